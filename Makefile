@@ -1,0 +1,43 @@
+# The short words. CMake and Ninja do the building; scripts/setup.sh installs what is missing.
+BUILD ?= build
+PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
+
+.PHONY: all setup build test check demo bench fuzz asan valgrind count clean
+
+all: build
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	@rm -f $(BUILD).log
+	@ninja -C $(BUILD)
+
+test: build                     ## everything that must hold on this machine
+	@scripts/check_rooms.sh
+	@cd $(BUILD) && ctest --output-on-failure --timeout 900
+
+check: asan valgrind            ## slower: warnings on two compilers, sanitizers, valgrind
+	@scripts/check_warnings.sh
+
+asan: setup
+	@scripts/check_sanitizers.sh
+
+valgrind: build
+	@scripts/check_valgrind.sh $(BUILD)
+
+demo: build                     ## the main job, on this machine, in about a minute
+	@scripts/demo.sh $(BUILD)
+
+bench: build                    ## ours against PyTorch, as ratios in one run
+	@scripts/bench.sh $(BUILD)
+
+fuzz:                           ## every parser, 60 seconds each
+	@scripts/fuzz.sh 60
+
+count:                          ## lines per room
+	@for room in src/*/; do printf '%-16s %6d\n' "$$room" "$$(cat $$(find $$room -type f) /dev/null | wc -l)"; done
+
+clean:
+	rm -rf build build-*

@@ -1,0 +1,11 @@
+#!/bin/sh
+# The whole test suite under the address and undefined-behaviour sanitizers.
+set -eu
+cd "$(dirname "$0")/.."
+cmake -S . -B build-asan -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
+    -DPLIMSOLL_SANITIZE=address,undefined > build-asan.log 2>&1 || { cat build-asan.log; exit 1; }
+rm -f build-asan.log
+ninja -C build-asan > build-asan/log 2>&1 || { tail -40 build-asan/log; exit 1; }
+cd build-asan
+ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=../tests/lsan.txt UBSAN_OPTIONS=print_stacktrace=1 \
+    ctest --output-on-failure --timeout 900 -LE slow

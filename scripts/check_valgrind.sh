@@ -1,0 +1,22 @@
+#!/bin/sh
+# valgrind on the own backend (under valgrind oneDNN picks other kernels; it has sanitizers and guards).
+set -eu
+cd "$(dirname "$0")/.."
+build=${1:-build}
+command -v valgrind > /dev/null 2>&1 || { [ "$(id -u)" = 0 ] && apt-get install -y -qq valgrind > /dev/null 2>&1; } || true
+command -v valgrind > /dev/null 2>&1 || { echo "valgrind: not installed, skipped"; exit 0; }
+# AVX-512 is unknown to valgrind 3.19: a build for plain x86-64-v3.
+cmake -S . -B build-valgrind -G Ninja -DPLIMSOLL_NATIVE=OFF -DPLIMSOLL_DNNL=OFF -DCMAKE_C_FLAGS_RELEASE="-O1 -g" \
+    > build-valgrind.log 2>&1 || { cat build-valgrind.log; exit 1; }
+rm -f build-valgrind.log
+ninja -C build-valgrind > build-valgrind/log 2>&1 || { tail -40 build-valgrind/log; exit 1; }
+cd build-valgrind
+run() { OMP_NUM_THREADS=2 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
+    --suppressions=../tests/valgrind.supp "$@" > valgrind.log 2>&1 || { tail -60 valgrind.log; exit 1; }; }
+run ./test_base_json
+run ./test_base_yaml
+run ./test_base_safetensors
+run ./test_plan_buffers
+run ./test_ops --backend own --quick 1
+run ./plimsoll train unet-small --steps 2 --backend own --quiet
+echo "valgrind: clean"

@@ -1,0 +1,53 @@
+/* autodiff.h -- forward graph -> backward nodes -> the whole training step.
+ *
+ * autodiff_backward walks the forward nodes in reverse and lets each op's gradient rule add its
+ * nodes. Where a value is used more than once its gradients are summed by explicit `add` nodes in
+ * the order of the walk, so the order of execution never decides the order of addition.
+ * autodiff_train adds accumulation, clipping, optimizer and EMA.
+ */
+#ifndef AUTODIFF_AUTODIFF_H
+#define AUTODIFF_AUTODIFF_H
+
+#include "ir/graph.h"
+
+typedef enum Optimizer { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD } Optimizer;
+
+typedef struct ParamGroup {
+    const char *name;
+    float       lr;              /* base rate; the schedule multiplies it */
+    float       decay;
+    const char *match;           /* parameters whose name ends in one of these, '|' between; NULL: the rest */
+} ParamGroup;
+
+typedef struct TrainSpec {
+    Optimizer         optimizer;
+    float             beta1, beta2, eps;     /* SGD: beta1 is the momentum */
+    const ParamGroup *groups;                /* the first that matches takes the parameter */
+    int               n_groups;
+    float             clip;                  /* global norm; 0: none */
+    bool              ema;                   /* keep an average of the trained weights */
+    int               accumulate;            /* micro-batches per step */
+} TrainSpec;
+
+typedef struct TrainGraph {      /* the handles a trainer needs */
+    Tensor loss;                 /* [1] f32, persistent: sum over the step's micro-batches */
+    Tensor counters, rates, progress;        /* see ops/optim.h */
+} TrainGraph;
+
+/* Persistent step counters, made on first use: forward graphs need them for random numbers. */
+Tensor graph_counters(Graph *graph);
+
+/* Gradients of loss ([1]) for every trained parameter; sets Param.trained and Param.grad. If given,
+ * final_grad is called as soon as a parameter's gradient is complete, so that what becomes of it can
+ * stand right there in the order of nodes; it returns the value that holds the gradient from then on. */
+typedef struct FinalGrad {
+    Tensor (*call)(void *arg, int32_t param, Tensor grad);
+    void    *arg;
+} FinalGrad;
+
+Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *final_grad);
+
+/* Everything after the forward graph. The loss must already be divided by spec->accumulate. */
+Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph *out);
+
+#endif

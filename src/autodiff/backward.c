@@ -1,0 +1,130 @@
+/* backward.c -- reverse-mode differentiation, node by node. */
+#include "autodiff/autodiff.h"
+
+#include "ops/basic.h"
+#include "ops/ops.h"
+
+typedef struct Walk {
+    Graph  *graph;
+    bool   *wants;               /* per value: does a trained parameter flow into it? */
+    Tensor *grad;                /* per value: the sum of its gradients so far, or none */
+    bool   *is_param;            /* per value: a trained parameter itself */
+    int32_t *first_use;          /* per value: the first node that reads it, the last that gives */
+    int32_t n_values;            /* forward values; later ones belong to the backward pass */
+} Walk;
+
+static void walk_mark(Walk *walk)
+{
+    Graph *graph = walk->graph;
+    for (int32_t i = 0; i < graph->n_params; i++)
+        if (!graph->params[i].frozen)
+            walk->wants[graph->params[i].value] = walk->is_param[graph->params[i].value] = true;
+    for (int32_t i = 0; i < walk->n_values; i++) {
+        walk->first_use[i] = INT32_MAX;
+        walk->grad[i] = tensor_none(graph);
+    }
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        Node *node = &graph->nodes[i];
+        bool  any = false;
+        if (node->part != PART_MICRO || !node->op->grad)
+            continue;
+        for (int j = 0; j < node->n_in; j++)
+            if (node->in[j] >= 0 && i < walk->first_use[node->in[j]])
+                walk->first_use[node->in[j]] = i;
+        for (int j = 0; j < node->n_in; j++)
+            any |= node->in[j] >= 0 && walk->wants[node->in[j]];
+        for (int j = 0; any && j < node->n_out; j++)
+            if (node->out[j] >= 0 && type_is_float(value_at(graph, node->out[j])->type))
+                walk->wants[node->out[j]] = true;
+    }
+}
+
+/* Adds d to the gradient of a value. Gradients of parameters are kept and summed in fp32. */
+static void walk_give(Walk *walk, int32_t value, Tensor d)
+{
+    if (walk->is_param[value]) {
+        if (tensor_type(d) != F32)
+            d = cast(d, F32);
+        tensor_class(d, CLASS_GRADIENTS);
+    }
+    Tensor *sum = &walk->grad[value];
+    *sum = tensor_ok(*sum) ? add(*sum, d) : d;
+    if (walk->is_param[value])
+        tensor_class(*sum, CLASS_GRADIENTS);
+}
+
+static void walk_node(Walk *walk, int32_t id)
+{
+    Graph *graph = walk->graph;
+    Node   node = graph->nodes[id];          /* a copy: adding nodes may move the array */
+    Grad   g = { .graph = graph, .node = &node };
+    Tensor none = tensor_none(graph);
+    bool   any = false, asked = false;
+
+    if (node.part != PART_MICRO || !node.op->grad)
+        return;
+    g.dy = NEWN(graph->pool, Tensor, node.n_out);
+    g.dx = NEWN(graph->pool, Tensor, node.n_in);
+    g.wants = NEWN(graph->pool, bool, node.n_in);
+    for (int i = 0; i < node.n_out; i++) {
+        g.dy[i] = node.out[i] >= 0 ? walk->grad[node.out[i]] : none;
+        any |= tensor_ok(g.dy[i]);
+    }
+    for (int i = 0; i < node.n_in; i++) {
+        g.dx[i] = none;
+        g.wants[i] = node.in[i] >= 0 && walk->wants[node.in[i]];
+        asked |= g.wants[i];
+    }
+    if (!any || !asked)                      /* nothing flows here, or nothing beyond wants it */
+        return;
+    graph->module = node.module;
+    graph->source = node.source;
+    node.op->grad(&g);
+    for (int i = 0; i < node.n_in; i++)
+        if (tensor_ok(g.dx[i]))
+            walk_give(walk, node.in[i], g.dx[i]);
+}
+
+/* After node id: which parameters will get no further gradient? */
+static void walk_finish_params(Walk *walk, int32_t id, const FinalGrad *final_grad)
+{
+    Graph *graph = walk->graph;
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        int32_t value = graph->params[i].value;
+        if (walk->first_use[value] != id || !walk->is_param[value] || !tensor_ok(walk->grad[value]))
+            continue;
+        Tensor grad = walk->grad[value];
+        if (final_grad)
+            grad = final_grad->call(final_grad->arg, i, grad);
+        graph->params[i].grad = grad.id;
+        graph->params[i].trained = true;
+    }
+}
+
+Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *final_grad)
+{
+    TRY(graph_check(graph));
+    Walk walk = {
+        .graph = graph, .n_values = graph->n_values,
+        .wants = NEWN(graph->pool, bool, graph->n_values),
+        .grad = NEWN(graph->pool, Tensor, graph->n_values),
+        .is_param = NEWN(graph->pool, bool, graph->n_values),
+        .first_use = NEWN(graph->pool, int32_t, graph->n_values),
+    };
+    int32_t n_forward = graph->n_nodes, module = graph->module;
+    Source  source = graph->source;
+
+    walk_mark(&walk);
+    if (!walk.wants[loss.id])
+        return fail(E_SHAPE, "no parameter has a path to the loss; nothing can be trained");
+    graph->backward = true;
+    walk.grad[loss.id] = seed;
+    for (int32_t id = n_forward - 1; id >= 0 && !graph->error; id--) {
+        walk_node(&walk, id);
+        walk_finish_params(&walk, id, final_grad);
+    }
+    graph->backward = false;
+    graph->module = module;
+    graph->source = source;
+    return graph_check(graph);
+}

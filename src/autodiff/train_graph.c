@@ -1,0 +1,137 @@
+/* train_graph.c -- from parameter gradients to the update: accumulation, clip, optimizer, EMA. */
+#include "autodiff/autodiff.h"
+
+#include "ops/optim.h"
+
+#include <string.h>
+
+Tensor graph_counters(Graph *graph)
+{
+    int32_t module = graph->module;
+    graph->module = 0;
+    Tensor counters = state_add(graph, "run.counters", I32, SHAPE(COUNTER_WORDS), CLASS_INPUTS, false);
+    graph->module = module;
+    return counters;
+}
+
+static bool group_matches(const ParamGroup *group, const char *name)
+{
+    if (!group->match)
+        return true;
+    size_t length = strlen(name);
+    for (const char *at = group->match, *end; ; at = end + 1) {
+        end = strchr(at, '|');
+        size_t n = end ? (size_t)(end - at) : strlen(at);
+        if (n && n <= length && !memcmp(name + length - n, at, n))
+            return true;
+        if (!end)
+            return false;
+    }
+}
+
+static Tensor param_state(Graph *graph, const Param *param, const char *what, Class class)
+{
+    Shape shape = value_at(graph, param->value)->shape;
+    return state_add(graph, pool_print(graph->pool, "%s/%s", what, param->name), F32, shape, class, true);
+}
+
+static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spec, const TrainGraph *train)
+{
+    Param     *param = &graph->params[index];
+    Tensor     none = tensor_none(graph);
+    UpdateIn   in = { .p = { graph, param->value }, .grad = { graph, param->grad }, .m = none, .v = none,
+                      .ema = none, .master = none, .progress = train->progress, .rates = train->rates };
+    UpdateAttr attr = { .beta1 = spec->beta1, .beta2 = spec->beta2, .eps = spec->eps,
+                        .decoupled = spec->optimizer != OPTIMIZER_ADAM };
+    while (attr.group + 1 < spec->n_groups && !group_matches(&spec->groups[attr.group], param->name))
+        attr.group++;
+    attr.decay = spec->groups[attr.group].decay;
+    param->group = attr.group;
+    graph->source = value_at(graph, param->value)->source;
+    graph->module = value_at(graph, param->value)->module;
+    int32_t module = graph->module;
+
+    graph->module = 0;                       /* state is named after the parameter's full name */
+    if (spec->optimizer != OPTIMIZER_SGD || spec->beta1 > 0)
+        in.m = param_state(graph, param, "optimizer.m", CLASS_OPTIMIZER);
+    if (spec->optimizer != OPTIMIZER_SGD)
+        in.v = param_state(graph, param, "optimizer.v", CLASS_OPTIMIZER);
+    if (spec->ema)
+        in.ema = param_state(graph, param, "ema", CLASS_EMA);
+    if (graph->compute != F32)
+        in.master = param_state(graph, param, "master", CLASS_MASTER);
+    param->m = in.m.id;
+    param->v = in.v.id;
+    param->ema = in.ema.id;
+    param->master = in.master.id;
+    for (int i = 0; i < 4; i++) {
+        int32_t id = (const int32_t[]){ in.m.id, in.v.id, in.ema.id, in.master.id }[i];
+        if (id >= 0)
+            value_at(graph, id)->module = module;
+    }
+    graph->module = module;
+    if (spec->optimizer == OPTIMIZER_SGD)
+        sgd(in, attr);
+    else
+        adam(in, attr);
+}
+
+typedef struct Accumulation {
+    Graph *graph;
+    Tensor counters;
+} Accumulation;
+
+/* The gradients of several micro-batches are summed in place into one persistent buffer each, as
+ * soon as each is complete: accumulation costs no second gradient. */
+static Tensor accumulate_final(void *arg, int32_t index, Tensor grad)
+{
+    Accumulation *a = arg;
+    Graph        *graph = a->graph;
+    Param        *param = &graph->params[index];
+    int32_t       module = value_at(graph, param->value)->module;
+    Shape         shape = value_at(graph, param->value)->shape;
+    const char   *name = pool_print(graph->pool, "gradient/%s", param->name);
+
+    graph->source = value_at(graph, param->value)->source;
+    graph->module = 0;
+    Tensor sum = state_add(graph, name, F32, shape, CLASS_GRADIENTS, false);
+    value_at(graph, sum.id)->module = graph->module = module;
+    accumulate(sum, grad, a->counters);
+    return sum;
+}
+
+Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph *out)
+{
+    TRY(graph_check(graph));
+    REQUIRE(spec->n_groups > 0 && spec->accumulate > 0);
+    graph->module = 0;
+    graph->source = (Source){ 0 };
+    out->counters = graph_counters(graph);
+    out->rates = state_add(graph, "run.rates", F32, SHAPE(RATE_GROUPS + spec->n_groups), CLASS_INPUTS, false);
+    out->progress = state_add(graph, "optimizer.progress", F32, SHAPE(PROGRESS_WORDS), CLASS_OPTIMIZER, true);
+    out->loss = state_add(graph, "run.loss", F32, SHAPE(1), CLASS_CONSTANTS, false);
+    accumulate(out->loss, loss, out->counters);
+    Accumulation accumulation = { graph, out->counters };
+    FinalGrad    final_grad = { accumulate_final, &accumulation };
+    TRY(autodiff_backward(graph, loss, grad_seed(out->progress, loss), spec->accumulate > 1 ? &final_grad : NULL));
+
+    graph->part = PART_UPDATE;
+    graph->source = (Source){ 0 };
+    Tensor norm = tensor_none(graph);
+    if (spec->clip > 0 || graph->compute == F16) {
+        Tensor *grads = NEWN(graph->pool, Tensor, graph->n_params);
+        int     n = 0;
+        for (int32_t i = 0; i < graph->n_params; i++)
+            if (graph->params[i].trained)
+                grads[n++] = (Tensor){ graph, graph->params[i].grad };
+        norm = grad_norm(graph, grads, n);
+    }
+    tick(out->progress, norm, (TickAttr){ .beta1 = spec->beta1, .beta2 = spec->beta2, .clip = spec->clip,
+                                          .scaling = graph->compute == F16, .growth_interval = 2000 });
+    for (int32_t i = 0; i < graph->n_params; i++)
+        if (graph->params[i].trained)
+            train_update_param(graph, i, spec, out);
+    graph->part = PART_MICRO;
+    graph->module = 0;
+    return graph_check(graph);
+}

@@ -1,0 +1,372 @@
+/* file.c -- reading, mapping and atomic writing of files; folders. */
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *file_remedy(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT:  return "; free some space or choose another folder";
+    case EFBIG:   return "; the file size limit was reached (see ulimit -f), or the file system's";
+    case EACCES:
+    case EPERM:   return "; check the permissions of the file and its folder";
+    case EROFS:   return "; choose a folder that can be written";
+    case EISDIR:  return "; give the name of a file";
+    case ENOTDIR: return "; a part of the path is a file, not a folder";
+    case EMFILE:
+    case ENFILE:  return "; close some programs or raise the limit (see ulimit -n)";
+    default:      return "";
+    }
+}
+
+/* "a/b/c" -> "a/b", "c" -> ".", "/c" -> "/". */
+static void file_folder(const char *path, char *folder, size_t room)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        snprintf(folder, room, ".");
+    else
+        snprintf(folder, room, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
+Err file_fail(const char *tried, const char *path, int error)
+{
+    char folder[FILE_PATH_MAX];
+    file_folder(path, folder, sizeof folder);
+    if (error == ENOENT && !folder_exists(folder))
+        return fail(E_IO, "cannot %s %s: its folder %s does not exist; make it first", tried, path,
+                    folder);
+    if (error == ENOENT && !*path)
+        return fail(E_IO, "cannot %s a file without a name; give a path", tried);
+    return fail(E_IO, "cannot %s %s: %s%s", tried, path, strerror(error), file_remedy(error));
+}
+
+static Err file_open(const char *path, int *fd, struct stat *info)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
+        return file_fail("read", path, errno);
+    if (fstat(*fd, info) != 0 || S_ISDIR(info->st_mode)) {
+        int error = S_ISDIR(info->st_mode) ? EISDIR : errno;
+        close(*fd);
+        return file_fail("read", path, error);
+    }
+    return OK;
+}
+
+Err file_read(Pool *pool, const char *path, char **bytes, size_t *n)
+{
+    int         fd;
+    struct stat info = { 0 };
+    TRY(file_open(path, &fd, &info));
+
+    /* One byte more than the file has, so that its end shows without growing; pipes say 0. */
+    size_t cap = (size_t)info.st_size + 2, used = 0;
+    char  *at = pool_alloc(pool, cap, 1);
+    for (;;) {
+        if (used + 1 == cap) {
+            at = pool_grow(pool, at, used, cap < 4096 ? 8192 : 2 * cap);
+            cap = cap < 4096 ? 8192 : 2 * cap;
+        }
+        ssize_t got = read(fd, at + used, cap - 1 - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            int error = errno;
+            close(fd);
+            return file_fail("read", path, error);
+        }
+        if (got == 0)
+            break;
+        used += (size_t)got;
+    }
+    close(fd);
+    at[used] = '\0';
+    *bytes = at;
+    *n = used;
+    return OK;
+}
+
+static void file_unmap(void *arg)
+{
+    MapFile *map = arg;
+    munmap((void *)(uintptr_t)map->bytes, map->n);
+}
+
+Err file_map(Pool *pool, const char *path, MapFile *out)
+{
+    int         fd;
+    struct stat info = { 0 };
+    TRY(file_open(path, &fd, &info));
+    if (!S_ISREG(info.st_mode)) {
+        close(fd);
+        return fail(E_IO, "cannot read %s: it is a device or pipe; copy it to a file first", path);
+    }
+    *out = (MapFile){ .bytes = (const unsigned char *)"", .n = (size_t)info.st_size };
+    if (out->n) {                            /* an empty file cannot be mapped */
+        void *at = mmap(NULL, out->n, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (at == MAP_FAILED) {
+            int error = errno;
+            close(fd);
+            return file_fail("map", path, error);
+        }
+        out->bytes = at;
+        MapFile *keep = NEW(pool, MapFile);
+        *keep = *out;
+        pool_at_free(pool, file_unmap, keep);
+    }
+    close(fd);
+    out->path = pool_text(pool, path);
+    return OK;
+}
+
+/* A name no other process or thread takes; its length does not depend on the file's own name. */
+static int file_open_temp(FileOut *out)
+{
+    static atomic_uint serial;
+    char folder[FILE_PATH_MAX];
+    file_folder(out->path, folder, sizeof folder);
+    for (int i = 0; i < 100; i++) {
+        int n = snprintf(out->temp, sizeof out->temp, "%s/.plimsoll-%ld-%u.tmp", folder,
+                         (long)getpid(), atomic_fetch_add(&serial, 1));
+        if (n >= (int)sizeof out->temp) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        int fd = open(out->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
+}
+
+Err file_out_init(FileOut *out, const char *path)
+{
+    struct stat info;
+    out->fd = -1;
+    out->failed = 0;
+    out->n_buffered = 0;
+    out->temp[0] = '\0';
+    if (strlen(path) >= sizeof out->path)
+        return file_fail("write", path, ENAMETOOLONG);
+    bool exists = stat(path, &info) == 0;
+    if (!exists && errno != ENOENT)
+        return file_fail("write", path, errno);
+    size_t length = strlen(path);
+    if ((exists && S_ISDIR(info.st_mode)) || (length && path[length - 1] == '/'))
+        return file_fail("write", path, EISDIR);
+    if (!length)
+        return file_fail("write", path, ENOENT);
+    if (!exists || !realpath(path, out->path))      /* a link stays, its target changes */
+        memcpy(out->path, path, length + 1);
+    out->direct = exists && !S_ISREG(info.st_mode);
+    if (out->direct)
+        out->fd = open(path, O_WRONLY | O_CLOEXEC);
+    else if (exists && access(path, W_OK) != 0)     /* a write-protected file stays protected */
+        return file_fail("write", path, errno);
+    else
+        out->fd = file_open_temp(out);
+    if (out->fd < 0)
+        return file_fail("write", path, errno);
+    if (exists && !out->direct && fchmod(out->fd, info.st_mode & 0777) != 0) {
+        out->failed = errno;                 /* private files must not become readable */
+        return file_out_done(out, OK);
+    }
+    return OK;
+}
+
+static void file_out_send(FileOut *out, const char *bytes, size_t n)
+{
+    while (n && !out->failed) {
+        ssize_t sent = write(out->fd, bytes, n < 1u << 30 ? n : 1u << 30);
+        if (sent < 0 && errno != EINTR)
+            out->failed = errno;
+        if (sent > 0) {
+            bytes += sent;
+            n -= (size_t)sent;
+        }
+    }
+}
+
+static void file_out_flush(FileOut *out)
+{
+    file_out_send(out, out->buffer, out->n_buffered);
+    out->n_buffered = 0;
+}
+
+void file_out_add(FileOut *out, const void *bytes, size_t n)
+{
+    if (n > sizeof out->buffer - out->n_buffered)
+        file_out_flush(out);
+    if (n > sizeof out->buffer) {
+        file_out_send(out, bytes, n);
+    } else if (n) {
+        memcpy(out->buffer + out->n_buffered, bytes, n);
+        out->n_buffered += n;
+    }
+}
+
+void file_out_print(FileOut *out, const char *fmt, ...)
+{
+    char    room[512];
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(room, sizeof room, fmt, args);
+    va_end(args);
+    if (n >= (int)sizeof room) {
+        Pool *pool = pool_new(NULL, "file print");
+        char *text = NEWN(pool, char, (size_t)n + 1);
+        vsnprintf(text, (size_t)n + 1, fmt, again);
+        file_out_add(out, text, (size_t)n);
+        pool_free(pool);
+    } else if (n > 0) {
+        file_out_add(out, room, (size_t)n);
+    }
+    va_end(again);
+}
+
+/* A new name is on the disk only once its folder is. Some file systems cannot sync a folder. */
+static int file_sync_folder(const char *path)
+{
+    char folder[FILE_PATH_MAX];
+    file_folder(path, folder, sizeof folder);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EACCES ? 0 : errno;  /* a folder may be written but not listed */
+    int error = fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
+    close(fd);
+    return error;
+}
+
+Err file_out_done(FileOut *out, Err err)
+{
+    bool renamed = false;
+    if (!err) {
+        file_out_flush(out);
+        if (!out->failed && !out->direct && fsync(out->fd) != 0)
+            out->failed = errno;
+    }
+    if (close(out->fd) != 0 && !out->failed && errno != EINTR)
+        out->failed = errno;
+    out->fd = -1;
+    if (!err && !out->failed && !out->direct) {
+        renamed = rename(out->temp, out->path) == 0;
+        out->failed = renamed ? file_sync_folder(out->path) : errno;
+    }
+    if (!renamed && !out->direct)
+        unlink(out->temp);
+    return err ? err : out->failed ? file_fail("write", out->path, out->failed) : OK;
+}
+
+Err file_write(const char *path, const void *bytes, size_t n)
+{
+    FileOut out;
+    TRY(file_out_init(&out, path));
+    file_out_add(&out, bytes, n);
+    return file_out_done(&out, OK);
+}
+
+Err file_remove(const char *path)
+{
+    return unlink(path) == 0 || errno == ENOENT ? OK : file_fail("remove", path, errno);
+}
+
+bool file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+bool folder_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+Err folder_make(const char *path)
+{
+    char   part[FILE_PATH_MAX];
+    size_t n = strlen(path);
+    if (n >= sizeof part)
+        return file_fail("make the folder", path, ENAMETOOLONG);
+    if (n == 0)
+        return fail(E_IO, "cannot make a folder without a name; give a path");
+    memcpy(part, path, n + 1);
+    for (size_t i = 1; i <= n; i++) {
+        if (i < n && part[i] != '/')
+            continue;
+        part[i] = '\0';
+        if (mkdir(part, 0777) != 0 && !folder_exists(part)) {
+            int error = errno == EEXIST ? ENOTDIR : errno;
+            return file_fail("make the folder", part, error);
+        }
+        part[i] = path[i];
+    }
+    return OK;
+}
+
+int file_name_order(const char *a, const char *b)
+{
+    const char *p = a, *q = b;
+    while (*p && *q) {
+        bool digits = *p >= '0' && *p <= '9' && *q >= '0' && *q <= '9';
+        if (!digits) {
+            if (*p != *q)
+                return (unsigned char)*p < (unsigned char)*q ? -1 : 1;
+            p++;
+            q++;
+            continue;
+        }
+        p += strspn(p, "0");
+        q += strspn(q, "0");
+        size_t n = strspn(p, "0123456789"), m = strspn(q, "0123456789");
+        int    order = n != m ? (n < m ? -1 : 1) : memcmp(p, q, n);
+        if (order)
+            return order < 0 ? -1 : 1;
+        p += n;
+        q += m;
+    }
+    if (*p || *q)
+        return *q ? -1 : 1;
+    int order = strcmp(a, b);                /* "01" and "1" differ, though they count the same */
+    return (order > 0) - (order < 0);
+}
+
+static int file_name_compare(const void *a, const void *b)
+{
+    return file_name_order(*(char *const *)a, *(char *const *)b);
+}
+
+Err folder_list(Pool *pool, const char *path, char ***names, int *n)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return errno == ENOTDIR ? fail(E_IO, "cannot list %s: it is not a folder", path)
+                                : file_fail("list", path, errno);
+    char **list = NULL;
+    int    count = 0, cap = 0;
+    for (struct dirent *entry; errno = 0, (entry = readdir(dir)); )
+        if (entry->d_name[0] != '.')
+            VEC_ADD(pool, list, count, cap, pool_text(pool, entry->d_name));
+    int error = errno;
+    closedir(dir);
+    if (error)
+        return file_fail("list", path, error);
+    if (count)
+        qsort(list, (size_t)count, sizeof *list, file_name_compare);
+    *names = list;
+    *n = count;
+    return OK;
+}

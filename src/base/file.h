@@ -1,0 +1,65 @@
+/* file.h -- whole files in, whole files out, folders.
+ *
+ * Reading: into a pool, or mapped (unmapped when the pool is freed).
+ * Writing is all or nothing: the bytes go to a new temporary file in the same folder, which takes
+ * the place of the old one only once everything is on the disk. After any failure the temporary is
+ * gone and the old file is as it was. FileOut lives in the caller's memory and allocates nothing:
+ *
+ *   FileOut out;
+ *   TRY(file_out_init(&out, path));
+ *   file_out_add(&out, bytes, n);           any number of times; the first failure is remembered
+ *   return file_out_done(&out, OK);         or the error that makes the file worthless
+ *
+ * A path that is a device or pipe (/dev/stdout, /dev/null) is written directly.
+ * Every failure is E_IO: what was tried, the path, the system's word, and a remedy if there is one.
+ */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/pool.h"
+
+typedef struct MapFile {
+    const unsigned char *bytes;      /* never NULL; read-only */
+    size_t               n;
+    const char          *path;       /* a copy, in the pool */
+} MapFile;
+
+Err file_read(Pool *pool, const char *path, char **bytes, size_t *n);   /* a '\0' follows them */
+Err file_map(Pool *pool, const char *path, MapFile *out);
+
+enum { FILE_PATH_MAX = 4096, FILE_BUFFER = 32 * 1024 };
+
+typedef struct FileOut {
+    int    fd;
+    int    failed;                   /* errno of the first failed write, or 0 */
+    bool   direct;                   /* a device or pipe: no temporary, no rename */
+    size_t n_buffered;
+    char   path[FILE_PATH_MAX];      /* symbolic links followed */
+    char   temp[FILE_PATH_MAX];
+    char   buffer[FILE_BUFFER];
+} FileOut;
+
+Err  file_out_init(FileOut *out, const char *path);
+void file_out_add(FileOut *out, const void *bytes, size_t n);
+void file_out_print(FileOut *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+Err  file_out_done(FileOut *out, Err err);     /* err != OK: drop what was written, return err */
+
+Err  file_write(const char *path, const void *bytes, size_t n);
+Err  file_remove(const char *path);            /* absent is fine */
+
+bool file_exists(const char *path);            /* anything by that name */
+bool folder_exists(const char *path);
+Err  folder_make(const char *path);            /* with its parents; fine if it is there */
+/* Names in the order of file_name_order, without those that start with '.'. */
+Err  folder_list(Pool *pool, const char *path, char ***names, int *n);
+
+/* Order in which people count: "step9" before "step10"; equal only if the bytes are. */
+int  file_name_order(const char *a, const char *b);
+
+/* fail(E_IO) with what was tried, the path, strerror(error) and a remedy where one exists. */
+Err  file_fail(const char *tried, const char *path, int error);
+
+#endif

@@ -1,0 +1,156 @@
+/* text.c -- growing text, byte counts in and out, nearest word. */
+#include "base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void text_room(Text *text, size_t more)
+{
+    if (text->n + more + 1 <= text->cap)
+        return;
+    size_t cap = 2 * text->cap > text->n + more + 1 ? 2 * text->cap : text->n + more + 1;
+    if (cap < 256)
+        cap = 256;
+    text->at = pool_grow(text->pool, text->at, text->n, cap);
+    text->cap = cap;
+}
+
+void text_addn(Text *text, const char *bytes, size_t n)
+{
+    text_room(text, n);
+    memcpy(text->at + text->n, bytes, n);
+    text->n += n;
+    text->at[text->n] = '\0';
+}
+
+void text_add(Text *text, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (n > 0) {
+        text_room(text, (size_t)n);
+        vsnprintf(text->at + text->n, (size_t)n + 1, fmt, again);
+        text->n += (size_t)n;
+    }
+    va_end(again);
+}
+
+static char *text_slot(void)
+{
+    static _Thread_local char slots[8][40];
+    static _Thread_local unsigned next;
+    return slots[next++ % 8];
+}
+
+const char *bytes_text(int64_t bytes)
+{
+    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+    char  *slot = text_slot();
+    double size = (double)bytes;
+    int    u = 0;
+    while (fabs(size) >= 1023.995 && u < 5) {
+        size /= 1024;
+        u++;
+    }
+    if (u == 0)
+        snprintf(slot, 40, "%lld B", (long long)bytes);
+    else
+        snprintf(slot, 40, "%.*f %s", fabs(size) < 9.995 ? 2 : fabs(size) < 99.95 ? 1 : 0, size, unit[u]);
+    return slot;
+}
+
+const char *count_text(int64_t count)
+{
+    char *slot = text_slot(), digits[24];
+    int   n = snprintf(digits, sizeof digits, "%lld", (long long)count), out = 0;
+    for (int i = 0; i < n; i++) {
+        slot[out++] = digits[i];
+        if (digits[i] != '-' && i + 1 < n && (n - i - 1) % 3 == 0)
+            slot[out++] = ',';
+    }
+    slot[out] = '\0';
+    return slot;
+}
+
+Err bytes_read(const char *text, int64_t whole, int64_t *bytes)
+{
+    static const struct { const char *name; double scale; } unit[] = {
+        { "", 1 }, { "B", 1 },
+        { "K", 1024. }, { "KiB", 1024. }, { "KB", 1e3 },
+        { "M", 1048576. }, { "MiB", 1048576. }, { "MB", 1e6 },
+        { "G", 1073741824. }, { "GiB", 1073741824. }, { "GB", 1e9 },
+        { "T", 1099511627776. }, { "TiB", 1099511627776. }, { "TB", 1e12 },
+    };
+    char  *end;
+    errno = 0;
+    double number = strtod(text, &end);
+    if (end == text || !isfinite(number) || number < 0 || !isdigit((unsigned char)end[-1]) ||
+        strpbrk(text, "xXpP"))
+        return fail(E_USAGE, "'%s' is not a size; write 16GiB, 24GB, 512MiB or 80%%", text);
+    while (*end == ' ')
+        end++;
+    if (!strcmp(end, "%")) {
+        if (whole <= 0)
+            return fail(E_USAGE, "'%s': a percentage needs a device whose memory is known", text);
+        *bytes = (int64_t)(number / 100 * (double)whole);
+        return OK;
+    }
+    for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
+        if (!strcasecmp(end, unit[i].name)) {
+            double size = number * unit[i].scale;
+            if (size > 9e18)
+                return fail(E_USAGE, "'%s' is more bytes than can be counted", text);
+            *bytes = (int64_t)llround(size);
+            return OK;
+        }
+    return fail(E_USAGE, "'%s': unknown unit '%s'; write 16GiB, 24GB, 512MiB or 80%%", text, end);
+}
+
+static int text_distance(const char *a, const char *b)
+{
+    enum { MOST = 64 };
+    int n = (int)strlen(b), row[MOST + 1];
+    if (n > MOST || strlen(a) > MOST)
+        return INT_MAX;                      /* near to nothing */
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int swap = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+            int best = swap;
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[n];
+}
+
+const char *text_nearest(const char *word, const char *const *candidates, int n)
+{
+    const char *best = NULL;
+    int         least = 1 + (int)strlen(word) / 2;
+    for (int i = 0; i < n; i++) {
+        int d = text_distance(word, candidates[i]);
+        if (d < least) {
+            least = d;
+            best = candidates[i];
+        }
+    }
+    return best;
+}

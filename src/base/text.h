@@ -1,0 +1,28 @@
+/* text.h -- text that grows, and numbers as people write them.
+ *
+ * A Text lives in its pool. Sizes are said in binary units ("9.3 GiB"); budgets are read as users
+ * write them ("16GiB", "24GB", "512MiB", "80%").
+ */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include "base/err.h"
+#include "base/pool.h"
+
+typedef struct Text {
+    Pool  *pool;
+    char  *at;              /* always ends in '\0' once something was added; NULL before */
+    size_t n, cap;          /* bytes without and with room */
+} Text;
+
+void text_add(Text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void text_addn(Text *text, const char *bytes, size_t n);
+
+const char *bytes_text(int64_t bytes);       /* "9.31 GiB"; one of 8 static buffers per thread */
+const char *count_text(int64_t count);       /* "204,223,297"; likewise */
+Err bytes_read(const char *text, int64_t whole, int64_t *bytes);  /* whole: what 100% means, or 0 */
+
+/* The candidate nearest to word (edit distance), for "did you mean"; NULL if none is near. */
+const char *text_nearest(const char *word, const char *const *candidates, int n);
+
+#endif

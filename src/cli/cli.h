@@ -1,0 +1,48 @@
+/* cli.h -- what a command is: a name, a table of options, a straight line of work.
+ *
+ * main.c finds the command, fills the option variables from the table, runs it, prints the sentence
+ * of a failure once and turns it into the exit code (0 done, 1 failed, 2 wrong usage, 3 does not fit).
+ */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "base/err.h"
+#include "base/pool.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef enum OptionKind {
+    OPT_FLAG,        /* bool *            --json */
+    OPT_TEXT,        /* const char **     --device cpu */
+    OPT_INT,         /* int64_t *         --steps 200 */
+    OPT_NUMBER,      /* double *          --time-limit 2.5 */
+    OPT_LIST,        /* TextList *        --set a=1 --set b=2, in order */
+} OptionKind;
+
+typedef struct TextList {
+    const char *items[64];
+    int         n;
+} TextList;
+
+typedef struct Option {
+    const char *name;        /* without the dashes; one letter: -o */
+    OptionKind  kind;
+    void       *to;
+    const char *argument;    /* what stands for the value in --help, NULL for flags */
+    const char *help;
+} Option;
+
+typedef struct Command {
+    const char   *name, *arguments, *summary;
+    const Option *options;   /* ends with a NULL name */
+    Err         (*run)(Pool *pool, int n_args, char **args);
+} Command;
+
+extern const Command cmd_layout, cmd_plan, cmd_train;
+
+/* Fills option variables and returns the remaining words. *help is set on --help or -h. */
+Err  options_read(const Command *command, int argc, char **argv, char **args, int *n_args, bool *help);
+void command_help(FILE *to, const Command *command);
+
+#endif

@@ -1,0 +1,76 @@
+/* cmd_layout.c -- `layout`: buffers with lifetimes in, offsets out. */
+#include "cli/cli.h"
+
+#include "base/clock.h"
+#include "base/json_out.h"
+#include "base/text.h"
+#include "layout/layout.h"
+
+static struct { const char *capacity, *out; int64_t effort, seed; double time_limit; bool json; } opt;
+
+static const Option options[] = {
+    { "capacity",   OPT_TEXT,   &opt.capacity,   "BYTES", "size of the arena; without it the smallest is sought" },
+    { "o",          OPT_TEXT,   &opt.out,        "FILE",  "write the CSV with an offset column here" },
+    { "effort",     OPT_INT,    &opt.effort,     "N",     "search nodes; the default is enough for real graphs" },
+    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",     "cut the search off after S seconds" },
+    { "seed",       OPT_INT,    &opt.seed,       "N",     "of the search" },
+    { "json",       OPT_FLAG,   &opt.json,       NULL,    "print the result as JSON" },
+    { 0 }
+};
+
+static Err layout_json(const LayoutFile *file, const LayoutResult *result, int64_t capacity, bool fits, double seconds)
+{
+    JsonOut o;
+    json_out_stream(&o, stdout, JSON_PRETTY);
+    json_out_object(&o, NULL);
+    json_out_int(&o, "buffers", file->n);
+    json_out_int(&o, "capacity_bytes", capacity);
+    json_out_int(&o, "arena_bytes", result->arena_bytes);
+    json_out_int(&o, "bound_bytes", result->bound_bytes);
+    json_out_int(&o, "gap_bytes", result->arena_bytes - result->bound_bytes);
+    json_out_bool(&o, "fits", fits);
+    json_out_bool(&o, "proved", result->proved);
+    json_out_bool(&o, "cut", result->cut);
+    json_out_int(&o, "search_nodes", result->n_nodes);
+    json_out_number(&o, "seconds", seconds);
+    json_out_end(&o);
+    return json_out_done(&o);
+}
+
+static Err cmd_layout_run(Pool *pool, int n_args, char **args)
+{
+    LayoutFile    file;
+    LayoutResult  result;
+    LayoutOptions options_in = { .max_nodes = opt.effort, .time_limit_s = opt.time_limit, .seed = (uint64_t)opt.seed };
+
+    if (n_args != 1)
+        return fail(E_USAGE, "layout takes one file: plimsoll layout buffers.csv --capacity N -o out.csv");
+    if (opt.capacity)
+        TRY(bytes_read(opt.capacity, 0, &options_in.capacity));
+    if (opt.capacity && options_in.capacity <= 0)
+        return fail(E_USAGE, "--capacity must be more than 0 bytes");
+    TRY(layout_read(pool, args[0], &file));
+
+    double start = clock_now();
+    Err    err = layout_solve(pool, file.buffers, file.n, &options_in, &result);
+    double seconds = clock_now() - start;
+    if (err && err != E_BUDGET)
+        return err;
+    TRY(layout_check(file.buffers, file.n, result.arena_bytes));
+    if (opt.json)
+        TRY(layout_json(&file, &result, options_in.capacity, !err, seconds));
+    else
+        printf("%d buffers in %lld bytes (largest live sum %lld, gap %lld%s), %lld search nodes, %.2f s\n", file.n,
+               (long long)result.arena_bytes, (long long)result.bound_bytes,
+               (long long)(result.arena_bytes - result.bound_bytes), result.proved ? ", proved least" : "",
+               (long long)result.n_nodes, seconds);
+    if (err)                                 /* the checker may have replaced the sentence: say it again */
+        return fail(E_BUDGET, "no layout within %lld bytes was found: the least found takes %lld, the largest live sum is %lld%s",
+                    (long long)options_in.capacity, (long long)result.arena_bytes, (long long)result.bound_bytes,
+                    result.proved ? " (proved: none smaller exists)" : "; try a larger --effort");
+    return opt.out ? layout_write(opt.out, &file) : OK;
+}
+
+const Command cmd_layout = {
+    "layout", "buffers.csv --capacity N -o out.csv", "place buffers with lifetimes in one arena", options, cmd_layout_run
+};

@@ -1,0 +1,101 @@
+/* cmd_train.c -- `train`: run a recipe's plan. */
+#include "cli/cli.h"
+
+#include "base/json_out.h"
+#include "base/text.h"
+#include "train/trainer.h"
+
+static struct {
+    const char *out, *resume, *init, *given, *precision, *data, *backend;
+    int64_t     steps, seed, threads, batch;
+    bool        json, init_partial, quiet;
+    TextList    set;
+} opt = { .steps = -1, .seed = -1 };
+
+static const Option options[] = {
+    { "steps",        OPT_INT,  &opt.steps,        "N",         "total steps, also on resume" },
+    { "out",          OPT_TEXT, &opt.out,          "RUN",       "folder for recipe, log and checkpoints" },
+    { "resume",       OPT_TEXT, &opt.resume,       "RUN",       "go on from that run's newest checkpoint" },
+    { "init",         OPT_TEXT, &opt.init,         "FILE",      "starting weights (safetensors)" },
+    { "init-partial", OPT_FLAG, &opt.init_partial, NULL,        "take what fits of --init" },
+    { "data",         OPT_TEXT, &opt.data,         "DIR",       "where the samples are" },
+    { "batch",        OPT_INT,  &opt.batch,        "N",         "samples of one micro-batch" },
+    { "precision",    OPT_TEXT, &opt.precision,    "P",         "fp32, bf16 or fp16" },
+    { "seed",         OPT_INT,  &opt.seed,         "N",         "of weights, noise and data order" },
+    { "threads",      OPT_INT,  &opt.threads,      "N",         "of every kernel; default: all cores" },
+    { "backend",      OPT_TEXT, &opt.backend,      "NAME",      "onednn or own matrix products" },
+    { "given",        OPT_TEXT, &opt.given,        "FILE",      "inputs and noise from here (safetensors, steps first)" },
+    { "set",          OPT_LIST, &opt.set,          "KEY=VALUE", "override a recipe key, e.g. optimizer.lr=1e-3" },
+    { "quiet",        OPT_FLAG, &opt.quiet,        NULL,        "no progress" },
+    { "json",         OPT_FLAG, &opt.json,         NULL,        "print the result as JSON" },
+    { 0 }
+};
+
+static Err train_sets(Pool *pool, const char **sets, int *n)
+{
+    *n = 0;
+    for (int i = 0; i < opt.set.n; i++)
+        sets[(*n)++] = opt.set.items[i];
+    if (opt.steps >= 0)
+        sets[(*n)++] = pool_print(pool, "steps=%lld", (long long)opt.steps);
+    if (opt.seed >= 0)
+        sets[(*n)++] = pool_print(pool, "seed=%lld", (long long)opt.seed);
+    if (opt.batch)
+        sets[(*n)++] = pool_print(pool, "batch=%lld", (long long)opt.batch);
+    if (opt.precision)
+        sets[(*n)++] = pool_print(pool, "precision=%s", opt.precision);
+    if (opt.data)
+        sets[(*n)++] = pool_print(pool, "data.path=\"%s\"", opt.data);
+    return OK;
+}
+
+static Err train_json(const Recipe *recipe, const TrainResult *r)
+{
+    JsonOut o;
+    json_out_stream(&o, stdout, JSON_PRETTY);
+    json_out_object(&o, NULL);
+    json_out_string(&o, "model", recipe->name);
+    json_out_int(&o, "steps", r->steps);
+    json_out_int(&o, "step", r->step);
+    json_out_number(&o, "loss_first", r->loss_first);
+    json_out_number(&o, "loss_last", r->loss_last);
+    json_out_number(&o, "step_ms", r->step_ms);
+    json_out_int(&o, "planned_bytes", r->planned_bytes);
+    json_out_int(&o, "measured_bytes", r->measured_bytes);
+    json_out_int(&o, "loader_bytes", r->loader_bytes);
+    json_out_bool(&o, "interrupted", r->interrupted);
+    json_out_end(&o);
+    return json_out_done(&o);
+}
+
+static Err cmd_train_run(Pool *pool, int n_args, char **args)
+{
+    Recipe     *recipe;
+    Device     *device;
+    TrainResult result;
+    const char *sets[80];
+    int         n_sets;
+
+    if (opt.resume && opt.out)
+        return fail(E_USAGE, "--resume RUN already names the folder; leave out --out");
+    if (n_args != 1 && !(n_args == 0 && opt.resume))
+        return fail(E_USAGE, "train takes one recipe: plimsoll train MODEL --steps N --out RUN");
+    TRY(train_sets(pool, sets, &n_sets));
+    TRY(recipe_read(pool, n_args ? args[0] : pool_print(pool, "%s/recipe.yaml", opt.resume), sets, n_sets, &recipe));
+    TRY(device_cpu(pool, &(DeviceOptions){ .threads = (int)opt.threads, .blas = opt.backend }, &device));
+    TrainOptions run = { .out = opt.resume ? opt.resume : opt.out, .resume = opt.resume != NULL, .init = opt.init,
+                         .init_partial = opt.init_partial, .given = opt.given, .quiet = opt.quiet || opt.json };
+    TRY(train_run(pool, recipe, device, &run, &result));
+    if (opt.json)
+        return train_json(recipe, &result);
+    printf("%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured\n", recipe->name,
+           (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
+           count_text(result.planned_bytes), count_text(result.measured_bytes));
+    if (result.interrupted && run.out)
+        printf("stopped at step %lld; go on with: plimsoll train --resume %s\n", (long long)result.step, run.out);
+    return OK;
+}
+
+const Command cmd_train = {
+    "train", "MODEL [--out RUN | --resume RUN]", "train exactly as planned", options, cmd_train_run
+};

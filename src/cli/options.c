@@ -1,0 +1,114 @@
+/* options.c -- reading options from a table, and saying what they are. */
+#include "cli/cli.h"
+
+#include "base/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const Option *option_find(const Command *command, const char *name, size_t n)
+{
+    for (const Option *o = command->options; o->name; o++)
+        if (strlen(o->name) == n && !memcmp(o->name, name, n))
+            return o;
+    return NULL;
+}
+
+static Err option_unknown(const Command *command, const char *word)
+{
+    const char *names[64];
+    int         n = 0;
+    for (const Option *o = command->options; o->name && n < 64; o++)
+        names[n++] = o->name;
+    const char *near = text_nearest(word + strspn(word, "-"), names, n);
+    if (near)
+        return fail(E_USAGE, "%s has no option '%s'; did you mean '%s%s'?", command->name, word,
+                    near[1] ? "--" : "-", near);
+    return fail(E_USAGE, "%s has no option '%s'; see plimsoll %s --help", command->name, word, command->name);
+}
+
+static Err option_set(const Option *o, const char *value)
+{
+    char *end = NULL;
+    errno = 0;
+    switch (o->kind) {
+    case OPT_FLAG:
+        *(bool *)o->to = true;
+        return OK;
+    case OPT_TEXT:
+        *(const char **)o->to = value;
+        return OK;
+    case OPT_INT:
+        *(int64_t *)o->to = strtoll(value, &end, 10);
+        if (end == value || *end || errno)
+            return fail(E_USAGE, "--%s takes a whole number, not '%s'", o->name, value);
+        return OK;
+    case OPT_NUMBER:
+        *(double *)o->to = strtod(value, &end);
+        if (end == value || *end || errno || !isfinite(*(double *)o->to))
+            return fail(E_USAGE, "--%s takes a number, not '%s'", o->name, value);
+        return OK;
+    case OPT_LIST: {
+        TextList *list = o->to;
+        if (list->n == (int)(sizeof list->items / sizeof *list->items))
+            return fail(E_USAGE, "--%s is given more than %d times", o->name, list->n);
+        list->items[list->n++] = value;
+        return OK;
+    }
+    }
+    return OK;
+}
+
+Err options_read(const Command *command, int argc, char **argv, char **args, int *n_args, bool *help)
+{
+    *n_args = 0;
+    for (int i = 0; i < argc; i++) {
+        char *word = argv[i];
+        if (word[0] != '-' || !word[1]) {            /* an argument; "-" alone is one too */
+            args[(*n_args)++] = word;
+            continue;
+        }
+        if (!strcmp(word, "--")) {
+            while (++i < argc)
+                args[(*n_args)++] = argv[i];
+            break;
+        }
+        if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
+            *help = true;
+            return OK;
+        }
+        bool          is_long = word[1] == '-';
+        const char   *name = word + (is_long ? 2 : 1);
+        size_t        n = is_long ? strcspn(name, "=") : 1;
+        const Option *o = option_find(command, name, n);
+        if (!o || (is_long && n == 1 && o->name[1] == '\0' && name[1] != '\0' && name[1] != '='))
+            return option_unknown(command, word);
+        const char *value = NULL;
+        if (is_long && name[n] == '=')
+            value = name + n + 1;
+        else if (!is_long && name[1])
+            value = name + 1;                        /* -ofile */
+        if (o->kind == OPT_FLAG && value)
+            return fail(E_USAGE, "--%s takes no value", o->name);
+        if (o->kind != OPT_FLAG && !value) {
+            if (i + 1 >= argc)
+                return fail(E_USAGE, "%s needs a value: %s", word, o->help);
+            value = argv[++i];
+        }
+        TRY(option_set(o, value));
+    }
+    return OK;
+}
+
+void command_help(FILE *to, const Command *command)
+{
+    fprintf(to, "plimsoll %s %s\n  %s\n\n", command->name, command->arguments, command->summary);
+    for (const Option *o = command->options; o->name; o++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s%s", o->name[1] ? "--" : "-", o->name, o->argument ? " " : "",
+                 o->argument ? o->argument : "");
+        fprintf(to, "  %-26s %s\n", left, o->help);
+    }
+}

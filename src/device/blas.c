@@ -1,0 +1,201 @@
+/* blas.c -- finding providers, and remembering what they made.
+ *
+ *   description, threads, preferred provider -> a primitive, made once in the life of the process
+ *
+ * The oneDNN plugin is looked for beside the program, then in ../lib/plimsoll, then by its plain
+ * name wherever the loader looks. Not finding it is no error: the own provider does everything.
+ */
+#include "device/blas.h"
+
+#include "device/plugin.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define PLUGIN_FILE "libplimsoll_dnnl.so"
+
+/* Every field is copied into zeroed bytes, so that keys compare as bytes. Fields that do not
+ * matter are left zero: one primitive then serves all descriptions that mean the same. */
+typedef struct Key {
+    const Blas *blas;
+    int64_t     threads, is_conv;
+    int64_t     numbers[28];
+} Key;
+
+typedef struct Entry {
+    Key         key;
+    const Prim *prim;
+} Entry;
+
+static struct {
+    pthread_mutex_t lock;
+    Pool   *pool;                /* lives as long as the process */
+    Entry **slots;               /* open addressing; n_slots is a power of two */
+    size_t  n_slots, n_used;
+    bool    looked;
+    const Blas *dnnl;
+    char    why[512];
+} state = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* --- the plugin --- */
+
+static bool blas_try(const char *path)
+{
+    static const PluginHost host = { PLUGIN_FORM, fail, pool_alloc, pool_at_free };
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!lib) {
+        snprintf(state.why, sizeof state.why, "oneDNN plugin: %s", dlerror());
+        return false;
+    }
+    PluginEntry *entry;
+    *(void **)&entry = dlsym(lib, "plimsoll_blas");
+    state.dnnl = entry ? entry(&host) : NULL;
+    if (!state.dnnl) {
+        snprintf(state.why, sizeof state.why, "oneDNN plugin: %s %s", path,
+                 entry ? "is of another version or could not start" : "has no plimsoll_blas()");
+        dlclose(lib);
+    }
+    return state.dnnl != NULL;
+}
+
+static void blas_look(void)
+{
+    static const char *const places[] = { "", "../lib/plimsoll/" };
+    char    path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
+    state.looked = true;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    for (int i = 0; n > 0 && i < 2; i++) {
+        snprintf(path + n, sizeof path - (size_t)n, "%s%s", places[i], PLUGIN_FILE);
+        if (access(path, R_OK) == 0) {
+            blas_try(path);
+            return;              /* a file that is there and does not load is what to report */
+        }
+    }
+    blas_try(PLUGIN_FILE);
+}
+
+const Blas *blas_dnnl(void)
+{
+    pthread_mutex_lock(&state.lock);
+    if (!state.looked)
+        blas_look();
+    pthread_mutex_unlock(&state.lock);
+    return state.dnnl;
+}
+
+const char *blas_why(void)
+{
+    return blas_dnnl() ? "" : state.why;
+}
+
+/* --- the cache --- */
+
+static void key_of_matmul(Key *key, const MatmulDesc *d)
+{
+    bool    many = d->batch > 1;
+    int64_t numbers[] = {
+        d->batch, d->m, d->n, d->k, d->lda, d->ldb, d->ldc,
+        many ? d->stride_a : 0, many ? d->stride_b : 0, many ? d->stride_c : 0,
+        d->type_a, d->type_b, d->type_c, d->bias ? d->type_bias : 0,
+        d->trans_a, d->trans_b, d->bias, d->accumulate,
+    };
+    memcpy(key->numbers, numbers, sizeof numbers);
+}
+
+static void key_of_conv(Key *key, const ConvDesc *d)
+{
+    int64_t *at = key->numbers;
+    const int64_t *const axes[] = { d->in, d->out, d->kernel, d->stride, d->pad_lo, d->pad_hi };
+    int64_t numbers[] = { d->kind, d->n, d->ci, d->co, d->type_x, d->type_w, d->type_y, d->bias,
+                          d->bias ? d->type_bias : 0 };
+    memcpy(at, numbers, sizeof numbers);
+    at += sizeof numbers / sizeof *numbers;
+    for (int i = 0; i < 6; i++, at += 3)
+        memcpy(at, axes[i], 3 * sizeof *at);
+}
+
+static size_t key_hash(const Key *key)
+{
+    const unsigned char *bytes = (const unsigned char *)key;
+    uint64_t hash = 14695981039346656037u;   /* FNV-1a */
+    for (size_t i = 0; i < sizeof *key; i++)
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    return (size_t)(hash ^ hash >> 32);
+}
+
+static Entry **slot_find(Entry **slots, size_t n_slots, const Key *key)
+{
+    size_t at = key_hash(key) & (n_slots - 1);
+    while (slots[at] && memcmp(&slots[at]->key, key, sizeof *key) != 0)
+        at = (at + 1) & (n_slots - 1);
+    return &slots[at];
+}
+
+static void slots_grow(void)
+{
+    size_t  n = state.n_slots ? 2 * state.n_slots : 256;
+    Entry **slots = NEWN(state.pool, Entry *, n);
+    for (size_t i = 0; i < state.n_slots; i++)
+        if (state.slots[i])
+            *slot_find(slots, n, &state.slots[i]->key) = state.slots[i];
+    state.slots = slots;
+    state.n_slots = n;
+}
+
+static Err blas_make(const Blas *blas, const void *desc, const Key *key, Prim **prim)
+{
+    int threads = (int)key->threads;
+    return key->is_conv ? blas->conv(state.pool, desc, threads, prim)
+                        : blas->matmul(state.pool, desc, threads, prim);
+}
+
+static Err blas_get(const Blas *preferred, const void *desc, Key *key, const Prim **out)
+{
+    key->blas = preferred ? preferred : blas_own();
+    pthread_mutex_lock(&state.lock);
+    if (!state.pool)
+        state.pool = pool_new(NULL, "blas");
+    if (2 * state.n_used >= state.n_slots)
+        slots_grow();
+    Entry **slot = slot_find(state.slots, state.n_slots, key);
+    Err     err = OK;
+    if (!*slot) {
+        Prim *prim = NULL;
+        err = blas_make(key->blas, desc, key, &prim);
+        if (err == E_DEVICE && key->blas != blas_own())
+            err = blas_make(blas_own(), desc, key, &prim);
+        if (!err) {
+            *slot = NEW(state.pool, Entry);
+            (*slot)->key = *key;
+            (*slot)->prim = prim;
+            state.n_used++;
+        }
+    }
+    if (!err)
+        *out = (*slot)->prim;
+    pthread_mutex_unlock(&state.lock);
+    return err;
+}
+
+Err blas_matmul(const Blas *preferred, const MatmulDesc *desc, int threads, const Prim **prim)
+{
+    Key key;
+    memset(&key, 0, sizeof key);
+    key.threads = threads;
+    key_of_matmul(&key, desc);
+    return blas_get(preferred, desc, &key, prim);
+}
+
+Err blas_conv(const Blas *preferred, const ConvDesc *desc, int threads, const Prim **prim)
+{
+    Key key;
+    memset(&key, 0, sizeof key);
+    key.threads = threads;
+    key.is_conv = 1;
+    key_of_conv(&key, desc);
+    return blas_get(preferred, desc, &key, prim);
+}

@@ -1,0 +1,54 @@
+/* convert.h -- rows of any float type as fp32 and back, so that kernels are written once.
+ *
+ *   const float *x = row_load(type, pointer, first, n, buffer);    // F32: the row itself, no copy
+ *   float       *y = row_open(type, pointer, first, buffer);       // where to write n fp32 values
+ *   row_store(type, pointer, first, n, y);                         // F32: nothing left to do
+ *
+ * Rounding to bf16 and f16 is to nearest, ties to even; NaN stays NaN.
+ */
+#ifndef DEVICE_CONVERT_H
+#define DEVICE_CONVERT_H
+
+#include "device/type.h"
+
+#include <stddef.h>
+
+static inline float bf16_to_f32(uint16_t h)
+{
+    uint32_t bits = (uint32_t)h << 16;
+    float    f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+static inline uint16_t f32_to_bf16(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    uint32_t rounded = bits + 0x7FFFu + ((bits >> 16) & 1u);
+    uint32_t quiet = (bits >> 16) | 0x40u;
+    return (uint16_t)(f != f ? quiet : rounded >> 16);
+}
+
+void convert_rows(Type to, void *dst, Type from, const void *src, size_t n);  /* any float pair */
+
+static inline const float *row_load(Type type, const void *p, int64_t first, int64_t n, float *buffer)
+{
+    if (type == F32)
+        return (const float *)p + first;
+    convert_rows(F32, buffer, type, (const char *)p + first * type_bytes(type), (size_t)n);
+    return buffer;
+}
+
+static inline float *row_open(Type type, void *p, int64_t first, float *buffer)
+{
+    return type == F32 ? (float *)p + first : buffer;
+}
+
+static inline void row_store(Type type, void *p, int64_t first, int64_t n, const float *row)
+{
+    if (type != F32)
+        convert_rows(type, (char *)p + first * type_bytes(type), F32, row, (size_t)n);
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* cpu.c -- the CPU as a device: its threads, its memory, the arena with a guard page behind it. */
+#include "device/device.h"
+
+#include "base/text.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int64_t cpu_available_bytes(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    char  line[128];
+    long long kib = 0;
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return (int64_t)kib * 1024;
+}
+
+static const char *cpu_model(Pool *pool)
+{
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char  line[256];
+    const char *model = "unknown processor";
+    while (file && fgets(line, sizeof line, file))
+        if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
+            char *text = strchr(line, ':') + 2;
+            text[strcspn(text, "\n")] = '\0';
+            model = pool_text(pool, text);
+            break;
+        }
+    if (file)
+        fclose(file);
+    return model;
+}
+
+Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
+{
+    static const DeviceOptions defaults = { 0 };
+    if (!options)
+        options = &defaults;
+    Device *device = NEW(pool, Device);
+    int     cores = omp_get_num_procs();
+
+    if (options->threads < 0 || options->threads > 4096)
+        return fail(E_USAGE, "%d threads make no sense; this machine has %d cores", options->threads, cores);
+    device->kind = DEVICE_CPU;
+    device->name = "cpu";
+    device->model = cpu_model(pool);
+    device->threads = options->threads ? options->threads : cores;
+    device->align = 64;
+    device->memory_bytes = cpu_available_bytes();
+    omp_set_dynamic(0);
+    omp_set_num_threads(device->threads);
+
+    if (options->blas && strcmp(options->blas, "own") && strcmp(options->blas, "onednn"))
+        return fail(E_USAGE, "unknown backend '%s'; there are 'onednn' and 'own'", options->blas);
+    bool own = options->blas && !strcmp(options->blas, "own");
+    device->blas = own ? blas_own() : blas_dnnl();
+    if (!device->blas) {
+        if (options->blas)
+            return fail(E_DEVICE, "the onednn backend cannot be used: %s; install libdnnl and build again, "
+                        "or use --backend own", blas_why());
+        device->blas = blas_own();
+    }
+    device->library = device->blas->version;
+    *out = device;
+    return OK;
+}
+
+typedef struct Mapping {
+    void  *at;
+    size_t bytes;
+} Mapping;
+
+static void mapping_undo(void *arg)
+{
+    Mapping *mapping = arg;
+    munmap(mapping->at, mapping->bytes);
+}
+
+Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **out)
+{
+    REQUIRE(device->kind == DEVICE_CPU && bytes >= 0);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), body = ((size_t)bytes + page - 1) / page * page;
+
+    /* Asked for in one piece before the first step: a refusal here is a sentence, not a crash later. */
+    if (device->memory_bytes > 0 && bytes > device->memory_bytes)
+        return fail(E_BUDGET, "the arena needs %s, but this machine has only %s to give; "
+                    "use --budget %lld or close other programs", bytes_text(bytes),
+                    bytes_text(device->memory_bytes), (long long)device->memory_bytes);
+    char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return fail(E_DEVICE, "the system refuses an arena of %s: %s", bytes_text(bytes), strerror(errno));
+    mprotect(map + body, page, PROT_NONE);
+    madvise(map, body, MADV_HUGEPAGE);
+
+    Mapping *mapping = NEW(pool, Mapping);
+    *mapping = (Mapping){ map, body + page };
+    pool_at_free(pool, mapping_undo, mapping);
+
+    Arena *arena = NEW(pool, Arena);
+    *arena = (Arena){ device, map + (body - (size_t)bytes) / 64 * 64, bytes };  /* end close to the guard */
+    memset(arena->base, 0, (size_t)bytes);
+    *out = arena;
+    return OK;
+}
+
+int64_t resident_anonymous_bytes(void)
+{
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    char  line[128];
+    long long kib = -1;
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "Anonymous: %lld kB", &kib) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kib < 0 ? -1 : (int64_t)kib * 1024;
+}

@@ -1,0 +1,346 @@
+/* gemm.c -- the own matrix product: who does which part, in which blocks. See gemm.h.
+ *
+ *   plan  shape, threads -> parts and block sizes, exact scratch bytes
+ *   run   each job: for blocks of n, for blocks of k: pack B, for blocks of m: pack A, kernels
+ *
+ * Scratch:  job 0 [A panels | B panels | sums]  job 1 [...]  ...  then partial sums over k, if any.
+ */
+#include "device/gemm.h"
+
+#include "device/blas.h"
+#include "device/convert.h"
+
+typedef struct Range { int64_t lo, hi; } Range;
+
+/* Part i of n things in the given number of parts, cut at multiples of unit. */
+static Range gemm_part(int64_t n, int64_t parts, int64_t i, int64_t unit)
+{
+    int64_t units = (n + unit - 1) / unit;
+    return (Range){ gemm_min(units * i / parts * unit, n), gemm_min(units * (i + 1) / parts * unit, n) };
+}
+
+/* The largest block that cuts n into equal pieces of at most `most`, in multiples of unit. */
+static int64_t gemm_even(int64_t n, int64_t most, int64_t unit)
+{
+    int64_t pieces = gemm_max((n + most - 1) / most, 1);
+    return gemm_max(gemm_round_up((n + pieces - 1) / pieces, unit), unit);
+}
+
+bool gemm_swap(int64_t m, int64_t n)
+{
+    double plain = (double)m * (double)gemm_round_up(n, GEMM_LANES);
+    double turned = (double)n * (double)gemm_round_up(m, GEMM_LANES);
+    return 1.3 * turned < plain;
+}
+
+/* Cycles of the slowest job, roughly: products at two vectors a cycle, packing, partial sums and
+ * the cost of waking threads. Only the order of such figures matters. */
+static double gemm_cost(const GemmPlan *p, int64_t b, int64_t m, int64_t n, int64_t k)
+{
+    double batch = (double)((p->batch + b - 1) / b), rows = (double)((p->m + m - 1) / m);
+    double cols = (double)gemm_round_up((p->n + n - 1) / n, GEMM_LANES), depth = (double)((p->k + k - 1) / k);
+    double cost = rows * cols * depth / (2 * GEMM_LANES) + 0.4 * rows * depth + 0.3 * cols * depth;
+    if (k > 1)
+        cost += rows * cols * (0.2 + 0.1 * (double)k);
+    return batch * cost + (b * m * n * k > 1 ? 4000.0 : 0.0);
+}
+
+static void gemm_plan_parts(GemmPlan *p)
+{
+    int64_t threads = p->threads;
+    double  best = gemm_cost(p, 1, 1, 1, 1);
+    for (int64_t b = 1; b <= gemm_min(threads, p->batch); b++)
+        for (int64_t m = 1; m <= gemm_min(threads / b, p->m); m++)
+            for (int64_t n = 1; n <= gemm_min(threads / (b * m), (p->n + GEMM_NR - 1) / GEMM_NR); n++)
+                for (int64_t k = 1; k <= gemm_min(threads / (b * m * n), p->k); k++) {
+                    if (k > 1 && p->batch > 1)
+                        break;
+                    double cost = gemm_cost(p, b, m, n, k);
+                    if (cost < best) {
+                        best = cost;
+                        p->parts_b = b, p->parts_m = m, p->parts_n = n, p->parts_k = k;
+                    }
+                }
+}
+
+static int64_t gemm_ceil_part(int64_t n, int64_t parts, int64_t unit)
+{
+    int64_t units = (n + unit - 1) / unit;
+    return gemm_min((units + parts - 1) / parts * unit, n);
+}
+
+void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads, bool direct)
+{
+    *plan = (GemmPlan){ .batch = batch, .m = m, .n = n, .k = k, .threads = threads, .direct = direct,
+                        .parts_b = 1, .parts_m = 1, .parts_n = 1, .parts_k = 1 };
+    gemm_plan_parts(plan);
+    int64_t job_m = gemm_ceil_part(m, plan->parts_m, 1);
+    int64_t job_n = gemm_ceil_part(n, plan->parts_n, GEMM_NR), job_k = gemm_ceil_part(k, plan->parts_k, 1);
+    plan->kc = gemm_even(job_k, GEMM_KC, 1);
+    plan->nc = gemm_even(job_n, GEMM_NC, GEMM_NR);
+    bool aside = !direct && plan->parts_k == 1;
+    plan->mb = aside ? gemm_even(job_m, GEMM_TILE_ROWS, 1) : gemm_max(job_m, 1);
+    plan->mc = gemm_even(plan->mb, GEMM_MC, 1);
+
+    int64_t b_cols = gemm_round_up(gemm_min(plan->nc, job_n), GEMM_LANES);
+    plan->a_floats = (size_t)gemm_round_up(plan->mc * plan->kc + GEMM_LANES, 16);
+    plan->b_floats = (size_t)gemm_round_up(b_cols * plan->kc + GEMM_LANES, 16);
+    plan->tile_floats = aside ? (size_t)gemm_round_up(plan->mb * b_cols, 16) : 0;
+    plan->job_bytes = 4 * (plan->a_floats + plan->b_floats + plan->tile_floats);
+    plan->partial_floats = plan->parts_k > 1 ? (size_t)(m * gemm_round_up(n, 16)) : 0;
+    size_t jobs = (size_t)(plan->parts_b * plan->parts_m * plan->parts_n * plan->parts_k);
+    plan->scratch_bytes = jobs * plan->job_bytes + 4 * (size_t)plan->parts_k * plan->partial_floats;
+}
+
+/* --- results on their way out --- */
+
+/* C[i][j] = sums[i][j] + bias[j] (+ C[i][j]), rows [i.lo,i.hi) and columns [j.lo,j.hi) of the product
+ * as computed; swapped, it is C[j][i] and bias[i]. sums points at (i.lo, j.lo). */
+static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i, Range j)
+{
+    float   old[GEMM_NC], bias[GEMM_NC];
+    Range   row = c->swapped ? j : i, col = c->swapped ? i : j;
+    int64_t row_step = c->swapped ? 1 : ld, col_step = c->swapped ? ld : 1;
+    for (int64_t at = col.lo; at < col.hi; at += GEMM_NC) {
+        int64_t n = gemm_min(GEMM_NC, col.hi - at);
+        for (int64_t x = 0; x < n; x++)
+            bias[x] = 0.0f;
+        if (c->bias)
+            convert_rows(F32, bias, c->type_bias,
+                         (const char *)c->bias + at * type_bytes(c->type_bias), (size_t)n);
+        for (int64_t y = row.lo; y < row.hi; y++) {
+            const float *src = sums + (y - row.lo) * row_step + (at - col.lo) * col_step;
+            int64_t      first = (c->row ? c->row(c->shape, y) : y * c->ld) + at;
+            float        fresh[GEMM_NC], *dst = row_open(c->type, c->data, first, fresh);
+            const float *before = bias;
+            if (c->accumulate) {
+                before = row_load(c->type, c->data, first, n, old);
+                for (int64_t x = 0; c->bias && x < n; x++)
+                    dst[x] = before[x] + bias[x];
+                before = c->bias ? dst : before;
+            }
+            if (col_step == 1)
+                for (int64_t x = 0; x < n; x++)
+                    dst[x] = src[x] + before[x];
+            else
+                for (int64_t x = 0; x < n; x++)
+                    dst[x] = src[x * col_step] + before[x];
+            row_store(c->type, c->data, first, n, dst);
+        }
+    }
+}
+
+/* Where a job's kernels put their sums: into C itself, or aside. */
+typedef struct Sums {
+    float  *data;            /* of element (row0, col0) of the product */
+    int64_t ld, row0, col0;
+    bool    padded;          /* whole vectors may be written beyond the last column */
+    bool    add;             /* the first block of k adds to what is there */
+    float   alpha;
+    const void *bias;        /* added by the first block of k */
+    Type    type_bias;
+} Sums;
+
+/* One panel of B against all panels of A. */
+static void gemm_column(const Sums *s, const float *a, Range m, const float *b, int64_t b_step,
+                        Range n, int64_t kk, bool first)
+{
+    float   init[GEMM_NR] = { 0 }, edge[GEMM_MR * GEMM_NR];
+    int64_t cols = n.hi - n.lo, rows = m.hi - m.lo, panels = (rows + GEMM_MR - 1) / GEMM_MR;
+    int     vectors = cols > GEMM_LANES ? 2 : 1;
+    bool    whole = s->padded || cols == vectors * GEMM_LANES;
+    if (first && s->bias)
+        convert_rows(F32, init, s->type_bias,
+                     (const char *)s->bias + n.lo * type_bytes(s->type_bias), (size_t)cols);
+    for (int64_t p = 0; p < panels; p++) {
+        Range    r = gemm_part(rows, panels, p, 1);
+        float   *c = s->data + (m.lo + r.lo - s->row0) * s->ld + n.lo - s->col0;
+        bool     add = s->add || !first;
+        GemmTile tile = { .k = kk, .a = a, .b = b, .b_step = b_step, .init = init, .alpha = s->alpha,
+                          .c = whole ? c : edge, .ldc = whole ? s->ld : GEMM_NR, .add = whole && add };
+        gemm_kernel(r.hi - r.lo, vectors, &tile);
+        a += (r.hi - r.lo) * kk;
+        for (int64_t y = 0; !whole && y < r.hi - r.lo; y++)
+            for (int64_t x = 0; x < cols; x++)
+                c[y * s->ld + x] = edge[y * GEMM_NR + x] + (add ? c[y * s->ld + x] : 0.0f);
+    }
+}
+
+static int64_t gemm_panel_width(int64_t cols) { return cols > GEMM_LANES ? GEMM_NR : GEMM_LANES; }
+
+/* Where i is contiguous, one panel alone would touch kk far apart places for a few bytes each; a short
+ * run of k across all panels reads whole rows. (Packers along k write beyond their end: not those.) */
+static int64_t gemm_run_of_k(const GemmSide *side, int64_t kk) { return side->along_i ? 16 : kk; }
+
+static void gemm_pack_a(const GemmSide *a, Range m, int64_t k0, int64_t kk, float *dst)
+{
+    int64_t rows = m.hi - m.lo, panels = (rows + GEMM_MR - 1) / GEMM_MR, run = gemm_run_of_k(a, kk);
+    for (int64_t k = 0; k < kk; k += run) {
+        float *panel = dst;
+        for (int64_t p = 0; p < panels; p++) {
+            Range   r = gemm_part(rows, panels, p, 1);
+            int64_t width = r.hi - r.lo;
+            a->pack(a, m.lo + r.lo, width, width, k0 + k, gemm_min(run, kk - k), panel + k * width);
+            panel += width * kk;
+        }
+    }
+}
+
+static void gemm_pack_b(const GemmSide *b, Range n, int64_t k0, int64_t kk, float *dst)
+{
+    int64_t run = gemm_run_of_k(b, kk);
+    for (int64_t k = 0; k < kk; k += run) {
+        float *panel = dst;
+        for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
+            int64_t cols = gemm_min(GEMM_NR, n.hi - j), width = gemm_panel_width(cols);
+            b->pack(b, j, cols, width, k0 + k, gemm_min(run, kk - k), panel + k * width);
+            panel += width * kk;
+        }
+    }
+}
+
+/* The product of rows m, columns n, over all of k, in blocks; s is where row 0, column 0 goes. */
+static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const Sums *s,
+                       Range m, Range n, Range k, float *a_panels, float *b_panels, bool b_packed)
+{
+    /* Few rows would not repay the packing of B: whole panels are then read where they lie. */
+    bool    few = m.hi - m.lo <= GEMM_FEW_ROWS && b->pack == gemm_pack_along_i && b->type == F32;
+    int64_t in_place = few ? n.lo + (n.hi - n.lo) / GEMM_NR * GEMM_NR : n.lo;
+    int64_t k0 = k.lo;
+    do {                                     /* once even for k = 0: the result is then the bias */
+        int64_t kk = gemm_min(p->kc, k.hi - k0);
+        if (!b_packed)
+            gemm_pack_b(b, (Range){ in_place, n.hi }, k0, kk, b_panels);
+        for (int64_t i0 = m.lo; i0 < m.hi; i0 += p->mc) {
+            Range rows = { i0, gemm_min(i0 + p->mc, m.hi) };
+            gemm_pack_a(a, rows, k0, kk, a_panels);
+            const float *panel = b_panels;
+            for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
+                Range   cols = { j, gemm_min(j + GEMM_NR, n.hi) };
+                int64_t width = gemm_panel_width(cols.hi - cols.lo);
+                if (j < in_place) {
+                    const float *at = (const float *)b->data + k0 * b->ld + j;
+                    gemm_column(s, a_panels, rows, at, b->ld, cols, kk, k0 == k.lo);
+                    continue;
+                }
+                gemm_column(s, a_panels, rows, panel, width, cols, kk, k0 == k.lo);
+                panel += width * kk;
+            }
+        }
+        k0 += p->kc;
+    } while (k0 < k.hi);
+}
+
+/* One job's part of one matrix of the batch. */
+static void gemm_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c,
+                     Range m, Range n, Range k, char *mine, float *partial)
+{
+    float *a_panels = (float *)mine, *b_panels = a_panels + p->a_floats, *tile = b_panels + p->b_floats;
+    bool   aside = !p->direct && !partial;
+    for (int64_t j = n.lo; j < n.hi; j += p->nc) {
+        Range   cols = { j, gemm_min(j + p->nc, n.hi) };
+        int64_t tile_ld = gemm_round_up(cols.hi - cols.lo, GEMM_LANES);
+        for (int64_t i = m.lo; i < m.hi; i += p->mb) {
+            Range rows = { i, gemm_min(i + p->mb, m.hi) };
+            bool  b_packed = i > m.lo && k.hi - k.lo <= p->kc;
+            Sums  s = { .alpha = 1.0f };
+            if (partial)
+                s.data = partial, s.ld = gemm_round_up(p->n, 16), s.padded = true;
+            else if (aside)
+                s.data = tile, s.row0 = i, s.col0 = j, s.ld = tile_ld, s.padded = true;
+            else
+                s.data = c->data, s.ld = c->ld, s.add = c->accumulate, s.bias = c->bias,
+                s.type_bias = c->type_bias;
+            gemm_block(p, a, b, &s, rows, cols, k, a_panels, b_panels, b_packed);
+            if (aside)
+                gemm_finish(c, tile, tile_ld, rows, cols);
+        }
+    }
+}
+
+/* Partial sums, added in the order of k, then out; rows are shared among the threads. */
+static void gemm_reduce(const GemmPlan *p, const GemmOut *c, float *partial, Range m)
+{
+    int64_t ld = gemm_round_up(p->n, 16);
+    for (int64_t i = m.lo; i < m.hi; i++) {
+        float *restrict sum = partial + i * ld;
+        for (int64_t part = 1; part < p->parts_k; part++) {
+            const float *restrict more = sum + part * (int64_t)p->partial_floats;
+            for (int64_t x = 0; x < p->n; x++)
+                sum[x] += more[x];
+        }
+        gemm_finish(c, sum, ld, (Range){ i, i + 1 }, (Range){ 0, p->n });
+    }
+}
+
+static const void *gemm_advance(const void *data, Type type, int64_t elements)
+{
+    return data ? (const char *)data + elements * type_bytes(type) : NULL;
+}
+
+static void gemm_run_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c,
+                         int64_t job, char *scratch, float *partial)
+{
+    int64_t rest = job;
+    Range   k = gemm_part(p->k, p->parts_k, rest % p->parts_k, 1);
+    float  *mine = partial ? partial + rest % p->parts_k * (int64_t)p->partial_floats : NULL;
+    rest /= p->parts_k;
+    Range m = gemm_part(p->m, p->parts_m, rest % p->parts_m, 1);
+    rest /= p->parts_m;
+    Range n = gemm_part(p->n, p->parts_n, rest % p->parts_n, GEMM_NR);
+    Range batch = gemm_part(p->batch, p->parts_b, rest / p->parts_n, 1);
+    for (int64_t i = batch.lo; i < batch.hi; i++) {
+        GemmSide ai = *a, bi = *b;
+        GemmOut  ci = *c;
+        ai.data = gemm_advance(a->data, a->type, i * a->batch_stride);
+        bi.data = gemm_advance(b->data, b->type, i * b->batch_stride);
+        ci.data = (char *)c->data + i * c->batch_stride * type_bytes(c->type);
+        gemm_job(p, &ai, &bi, &ci, m, n, k, scratch + (size_t)job * p->job_bytes, mine);
+    }
+}
+
+void gemm_run(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c, void *scratch)
+{
+    int64_t jobs = p->parts_b * p->parts_m * p->parts_n * p->parts_k;
+    float  *partial = p->parts_k > 1 ? (float *)((char *)scratch + (size_t)jobs * p->job_bytes) : NULL;
+    if (jobs == 1) {             /* no parallel region: a team of another size is made anew, by malloc */
+        gemm_run_job(p, a, b, c, 0, scratch, NULL);
+        return;
+    }
+#pragma omp parallel for num_threads(p->threads) schedule(static, 1)
+    for (int64_t job = 0; job < jobs; job++)
+        gemm_run_job(p, a, b, c, job, scratch, partial);
+    if (!partial)
+        return;
+#pragma omp parallel for num_threads(p->threads) schedule(static, 1)
+    for (int64_t job = 0; job < p->threads; job++)
+        gemm_reduce(p, c, partial, gemm_part(p->m, p->threads, job, 1));
+}
+
+/* --- one thread, fp32, for kernels that tile by themselves --- */
+
+size_t gemm_tile_scratch(int64_t m, int64_t n, int64_t k)
+{
+    GemmPlan plan;
+    gemm_plan(&plan, 1, m, n, k, 1, true);
+    return plan.scratch_bytes;
+}
+
+void gemm_tile(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+               const float *a, int64_t lda, const float *b, int64_t ldb,
+               float beta, float *c, int64_t ldc, void *scratch)
+{
+    GemmPlan plan;
+    gemm_plan(&plan, 1, m, n, k, 1, true);
+    if (beta != 0.0f && beta != 1.0f)
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++)
+                c[i * ldc + j] *= beta;
+    GemmSide sa = gemm_matrix(trans_a, F32, a, lda);
+    GemmSide sb = gemm_matrix(!trans_b, F32, b, ldb);
+    Sums     s = { .data = c, .ld = ldc, .add = beta != 0.0f, .alpha = alpha };
+    float   *a_panels = scratch, *b_panels = a_panels + plan.a_floats;
+    for (int64_t j = 0; j < n; j += plan.nc)
+        gemm_block(&plan, &sa, &sb, &s, (Range){ 0, m }, (Range){ j, gemm_min(j + plan.nc, n) },
+                   (Range){ 0, k }, a_panels, b_panels, false);
+}

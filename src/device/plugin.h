@@ -1,0 +1,22 @@
+/* plugin.h -- what a vendor plugin is given and what it gives back.
+ *
+ * A plugin is one shared file that exports plimsoll_blas(). It reports and allocates through the
+ * program's own functions, so that sentences, pools and counts are in one place.
+ */
+#ifndef DEVICE_PLUGIN_H
+#define DEVICE_PLUGIN_H
+
+#include "device/blas.h"
+
+enum { PLUGIN_FORM = 1 };        /* changes with PluginHost, Blas, Prim and the descriptions */
+
+typedef struct PluginHost {
+    int   form;                  /* PLUGIN_FORM of the program */
+    Err (*fail)(Err code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+    void *(*pool_alloc)(Pool *pool, size_t n, size_t size);
+    void (*pool_at_free)(Pool *pool, void (*undo)(void *), void *arg);
+} PluginHost;
+
+typedef const Blas *PluginEntry(const PluginHost *host);     /* NULL: another form, or it cannot start */
+
+#endif

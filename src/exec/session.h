@@ -1,0 +1,43 @@
+/* session.h -- an engine with its arena: weights in, steps run, numbers out.
+ *
+ * session_new takes the arena and resolves every pointer of every step; session_run is then a loop
+ * over launches that allocates nothing. The meter notes the highest end of every pointer it hands to
+ * a kernel; it knows nothing of the plan, and must agree with it to the byte.
+ */
+#ifndef EXEC_SESSION_H
+#define EXEC_SESSION_H
+
+#include "plan/engine.h"
+
+typedef struct Session Session;
+
+Err session_new(Pool *pool, const Engine *engine, Session **session);
+
+/* Starting values (exec/weights.c): parameters by their init rules, constants, state, copies. */
+Err  session_init(Session *session, uint64_t seed);
+/* A parameter in disk order and fp32; its master copy is set with it. */
+void session_set_param(Session *session, int32_t param, const float *disk);
+/* The same for one value that has the parameter's shape: its EMA, a moment, its master copy (then the
+ * parameter is rounded from it). disk need not be aligned. */
+void session_put_param(Session *session, int32_t param, int32_t value, const void *disk);
+void session_get_param(Session *session, int32_t param, int32_t value, float *disk);
+
+void  *session_bytes(Session *session, int32_t value);       /* of a persistent value, in the arena */
+Err    session_feed(Session *session, const char *name, const void *data);  /* host bytes, kept by the caller */
+
+/* Runs the nodes of one part; for joined programs in the order micro, then update. */
+Err    session_run(Session *session, Part part);
+
+/* Runs the part again, looking at every float written; the first that is not finite, or NULL. For
+ * after the fact: it is slow and may allocate. */
+const char *session_first_bad(Session *session, Part part);
+
+int64_t session_measured_bytes(const Session *session, Part part);  /* highest end handed out; 0: never ran */
+int64_t session_planned_bytes(const Session *session, Part part);   /* what the layout says for it */
+const Arena  *session_arena(const Session *session);
+const Engine *session_engine(const Session *session);
+
+/* Tests: from now on, copy the value's bytes out right after any run that makes it. */
+Err    session_watch(Session *session, int32_t value, void *copy);
+
+#endif

@@ -1,0 +1,24 @@
+/* grad.c -- what a gradient rule may ask and give (ir/op.h); autodiff/ drives it. */
+#include "ir/op.h"
+
+Tensor grad_in(const Grad *g, int i)  { return (Tensor){ g->graph, g->node->in[i] }; }
+Tensor grad_out(const Grad *g, int i) { return (Tensor){ g->graph, g->node->out[i] }; }
+Tensor grad_dy(const Grad *g, int i)  { return g->dy[i]; }
+
+bool grad_wants(const Grad *g, int i)
+{
+    return i < g->node->n_in && g->node->in[i] >= 0 && g->wants[i];
+}
+
+void grad_give(Grad *g, int i, Tensor d)
+{
+    REQUIRE(i < g->node->n_in);
+    if (d.id == TENSOR_NONE || !grad_wants(g, i))
+        return;
+    if (d.id >= 0 && !shape_same(tensor_shape(d), tensor_shape(grad_in(g, i)))) {
+        graph_poison(g->graph, E_SHAPE, "%s: gradient of input %d is %s, the input %s", g->node->op->name, i,
+                     shape_text(tensor_shape(d)), shape_text(tensor_shape(grad_in(g, i))));
+        return;
+    }
+    g->dx[i] = d;
+}

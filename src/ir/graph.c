@@ -1,0 +1,369 @@
+/* graph.c -- building graphs: values, nodes, parameters, scopes. */
+#include "ir/graph.h"
+
+#include "ir/op.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const class_names[] = {
+#define X(name, word) word,
+    CLASS_LIST(X)
+#undef X
+};
+
+static const char *const part_names[] = {
+#define X(name, word, text) word,
+    PART_LIST(X)
+#undef X
+};
+
+const char *class_name(Class class) { return class_names[class]; }
+const char *part_name(Part part)    { return part_names[part]; }
+
+Graph *graph_new(Pool *pool, Type compute)
+{
+    Graph *graph = NEW(pool, Graph);
+    graph->pool = pool;
+    graph->compute = compute;
+    graph->part = PART_MICRO;
+    VEC_ADD(pool, graph->modules, graph->n_modules, graph->cap_modules,
+            (Module){ "", -1 });
+    return graph;
+}
+
+Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
+{
+    if (!graph->error) {                     /* the first cause is the one worth telling */
+        va_list args;
+        char    what[384];
+        va_start(args, fmt);
+        vsnprintf(what, sizeof what, fmt, args);
+        va_end(args);
+        graph->error = code;
+        const char *path = graph->modules[graph->module].path;
+        if (graph->source.file)
+            snprintf(graph->error_text, sizeof graph->error_text, "%s:%d: %s%s%s", graph->source.file,
+                     graph->source.line, path, *path ? ": " : "", what);
+        else
+            snprintf(graph->error_text, sizeof graph->error_text, "%s%s%s", path, *path ? ": " : "", what);
+    }
+    return (Tensor){ graph, TENSOR_POISONED };
+}
+
+Err graph_check(Graph *graph)
+{
+    return graph->error ? fail(graph->error, "%s", graph->error_text) : OK;
+}
+
+void scope_open(Graph *graph, const char *fmt, ...)
+{
+    char    name[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+
+    const char *path = graph->modules[graph->module].path;
+    path = *path ? pool_print(graph->pool, "%s.%s", path, name) : pool_text(graph->pool, name);
+    for (int32_t i = 0; i < graph->n_modules; i++)       /* a scope entered again is the same module */
+        if (graph->modules[i].parent == graph->module && !strcmp(graph->modules[i].path, path)) {
+            graph->module = i;
+            return;
+        }
+    VEC_ADD(graph->pool, graph->modules, graph->n_modules, graph->cap_modules,
+            (Module){ path, graph->module });
+    graph->module = graph->n_modules - 1;
+}
+
+void scope_close(Graph *graph)
+{
+    REQUIRE(graph->modules[graph->module].parent >= 0);
+    graph->module = graph->modules[graph->module].parent;
+}
+
+static int32_t value_new(Graph *graph, const char *name, Type type, Shape shape, Class class, int32_t maker)
+{
+    int32_t id = graph->n_values;
+    VEC_ADD(graph->pool, graph->values, graph->n_values, graph->cap_values,
+            (Value){ .name = name, .shape = shape, .type = type, .class = class, .root = id, .maker = maker,
+                     .bytes = shape_count(shape) * type_bytes(type), .module = graph->module,
+                     .source = graph->source, .persistent = maker < 0 });
+    return id;
+}
+
+static const char *graph_full_name(Graph *graph, const char *name)
+{
+    const char *path = graph->modules[graph->module].path;
+    return *path && *name ? pool_print(graph->pool, "%s.%s", path, name)
+         : *path          ? path : pool_text(graph->pool, name);
+}
+
+Param *param_find(Graph *graph, const char *name)
+{
+    for (int32_t i = 0; i < graph->n_params; i++)
+        if (!strcmp(graph->params[i].name, name))
+            return &graph->params[i];
+    return NULL;
+}
+
+Param *param_of(const Graph *graph, int32_t value)
+{
+    for (int32_t i = 0; i < graph->n_params; i++)
+        if (graph->params[i].value == value)
+            return &graph->params[i];
+    return NULL;
+}
+
+Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int *axis, Init init)
+{
+    const char *full = graph_full_name(graph, name);
+    Param      *old = param_find(graph, full);
+    if (old) {
+        if (!shape_same(old->disk, disk))
+            return graph_poison(graph, E_SHAPE, "parameter %s is %s here and %s elsewhere", full,
+                                shape_text(disk), shape_text(old->disk));
+        return (Tensor){ graph, old->value };
+    }
+    for (int i = 0; i < disk.rank; i++)
+        if (disk.dim[i] < 1)
+            return graph_poison(graph, E_SHAPE, "parameter %s would have shape %s", full, shape_text(disk));
+
+    Param param = { .name = full, .disk = disk, .init = init, .grad = -1, .m = -1, .v = -1, .ema = -1,
+                    .master = -1 };
+    Shape shape = disk;
+    for (int i = 0; i < disk.rank; i++) {
+        param.axis[i] = axis ? axis[i] : i;
+        shape.dim[i] = disk.dim[param.axis[i]];
+        param.permuted |= param.axis[i] != i;
+    }
+    param.value = value_new(graph, full, graph->compute, shape, CLASS_PARAMETERS, -1);
+    VEC_ADD(graph->pool, graph->params, graph->n_params, graph->cap_params,
+            param);
+    return (Tensor){ graph, param.value };
+}
+
+Tensor param_add(Graph *graph, const char *name, Shape disk, Init init)
+{
+    return param_add_permuted(graph, name, disk, NULL, init);
+}
+
+static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shape, const void *data,
+                           Class class, bool saved)
+{
+    const char *full = graph_full_name(graph, name);
+    for (int32_t i = 0; i < graph->n_constants; i++) {   /* asked for again: the same one */
+        Value *old = value_at(graph, graph->constants[i].value);
+        if (!strcmp(old->name, full)) {
+            if (!shape_same(old->shape, shape) || old->type != type)
+                return graph_poison(graph, E_SHAPE, "%s is %s here and %s elsewhere", full,
+                                    shape_text(shape), shape_text(old->shape));
+            return (Tensor){ graph, graph->constants[i].value };
+        }
+    }
+    int32_t id = value_new(graph, full, type, shape, class, -1);
+    void   *copy = NULL;
+    if (data) {
+        copy = pool_alloc(graph->pool, (size_t)graph->values[id].bytes, 1);
+        memcpy(copy, data, (size_t)graph->values[id].bytes);
+    }
+    VEC_ADD(graph->pool, graph->constants, graph->n_constants, graph->cap_constants,
+            (Constant){ .value = id, .data = copy, .saved = saved });
+    return (Tensor){ graph, id };
+}
+
+Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data, Class class)
+{
+    return constant_new(graph, name, type, shape, data, class, false);
+}
+
+Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class class, bool saved)
+{
+    return constant_new(graph, name, type, shape, NULL, class, saved);
+}
+
+Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in, Tensor *out)
+{
+    Tensor poisoned = { graph, TENSOR_POISONED };
+    for (int i = 0; out && i < op->n_out; i++)
+        out[i] = poisoned;
+    if (graph->error)
+        return poisoned;
+    for (int i = 0; i < n_in; i++)
+        if (in[i].id == TENSOR_POISONED)
+            return poisoned;
+    if (op->n_in >= 0 ? n_in != op->n_in : n_in < -op->n_in)
+        return graph_poison(graph, E_SHAPE, "%s takes %d inputs, got %d", op->name,
+                            op->n_in < 0 ? -op->n_in : op->n_in, n_in);
+
+    Node node = {
+        .graph = graph, .op = op, .n_in = n_in, .n_out = op->n_out, .id = graph->n_nodes,
+        .module = graph->module, .source = graph->source, .part = graph->part,
+        .backward = graph->backward, .once = op->once, .inplace = -1,
+        .in = NEWN(graph->pool, int32_t, n_in), .out = NEWN(graph->pool, int32_t, op->n_out),
+    };
+    if (op->attr_bytes) {
+        node.attr = pool_alloc(graph->pool, (size_t)op->attr_bytes, 1);
+        memcpy(node.attr, attr, (size_t)op->attr_bytes);
+    }
+    for (int i = 0; i < n_in; i++)
+        node.in[i] = in[i].id;
+    for (int i = 0; i < op->n_out; i++)
+        node.out[i] = TENSOR_NONE;
+    VEC_ADD(graph->pool, graph->nodes, graph->n_nodes, graph->cap_nodes,
+            node);
+
+    Err err = op->shape(&graph->nodes[node.id]);
+    if (err) {
+        graph->n_nodes--;
+        return graph_poison(graph, err, "%s", err_text());
+    }
+    for (int i = 0; i < op->n_out; i++) {
+        int32_t id = node.out[i];            /* the array is shared with the stored node */
+        REQUIRE(id >= 0 || id == TENSOR_NONE);
+        if (id >= 0 && shape_count(graph->values[id].shape) <= 0)
+            return graph_poison(graph, E_SHAPE, "%s would give an empty tensor %s", op->name,
+                                shape_text(graph->values[id].shape));
+        if (out)
+            out[i] = (Tensor){ graph, id };
+    }
+    return op->n_out ? (Tensor){ graph, node.out[0] } : tensor_none(graph);
+}
+
+void out_set(Node *n, int i, Type type, Shape shape)
+{
+    REQUIRE(i < n->n_out && n->out[i] == TENSOR_NONE);
+    n->out[i] = value_new(n->graph, NULL, type, shape, CLASS_ACTIVATIONS, n->id);
+}
+
+void out_is_input(Node *n, int i, int input)
+{
+    REQUIRE(i < n->n_out && value_at(n->graph, n->in[input])->persistent);
+    n->out[i] = n->in[input];
+    n->once = true;
+}
+
+void out_view(Node *n, int64_t offset_bytes, Type type, Shape shape)
+{
+    Value *seen = value_at(n->graph, n->in[0]);
+    int32_t root = seen->root;
+    int64_t offset = seen->offset + offset_bytes;
+    Class   class = seen->class;
+    bool    persistent = seen->persistent;
+    int32_t id = value_new(n->graph, NULL, type, shape, class, n->id);
+    Value  *view = value_at(n->graph, id);
+    view->root = root;
+    view->offset = offset;
+    view->persistent = persistent;
+    n->out[0] = id;
+}
+
+void out_class(Node *n, int i, Class class)
+{
+    value_at(n->graph, n->out[i])->class = class;
+}
+
+void in_class(Node *n, int i, Class class)
+{
+    Value *value = value_at(n->graph, n->in[i]);
+    Value *root = value_at(n->graph, value->root);
+    if (root->class == CLASS_ACTIVATIONS)
+        root->class = value->class = class;
+}
+
+Shape  in_shape(const Node *n, int i)  { return value_at(n->graph, n->in[i])->shape; }
+Type   in_type(const Node *n, int i)   { return value_at(n->graph, n->in[i])->type; }
+Shape  out_shape(const Node *n, int i) { return value_at(n->graph, n->out[i])->shape; }
+Type   out_type(const Node *n, int i)  { return value_at(n->graph, n->out[i])->type; }
+bool   in_given(const Node *n, int i)  { return i < n->n_in && n->in[i] >= 0; }
+double in_bytes(const Node *n, int i)  { return in_given(n, i) ? (double)value_at(n->graph, n->in[i])->bytes : 0; }
+double in_count(const Node *n, int i)  { return in_given(n, i) ? (double)shape_count(in_shape(n, i)) : 0; }
+
+double out_bytes(const Node *n, int i)
+{
+    return n->out[i] >= 0 ? (double)value_at(n->graph, n->out[i])->bytes : 0;
+}
+
+double node_bytes(const Node *n)
+{
+    double bytes = 0;
+    for (int i = 0; i < n->n_in; i++)
+        bytes += in_bytes(n, i);
+    for (int i = 0; i < n->n_out; i++)
+        bytes += out_bytes(n, i);
+    return bytes;
+}
+
+Shape tensor_shape(Tensor t)
+{
+    return tensor_ok(t) ? value_at(t.graph, t.id)->shape : (Shape){ 0 };
+}
+
+Type tensor_type(Tensor t)
+{
+    return tensor_ok(t) ? value_at(t.graph, t.id)->type : F32;
+}
+
+Tensor tensor_class(Tensor t, Class class)
+{
+    if (tensor_ok(t)) {
+        Value *value = value_at(t.graph, t.id);
+        value->class = class;
+        if (!value_at(t.graph, value->root)->persistent)
+            value_at(t.graph, value->root)->class = class;
+    }
+    return t;
+}
+
+Tensor tensor_name(Tensor t, const char *name)
+{
+    if (tensor_ok(t))
+        value_at(t.graph, t.id)->name = pool_text(t.graph->pool, name);
+    return t;
+}
+
+const char *node_text(const Graph *graph, int32_t id)
+{
+    const Node *node = &graph->nodes[id];
+    const char *path = graph->modules[node->module].path;
+    return pool_print(graph->pool, "%s%s%s#%d", path, *path ? "." : "", node->op->name, id);
+}
+
+const char *value_text(const Graph *graph, int32_t id)
+{
+    const Value *value = value_at(graph, id);
+    if (value->name)
+        return value->name;
+    const Node *node = &graph->nodes[value->maker];
+    int i = 0;
+    while (node->out[i] != id)
+        i++;
+    return i ? pool_print(graph->pool, "%s:%d", node_text(graph, node->id), i) : node_text(graph, node->id);
+}
+
+void graph_take_inplace(Graph *graph)
+{
+    int32_t *readers = NEWN(graph->pool, int32_t, graph->n_values);   /* by root: runs that read it */
+    bool    *shared = NEWN(graph->pool, bool, graph->n_values);       /* has views, or is an output elsewhere */
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        Node *node = &graph->nodes[i];
+        for (int j = 0; j < node->n_in; j++)
+            if (node->in[j] >= 0)
+                readers[value_at(graph, node->in[j])->root]++;
+        if (node->op->view)
+            shared[value_at(graph, node->in[0])->root] = true;
+    }
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        Node *node = &graph->nodes[i];
+        int   from = node->op->inplace - 1;
+        if (from < 0 || from >= node->n_in || node->in[from] < 0 || node->out[0] < 0)
+            continue;
+        const Value *x = value_at(graph, node->in[from]), *y = value_at(graph, node->out[0]);
+        /* Same part only: what another part reads must still be there. */
+        bool alone = readers[x->root] == 1 && !shared[x->root] && x->root == node->in[from];
+        if (alone && !x->persistent && !y->persistent && y->root == node->out[0] && x->bytes == y->bytes &&
+            x->maker >= 0 && graph->nodes[x->maker].part == node->part && !graph->nodes[x->maker].once)
+            node->inplace = from;
+    }
+}

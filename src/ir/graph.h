@@ -1,0 +1,204 @@
+/* graph.h -- the noun of the system: values, the nodes that make them, and what each is for.
+ *
+ * A Graph is built by models (forward), by autodiff (backward and update) and read by plan, exec and
+ * report. Everything lives in the graph's pool; values and nodes are referred to by id.
+ *
+ *   - A Tensor is a value's handle; it knows its graph, so that builder calls nest.
+ *   - A builder that is misused returns a poisoned tensor, which later calls pass along; graph_check
+ *     reports the first cause. So model files carry no error handling.
+ *   - A value made by no node is persistent: parameters, state, constants. All others are made by
+ *     exactly one node. A node may also write persistent values it reads (an update): they are then
+ *     both among its inputs and its outputs, and the node runs once per repeat of its part.
+ *   - Nodes stand in a valid order of execution within their part.
+ */
+#ifndef IR_GRAPH_H
+#define IR_GRAPH_H
+
+#include "base/err.h"
+#include "base/pool.h"
+#include "device/type.h"
+#include "ir/shape.h"
+
+/* What bytes are for; the words are the keys of every report (contract: first match wins). */
+#define CLASS_LIST(X)                         \
+    X(CLASS_PARAMETERS,  "parameters")        \
+    X(CLASS_GRADIENTS,   "gradients")         \
+    X(CLASS_OPTIMIZER,   "optimizer")         \
+    X(CLASS_EMA,         "ema")               \
+    X(CLASS_MASTER,      "master")            \
+    X(CLASS_CONSTANTS,   "constants")         \
+    X(CLASS_INPUTS,      "inputs")            \
+    X(CLASS_SKIPS,       "skips")             \
+    X(CLASS_ATTENTION,   "attention")         \
+    X(CLASS_ACTIVATIONS, "activations")       \
+    X(CLASS_WORKSPACE,   "workspace")
+
+typedef enum Class {
+#define X(name, word) name,
+    CLASS_LIST(X)
+#undef X
+    CLASS_COUNT
+} Class;
+
+const char *class_name(Class class);
+
+/* The parts of a run; each is planned on its own over the same persistent values. */
+#define PART_LIST(X)                                                             \
+    X(PART_FIRST,    "first",    "once, before the first step")                  \
+    X(PART_MICRO,    "micro",    "forward and backward of one micro-batch")      \
+    X(PART_UPDATE,   "update",   "clipping, optimizer, EMA")                     \
+    X(PART_VALIDATE, "validate", "forward only, on held-out data")               \
+    X(PART_SAMPLE,   "sample",   "one step of a sampler")
+
+typedef enum Part {
+#define X(name, word, text) name,
+    PART_LIST(X)
+#undef X
+    PART_COUNT
+} Part;
+
+const char *part_name(Part part);
+
+typedef struct Graph Graph;
+typedef struct OpDef OpDef;
+
+typedef struct Tensor {
+    Graph  *graph;
+    int32_t id;              /* value id, TENSOR_NONE or TENSOR_POISONED */
+} Tensor;
+
+enum { TENSOR_NONE = -1, TENSOR_POISONED = -2 };
+
+typedef struct Source {      /* the line of a model file that made something */
+    const char *file;
+    int         line;
+} Source;
+
+typedef struct Value {
+    const char *name;        /* parameters, inputs, constants, state; NULL: named after its node */
+    Shape       shape;
+    int64_t     bytes;       /* of the elements, unpadded; a view's own size too */
+    int64_t     offset;      /* views: bytes from the root's start */
+    int32_t     root;        /* the value whose bytes these are: itself, unless a view */
+    int32_t     maker;       /* node id, or -1 */
+    int32_t     module;      /* index into graph->modules */
+    Source      source;
+    Type        type;
+    Class       class;
+    bool        persistent;
+} Value;
+
+typedef struct Node {
+    Graph       *graph;
+    const OpDef *op;
+    void        *attr;       /* op->attr_bytes, the op's own struct */
+    int32_t     *in, *out;   /* value ids; in may be TENSOR_NONE for an absent optional input */
+    int32_t      n_in, n_out;
+    int32_t      id;
+    int32_t      module;
+    int32_t      inplace;    /* input whose bytes output 0 takes over, or -1 (graph_take_inplace) */
+    Source       source;
+    Part         part;
+    bool         backward;   /* made by autodiff for the backward pass */
+    bool         once;       /* has an effect on state: never a second run */
+} Node;
+
+typedef enum InitKind { INIT_ZEROS, INIT_ONES, INIT_CONSTANT, INIT_UNIFORM, INIT_NORMAL, INIT_CUSTOM } InitKind;
+
+typedef struct Init {        /* how a parameter starts; numbers come from base/random.h by its name */
+    InitKind kind;
+    float    scale;          /* CONSTANT: the value; UNIFORM: (-scale, scale); NORMAL: deviation */
+    void   (*custom)(float *data, Shape shape, uint64_t seed, const void *arg);  /* in disk order */
+    const void *arg;
+} Init;
+
+typedef struct Param {
+    const char *name;        /* as on disk */
+    Shape       disk;        /* its shape on disk */
+    int         axis[MAX_RANK];  /* axis a in the arena is disk axis axis[a] (flattened views allowed: */
+    bool        permuted;    /*  permuted == false means the same bytes as on disk) */
+    Init        init;
+    int32_t     value;       /* used by forward and backward, in the compute type */
+    int32_t     grad, m, v, ema, master;   /* -1: has none; filled by autodiff/train_graph.c */
+    int32_t     group;       /* of the optimizer */
+    bool        frozen;      /* asked not to be trained */
+    bool        trained;     /* has a path to the loss and is not frozen */
+} Param;
+
+typedef struct Constant {    /* a persistent value with given content, or zeros when data is NULL */
+    int32_t     value;
+    const void *data;        /* in the graph's pool, value bytes */
+    bool        saved;       /* part of a checkpoint (batch-norm statistics, counters) */
+} Constant;
+
+typedef struct Module {
+    const char *path;        /* "blocks.3.attn"; "" is the whole model */
+    int32_t     parent;
+} Module;
+
+struct Graph {
+    Pool     *pool;
+    Type      compute;       /* type of parameters and activations: F32, BF16 or F16 */
+    bool      given_noise;   /* noise and timesteps are fed, for comparison with other programs */
+    Value    *values;
+    Node     *nodes;
+    Param    *params;
+    Constant *constants;
+    Module   *modules;
+    int32_t   n_values, n_nodes, n_params, n_constants, n_modules;
+    int32_t   cap_values, cap_nodes, cap_params, cap_constants, cap_modules;
+
+    /* Where the next node goes. */
+    int32_t   module;        /* current scope */
+    Source    source;
+    Part      part;
+    bool      backward;
+
+    Err       error;         /* the first misuse, with its sentence */
+    char      error_text[512];
+};
+
+Graph *graph_new(Pool *pool, Type compute);
+Err    graph_check(Graph *graph);            /* the first misuse, or OK */
+Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Scopes name parameters and modules: scope_open(g, "blocks.%d", i) ... scope_close(g). */
+void   scope_open(Graph *graph, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void   scope_close(Graph *graph);
+
+/* Model files call builders through macros that note the line; layers keep their caller's line. */
+static inline Graph *at_line(Graph *graph, const char *file, int line)
+{
+    graph->source = (Source){ file, line };
+    return graph;
+}
+
+/* Persistent values. param_add finds an existing parameter of that full name instead of making a
+ * second one, so that a weight used twice, or in two parts, is one weight. */
+Tensor param_add(Graph *graph, const char *name, Shape disk, Init init);
+Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int *axis, Init init);
+Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data, Class class);
+Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class class, bool saved);
+Param *param_find(Graph *graph, const char *name);      /* by full disk name; NULL if absent */
+Param *param_of(const Graph *graph, int32_t value);     /* NULL if the value is no parameter */
+
+/* One node. Inputs may be TENSOR_NONE where the op allows it. Returns output 0; out may be NULL. */
+Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in, Tensor *out);
+
+#define TENSORS(...) (const Tensor[]){ __VA_ARGS__ }, (int)(sizeof((Tensor[]){ __VA_ARGS__ }) / sizeof(Tensor))
+
+/* Reading. */
+static inline Value *value_at(const Graph *graph, int32_t id) { return &graph->values[id]; }
+static inline bool   tensor_ok(Tensor t)   { return t.id >= 0; }
+static inline Tensor tensor_none(Graph *g) { return (Tensor){ g, TENSOR_NONE }; }
+Shape       tensor_shape(Tensor t);
+Type        tensor_type(Tensor t);
+Tensor      tensor_class(Tensor t, Class class);     /* says what it is for; returns it */
+Tensor      tensor_name(Tensor t, const char *name);
+const char *value_text(const Graph *graph, int32_t id);   /* a name for people, from the pool */
+const char *node_text(const Graph *graph, int32_t id);
+
+/* Lets output 0 of an op take its input's bytes where nothing else reads that input. */
+void graph_take_inplace(Graph *graph);
+
+#endif

@@ -1,0 +1,86 @@
+/* op.h -- what an operator is: rules and kernels. ir says the form, ops/ holds the operators.
+ *
+ * What a gradient rule's nodes read is what must be kept: there is no list of saved tensors.
+ */
+#ifndef IR_OP_H
+#define IR_OP_H
+
+#include "device/device.h"
+#include "ir/graph.h"
+
+/* One way to run a node, written into the plan; valid for one library version and thread count. */
+typedef struct Choice {
+    uint64_t    algo[8];         /* the kernel's own words */
+    size_t      workspace_bytes; /* exact */
+    const char *name;            /* for reports: "brgconv", "own" */
+} Choice;
+
+typedef struct Call {            /* one launch; every pointer was placed by layout/ */
+    const Node   *node;
+    const Device *device;
+    const Choice *choice;
+    void        **in, **out;     /* NULL for an absent optional input or unused output */
+    void         *workspace;
+    void         *prepared;      /* what prepare made */
+    const void   *feed;          /* feed nodes: the bytes the host gave for this repeat */
+} Call;
+
+typedef struct Kernel {
+    Err (*choose)(const Node *, const Device *, Choice *);      /* before planning; NULL: no workspace */
+    Err (*prepare)(Pool *, Call *);                             /* once per node; may be NULL */
+    Err (*run)(const Call *);                                   /* every step: no allocation, no search */
+} Kernel;
+
+typedef struct Cost {
+    double flops, bytes;         /* arithmetic and memory traffic of one run */
+} Cost;
+
+typedef struct Grad Grad;
+
+struct OpDef {
+    const char *name, *doc;
+    int    attr_bytes;
+    int    n_in, n_out;          /* n_in < 0: any number, at least -n_in */
+    int    inplace;              /* IN_PLACE_OF(i): output 0 may take over input i's bytes; 0: never */
+    bool   view;                 /* output 0 shows input 0's bytes; no kernel runs */
+    bool   once;                 /* an effect on state: never a second run */
+    Err  (*shape)(Node *);       /* type and shape of every output, by out_set */
+    void (*grad)(Grad *);        /* builds the backward nodes; NULL: not differentiable */
+    Cost (*cost)(const Node *);  /* a model; a measured profile overrides it */
+    Kernel cpu;
+};
+/* In place is a permission: graph_take_inplace grants it where nothing else reads the input. */
+#define IN_PLACE_OF(i) ((i) + 1)
+
+/* Reading a node inside a rule. */
+Shape   in_shape(const Node *n, int i);
+Type    in_type(const Node *n, int i);
+Shape   out_shape(const Node *n, int i);
+Type    out_type(const Node *n, int i);
+bool    in_given(const Node *n, int i);          /* false for an absent optional input */
+double  in_bytes(const Node *n, int i);          /* 0 if absent */
+double  out_bytes(const Node *n, int i);
+double  node_bytes(const Node *n);               /* all inputs and outputs once: the least traffic */
+double  in_count(const Node *n, int i);
+void    out_set(Node *n, int i, Type type, Shape shape);
+void    out_is_input(Node *n, int i, int input); /* output i is the (persistent) value of that input */
+void    out_view(Node *n, int64_t offset_bytes, Type type, Shape shape);
+void    out_class(Node *n, int i, Class class);
+void    in_class(Node *n, int i, Class class);   /* if it was only an activation so far */
+#define ATTR(n, T) ((const T *)(n)->attr)
+
+/* Building the gradient of one node; autodiff/ drives it. */
+struct Grad {
+    Graph      *graph;
+    const Node *node;            /* the forward node; ids stay valid, pointers move as nodes are added */
+    Tensor     *dy;              /* per output: its gradient, or none */
+    Tensor     *dx;              /* per input: filled by grad_give */
+    bool       *wants;           /* per input: is its gradient needed? */
+};
+Tensor grad_in(const Grad *g, int i);
+Tensor grad_out(const Grad *g, int i);
+Tensor grad_dy(const Grad *g, int i);
+bool   grad_wants(const Grad *g, int i);
+void   grad_give(Grad *g, int i, Tensor d);      /* d may be none */
+
+#endif

@@ -1,0 +1,78 @@
+/* shape.c -- small arithmetic on extents. */
+#include "ir/shape.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+
+Shape shape_of(const int64_t *dims, int rank)
+{
+    REQUIRE(rank >= 0 && rank <= MAX_RANK);
+    Shape shape = { .rank = rank };
+    for (int i = 0; i < rank; i++)
+        shape.dim[i] = dims[i];
+    return shape;
+}
+
+int64_t dim(Shape shape, int axis)
+{
+    int at = axis < 0 ? axis + shape.rank : axis;
+    REQUIRE(at >= 0 && at < shape.rank);
+    return shape.dim[at];
+}
+
+int64_t shape_count(Shape shape)
+{
+    int64_t n = 1;
+    for (int i = 0; i < shape.rank; i++)
+        n *= shape.dim[i];
+    return n;
+}
+
+int64_t shape_rows(Shape shape)
+{
+    int64_t n = 1;
+    for (int i = 0; i + 1 < shape.rank; i++)
+        n *= shape.dim[i];
+    return n;
+}
+
+bool shape_same(Shape a, Shape b)
+{
+    if (a.rank != b.rank)
+        return false;
+    for (int i = 0; i < a.rank; i++)
+        if (a.dim[i] != b.dim[i])
+            return false;
+    return true;
+}
+
+Shape shape_with(Shape shape, int axis, int64_t extent)
+{
+    int at = axis < 0 ? axis + shape.rank : axis;
+    REQUIRE(at >= 0 && at < shape.rank);
+    shape.dim[at] = extent;
+    return shape;
+}
+
+Shape shape_drop(Shape shape, int axis)
+{
+    int at = axis < 0 ? axis + shape.rank : axis;
+    REQUIRE(at >= 0 && at < shape.rank);
+    for (int i = at; i + 1 < shape.rank; i++)
+        shape.dim[i] = shape.dim[i + 1];
+    shape.rank--;
+    return shape;
+}
+
+const char *shape_text(Shape shape)
+{
+    static _Thread_local char slots[8][128];
+    static _Thread_local unsigned next;
+    char *slot = slots[next++ % 8];
+    int   n = snprintf(slot, 128, "(");
+    for (int i = 0; i < shape.rank; i++)
+        n += snprintf(slot + n, (size_t)(128 - n), "%s%lld", i ? "," : "", (long long)shape.dim[i]);
+    snprintf(slot + n, (size_t)(128 - n), ")");
+    return slot;
+}

@@ -1,0 +1,60 @@
+/* climb.c -- greedy placement again and again, each time with those in trouble moved forward.
+ *
+ * Squeaky wheel optimization (Joslin and Clements 1999): whoever ended above the goal is given a
+ * better rank, so that it is placed lower next time. Cheap, and the only improvement that parts of
+ * tens of thousands of buffers can afford.
+ */
+#include "base/clock.h"
+#include "layout/layout_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CLIMB_ROUNDS = 32,
+    CLIMB_STEP   = 20,               /* a complaint moves a buffer forward by 1/20 of all ranks */
+};
+
+typedef struct Claim { int64_t key; int32_t item; } Claim;
+
+static int climb_compare(const void *a, const void *b)
+{
+    const Claim *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->item < y->item ? -1 : x->item > y->item;
+}
+
+int64_t climb_improve(Pool *pool, Part *part, uint64_t seed, int64_t goal, int64_t max_nodes,
+                      double deadline)
+{
+    Pool    *scratch = pool_new(pool, "climb");
+    int32_t *by_rank = NEWN(scratch, int32_t, part->n);
+    int64_t *offset = NEWN(scratch, int64_t, part->n), nodes = 0;
+    Claim   *claim = NEWN(scratch, Claim, part->n);
+
+    order_build(part, order_names[part->order], seed, by_rank);
+    memcpy(offset, part->offset, sizeof *offset * (size_t)part->n);
+    for (int32_t rank = 0; rank < part->n; rank++)
+        claim[rank] = (Claim){ (int64_t)rank * CLIMB_STEP, by_rank[rank] };
+    for (int round = 0; round < CLIMB_ROUNDS && part->top > goal; round++) {
+        if (nodes + part->n > max_nodes || (deadline > 0 && clock_now() > deadline))
+            break;
+        for (int32_t i = 0; i < part->n; i++)
+            if (offset[claim[i].item] + part->items[claim[i].item].size > goal)
+                claim[i].key -= part->n;
+        qsort(claim, (size_t)part->n, sizeof *claim, climb_compare);
+        for (int32_t rank = 0; rank < part->n; rank++)
+            by_rank[rank] = claim[rank].item;
+        int64_t top = greedy_place(scratch, part, by_rank, offset);
+        nodes += part->n;
+        if (top == INT64_MAX)
+            break;
+        if (top < part->top) {
+            part->top = top;
+            memcpy(part->offset, offset, sizeof *offset * (size_t)part->n);
+        }
+    }
+    pool_free(scratch);
+    return nodes;
+}

@@ -1,0 +1,88 @@
+/* layout_int.h -- what the files of the solver share; nobody else includes it, layout/check.c least.
+ *
+ * A *section* is a moment at which no further buffer could be added to the live set: a maximal set
+ * of buffers alive together. Two buffers meet in time exactly if they share a section, so sections
+ * replace time. A *part* is a run of sections that no buffer enters or leaves: parts share nothing
+ * and are solved one by one.
+ *
+ *     time      0 1 2 3 4 5 6 7 8
+ *     a         [=====)                   sections   0: a b    1: b c    2: d e
+ *     b           [=======)               parts      {a b c} = sections 0..1
+ *     c                 [===)                        {d e}   = section 2
+ *     d                     [===)
+ *     e                       [===)
+ */
+#ifndef LAYOUT_LAYOUT_INT_H
+#define LAYOUT_LAYOUT_INT_H
+
+#include "layout/layout.h"
+
+/* Above this the sum of two offsets could overflow: greedy answers only, no search. */
+#define LAYOUT_SEARCH_BYTES ((int64_t)1 << 60)
+
+typedef struct Item {            /* one buffer, as its part sees it */
+    int32_t first, end;          /* its sections [first, end), counted from the part's first */
+    int32_t buffer;              /* index into the caller's array */
+    int64_t size;                /* bytes */
+    int64_t span;                /* size rounded up to the alignment that all share */
+    int64_t align;               /* >= 1 */
+    int64_t fixed;               /* given offset, or -1 */
+    int64_t width;               /* units of time it is alive */
+    int64_t load;                /* the largest live sum it takes part in */
+} Item;
+
+typedef struct Part {
+    Item    *items;              /* [n], in order of (first, buffer) */
+    int64_t *load;               /* [n_sections] sum of spans */
+    int64_t *slack;              /* [n_sections] padding that the topmost buffer may save */
+    int32_t  n, n_sections, n_fixed;
+    int64_t  members;            /* sum of live counts over the sections */
+    int64_t  bound;              /* no smaller arena can hold this part */
+    int64_t  top;                /* least arena found so far */
+    int64_t *offset;             /* [n] the layout that reaches it */
+    int      order;              /* preorder of the best greedy placement */
+} Part;
+
+/* parts.c: what to solve. */
+Err parts_build(Pool *pool, const Buffer *buffers, int n, Part **parts, int *n_parts);
+
+/* order.c: preorders such as "TWA": sort by these keys, largest first. Returns items by rank. */
+extern const char *const order_names[];
+enum { ORDER_COUNT = 6, ORDER_SEARCH = 3 };  /* the first few are also tried by the search */
+void order_build(const Part *part, const char *keys, uint64_t seed, int32_t *by_rank);
+
+/* greedy.c: lowest offset first, ties by rank. Fills offset, returns the arena, or INT64_MAX if
+ * that would be more bytes than can be counted. */
+int64_t greedy_place(Pool *pool, const Part *part, const int32_t *by_rank, int64_t *offset);
+
+/* climb.c: better ranks for those above the goal, round by round. Returns placements made. */
+int64_t climb_improve(Pool *pool, Part *part, uint64_t seed, int64_t goal, int64_t max_nodes,
+                      double deadline);
+
+/* search.c: is there a layout of at most `capacity`? */
+enum { SEARCH_ITEMS = 4096 };    /* its memory grows with the square: larger parts are not searched */
+typedef enum SearchEnd { SEARCH_FOUND, SEARCH_NONE, SEARCH_LIMIT, SEARCH_CUT } SearchEnd;
+typedef struct Search Search;
+Search   *search_new(Pool *pool, const Part *part, const int32_t *by_rank);
+SearchEnd search_run(Search *search, int64_t capacity, int64_t max_nodes, double deadline);
+int64_t   search_nodes(const Search *search);    /* spent by the last run */
+int64_t   search_least(const Search *search);    /* after SEARCH_NONE: no arena below this exists */
+void      search_get(const Search *search, int64_t *offset);   /* after SEARCH_FOUND */
+
+/* skyline.c: a height for each section; ranges are raised and asked for their highest point. */
+typedef struct Skyline {
+    int64_t *high;               /* [2 * n] highest point below this tree node */
+    int64_t *all;                /* [2 * n] every leaf below is at least this */
+    int32_t  n;                  /* leaves, a power of two */
+} Skyline;
+Skyline skyline_new(Pool *pool, int32_t n);
+void    skyline_raise(Skyline *skyline, int32_t first, int32_t end, int64_t height);
+int64_t skyline_high(const Skyline *skyline, int32_t first, int32_t end);
+
+static inline int64_t align_up(int64_t x, int64_t align)    /* x <= 2^61, align <= 2^62 */
+{
+    int64_t over = align == 1 ? 0 : x % align;
+    return over ? x + (align - over) : x;
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* skyline.c -- heights over sections as a tree: raise a range, ask a range, both in O(log n).
+ *
+ * Heights only rise, so nothing is pushed down: a node keeps what was raised over its whole range
+ * (`all`) and the highest point anywhere below (`high`); a question adds the `all` of its ancestors.
+ */
+#include "layout/layout_int.h"
+
+Skyline skyline_new(Pool *pool, int32_t n)
+{
+    int32_t leaves = 1;
+    while (leaves < n)
+        leaves *= 2;
+    return (Skyline){ NEWN(pool, int64_t, 2 * (int64_t)leaves), NEWN(pool, int64_t, 2 * (int64_t)leaves),
+                      leaves };
+}
+
+static int64_t skyline_larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+void skyline_raise(Skyline *skyline, int32_t first, int32_t end, int64_t height)
+{
+    int64_t *high = skyline->high, *all = skyline->all;
+    int32_t  left = first + skyline->n, right = end + skyline->n;
+    for (int32_t l = left, r = right; l < r; l /= 2, r /= 2) {
+        if (l & 1) {
+            all[l] = skyline_larger(all[l], height);
+            high[l] = skyline_larger(high[l], height);
+            l++;
+        }
+        if (r & 1) {
+            r--;
+            all[r] = skyline_larger(all[r], height);
+            high[r] = skyline_larger(high[r], height);
+        }
+    }
+    for (int32_t i = left / 2; i; i /= 2)
+        high[i] = skyline_larger(high[i], height);
+    for (int32_t i = (right - 1) / 2; i; i /= 2)
+        high[i] = skyline_larger(high[i], height);
+}
+
+int64_t skyline_high(const Skyline *skyline, int32_t first, int32_t end)
+{
+    const int64_t *high = skyline->high, *all = skyline->all;
+    int32_t        left = first + skyline->n, right = end + skyline->n;
+    int64_t        height = 0;
+    for (int32_t l = left, r = right; l < r; l /= 2, r /= 2) {
+        if (l & 1)
+            height = skyline_larger(height, high[l++]);
+        if (r & 1)
+            height = skyline_larger(height, high[--r]);
+    }
+    for (int32_t i = left / 2; i; i /= 2)
+        height = skyline_larger(height, all[i]);
+    for (int32_t i = (right - 1) / 2; i; i /= 2)
+        height = skyline_larger(height, all[i]);
+    return height;
+}

@@ -1,0 +1,72 @@
+/* layers.h -- what models are written in: operators that make and name their own weights.
+ *
+ * A layer takes its name first and makes `scope.name.weight` and so on, with the names, layouts and
+ * starting values of the originals. Every builder used in a model file notes the line it stands on
+ * (reports say which line of the model a byte belongs to): the macros at the end see to that.
+ */
+#ifndef MODELS_LAYERS_H
+#define MODELS_LAYERS_H
+
+#include "models/model.h"
+#include "ops/attention.h"
+#include "ops/basic.h"
+#include "ops/binary.h"
+#include "ops/conv.h"
+#include "ops/embed.h"
+#include "ops/groupnorm.h"
+#include "ops/linear.h"
+#include "ops/losses.h"
+#include "ops/noise.h"
+#include "ops/reduce.h"
+#include "ops/shape.h"
+#include "ops/unary.h"
+
+typedef struct Layer {           /* how a layer differs from the plain one; { 0 } is plain */
+    bool  no_bias;
+    bool  zero;                  /* weight and bias start at 0 */
+    float deviation;             /* weight starts as N(0, deviation^2), bias at 0; 0: PyTorch's rule */
+    bool  flax;                  /* weight is (in, out), called `kernel` */
+    int   groups;                /* norms */
+    float eps;
+} Layer;
+
+/* Starting values of PyTorch's Linear and Conv: U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for both. */
+Init   init_fan_in(int64_t fan_in);
+
+Tensor linear(const char *name, Tensor x, int64_t out, Layer how);                       /* (..., I) -> (..., O) */
+Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how);
+Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act);                     /* group norm with affine */
+Tensor skip(Tensor x);           /* pushed by the down path for the up path */
+
+/* Noise of a training step: drawn from (seed, step, name, element), or fed when the graph says so. */
+Tensor noise_normal(Graph *graph, const char *name, Shape shape);
+Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below);
+
+/* Cumulative products of (1 - beta) as a constant table. */
+Tensor schedule_linear(Graph *graph, int64_t steps, double first, double last);
+Tensor schedule_cosine(Graph *graph, int64_t steps);
+
+#ifndef LAYERS_OWN_LINES
+static inline Tensor at_tensor(Tensor t, const char *file, int line)
+{
+    t.graph->source = (Source){ file, line };
+    return t;
+}
+#define AT(x)                      at_tensor((x), __FILE__, __LINE__)
+#define linear(name, x, ...)       linear(name, AT(x), __VA_ARGS__)
+#define conv2d(name, x, ...)       conv2d(name, AT(x), __VA_ARGS__)
+#define norm_act(name, x, ...)     norm_act(name, AT(x), __VA_ARGS__)
+#define skip(x)                    skip(AT(x))
+#define add(a, ...)                add(AT(a), __VA_ARGS__)
+#define mul(a, ...)                mul(AT(a), __VA_ARGS__)
+#define sub(a, ...)                sub(AT(a), __VA_ARGS__)
+#define add_rows(a, ...)           add_rows(AT(a), __VA_ARGS__)
+#define silu(x)                    silu(AT(x))
+#define relu(x)                    relu(AT(x))
+#define attention_qkv(x, ...)      attention_qkv(AT(x), __VA_ARGS__)
+#define feed(g, ...)               feed(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
+#define noise_normal(g, ...)       noise_normal(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
+#define noise_steps(g, ...)        noise_steps(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
+#endif
+
+#endif

@@ -1,0 +1,201 @@
+/* attention_cpu.c -- attention forward by tiles on the CPU.
+ *
+ * Queries are lanes: a panel is TILE_NR queries, and scores are kept turned, s[key*TILE_NR + query],
+ * so that the running maximum and sum of a softmax are plain vectors and the scores of one product
+ * are the right-hand side of the next (attention_tile.h).
+ *
+ *      for each block of keys:  pack k and v                           (for up to GROUP panels)
+ *          for each panel of queries:
+ *              s  = scale * k q^T                                      [keys][32]
+ *              softmax so far: raise the maximum, exp, add up, shrink what y has
+ *              y += v^T s                                              [width][32]
+ *      y /= sum
+ *
+ * Threads take runs of panels. A panel's arithmetic does not depend on the run it is in, so results
+ * are the same for any number of threads.
+ */
+#include "ops/attention_tile.h"
+#include "ops/parallel.h"
+#include "ops/vmath.h"
+
+enum { FORWARD_GROUP = 8, FORWARD_KEYS = 9 * TILE_MR };
+
+typedef struct Forward {
+    AttentionDims d;
+    AttentionSide q, k, v, y;
+    float        *lse;           /* [n_heads][lq] */
+    float         scale;
+    bool          mask_diagonal;
+    int64_t       keys;          /* in a block */
+    size_t        panel_floats, block_floats, score_floats, stage_floats, thread_floats;
+} Forward;
+
+typedef struct ForwardWork {     /* of one thread */
+    float *q, *y;                /* [FORWARD_GROUP][width][32] */
+    float *top, *sum;            /* [FORWARD_GROUP][32] */
+    float *k, *v;                /* packed panels of one block */
+    float *score;                /* [keys][32] */
+    float *stage;                /* rows on their way from 2-byte types */
+    float *turn;
+} ForwardWork;
+
+static void forward_plan(const Node *n, Forward *f)
+{
+    const AttentionAttr *a = ATTR(n, AttentionAttr);
+    *f = (Forward){ .d = attention_dims(n), .mask_diagonal = a->mask_diagonal };
+    int64_t blocks = (f->d.lk + FORWARD_KEYS - 1) / FORWARD_KEYS;
+    f->keys = gemm_min(gemm_round_up((f->d.lk + blocks - 1) / blocks, TILE_MR), f->d.lk);
+    f->panel_floats = (size_t)(f->d.width * TILE_NR);
+    f->block_floats = tile_panel_floats(f->keys, f->d.width);
+    f->score_floats = (size_t)(f->keys * TILE_NR);
+    f->stage_floats = f->d.type == F32 ? 0 : tile_round(gemm_max(f->keys, TILE_NR) * f->d.width);
+    f->thread_floats = FORWARD_GROUP * (2 * f->panel_floats + 2 * TILE_NR) + 2 * f->block_floats +
+                       f->score_floats + f->stage_floats + tile_turn_floats(f->d.width) + GEMM_LANES;
+}
+
+static ForwardWork forward_work(const Forward *f, float *at)
+{
+    ForwardWork w;
+    w.q = at, at += FORWARD_GROUP * f->panel_floats + GEMM_LANES;    /* packing may run over by one */
+    w.y = at, at += FORWARD_GROUP * f->panel_floats;
+    w.top = at, at += FORWARD_GROUP * TILE_NR;
+    w.sum = at, at += FORWARD_GROUP * TILE_NR;
+    w.k = at, at += f->block_floats;
+    w.v = at, at += f->block_floats;
+    w.score = at, at += f->score_floats;
+    w.turn = at, at += tile_turn_floats(f->d.width);
+    w.stage = at;
+    return w;
+}
+
+/* The scores of the query at lane x and of its own key. */
+static void forward_mask(float *score, int64_t query, int64_t n, int64_t key, int64_t keys)
+{
+    for (int64_t x = 0; x < n; x++)
+        if (query + x >= key && query + x < key + keys)
+            score[(query + x - key) * TILE_NR + x] = -INFINITY;
+}
+
+/* Milakov and Gimelshein (2018): the softmax of what was seen so far, corrected block by block. */
+static void forward_softmax(float *restrict score, int64_t keys, bool first, float *restrict top,
+                            float *restrict sum, float *restrict y, int64_t width)
+{
+    float high[TILE_NR], factor[TILE_NR], part[TILE_NR];
+    for (int x = 0; x < TILE_NR; x++)
+        high[x] = first ? -INFINITY : top[x];
+    for (int64_t j = 0; j < keys; j++)
+        for (int x = 0; x < TILE_NR; x++)
+            high[x] = score[j * TILE_NR + x] > high[x] ? score[j * TILE_NR + x] : high[x];
+    for (int x = 0; x < TILE_NR; x++) {
+        factor[x] = first ? 0.0f : vexp(top[x] - high[x]);
+        top[x] = high[x];
+        part[x] = 0;
+    }
+    for (int64_t j = 0; j < keys; j++)
+        for (int x = 0; x < TILE_NR; x++) {
+            float e = vexp(score[j * TILE_NR + x] - high[x]);
+            score[j * TILE_NR + x] = e;
+            part[x] += e;
+        }
+    for (int x = 0; x < TILE_NR; x++)
+        sum[x] = first ? part[x] : sum[x] * factor[x] + part[x];
+    for (int64_t c = 0; c < width && !first; c++)
+        for (int x = 0; x < TILE_NR; x++)
+            y[c * TILE_NR + x] *= factor[x];
+}
+
+static void forward_panel(const Forward *f, const ForwardWork *w, int64_t i, int64_t query, int64_t key,
+                          int64_t keys)
+{
+    int64_t n = gemm_min(TILE_NR, f->d.lq - query), width = f->d.width;
+    float  *y = w->y + i * (int64_t)f->panel_floats;
+    tile_product(&(TileProduct){ .a = w->k, .b = w->q + i * (int64_t)f->panel_floats, .c = w->score,
+                                 .m = keys, .n = n, .k = width, .b_step = TILE_NR, .ldc = TILE_NR,
+                                 .alpha = f->scale });
+    if (f->mask_diagonal)
+        forward_mask(w->score, query, n, key, keys);
+    forward_softmax(w->score, keys, key == 0, w->top + i * TILE_NR, w->sum + i * TILE_NR, y, width);
+    tile_product(&(TileProduct){ .a = w->v, .b = w->score, .c = y, .m = width, .n = n, .k = keys,
+                                 .b_step = TILE_NR, .ldc = TILE_NR, .alpha = 1, .add = key > 0 });
+}
+
+/* y / sum and the log-sum-exp of one panel. */
+static void forward_finish(const Forward *f, const ForwardWork *w, int64_t head, int64_t i, int64_t query)
+{
+    int64_t  n = gemm_min(TILE_NR, f->d.lq - query);
+    HeadRows rows = attention_rows(&f->y, &f->d, head);
+    float   *y = w->y + i * (int64_t)f->panel_floats, *sum = w->sum + i * TILE_NR;
+    float   *lse = f->lse + head * f->d.lq + query, part[TILE_NR];
+    for (int64_t x = 0; x < TILE_NR; x++)
+        part[x] = 1.0f / sum[x];
+    for (int64_t c = 0; c < f->d.width; c++)
+        for (int64_t x = 0; x < TILE_NR; x++)
+            y[c * TILE_NR + x] *= part[x];
+    for (int64_t x = 0; x < n; x++)
+        lse[x] = w->top[i * TILE_NR + x] + vlog(sum[x]);
+    tile_store_turned(y, n, f->d.width, &rows, query, w->turn);
+}
+
+/* Panels [from, to) of one head, at most FORWARD_GROUP. */
+static void forward_group(const Forward *f, const ForwardWork *w, int64_t head, int64_t from, int64_t to)
+{
+    HeadRows q = attention_rows(&f->q, &f->d, head), k = attention_rows(&f->k, &f->d, head);
+    HeadRows v = attention_rows(&f->v, &f->d, head);
+    int64_t  width = f->d.width, ld;
+    for (int64_t p = from; p < to; p++) {
+        int64_t n = gemm_min(TILE_NR, f->d.lq - p * TILE_NR);
+        const float *x = tile_load(&q, p * TILE_NR, n, width, w->stage, &ld);
+        tile_pack_rows(x, ld, n, width, TILE_NR, w->q + (p - from) * (int64_t)f->panel_floats);
+    }
+    for (int64_t key = 0; key < f->d.lk; key += f->keys) {
+        int64_t keys = gemm_min(f->keys, f->d.lk - key);
+        const float *x = tile_load(&k, key, keys, width, w->stage, &ld);
+        tile_pack_rows(x, ld, keys, width, TILE_MR, w->k);
+        x = tile_load(&v, key, keys, width, w->stage, &ld);
+        tile_pack_columns(x, ld, keys, width, w->v);
+        for (int64_t p = from; p < to; p++)
+            forward_panel(f, w, p - from, p * TILE_NR, key, keys);
+    }
+    for (int64_t p = from; p < to; p++)
+        forward_finish(f, w, head, p - from, p * TILE_NR);
+}
+
+Err attention_choose(const Node *n, const Device *device, Choice *choice)
+{
+    Forward f;
+    forward_plan(n, &f);
+    choice->workspace_bytes = (size_t)device->threads * f.thread_floats * sizeof(float);
+    choice->name = "own";
+    return OK;
+}
+
+Err attention_cpu(const Call *call)
+{
+    const Node          *n = call->node;
+    const AttentionAttr *a = ATTR(n, AttentionAttr);
+    Forward f;
+    forward_plan(n, &f);
+    f.q = attention_side(n, a->q, call->in);
+    f.k = attention_side(n, a->k, call->in);
+    f.v = attention_side(n, a->v, call->in);
+    f.y = attention_side_y(n, call->out[0]);
+    f.lse = call->out[1];
+    f.scale = attention_scale(n, call->in);
+    int     threads = call->device->threads;
+    int64_t panels = (f.d.lq + TILE_NR - 1) / TILE_NR;
+
+#pragma omp parallel num_threads(threads)
+    {
+        int         thread = omp_get_thread_num();
+        ForwardWork w = forward_work(&f, (float *)call->workspace + (size_t)thread * f.thread_floats);
+        int64_t     from, to;
+        parallel_piece(f.d.n_heads * panels, 1, thread, threads, &from, &to);
+        while (from < to) {
+            int64_t head = from / panels, first = from % panels;
+            int64_t count = gemm_min(gemm_min(panels - first, to - from), FORWARD_GROUP);
+            forward_group(&f, &w, head, first, first + count);
+            from += count;
+        }
+    }
+    return OK;
+}

@@ -1,0 +1,32 @@
+/* conv.h -- convolutions over channels-last images and volumes, transposed ones, gradients.
+ *
+ * x is (N,H,W,C) or (N,D,H,W,C); the weight in the arena is (KH,KW,I,O) or (KD,KH,KW,I,O). For a
+ * transposed convolution I is the width of its *output* and O that of its input: it is the
+ * data gradient of the convolution with the same weight.
+ */
+#ifndef OPS_CONV_H
+#define OPS_CONV_H
+
+#include "ir/op.h"
+
+typedef struct ConvAttr {        /* axes D, H, W; D is 1/1/0 for images */
+    int64_t stride[3], pad_lo[3], pad_hi[3];
+    int64_t in[3];               /* filled by the builders: extents of the wider side */
+} ConvAttr;
+
+typedef struct ConvWAttr {       /* of the weight gradient: the weight's extents without its bytes */
+    ConvAttr conv;
+    Shape    shape;
+} ConvWAttr;
+
+ConvAttr conv_attr(int stride, int pad);                     /* the same on H and W */
+Tensor   conv_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
+Tensor   conv_transpose_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
+
+Err conv_choose_cpu(const Node *n, const Device *device, Choice *choice);
+Err conv_prepare_cpu(Pool *pool, Call *call);
+Err conv_cpu(const Call *call);
+Err conv_grad_x_cpu(const Call *call);
+Err conv_grad_w_cpu(const Call *call);
+
+#endif

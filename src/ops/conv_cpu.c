@@ -1,0 +1,96 @@
+/* conv_cpu.c -- convolutions through device/blas.h. */
+#include "device/convert.h"
+#include "ops/conv.h"
+#include "ops/ops.h"
+#include "ops/parallel.h"
+
+#include <string.h>
+
+static ConvDesc conv_desc(const Node *n)
+{
+    bool     to_wide = n->op == &op_conv_grad_x || n->op == &op_conv_transpose, weights = n->op == &op_conv_grad_w;
+    Shape    w = weights ? out_shape(n, 0) : in_shape(n, 1);
+    const ConvAttr *a = weights ? &ATTR(n, ConvWAttr)->conv : ATTR(n, ConvAttr);
+    int      lead = w.rank - 4;
+    ConvDesc d = { .kind = weights ? CONV_BACKWARD_WEIGHTS : to_wide ? CONV_BACKWARD_DATA : CONV_FORWARD,
+                   .n = dim(in_shape(n, 0), 0), .ci = dim(w, -2), .co = dim(w, -1) };
+    for (int i = 0; i < 3; i++) {
+        d.kernel[i] = i == 0 ? (lead ? w.dim[0] : 1) : w.dim[i - 1 + lead];
+        d.in[i] = a->in[i];
+        d.stride[i] = a->stride[i];
+        d.pad_lo[i] = a->pad_lo[i];
+        d.pad_hi[i] = a->pad_hi[i];
+        d.out[i] = (d.in[i] + d.pad_lo[i] + d.pad_hi[i] - d.kernel[i]) / d.stride[i] + 1;
+    }
+    d.type_x = to_wide ? out_type(n, 0) : in_type(n, 0);
+    d.type_w = weights ? F32 : in_type(n, 1);
+    d.type_y = weights ? in_type(n, 1) : to_wide ? in_type(n, 0) : out_type(n, 0);
+    d.bias = n->op == &op_conv && in_given(n, 2);
+    d.type_bias = d.bias ? in_type(n, 2) : F32;
+    return d;
+}
+
+Err conv_choose_cpu(const Node *n, const Device *device, Choice *choice)
+{
+    const Prim *prim;
+    ConvDesc    desc = conv_desc(n);
+    TRY(blas_conv(device->blas, &desc, device->threads, &prim));
+    choice->workspace_bytes = prim->scratch_bytes;
+    choice->name = prim->impl;
+    return OK;
+}
+
+Err conv_prepare_cpu(Pool *pool, Call *call)
+{
+    (void)pool;
+    const Prim *prim;
+    ConvDesc    desc = conv_desc(call->node);
+    TRY(blas_conv(call->device->blas, &desc, call->device->threads, &prim));
+    call->prepared = (void *)(uintptr_t)prim;
+    return OK;
+}
+
+static Err conv_run(const Call *call, void *x, void *w, void *y, const void *bias)
+{
+    const Prim *prim = call->prepared;
+    return prim->blas->run(prim, &(PrimArgs){ .a = x, .b = w, .c = y, .bias = bias, .scratch = call->workspace });
+}
+
+Err conv_cpu(const Call *call)
+{
+    return conv_run(call, call->in[0], call->in[1], call->out[0], call->in[2]);
+}
+
+static void add_bias(const Call *call)       /* the data-gradient primitive has none of its own */
+{
+    const Node *n = call->node;
+    int64_t width = dim(out_shape(n, 0), -1), rows = shape_rows(out_shape(n, 0));
+    Type    type = out_type(n, 0), type_bias = in_type(n, 2);
+    int     threads = parallel_threads(call->device->threads, rows * width);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < width; c += ROW_BLOCK) {
+            int64_t      m = width - c < ROW_BLOCK ? width - c : ROW_BLOCK;
+            float        buffer[ROW_BLOCK], buffer_b[ROW_BLOCK];
+            const float *b = row_load(type_bias, call->in[2], c, m, buffer_b);
+            float       *y = row_open(type, call->out[0], r * width + c, buffer);
+            if (type != F32)
+                row_load(type, call->out[0], r * width + c, m, buffer);
+            for (int64_t j = 0; j < m; j++)
+                y[j] += b[j];
+            row_store(type, call->out[0], r * width + c, m, y);
+        }
+}
+
+Err conv_grad_x_cpu(const Call *call)
+{
+    TRY(conv_run(call, call->out[0], call->in[1], call->in[0], NULL));
+    if (call->node->op == &op_conv_transpose && in_given(call->node, 2))
+        add_bias(call);
+    return OK;
+}
+
+Err conv_grad_w_cpu(const Call *call)
+{
+    return conv_run(call, call->in[0], call->out[0], call->in[1], NULL);
+}

@@ -1,0 +1,112 @@
+/* linear.c -- rules of the linear layer. */
+#include "ops/linear.h"
+
+#include "ops/basic.h"
+#include "ops/ops.h"
+
+static int64_t linear_out(const Node *n, int w)      /* width of y, given where the weight is */
+{
+    return dim(in_shape(n, w), ATTR(n, LinearAttr)->in_out ? 1 : 0);
+}
+
+static int64_t linear_in(const Node *n, int w)
+{
+    return dim(in_shape(n, w), ATTR(n, LinearAttr)->in_out ? 0 : 1);
+}
+
+static Err linear_shape(Node *n)
+{
+    Shape x = in_shape(n, 0), w = in_shape(n, 1);
+    if (x.rank < 1 || w.rank != 2 || linear_in(n, 1) != dim(x, -1))
+        return fail(E_SHAPE, "linear: weight %s does not take the last axis of %s", shape_text(w), shape_text(x));
+    if (in_type(n, 0) != in_type(n, 1))
+        return fail(E_SHAPE, "linear: input is %s, weight %s", type_name(in_type(n, 0)), type_name(in_type(n, 1)));
+    if (in_given(n, 2) && shape_count(in_shape(n, 2)) != linear_out(n, 1))
+        return fail(E_SHAPE, "linear: bias %s does not match %lld outputs", shape_text(in_shape(n, 2)),
+                    (long long)linear_out(n, 1));
+    out_set(n, 0, in_type(n, 0), shape_with(x, -1, linear_out(n, 1)));
+    return OK;
+}
+
+static Cost linear_cost(const Node *n)       /* input 0 has one row per product, input 1 the other width */
+{
+    double other = n->op == &op_linear_grad_w ? (double)dim(in_shape(n, 1), -1)
+                                              : (double)shape_count(in_shape(n, 1)) / (double)dim(in_shape(n, 0), -1);
+    return (Cost){ .flops = 2 * in_count(n, 0) * other, .bytes = node_bytes(n) };
+}
+
+static void linear_grad(Grad *g)
+{
+    LinearAttr attr = *ATTR(g->node, LinearAttr);
+    Tensor     x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0);
+    if (grad_wants(g, 0))
+        grad_give(g, 0, node_add(g->graph, &op_linear_grad_x, &attr, TENSORS(dy, w), NULL));
+    if (grad_wants(g, 1))
+        grad_give(g, 1, node_add(g->graph, &op_linear_grad_w, &attr, TENSORS(x, dy), NULL));
+    if (grad_wants(g, 2))
+        grad_give(g, 2, reshape(bias_grad(dy), tensor_shape(grad_in(g, 2))));
+}
+
+const OpDef op_linear = {
+    .name = "linear", .doc = "y = x W + b over the last axis",
+    .attr_bytes = sizeof(LinearAttr), .n_in = 3, .n_out = 1,
+    .shape = linear_shape, .grad = linear_grad, .cost = linear_cost,
+    .cpu = { linear_choose_cpu, linear_prepare_cpu, linear_cpu },
+};
+
+static Err linear_grad_x_shape(Node *n)
+{
+    out_set(n, 0, in_type(n, 0), shape_with(in_shape(n, 0), -1, linear_in(n, 1)));
+    return OK;
+}
+
+const OpDef op_linear_grad_x = {
+    .name = "linear_grad_x", .doc = "dx = dy W^T",
+    .attr_bytes = sizeof(LinearAttr), .n_in = 2, .n_out = 1,
+    .shape = linear_grad_x_shape, .cost = linear_cost,
+    .cpu = { linear_choose_cpu, linear_prepare_cpu, linear_grad_x_cpu },
+};
+
+static Err linear_grad_w_shape(Node *n)
+{
+    int64_t in = dim(in_shape(n, 0), -1), out = dim(in_shape(n, 1), -1);
+    bool    in_out = ATTR(n, LinearAttr)->in_out;
+    out_set(n, 0, F32, in_out ? SHAPE(in, out) : SHAPE(out, in));
+    return OK;
+}
+
+const OpDef op_linear_grad_w = {
+    .name = "linear_grad_w", .doc = "dW = x^T dy, summed over all rows, fp32",
+    .attr_bytes = sizeof(LinearAttr), .n_in = 2, .n_out = 1,
+    .shape = linear_grad_w_shape, .cost = linear_cost,
+    .cpu = { linear_choose_cpu, linear_prepare_cpu, linear_grad_w_cpu },
+};
+
+Tensor linear_op(Tensor x, Tensor w, Tensor bias, LinearAttr attr)
+{
+    if (tensor_ok(x) && tensor_ok(w))
+        x = cast(x, tensor_type(w));
+    return node_add(x.graph, &op_linear, &attr, TENSORS(x, w, bias), NULL);
+}
+
+static Err bias_grad_shape(Node *n)
+{
+    out_set(n, 0, F32, SHAPE(dim(in_shape(n, 0), -1)));
+    return OK;
+}
+
+static Cost bias_grad_cost(const Node *n)
+{
+    return (Cost){ .flops = in_count(n, 0), .bytes = node_bytes(n) };
+}
+
+const OpDef op_bias_grad = {
+    .name = "bias_grad", .doc = "sum over all axes but the last, fp32",
+    .n_in = 1, .n_out = 1, .shape = bias_grad_shape, .cost = bias_grad_cost,
+    .cpu = { bias_grad_choose_cpu, NULL, bias_grad_cpu },
+};
+
+Tensor bias_grad(Tensor dy)
+{
+    return node_add(dy.graph, &op_bias_grad, NULL, TENSORS(dy), NULL);
+}

@@ -1,0 +1,28 @@
+/* linear.h -- y = x W + b over the last axis, and its gradients.
+ *
+ * Weights keep their file's layout: PyTorch's Linear is (out, in), Flax's Dense (in, out).
+ */
+#ifndef OPS_LINEAR_H
+#define OPS_LINEAR_H
+
+#include "ir/op.h"
+
+typedef struct LinearAttr {
+    bool in_out;                 /* the weight is (in, out) */
+} LinearAttr;
+
+Tensor linear_op(Tensor x, Tensor w, Tensor bias_or_none, LinearAttr attr);   /* (..., I) -> (..., O) */
+Tensor bias_grad(Tensor dy);     /* sum over all axes but the last, fp32 */
+
+/* The matrix product behind each of the three nodes; also what the plan's scratch comes from. */
+typedef enum LinearKind { LINEAR_FORWARD, LINEAR_GRAD_X, LINEAR_GRAD_W } LinearKind;
+
+Err linear_choose_cpu(const Node *n, const Device *device, Choice *choice);
+Err linear_prepare_cpu(Pool *pool, Call *call);
+Err linear_cpu(const Call *call);
+Err linear_grad_x_cpu(const Call *call);
+Err linear_grad_w_cpu(const Call *call);
+Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice);
+Err bias_grad_cpu(const Call *call);
+
+#endif

@@ -1,0 +1,136 @@
+/* linear_cpu.c -- linear layers as matrix products of device/blas.h; column sums. */
+#include "device/convert.h"
+#include "ops/linear.h"
+#include "ops/ops.h"
+#include "ops/parallel.h"
+
+#include <string.h>
+
+static MatmulDesc linear_desc(const Node *n)
+{
+    bool       in_out = ATTR(n, LinearAttr)->in_out;
+    int64_t    rows = shape_rows(in_shape(n, 0)), in, out;
+    MatmulDesc d = { .batch = 1, .type_a = in_type(n, 0), .type_b = in_type(n, 1), .type_c = out_type(n, 0) };
+    if (n->op == &op_linear) {
+        in = dim(in_shape(n, 0), -1), out = dim(out_shape(n, 0), -1);
+        d.m = rows, d.n = out, d.k = in;
+        d.lda = in, d.ldb = in_out ? out : in, d.ldc = out;
+        d.trans_b = !in_out;
+        d.bias = in_given(n, 2);
+        d.type_bias = d.bias ? in_type(n, 2) : F32;
+    } else if (n->op == &op_linear_grad_x) {
+        out = dim(in_shape(n, 0), -1), in = dim(out_shape(n, 0), -1);
+        d.m = rows, d.n = in, d.k = out;
+        d.lda = out, d.ldb = in_out ? out : in, d.ldc = in;
+        d.trans_b = in_out;
+    } else {
+        in = dim(in_shape(n, 0), -1), out = dim(in_shape(n, 1), -1);
+        d.m = in_out ? in : out, d.n = in_out ? out : in, d.k = rows;
+        d.lda = d.m, d.ldb = d.n, d.ldc = d.n;
+        d.trans_a = true;
+        if (!in_out) {                       /* dW is (out, in): the product's left side is dy */
+            d.type_a = in_type(n, 1);
+            d.type_b = in_type(n, 0);
+        }
+    }
+    return d;
+}
+
+Err linear_choose_cpu(const Node *n, const Device *device, Choice *choice)
+{
+    const Prim *prim;
+    MatmulDesc  desc = linear_desc(n);
+    TRY(blas_matmul(device->blas, &desc, device->threads, &prim));
+    choice->workspace_bytes = prim->scratch_bytes;
+    choice->name = prim->impl;
+    return OK;
+}
+
+Err linear_prepare_cpu(Pool *pool, Call *call)
+{
+    (void)pool;
+    const Prim *prim;
+    MatmulDesc  desc = linear_desc(call->node);
+    TRY(blas_matmul(call->device->blas, &desc, call->device->threads, &prim));
+    call->prepared = (void *)(uintptr_t)prim;
+    return OK;
+}
+
+static Err linear_run(const Call *call, void *a, void *b, const void *bias)
+{
+    const Prim *prim = call->prepared;
+    return prim->blas->run(prim, &(PrimArgs){ .a = a, .b = b, .c = call->out[0], .bias = bias,
+                                              .scratch = call->workspace });
+}
+
+Err linear_cpu(const Call *call)
+{
+    return linear_run(call, call->in[0], call->in[1], call->in[2]);
+}
+
+Err linear_grad_x_cpu(const Call *call)
+{
+    return linear_run(call, call->in[0], call->in[1], NULL);
+}
+
+Err linear_grad_w_cpu(const Call *call)
+{
+    bool in_out = ATTR(call->node, LinearAttr)->in_out;
+    return linear_run(call, call->in[in_out ? 0 : 1], call->in[in_out ? 1 : 0], NULL);
+}
+
+/* Column sums: each thread sums a run of rows into its own line of the workspace, in double so that
+ * millions of pixels do not lose digits; the lines are then added in order. */
+static int bias_grad_threads(const Node *n, int threads)
+{
+    return parallel_threads(threads, shape_count(in_shape(n, 0)));
+}
+
+Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
+{
+    choice->workspace_bytes = (size_t)bias_grad_threads(n, device->threads) * sizeof(double) *
+                              (size_t)dim(in_shape(n, 0), -1);
+    return OK;
+}
+
+enum { BIAS_ROWS = 32 };         /* rows summed in fp32 before they go into the double line */
+
+Err bias_grad_cpu(const Call *call)
+{
+    const Node *n = call->node;
+    int64_t width = dim(in_shape(n, 0), -1), rows = shape_rows(in_shape(n, 0));
+    Type    type = in_type(n, 0);
+    int     threads = bias_grad_threads(n, call->device->threads);
+    double *lines = call->workspace;
+    float  *out = call->out[0];
+
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t from, to;
+        double *line = lines + omp_get_thread_num() * width;
+        float   buffer[ROW_BLOCK], sum[ROW_BLOCK];
+        parallel_piece(rows, 1, omp_get_thread_num(), threads, &from, &to);
+        memset(line, 0, (size_t)width * sizeof *line);
+        for (int64_t c = 0; c < width; c += ROW_BLOCK) {
+            int64_t m = width - c < ROW_BLOCK ? width - c : ROW_BLOCK;
+            for (int64_t r = from; r < to; r += BIAS_ROWS) {
+                int64_t end = r + BIAS_ROWS < to ? r + BIAS_ROWS : to;
+                memset(sum, 0, (size_t)m * sizeof *sum);
+                for (int64_t i = r; i < end; i++) {
+                    const float *row = row_load(type, call->in[0], i * width + c, m, buffer);
+                    for (int64_t j = 0; j < m; j++)
+                        sum[j] += row[j];
+                }
+                for (int64_t j = 0; j < m; j++)
+                    line[c + j] += (double)sum[j];
+            }
+        }
+    }
+    for (int64_t j = 0; j < width; j++) {
+        double sum = 0;
+        for (int t = 0; t < threads; t++)
+            sum += lines[t * width + j];
+        out[j] = (float)sum;
+    }
+    return OK;
+}

@@ -1,0 +1,34 @@
+/* parallel.h -- how CPU kernels share work among threads.
+ *
+ * Every loop is cut into pieces whose bounds depend only on the extent and the thread count, never
+ * on timing, and every reduction adds its pieces in index order: so results repeat bit for bit.
+ */
+#ifndef OPS_PARALLEL_H
+#define OPS_PARALLEL_H
+
+#include <omp.h>
+#include <stdint.h>
+
+enum { PARALLEL_GRAIN = 16384 };     /* elements worth waking another thread for */
+enum { ROW_BLOCK = 1024 };           /* fp32 values staged on the stack at a time (device/convert.h) */
+
+/* Threads to use for this much elementwise work. */
+static inline int parallel_threads(int threads, int64_t elements)
+{
+    int64_t most = elements / PARALLEL_GRAIN;
+    return most < 1 ? 1 : most < threads ? (int)most : threads;
+}
+
+/* Piece i of n of [0, count), cut at multiples of unit. */
+static inline void parallel_piece(int64_t count, int64_t unit, int i, int n, int64_t *from, int64_t *to)
+{
+    int64_t units = (count + unit - 1) / unit;
+    *from = units * i / n * unit;
+    *to = units * (i + 1) / n * unit;
+    if (*to > count)
+        *to = count;
+    if (*from > count)
+        *from = count;
+}
+
+#endif

@@ -1,0 +1,178 @@
+/* engine.c -- choose algorithms, plan each program, place every byte. */
+#include "plan/engine.h"
+
+#include "base/text.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static Err engine_choose(Engine *engine)
+{
+    Graph *graph = engine->graph;
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const Node *node = &graph->nodes[i];
+        if (node->op->view)
+            continue;
+        const Kernel *kernel = op_kernel(node->op, engine->device);
+        if (!kernel->run)
+            return fail(E_DEVICE, "%s cannot run on %s (%s)", node->op->name, engine->device->name,
+                        node_text(graph, i));
+        if (kernel->choose)
+            TRY(kernel->choose(node, engine->device, &engine->choices[i]));
+        /* A roofline for a plain processor until a measured profile says better. */
+        Cost cost = node->op->cost(node);
+        double by_flops = cost.flops / (50.0 * engine->device->threads);   /* ns at 50 GFLOP/s a thread */
+        double by_bytes = cost.bytes / (10.0 * engine->device->threads);   /* ns at 10 GB/s a thread */
+        engine->node_ns[i] = 1000 + (by_flops > by_bytes ? by_flops : by_bytes);
+    }
+    return OK;
+}
+
+static int64_t align_up(int64_t n, int64_t align)
+{
+    return (n + align - 1) / align * align;
+}
+
+static void engine_place_persistent(Engine *engine)
+{
+    Graph  *graph = engine->graph;
+    int64_t at = 0, guard = engine->guards ? GUARD_BYTES : 0;
+    for (int32_t i = 0; i < graph->n_values; i++) {
+        Value *value = value_at(graph, i);
+        engine->offset[i] = -1;
+        if (!value->persistent || value->root != i)
+            continue;
+        at = align_up(at + guard, engine->device->align);
+        engine->offset[i] = at;
+        at += value->bytes + guard;
+    }
+    engine->persistent_bytes = align_up(at, engine->device->align);
+}
+
+static bool engine_parts_joined(const Graph *graph, Part a, Part b)
+{
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const Node *node = &graph->nodes[i];
+        for (int j = 0; node->part == b && j < node->n_in; j++) {
+            const Value *value = node->in[j] >= 0 ? value_at(graph, node->in[j]) : NULL;
+            if (value && value->maker >= 0 && graph->nodes[value->maker].part == a)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The highest end of any buffer that the runs of each part are given. */
+static void engine_tops(Pool *pool, Engine *engine, const Program *program)
+{
+    const PGraph      *pgraph = program->pgraph;
+    const PlanBuffers *all = &program->buffers;
+    int64_t           *end = NEWN(pool, int64_t, pgraph->n_values);
+    int64_t            guard = engine->guards ? GUARD_BYTES : 0, scratch = 0;
+    int32_t            next = 0;
+
+    for (int32_t i = 0; i < pgraph->n_values; i++)
+        if (pgraph->values[i].persistent)
+            end[i] = engine->offset[program->value_of[i]] + pgraph->values[i].bytes;
+    for (int32_t s = 0; s < program->plan->n_steps; s++) {
+        if (program->plan->steps[s].kind != STEP_RUN)
+            continue;
+        const PNode *node = &pgraph->nodes[program->plan->steps[s].id];
+        int64_t     *top = &engine->part_bytes[engine->graph->nodes[program->node_of[program->plan->steps[s].id]].part];
+        for (int32_t i = 0; i < node->n_in; i++)
+            *top = end[node->in[i]] > *top ? end[node->in[i]] : *top;
+        for (scratch = 0; next < all->n_stays && all->stays[next].first_step <= s; next++) {
+            const Stay *stay = &all->stays[next];
+            int64_t     at = engine->persistent_bytes + all->buffers[stay->buffer].offset + guard;
+            if (stay->value >= 0)
+                end[stay->value] = at + pgraph->values[stay->value].bytes;
+            else
+                scratch = at + node->workspace;
+        }
+        for (int32_t i = 0; i < node->n_out; i++)
+            *top = end[node->out[i]] > *top ? end[node->out[i]] : *top;
+        *top = scratch > *top ? scratch : *top;
+    }
+}
+
+static Err engine_program(Pool *pool, Engine *engine, Program *program)
+{
+    Graph *graph = engine->graph;
+    TRY(pgraph_from_graph(pool, graph, program->parts, engine->choices, engine->node_ns, engine->device->align,
+                          program));
+    TRY(plan_keep_all(pool, program->pgraph, &program->plan));
+    TRY(plan_check(program->pgraph, program->plan, 0));
+    TRY(plan_simulate(pool, program->pgraph, program->plan, &program->meter));
+    TRY(plan_buffers(pool, program->pgraph, program->plan, &program->buffers));
+
+    int64_t used = 0;                        /* persistent bytes of values this program never touches */
+    for (int32_t i = 0; i < program->pgraph->n_values; i++)
+        if (program->pgraph->values[i].persistent)
+            used += program->pgraph->values[i].bytes;
+    int64_t all = 0;
+    for (int32_t i = 0; i < graph->n_values; i++)
+        if (engine->offset[i] >= 0)
+            all += value_at(graph, i)->bytes;
+    program->live_bytes = program->meter.live_bytes + (all - used);
+
+    Buffer *buffers = program->buffers.buffers;
+    for (int32_t i = 0; i < program->buffers.n_buffers; i++) {
+        buffers[i].align = engine->device->align;
+        if (engine->guards)
+            buffers[i].size += 2 * GUARD_BYTES;
+    }
+    TRY(layout_solve(pool, buffers, program->buffers.n_buffers, &(LayoutOptions){ 0 }, &program->layout));
+    TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
+    program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
+    program->plan->arena_bytes = program->arena_bytes;
+    engine_tops(pool, engine, program);
+    return OK;
+}
+
+Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **out)
+{
+    static const EngineOptions defaults = { 0 };
+    if (!options)
+        options = &defaults;
+    TRY(graph_check(graph));
+    Engine *engine = NEW(pool, Engine);
+    engine->graph = graph;
+    engine->device = device;
+    engine->guards = options->guards;
+    engine->choices = NEWN(pool, Choice, graph->n_nodes);
+    engine->node_ns = NEWN(pool, double, graph->n_nodes);
+    engine->offset = NEWN(pool, int64_t, graph->n_values);
+    engine->programs = NEWN(pool, Program, PART_COUNT);
+    if (!options->no_inplace)
+        graph_take_inplace(graph);
+    TRY(engine_choose(engine));
+    engine_place_persistent(engine);
+
+    bool present[PART_COUNT] = { false };
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        present[graph->nodes[i].part] = true;
+    bool joined = engine_parts_joined(graph, PART_MICRO, PART_UPDATE);
+    engine->arena_bytes = engine->persistent_bytes;
+    for (int part = 0; part < PART_COUNT; part++) {
+        if (!present[part] || (part == PART_UPDATE && joined))
+            continue;
+        Program *program = &engine->programs[engine->n_programs];
+        program->parts[part] = true;
+        program->name = part_name((Part)part);
+        if (part == PART_MICRO && joined) {
+            program->parts[PART_UPDATE] = true;
+            program->name = "micro+update";
+        }
+        TRY(engine_program(pool, engine, program));
+        if (program->arena_bytes > engine->arena_bytes) {
+            engine->arena_bytes = program->arena_bytes;
+            engine->peak_program = engine->n_programs;
+        }
+        if (program->live_bytes > engine->live_bytes)
+            engine->live_bytes = program->live_bytes;
+        engine->n_programs++;
+    }
+    *out = engine;
+    return OK;
+}

@@ -1,0 +1,76 @@
+/* from_graph.c -- the planner's view of an engine graph.
+ *
+ * Views vanish: whoever reads a view reads its root. Persistent values keep their bytes, so that
+ * live sums are whole. A value made by another part of the run must be persistent. */
+#include "plan/engine.h"
+
+static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, PGraph *out, int32_t value)
+{
+    int32_t root = value_at(graph, value)->root;
+    if (seen[root] < 0) {
+        const Value *v = value_at(graph, root);
+        seen[root] = out->n_values;
+        program->value_of[out->n_values] = root;
+        out->values[out->n_values++] = (PValue){
+            .name = value_text(graph, root), .bytes = v->bytes, .view_of = -1, .maker = -1,
+            .persistent = v->persistent,
+        };
+    }
+    return seen[root];
+}
+
+static int32_t *view_ids(Pool *pool, Program *program, const Graph *graph, int32_t *seen, PGraph *out,
+                         const int32_t *ids, int n, int32_t *count)
+{
+    int32_t *list = NEWN(pool, int32_t, n + 1);
+    *count = 0;
+    for (int i = 0; i < n; i++) {
+        if (ids[i] < 0)
+            continue;
+        int32_t id = view_value(program, graph, seen, out, ids[i]);
+        bool    twice = false;
+        for (int32_t j = 0; j < *count; j++)
+            twice |= list[j] == id;
+        if (!twice)
+            list[(*count)++] = id;
+    }
+    return list;
+}
+
+Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const Choice *choices,
+                      const double *node_ns, int64_t align, Program *program)
+{
+    PGraph  *out = NEW(pool, PGraph);
+    int32_t *seen = NEWN(pool, int32_t, graph->n_values);
+
+    out->nodes = NEWN(pool, PNode, graph->n_nodes);
+    out->values = NEWN(pool, PValue, graph->n_values);
+    out->align = align;
+    program->node_of = NEWN(pool, int32_t, graph->n_nodes);
+    program->value_of = NEWN(pool, int32_t, graph->n_values);
+    for (int32_t i = 0; i < graph->n_values; i++)
+        seen[i] = -1;
+
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const Node *node = &graph->nodes[i];
+        if (!parts[node->part] || node->op->view)
+            continue;
+        PNode *p = &out->nodes[out->n_nodes];
+        *p = (PNode){ .name = node_text(graph, i), .cost = node_ns[i], .once = node->once,
+                      .workspace = (int64_t)choices[i].workspace_bytes };
+        p->in = view_ids(pool, program, graph, seen, out, node->in, node->n_in, &p->n_in);
+        p->out = view_ids(pool, program, graph, seen, out, node->out, node->n_out, &p->n_out);
+        for (int32_t j = 0; j < p->n_out; j++)
+            if (!out->values[p->out[j]].persistent)
+                out->values[p->out[j]].maker = out->n_nodes;
+        if (node->inplace >= 0) {
+            p->inplace = pool_alloc(pool, 1, sizeof *p->inplace);
+            p->inplace[0][0] = seen[value_at(graph, node->out[0])->root];
+            p->inplace[0][1] = seen[value_at(graph, node->in[node->inplace])->root];
+            p->n_inplace = 1;
+        }
+        program->node_of[out->n_nodes++] = i;
+    }
+    program->pgraph = out;
+    return pgraph_check(out);
+}

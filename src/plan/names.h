@@ -1,0 +1,20 @@
+/* names.h -- from the ids of a file to indices: a hash table in a pool. For the room only. */
+#ifndef PLAN_NAMES_H
+#define PLAN_NAMES_H
+
+#include "base/json.h"
+
+typedef struct Names {
+    const char **name;       /* [slot] NULL: free */
+    int32_t     *index;      /* [slot] */
+    uint32_t     mask;
+} Names;
+
+void    names_init(Names *names, Pool *pool, int32_t n_most);
+bool    names_add(Names *names, const char *name, int32_t index);  /* false: it is there already */
+int32_t names_find(const Names *names, const char *name);          /* -1: absent */
+
+/* An id in a file is a text or a whole number. what: "value" or "node", for the sentence. */
+Err names_id(Pool *pool, const Json *container, const Json *id, const char *what, const char **name);
+
+#endif

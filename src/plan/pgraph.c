@@ -1,0 +1,206 @@
+/* pgraph.c -- is this graph one that can be planned? Ids, sizes, makers, roots and the input order.
+ *
+ * Everything later leans on what is checked here: the input order runs as it stands, every value
+ * that is read exists, and sums of bytes cannot overflow.
+ */
+#include "plan/pgraph.h"
+
+#include <math.h>
+
+#define PGRAPH_MAX_SUM (INT64_MAX / 4)
+
+int32_t pgraph_root(const PGraph *graph, int32_t value)
+{
+    int32_t root = graph->values[value].view_of;
+    return root >= 0 ? root : value;
+}
+
+int32_t pgraph_taken_over(const PNode *node, int32_t output)
+{
+    for (int32_t i = 0; i < node->n_inplace; i++) {
+        if (node->inplace[i][0] == output && node->inplace[i][1] != output)
+            return node->inplace[i][1];
+    }
+    return -1;
+}
+
+int64_t *pgraph_held_bytes(Pool *pool, const PGraph *graph)
+{
+    int64_t *held = NEWN(pool, int64_t, graph->n_values);
+    for (int32_t v = 0; v < graph->n_values; v++)
+        held[v] = graph->values[v].view_of >= 0 ? 0 : graph->values[v].bytes;
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const PNode *node = &graph->nodes[n];
+        for (int32_t k = 0; k < node->n_out; k++) {
+            int32_t input = pgraph_taken_over(node, node->out[k]);
+            if (input < 0)
+                continue;
+            int32_t root = pgraph_root(graph, input);
+            held[node->out[k]] = graph->values[root].persistent ? 0 : held[root];
+        }
+    }
+    return held;
+}
+
+int64_t pgraph_persistent_bytes(const PGraph *graph)
+{
+    int64_t sum = 0;
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        const PValue *value = &graph->values[v];
+        sum += value->persistent && value->view_of < 0 ? value->bytes : 0;
+    }
+    return sum;
+}
+
+double pgraph_base_cost(const PGraph *graph)
+{
+    double cost = 0;
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        cost += graph->nodes[n].cost;
+    return cost;
+}
+
+static Err pgraph_check_values(const PGraph *graph)
+{
+    int64_t sum = 0;
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        const PValue *value = &graph->values[v];
+        if (value->bytes < 0)
+            return fail(E_FORMAT, "value %s: bytes is %lld, must be 0 or more", value->name,
+                        (long long)value->bytes);
+        if (value->bytes > PGRAPH_MAX_SUM - sum)
+            return fail(E_FORMAT, "value %s: the sizes add up to more than 2^61 bytes", value->name);
+        sum += value->bytes;
+        if (value->maker < -1 || value->maker >= graph->n_nodes)
+            return fail(E_FORMAT, "value %s: there is no node %d to make it", value->name, value->maker);
+        if (value->maker < 0 && !value->persistent)
+            return fail(E_FORMAT, "value %s: no node makes it, so it must be persistent", value->name);
+        if (value->view_of < -1 || value->view_of >= graph->n_values || value->view_of == v)
+            return fail(E_FORMAT, "value %s: view_of names no other value", value->name);
+        if (value->view_of >= 0 && graph->values[value->view_of].view_of >= 0)
+            return fail(E_FORMAT, "value %s: view_of must name a root, and %s is itself a view",
+                        value->name, graph->values[value->view_of].name);
+    }
+    return OK;
+}
+
+static bool pgraph_has(const int32_t *list, int32_t n, int32_t id)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (list[i] == id)
+            return true;
+    }
+    return false;
+}
+
+static Err pgraph_check_inplace(const PGraph *graph, const PNode *node)
+{
+    for (int32_t i = 0; i < node->n_inplace; i++) {
+        int32_t out = node->inplace[i][0], in = node->inplace[i][1];
+        if (!pgraph_has(node->out, node->n_out, out) || !pgraph_has(node->in, node->n_in, in))
+            return fail(E_FORMAT, "node %s: inplace must pair one of its outputs with one of its "
+                        "inputs", node->name);
+        if (out == in)
+            continue;
+        const PValue *o = &graph->values[out], *v = &graph->values[pgraph_root(graph, in)];
+        if (o->persistent || o->view_of >= 0)
+            return fail(E_FORMAT, "node %s: inplace output %s is persistent or a view, it has no "
+                        "bytes to take over", node->name, o->name);
+        if (o->bytes > v->bytes)
+            return fail(E_FORMAT, "node %s: inplace output %s has %lld bytes, more than the %lld of "
+                        "input %s", node->name, o->name, (long long)o->bytes,
+                        (long long)v->bytes, graph->values[in].name);
+        for (int32_t j = 0; j < i; j++) {
+            if (node->inplace[j][0] == out
+                || pgraph_root(graph, node->inplace[j][1]) == pgraph_root(graph, in))
+                return fail(E_FORMAT, "node %s: two inplace pairs share %s or its bytes", node->name,
+                            o->name);
+        }
+    }
+    return OK;
+}
+
+static Err pgraph_check_node(const PGraph *graph, const PNode *node)
+{
+    if (!(node->cost >= 0) || isinf(node->cost))
+        return fail(E_FORMAT, "node %s: cost is %g, must be a number of 0 or more", node->name,
+                    node->cost);
+    if (node->workspace < 0 || node->workspace > PGRAPH_MAX_SUM)
+        return fail(E_FORMAT, "node %s: workspace is %lld bytes", node->name,
+                    (long long)node->workspace);
+    for (int32_t i = 0; i < node->n_in; i++) {
+        if (node->in[i] < 0 || node->in[i] >= graph->n_values)
+            return fail(E_FORMAT, "node %s: input %d is no value", node->name, i);
+    }
+    for (int32_t i = 0; i < node->n_out; i++) {
+        if (node->out[i] < 0 || node->out[i] >= graph->n_values)
+            return fail(E_FORMAT, "node %s: output %d is no value", node->name, i);
+        if (pgraph_has(node->out, i, node->out[i]))
+            return fail(E_FORMAT, "node %s: output %s is listed twice", node->name,
+                        graph->values[node->out[i]].name);
+    }
+    return pgraph_check_inplace(graph, node);
+}
+
+/* Walk the input order: what is read must be there, and must not have been taken over. */
+static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *taker)
+{
+    for (int32_t v = 0; v < graph->n_values; v++)
+        writer[v] = taker[v] = -1;
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const PNode *node = &graph->nodes[n];
+        for (int32_t i = 0; i < node->n_in; i++) {
+            int32_t v = node->in[i], root = pgraph_root(graph, v);
+            if (!graph->values[v].persistent && writer[v] < 0)
+                return fail(E_FORMAT, "node %s: reads %s before any node has made it; nodes must be "
+                            "listed in a valid order", node->name, graph->values[v].name);
+            if (taker[root] >= 0)
+                return fail(E_FORMAT, "node %s: reads %s, whose bytes node %s has taken over",
+                            node->name, graph->values[v].name, graph->nodes[taker[root]].name);
+        }
+        for (int32_t i = 0; i < node->n_out; i++) {
+            int32_t v = node->out[i], root = pgraph_root(graph, v);
+            if (root != v && !graph->values[root].persistent && writer[root] < 0
+                && !pgraph_has(node->out, node->n_out, root))
+                return fail(E_FORMAT, "node %s: makes %s, a view of %s, which is not there yet",
+                            node->name, graph->values[v].name, graph->values[root].name);
+            if (writer[v] < 0 && graph->values[v].maker != n)
+                return fail(E_FORMAT, "value %s: its maker must be %s, the first node that outputs "
+                            "it", graph->values[v].name, node->name);
+            writer[v] = n;
+            taker[v]  = -1;
+        }
+        for (int32_t i = 0; i < node->n_inplace; i++) {
+            if (node->inplace[i][0] != node->inplace[i][1])
+                taker[pgraph_root(graph, node->inplace[i][1])] = n;
+        }
+    }
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        const PValue *value = &graph->values[v];
+        int32_t root = pgraph_root(graph, v);
+        if (value->maker >= 0 && writer[v] < 0)
+            return fail(E_FORMAT, "value %s: its maker %s does not output it", value->name,
+                        graph->nodes[value->maker].name);
+        if (value->final && taker[root] >= 0)
+            return fail(E_FORMAT, "value %s: is final, but node %s takes over its bytes", value->name,
+                        graph->nodes[taker[root]].name);
+    }
+    return OK;
+}
+
+Err pgraph_check(const PGraph *graph)
+{
+    if (graph->n_nodes < 0 || graph->n_values < 0)
+        return fail(E_FORMAT, "a graph cannot have %d nodes and %d values", graph->n_nodes,
+                    graph->n_values);
+    if (graph->align < 1 || (graph->align & (graph->align - 1)))
+        return fail(E_FORMAT, "align is %lld, must be a power of two", (long long)graph->align);
+    TRY(pgraph_check_values(graph));
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        TRY(pgraph_check_node(graph, &graph->nodes[n]));
+    Pool *scratch = pool_new(NULL, "pgraph_check");
+    Err err = pgraph_check_order(graph, NEWN(scratch, int32_t, graph->n_values + 1),
+                                 NEWN(scratch, int32_t, graph->n_values + 1));
+    pool_free(scratch);
+    return err;
+}

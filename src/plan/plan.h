@@ -1,0 +1,76 @@
+/* plan.h -- a plan is a program: a list of steps with three readers (simulate, check, run).
+ *
+ * A recompute is simply a second RUN. Solvers make plans, plan_simulate meters them, plan_check
+ * judges them (sharing no code with either), exec/ carries them out.
+ */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include "plan/pgraph.h"
+
+/*       name         word in plan.json   meaning */
+#define STEP_LIST(X)                                                              \
+    X(STEP_RUN,       "run",       "run a node, the first time or again")         \
+    X(STEP_DROP,      "drop",      "free a value's device bytes")                 \
+    X(STEP_SAVE,      "save",      "start copying a value to its host slot")      \
+    X(STEP_LOAD,      "load",      "start copying it back")                       \
+    X(STEP_WAIT,      "wait",      "complete the value's pending copy")           \
+    X(STEP_FREE_HOST, "free_host", "free the value's host slot")
+
+typedef enum StepKind {
+#define X(name, word, text) name,
+    STEP_LIST(X)
+#undef X
+    STEP_KINDS
+} StepKind;
+
+typedef struct Step {
+    StepKind kind;
+    int32_t  id;             /* node of a run, value of all others */
+} Step;
+
+typedef struct Plan {
+    Step    *steps;
+    int32_t  n_steps, cap;
+    int64_t  budget_bytes;   /* what was asked for, 0: none */
+    int64_t  live_bytes;     /* largest live sum */
+    int64_t  arena_bytes;    /* after layout, or 0 if none was made */
+    double   cost, base_cost;/* of all runs; of running every node once */
+    int64_t  bound_bytes;    /* structural lower bound: no plan can do with less */
+    bool     cut;            /* a time limit ended the search */
+} Plan;
+
+/* What a replay of the steps sees. Filled by plan_simulate, the only place where bytes are metered. */
+typedef struct PlanMeter {
+    int64_t  live_bytes;     /* largest live sum, workspace included */
+    int32_t  peak_step;      /* the first step that reaches it */
+    double   cost;
+    int32_t  n_runs, n_recomputes;
+    int64_t *curve;          /* live bytes at every step (n_steps), if a pool was given */
+} PlanMeter;
+
+void plan_add(Pool *pool, Plan *plan, StepKind kind, int32_t id);
+Err  plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan);   /* input order, drop after last use */
+Err  plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs, Plan **plan);
+int64_t plan_bound_bytes(const PGraph *graph);   /* structural: no plan can do with less */
+Err  plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, PlanMeter *meter);
+Err  plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes);
+int64_t plan_peak_bytes(const Plan *plan);       /* the arena if one was made, else the live bytes */
+Err  plan_read(Pool *pool, const char *path, const PGraph *graph, Plan **plan);
+Err  plan_write(const char *path, const PGraph *graph, const Plan *plan);
+
+typedef struct PlanOptions {
+    int64_t  budget_bytes;   /* of live bytes */
+    int64_t  effort;         /* search moves; 0: the default, about 10 s on 2 cores */
+    double   time_limit_s;   /* 0: none */
+    uint64_t seed;
+    bool     layout;         /* judge by arena bytes instead of live bytes */
+    void   (*progress)(void *arg, double done, const char *text);
+    void    *progress_arg;
+} PlanOptions;
+
+/* The cheapest plan found within the budget. E_BUDGET when none was found: *plan then is the plan
+ * of least peak, and the sentence names it and the structural lower bound. */
+Err  plan_solve(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan);
+
+#endif

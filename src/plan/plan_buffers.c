@@ -1,0 +1,106 @@
+/* plan_buffers.c -- walk the steps; open a buffer where a value becomes live, close it at its drop.
+ *
+ *   step      0      1      2      3      4      5
+ *   a         run a |======| drop a               run a |==   two stays of a, two buffers
+ *   b (inplace of a)  or:  a |=====run b=====|            one buffer, a's stay then b's
+ */
+#include "plan/plan_buffers.h"
+
+typedef struct Walk {
+    const PGraph *graph;
+    Pool         *pool;
+    PlanBuffers  *out;
+    int32_t       cap_buffers, cap_stays;
+    int64_t      *held;      /* [value] */
+    int32_t      *stay;      /* [value] the open stay, or -1 */
+} Walk;
+
+static int32_t walk_buffer(Walk *w, int32_t step, int64_t bytes)
+{
+    if (bytes == 0)
+        return -1;
+    Buffer buffer = { .lower = step, .upper = step + 1, .size = bytes, .align = w->graph->align };
+    VEC_ADD(w->pool, w->out->buffers, w->out->n_buffers, w->cap_buffers, buffer);
+    return w->out->n_buffers - 1;
+}
+
+static int32_t walk_stay(Walk *w, Stay stay)
+{
+    VEC_ADD(w->pool, w->out->stays, w->out->n_stays, w->cap_stays, stay);
+    return w->out->n_stays - 1;
+}
+
+/* last: the last step during which the value is live. */
+static void walk_close(Walk *w, int32_t value, int32_t last)
+{
+    if (w->stay[value] < 0)
+        return;
+    Stay *stay = &w->out->stays[w->stay[value]];
+    stay->last_step = last;
+    if (stay->buffer >= 0 && w->out->buffers[stay->buffer].upper < last + 1)
+        w->out->buffers[stay->buffer].upper = last + 1;
+    w->stay[value] = -1;
+}
+
+static void walk_open(Walk *w, int32_t value, int32_t step, int32_t buffer, int32_t within)
+{
+    w->stay[value] = walk_stay(w, (Stay){
+        .value = value, .node = -1, .buffer = buffer, .within = within,
+        .first_step = step, .last_step = step,
+    });
+}
+
+static void walk_run(Walk *w, int32_t id, int32_t step)
+{
+    const PGraph *graph = w->graph;
+    const PNode  *node = &graph->nodes[id];
+    for (int32_t i = 0; i < node->n_out; i++) {
+        int32_t v = node->out[i], taken = pgraph_taken_over(node, v);
+        if (graph->values[v].persistent || graph->values[v].view_of >= 0)
+            continue;
+        if (taken >= 0) {
+            int32_t root = pgraph_root(graph, taken), buffer = -1, within = -1;
+            if (graph->values[root].persistent) {
+                within = root;
+            } else if (w->stay[root] >= 0) {
+                buffer = w->out->stays[w->stay[root]].buffer;
+                within = w->out->stays[w->stay[root]].within;
+            }
+            walk_close(w, v, step);
+            walk_close(w, root, step);
+            walk_open(w, v, step, buffer, within);
+        } else if (w->stay[v] < 0) {
+            walk_open(w, v, step, walk_buffer(w, step, w->held[v]), -1);
+        }
+    }
+    if (node->workspace > 0)
+        walk_stay(w, (Stay){
+            .value = -1, .node = id, .buffer = walk_buffer(w, step, node->workspace), .within = -1,
+            .first_step = step, .last_step = step,
+        });
+}
+
+Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
+{
+    Pool *scratch = pool_new(NULL, "plan_buffers");
+    Walk  w = {
+        .graph = graph, .pool = pool, .out = out, .held = pgraph_held_bytes(scratch, graph),
+        .stay = NEWN(scratch, int32_t, graph->n_values + 1),
+    };
+    *out = (PlanBuffers){ 0 };
+    for (int32_t v = 0; v < graph->n_values; v++)
+        w.stay[v] = -1;
+    for (int32_t s = 0; s < plan->n_steps; s++) {
+        Step step = plan->steps[s];
+        if (step.kind == STEP_RUN)
+            walk_run(&w, step.id, s);
+        else if (step.kind == STEP_DROP && graph->values[step.id].view_of < 0)
+            walk_close(&w, step.id, s - 1);
+        else if (step.kind == STEP_LOAD && w.stay[step.id] < 0)
+            walk_open(&w, step.id, s, walk_buffer(&w, s, w.held[step.id]), -1);
+    }
+    for (int32_t v = 0; v < graph->n_values; v++)
+        walk_close(&w, v, plan->n_steps - 1);
+    pool_free(scratch);
+    return OK;
+}

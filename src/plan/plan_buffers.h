@@ -1,0 +1,29 @@
+/* plan_buffers.h -- the buffers a plan needs: one per stay of a value (first run to drop).
+ *
+ * A value that is dropped and recomputed has several stays, each placed on its own. Values joined
+ * by inplace share one buffer; views share their root's; workspace is a buffer of one step.
+ */
+#ifndef PLAN_PLAN_BUFFERS_H
+#define PLAN_PLAN_BUFFERS_H
+
+#include "layout/layout.h"
+#include "plan/plan.h"
+
+typedef struct Stay {
+    int32_t value;           /* root value, or -1 for workspace */
+    int32_t node;            /* workspace: of this node */
+    int32_t buffer;          /* index into buffers; several values joined by inplace share one.
+                              * -1: no bytes of its own (0 bytes, or `within` is set) */
+    int32_t within;          /* took over the bytes of this persistent value, or -1 */
+    int32_t first_step, last_step;   /* steps during which it is live, inclusive */
+} Stay;
+
+typedef struct PlanBuffers {
+    Buffer *buffers;         /* persistent values are not here: they lie below, always live */
+    Stay   *stays;           /* in order of first_step */
+    int32_t n_buffers, n_stays;
+} PlanBuffers;
+
+Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out);
+
+#endif

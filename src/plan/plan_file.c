@@ -1,0 +1,112 @@
+/* plan_file.c -- plan.json (`plimsoll-plan-1`) of a bare graph, in and out. See docs/FORMATS.md. */
+#include "plan/plan.h"
+
+#include "base/json_out.h"
+#include "plan/names.h"
+
+#include <string.h>
+
+#define PLAN_FORMAT "plimsoll-plan-1"
+
+static const char *const step_words[] = {
+#define X(name, word, text) word,
+    STEP_LIST(X)
+#undef X
+};
+
+typedef struct Reader {
+    Pool         *pool;
+    const PGraph *graph;
+    Names         values, nodes;
+    Plan         *plan;
+} Reader;
+
+static Err read_step(Reader *r, const Json *steps, const Json *item)
+{
+    const char *name;
+    int         kind = 0;
+    if (item->kind != JSON_ARRAY || item->n != 2 || item->items[0].kind != JSON_TEXT)
+        return json_fail(steps, item, "a step must be [\"run\", node] or [\"drop\", value]");
+    while (kind < STEP_KINDS && strcmp(step_words[kind], item->items[0].text))
+        kind++;
+    if (kind == STEP_KINDS)
+        return json_fail(steps, item, "there is no step %s", item->items[0].text);
+    const char *what = kind == STEP_RUN ? "node" : "value";
+    TRY(names_id(r->pool, item, &item->items[1], what, &name));
+    int32_t id = names_find(kind == STEP_RUN ? &r->nodes : &r->values, name);
+    if (id < 0)
+        return json_fail(steps, item, "the graph has no %s %s; this plan is for another graph", what,
+                         name);
+    plan_add(r->pool, r->plan, (StepKind)kind, id);
+    return OK;
+}
+
+static Err read_plan(Reader *r, const Json *root)
+{
+    const Json *steps;
+    const char *format;
+    Plan       *plan = r->plan;
+    TRY(json_need_text(root, "format", &format));
+    if (strcmp(format, PLAN_FORMAT))
+        return json_fail(root, NULL, "the format is %s, this program reads " PLAN_FORMAT, format);
+    TRY(json_need_array(root, "steps", &steps));
+    TRY(json_maybe_int(root, "budget_bytes", &plan->budget_bytes));
+    TRY(json_maybe_int(root, "live_bytes", &plan->live_bytes));
+    TRY(json_maybe_int(root, "arena_bytes", &plan->arena_bytes));
+    TRY(json_maybe_int(root, "bound_bytes", &plan->bound_bytes));
+    TRY(json_maybe_number(root, "cost", &plan->cost));
+    TRY(json_maybe_number(root, "base_cost", &plan->base_cost));
+    TRY(json_maybe_bool(root, "cut", &plan->cut));
+    for (uint32_t i = 0; i < steps->n; i++)
+        TRY(read_step(r, steps, &steps->items[i]));
+    return OK;
+}
+
+Err plan_read(Pool *pool, const char *path, const PGraph *graph, Plan **plan)
+{
+    Pool       *scratch = pool_new(NULL, "plan_read");
+    const Json *root;
+    Reader      r = { .pool = pool, .graph = graph, .plan = NEW(pool, Plan) };
+    names_init(&r.values, scratch, graph->n_values);
+    names_init(&r.nodes, scratch, graph->n_nodes);
+    for (int32_t v = 0; v < graph->n_values; v++)
+        names_add(&r.values, graph->values[v].name, v);
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        names_add(&r.nodes, graph->nodes[n].name, n);
+    Err err = json_read(scratch, path, 0, &root);
+    if (!err)
+        err = read_plan(&r, root);
+    pool_free(scratch);
+    *plan = r.plan;
+    return err;
+}
+
+Err plan_write(const char *path, const PGraph *graph, const Plan *plan)
+{
+    FileOut file;
+    JsonOut o;
+    TRY(file_out_init(&file, path));
+    json_out_file(&o, &file, JSON_PRETTY);
+    json_out_object(&o, NULL);
+    json_out_string(&o, "format", PLAN_FORMAT);
+    json_out_int(&o, "budget_bytes", plan->budget_bytes);
+    json_out_int(&o, "peak_bytes", plan_peak_bytes(plan));
+    json_out_int(&o, "live_bytes", plan->live_bytes);
+    json_out_int(&o, "arena_bytes", plan->arena_bytes);
+    json_out_int(&o, "bound_bytes", plan->bound_bytes);
+    json_out_number(&o, "cost", plan->cost);
+    json_out_number(&o, "base_cost", plan->base_cost);
+    json_out_bool(&o, "cut", plan->cut);
+    json_out_array(&o, "steps");
+    for (int32_t s = 0; s < plan->n_steps; s++) {
+        Step step = plan->steps[s];
+        json_out_row(&o, NULL);
+        json_out_string(&o, NULL, step_words[step.kind]);
+        json_out_string(&o, NULL, step.kind == STEP_RUN ? graph->nodes[step.id].name
+                                                         : graph->values[step.id].name);
+        json_out_end(&o);
+    }
+    json_out_end(&o);
+    json_out_end(&o);
+    return file_out_done(&file, json_out_done(&o));
+}

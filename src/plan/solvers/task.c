@@ -1,0 +1,293 @@
+/* task.c -- PGraph -> Task, and a solver's list of nodes -> runs. */
+#include "plan/solvers/task.h"
+
+#include <string.h>
+
+typedef struct Maker {
+    Pool         *pool;
+    const PGraph *graph;
+    Task         *task;
+    int32_t      *n_writers; /* [PGraph value] */
+    bool         *pinned;    /* [PGraph value] root whose maker must not run again */
+    int32_t      *node_of;   /* [PGraph node] task node, or -1 */
+} Maker;
+
+/* A node that only renames the bytes of one droppable root costs no memory: it is folded away. */
+static bool maker_folds(const Maker *m, const PNode *node)
+{
+    const PGraph *graph = m->graph;
+    int32_t root = -1;
+    if (node->n_out == 0 || node->workspace > 0 || node->n_inplace > 0 || node->once)
+        return false;
+    for (int32_t i = 0; i < node->n_out; i++) {
+        int32_t v = node->out[i], r = graph->values[v].view_of;
+        if (r < 0 || graph->values[r].persistent || (root >= 0 && r != root) || m->n_writers[v] > 1)
+            return false;
+        root = r;
+    }
+    for (int32_t i = 0; i < node->n_in; i++) {
+        if (pgraph_root(graph, node->in[i]) != root)
+            return false;
+    }
+    return m->n_writers[root] == 1;
+}
+
+static void list_add_once(Pool *pool, int32_t **list, int32_t *n, int32_t *cap, int32_t item)
+{
+    for (int32_t i = *n - 1; i >= 0 && i >= *n - 64; i--) {
+        if ((*list)[i] == item)
+            return;
+    }
+    VEC_ADD(pool, *list, *n, *cap, item);
+}
+
+static void maker_pair(Maker *m, int32_t x, int32_t y)
+{
+    x = x < 0 ? -1 : m->node_of[x];
+    y = y < 0 ? -1 : m->node_of[y];
+    if (x < 0 || y < 0 || x == y)
+        return;
+    TaskNode *first = &m->task->nodes[x], *second = &m->task->nodes[y];
+    list_add_once(m->pool, &first->after, &first->n_after, &first->cap_after, y);
+    list_add_once(m->pool, &second->before, &second->n_before, &second->cap_before, x);
+}
+
+/* Versions: a reader comes after the writer it reads from and before the next one. */
+static void maker_order_versions(Maker *m)
+{
+    const PGraph *graph = m->graph;
+    int32_t  *last = NEWN(m->pool, int32_t, graph->n_values + 1);      /* writer so far */
+    int32_t **readers = NEWN(m->pool, int32_t *, graph->n_values + 1); /* of the last version */
+    int32_t  *n_readers = NEWN(m->pool, int32_t, graph->n_values + 1);
+    int32_t  *cap = NEWN(m->pool, int32_t, graph->n_values + 1);
+    for (int32_t v = 0; v < graph->n_values; v++)
+        last[v] = -1;
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const PNode *node = &graph->nodes[n];
+        for (int32_t i = 0; i < node->n_in; i++) {
+            int32_t both[2] = { node->in[i], pgraph_root(graph, node->in[i]) };
+            for (int32_t k = 0; k < 2; k++) {
+                int32_t v = both[k];
+                if (m->n_writers[v] > 1 || (graph->values[v].persistent && m->n_writers[v] > 0)) {
+                    maker_pair(m, last[v], n);
+                    VEC_ADD(m->pool, readers[v], n_readers[v], cap[v], n);
+                }
+            }
+        }
+        for (int32_t i = 0; i < node->n_out + node->n_inplace; i++) {
+            int32_t v = i < node->n_out ? node->out[i] : node->inplace[i - node->n_out][1];
+            if (i >= node->n_out)
+                v = pgraph_root(graph, v);
+            if (m->n_writers[v] < 2 && !(graph->values[v].persistent && m->n_writers[v] > 0))
+                continue;
+            maker_pair(m, last[v], n);
+            for (int32_t k = 0; k < n_readers[v]; k++)
+                maker_pair(m, readers[v][k], n);
+            n_readers[v] = 0;
+            last[v] = n;
+        }
+    }
+}
+
+static void maker_node(Maker *m, int32_t n)
+{
+    const PGraph *graph = m->graph;
+    const PNode  *node = &graph->nodes[n];
+    Task         *task = m->task;
+    TaskNode     *t = &task->nodes[m->node_of[n]];
+    int32_t       cap = 0;
+    t->cost = node->cost;
+    t->workspace = node->workspace;
+    t->id   = n;
+    t->once = node->once;
+    t->in   = NEWN(m->pool, int32_t, 2 * node->n_in + node->n_out + 1);
+    t->out  = NEWN(m->pool, int32_t, node->n_out + 1);
+    cap = 2 * node->n_in + node->n_out + 1;
+    for (int32_t i = 0; i < node->n_inplace; i++) {
+        int32_t root = pgraph_root(graph, node->inplace[i][1]);
+        if (node->inplace[i][0] == node->inplace[i][1])
+            continue;
+        t->once |= graph->values[root].persistent;
+        if (task->alias_of[root] >= 0)
+            t->in[t->n_takes++] = task->alias_of[root];
+    }
+    t->n_in = t->n_takes;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        int32_t v = task->alias_of[node->in[i]], root = pgraph_root(graph, node->in[i]);
+        if (v >= 0)
+            list_add_once(m->pool, &t->in, &t->n_in, &cap, v);
+        if (task->alias_of[root] >= 0)
+            list_add_once(m->pool, &t->in, &t->n_in, &cap, task->alias_of[root]);
+    }
+    for (int32_t i = 0; i < node->n_out; i++) {
+        int32_t p = node->out[i], v = task->alias_of[p];
+        t->once |= graph->values[p].persistent || m->n_writers[p] > 1
+                   || m->pinned[p] || m->pinned[pgraph_root(graph, p)];
+        if (v < 0)
+            continue;
+        if (task->values[v].maker < 0) {
+            task->values[v].maker = m->node_of[n];
+            t->out[t->n_out++] = v;
+        } else if (task->values[v].maker != m->node_of[n]) {
+            list_add_once(m->pool, &t->in, &t->n_in, &cap, v);   /* a later writer keeps it alive */
+        }
+    }
+    for (int32_t i = 0; i < t->n_in; i++)
+        task->values[t->in[i]].n_readers++;
+}
+
+/* Which storage does each PGraph value live in, and which roots may never be made again? */
+static void maker_values(Maker *m)
+{
+    const PGraph *graph = m->graph;
+    Task         *task = m->task;
+    int64_t      *held = pgraph_held_bytes(m->pool, graph);
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        const PValue *value = &graph->values[v];
+        int32_t root = value->view_of;
+        task->alias_of[v] = -1;
+        if (value->persistent)
+            continue;
+        bool same_maker = root >= 0 && !graph->values[root].persistent
+                          && graph->values[root].maker == value->maker && m->n_writers[v] == 1;
+        if (root >= 0 && (task->folded[value->maker] || same_maker))
+            continue;                       /* shares its root's storage: filled in below */
+        if (root >= 0 && !graph->values[root].persistent)
+            m->pinned[v] = m->pinned[root] = true;
+        task->alias_of[v] = task->n_values;
+        task->values[task->n_values++] = (TaskValue){
+            .bytes = held[v], .maker = -1, .root = v, .final = value->final,
+        };
+    }
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        const PValue *value = &graph->values[v];
+        if (value->persistent || task->alias_of[v] >= 0)
+            continue;
+        task->alias_of[v] = task->alias_of[value->view_of];
+        task->values[task->alias_of[v]].final |= value->final;
+    }
+    /* A pinned view that is final keeps its root to the end as well. */
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        int32_t root = graph->values[v].view_of;
+        if (graph->values[v].final && root >= 0 && task->alias_of[root] >= 0)
+            task->values[task->alias_of[root]].final = true;
+    }
+}
+
+Task *task_new(Pool *pool, const PGraph *graph)
+{
+    Task *task = NEW(pool, Task);
+    Maker m = {
+        .pool = pool, .graph = graph, .task = task,
+        .n_writers = NEWN(pool, int32_t, graph->n_values + 1),
+        .pinned = NEWN(pool, bool, graph->n_values + 1),
+        .node_of = NEWN(pool, int32_t, graph->n_nodes + 1),
+    };
+    task->graph    = graph;
+    task->values   = NEWN(pool, TaskValue, graph->n_values + 1);
+    task->nodes    = NEWN(pool, TaskNode, graph->n_nodes + 1);
+    task->alias_of = NEWN(pool, int32_t, graph->n_values + 1);
+    task->folded   = NEWN(pool, bool, graph->n_nodes + 1);
+    task->fixed_bytes = pgraph_persistent_bytes(graph);
+    task->base_cost   = pgraph_base_cost(graph);
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        for (int32_t i = 0; i < graph->nodes[n].n_out; i++)
+            m.n_writers[graph->nodes[n].out[i]]++;
+    }
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        task->folded[n] = maker_folds(&m, &graph->nodes[n]);
+        m.node_of[n] = task->folded[n] ? -1 : task->n_nodes++;
+    }
+    maker_values(&m);
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        if (m.node_of[n] >= 0)
+            maker_node(&m, n);
+    }
+    maker_order_versions(&m);
+
+    for (int32_t n = 0; n < graph->n_nodes; n++) {     /* a view is remade with its root */
+        if (!task->folded[n])
+            continue;
+        const TaskValue *root = &task->values[task->alias_of[graph->nodes[n].out[0]]];
+        task->nodes[root->maker].cost += graph->nodes[n].cost;
+    }
+    for (int32_t v = 0; v < task->n_values; v++) {
+        task->values[v].readers = NEWN(pool, int32_t, task->values[v].n_readers + 1);
+        task->values[v].n_readers = 0;
+    }
+    for (int32_t t = 0; t < task->n_nodes; t++) {
+        for (int32_t i = 0; i < task->nodes[t].n_in; i++) {
+            TaskValue *value = &task->values[task->nodes[t].in[i]];
+            value->readers[value->n_readers++] = t;
+        }
+    }
+    return task;
+}
+
+typedef struct Expand {
+    const Task *task;
+    Pool       *pool;
+    int32_t    *made;        /* [PGraph node] folded: the root's making it belongs to */
+    int32_t    *making;      /* [task value] how often its maker has run */
+    int32_t    *runs;
+    int32_t     n, cap;
+} Expand;
+
+/* Make view v of the current making of its root, its own inputs first. */
+static void expand_view(Expand *e, int32_t v)
+{
+    const PGraph *graph = e->task->graph;
+    int32_t node = graph->values[v].maker;
+    if (node < 0 || !e->task->folded[node])
+        return;
+    int32_t making = e->making[e->task->alias_of[v]];
+    if (e->made[node] == making)
+        return;
+    e->made[node] = making;
+    for (int32_t i = 0; i < graph->nodes[node].n_in; i++)
+        expand_view(e, graph->nodes[node].in[i]);
+    VEC_ADD(e->pool, e->runs, e->n, e->cap, node);
+}
+
+void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int32_t **runs,
+               int32_t *n_runs)
+{
+    const PGraph *graph = task->graph;
+    Pool  *scratch = pool_new(NULL, "task_runs");
+    Expand e = {
+        .task = task, .pool = pool, .made = NEWN(scratch, int32_t, graph->n_nodes + 1),
+        .making = NEWN(scratch, int32_t, task->n_values + 1),
+    };
+    int32_t **unread = NEWN(scratch, int32_t *, task->n_values + 1);   /* views that nobody reads */
+    int32_t  *n_unread = NEWN(scratch, int32_t, task->n_values + 1);
+    int32_t  *cap = NEWN(scratch, int32_t, task->n_values + 1);
+    bool     *read = NEWN(scratch, bool, graph->n_values + 1);
+    for (int32_t g = 0; g < graph->n_nodes; g++) {
+        for (int32_t i = 0; i < graph->nodes[g].n_in; i++)
+            read[graph->nodes[g].in[i]] |= !task->folded[g];
+    }
+    for (int32_t g = 0; g < graph->n_nodes; g++) {
+        bool any = false;
+        for (int32_t i = 0; i < graph->nodes[g].n_out && task->folded[g]; i++)
+            any |= read[graph->nodes[g].out[i]] && !graph->values[graph->nodes[g].out[i]].final;
+        if (task->folded[g] && !any) {
+            int32_t v = task->alias_of[graph->nodes[g].out[0]];
+            VEC_ADD(scratch, unread[v], n_unread[v], cap[v], graph->nodes[g].out[0]);
+        }
+    }
+    for (int32_t k = 0; k < n; k++) {
+        const TaskNode *t = &task->nodes[list[k]];
+        for (int32_t i = 0; i < graph->nodes[t->id].n_in; i++)
+            expand_view(&e, graph->nodes[t->id].in[i]);
+        VEC_ADD(pool, e.runs, e.n, e.cap, t->id);
+        for (int32_t i = 0; i < t->n_out; i++) {
+            int32_t v = t->out[i];
+            e.making[v]++;
+            for (int32_t j = 0; j < n_unread[v]; j++)
+                expand_view(&e, unread[v][j]);
+        }
+    }
+    *runs   = e.runs;
+    *n_runs = e.n;
+    pool_free(scratch);
+}

@@ -1,0 +1,279 @@
+/* checkpoint.c -- saving and loading; see the header for the files. */
+#include "train/checkpoint.h"
+
+#include "base/file.h"
+#include "base/json_out.h"
+#include "base/safetensors.h"
+#include "base/text.h"
+#include "device/convert.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Entry {           /* one tensor of the file */
+    int32_t param;               /* index, or -1: a saved state, bytes as they are */
+    int32_t value;
+} Entry;
+
+struct Saver {
+    Session    *session;
+    const char *folder;
+    int64_t     keep;
+    SafeTensor *tensors;         /* in file order; data points to its Entry */
+    int32_t     n;
+    const char *header;
+    size_t      n_header;
+    float      *room;            /* the largest tensor in disk order */
+};
+
+static SafeType safe_type(Type type)
+{
+    static const SafeType map[] = { SAFE_F32, SAFE_BF16, SAFE_F16, SAFE_I32, SAFE_U8 };
+    return map[type];
+}
+
+static void entry_add(Pool *pool, SafeTensor **list, int32_t *n, int32_t *cap, const char *name, Shape shape, Type type,
+                      Entry entry)
+{
+    Entry   *kept = NEW(pool, Entry);
+    int64_t *dims = NEWN(pool, int64_t, MAX_RANK);
+    *kept = entry;
+    memcpy(dims, shape.dim, sizeof shape.dim);
+    VEC_ADD(pool, *list, *n, *cap,
+            (SafeTensor){ .name = name, .type = safe_type(type), .rank = shape.rank, .shape = dims, .data = kept });
+}
+
+/* Everything a checkpoint holds; parameters and their state in disk order and fp32. */
+static void entries(Pool *pool, const Graph *graph, SafeTensor **list, int32_t *n)
+{
+    int32_t cap = 0;
+    bool   *done = NEWN(pool, bool, graph->n_values);
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const Param *p = &graph->params[i];
+        entry_add(pool, list, n, &cap, p->name, p->disk, F32, (Entry){ i, p->master >= 0 ? p->master : p->value });
+        if (p->master >= 0)
+            done[p->master] = true;
+        const int32_t     state[] = { p->m, p->v, p->ema };
+        const char *const word[] = { "optimizer.m", "optimizer.v", "ema" };
+        for (int j = 0; j < 3; j++)
+            if (state[j] >= 0) {
+                entry_add(pool, list, n, &cap, pool_print(pool, "%s/%s", word[j], p->name), p->disk, F32,
+                          (Entry){ i, state[j] });
+                done[state[j]] = true;
+            }
+    }
+    for (int32_t i = 0; i < graph->n_constants; i++) {
+        const Constant *c = &graph->constants[i];
+        const Value    *value = value_at(graph, c->value);
+        if (c->saved && !done[c->value])
+            entry_add(pool, list, n, &cap, value->name, value->shape, value->type, (Entry){ -1, c->value });
+    }
+}
+
+Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **out)
+{
+    const Graph *graph = session_engine(session)->graph;
+    Saver       *saver = NEW(pool, Saver);
+    int64_t      largest = 1;
+    *saver = (Saver){ .session = session, .folder = folder, .keep = keep };
+    entries(pool, graph, &saver->tensors, &saver->n);
+    TRY(safetensors_header(pool, saver->tensors, saver->n, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL },
+                           &saver->header, &saver->n_header));
+    for (int32_t i = 0; i < graph->n_params; i++)
+        if (shape_count(graph->params[i].disk) > largest)
+            largest = shape_count(graph->params[i].disk);
+    saver->room = NEWN(pool, float, largest);
+    TRY(folder_make(folder));
+    *out = saver;
+    return OK;
+}
+
+static void checkpoint_path(char *to, size_t n, const char *folder, int64_t step, const char *ending)
+{
+    snprintf(to, n, "%s/step-%06lld%s", folder, (long long)step, ending);
+}
+
+static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newest `keep` */
+{
+    Pool   *pool = pool_new(NULL, "forget");
+    char  **names, path[FILE_PATH_MAX];
+    int     n, whole = 0;
+    Err     err = folder_list(pool, saver->folder, &names, &n);
+    for (int i = n - 1; !err && i >= 0; i--) {
+        long long step;
+        int       end = 0;
+        if (sscanf(names[i], "step-%lld.json%n", &step, &end) != 1 || names[i][end] || !end || step > newest)
+            continue;
+        if (++whole <= saver->keep)
+            continue;
+        checkpoint_path(path, sizeof path, saver->folder, step, ".json");    /* first the word that it is whole */
+        err = file_remove(path);
+        checkpoint_path(path, sizeof path, saver->folder, step, ".safetensors");
+        if (!err)
+            err = file_remove(path);
+    }
+    pool_free(pool);
+    return err;
+}
+
+Err saver_save(Saver *saver, const RunState *state)
+{
+    static FileOut out;          /* 40 KiB: not on the stack of a small thread, not on the heap */
+    Session       *session = saver->session;
+    const Graph   *graph = session_engine(session)->graph;
+    char           path[FILE_PATH_MAX];
+
+    checkpoint_path(path, sizeof path, saver->folder, state->step, ".safetensors");
+    TRY(file_out_init(&out, path));
+    file_out_add(&out, saver->header, saver->n_header);
+    for (int32_t i = 0; i < saver->n; i++) {
+        const Entry *entry = saver->tensors[i].data;
+        if (entry->param >= 0) {
+            session_get_param(session, entry->param, entry->value, saver->room);
+            file_out_add(&out, saver->room, saver->tensors[i].n_bytes);
+        } else {
+            file_out_add(&out, session_bytes(session, entry->value), (size_t)value_at(graph, entry->value)->bytes);
+        }
+    }
+    TRY(file_out_done(&out, OK));
+
+    checkpoint_path(path, sizeof path, saver->folder, state->step, ".json");
+    TRY(file_out_init(&out, path));
+    file_out_print(&out, "{\n  \"format\": \"plimsoll-checkpoint-1\",\n  \"step\": %lld,\n  \"drawn\": %lld,\n"
+                   "  \"seed\": %lld,\n  \"tensors\": %d\n}\n", (long long)state->step, (long long)state->drawn,
+                   (long long)state->seed, saver->n);
+    TRY(file_out_done(&out, OK));
+    return saver_forget(saver, state->step);
+}
+
+Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step)
+{
+    char **names;
+    int    n;
+    *step = -1;
+    TRY(folder_list(pool, folder, &names, &n));
+    for (int i = 0; i < n; i++) {
+        long long at;
+        int       end = 0;
+        if (sscanf(names[i], "step-%lld.json%n", &at, &end) == 1 && end && !names[i][end] && at > *step)
+            *step = at;
+    }
+    return *step >= 0 ? OK : fail(E_IO, "%s holds no whole checkpoint; start the run anew without --resume", folder);
+}
+
+/* A tensor of a file as fp32, whatever float type it was saved in. */
+static Err tensor_f32(Pool *pool, const char *path, const SafeTensor *t, const float **out)
+{
+    static const Type map[SAFE_COUNT] = { [SAFE_F32] = F32, [SAFE_BF16] = BF16, [SAFE_F16] = F16 };
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++)
+        n *= t->shape[i];
+    float *data = NEWN(pool, float, n > 0 ? n : 1);
+    if (t->type == SAFE_F64)
+        for (int64_t i = 0; i < n; i++) {
+            double d;
+            memcpy(&d, (const char *)t->data + 8 * i, 8);
+            data[i] = (float)d;
+        }
+    else if (t->type == SAFE_F32)
+        memcpy(data, t->data, (size_t)n * 4);
+    else if (t->type == SAFE_BF16 || t->type == SAFE_F16)
+        convert_rows(F32, data, map[t->type], t->data, (size_t)n);
+    else
+        return fail(E_FORMAT, "%s: %s holds %s, not floating-point numbers", path, t->name, safe_type_name(t->type));
+    *out = data;
+    return OK;
+}
+
+static bool tensor_fits(const SafeTensor *t, Shape shape)
+{
+    if (t->rank != shape.rank)
+        return false;
+    for (int i = 0; i < shape.rank; i++)
+        if (t->shape[i] != shape.dim[i])
+            return false;
+    return true;
+}
+
+static Err tensor_misfit(const char *path, const SafeTensor *t, Shape shape)
+{
+    Shape found = { .rank = t->rank < MAX_RANK ? t->rank : MAX_RANK };
+    for (int i = 0; i < found.rank; i++)
+        found.dim[i] = t->shape[i];
+    return fail(E_FORMAT, "%s: %s is %s, the model has %s", path, t->name, shape_text(found), shape_text(shape));
+}
+
+Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state)
+{
+    const Graph *graph = session_engine(session)->graph;
+    char         path[FILE_PATH_MAX];
+    const Json  *json;
+    SafeFile     file;
+    SafeTensor  *want = NULL;
+    int32_t      n = 0;
+    Pool        *work = pool_new(pool, "load");
+
+    checkpoint_path(path, sizeof path, folder, step, ".json");
+    TRY(json_read(work, path, 0, &json));
+    TRY(json_need_int(json, "step", &state->step));
+    TRY(json_need_int(json, "drawn", &state->drawn));
+    TRY(json_need_int(json, "seed", &state->seed));
+    checkpoint_path(path, sizeof path, folder, step, ".safetensors");
+    TRY(safetensors_read(work, path, &file));
+    entries(work, graph, &want, &n);
+    for (int32_t i = 0; i < n; i++) {
+        const Entry      *entry = want[i].data;
+        const SafeTensor *t = safetensors_find(&file, want[i].name);
+        Shape             shape = shape_of(want[i].shape, want[i].rank);
+        if (!t)
+            return fail(E_FORMAT, "%s lacks %s: it belongs to another recipe", path, want[i].name);
+        if (!tensor_fits(t, shape) || t->type != want[i].type)
+            return tensor_misfit(path, t, shape);
+        if (entry->param >= 0)
+            session_put_param(session, entry->param, entry->value, t->data);
+        else
+            memcpy(session_bytes(session, entry->value), t->data, t->n_bytes);
+    }
+    pool_free(work);
+    return OK;
+}
+
+Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
+{
+    const Graph *graph = session_engine(session)->graph;
+    SafeFile     file;
+    Pool        *work = pool_new(pool, "weights");
+    int          missing = 0, unused = 0;
+    const char  *first_missing = NULL, *first_unused = NULL;
+
+    TRY(safetensors_read(work, path, &file));
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
+        if (t && !tensor_fits(t, graph->params[i].disk))
+            return tensor_misfit(path, t, graph->params[i].disk);
+        if (!t && !missing++)
+            first_missing = graph->params[i].name;
+    }
+    for (int i = 0; i < file.n; i++)
+        if (!param_find((Graph *)(uintptr_t)graph, file.tensors[i].name) && !unused++)
+            first_unused = file.tensors[i].name;
+    if (!partial && (missing || unused))
+        return fail(E_USAGE, "%s does not match the model: %d parameters missing%s%s, %d tensors unused%s%s; "
+                    "--init-partial takes what fits", path, missing, missing ? " (first: " : "",
+                    missing ? pool_print(pool, "%s)", first_missing) : "", unused, unused ? " (first: " : "",
+                    unused ? pool_print(pool, "%s)", first_unused) : "");
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
+        const float      *data = NULL;
+        Pool             *one = pool_new(work, "tensor");
+        if (t) {
+            TRY(tensor_f32(one, path, t, &data));
+            session_set_param(session, i, data);
+            if (graph->params[i].ema >= 0)
+                session_put_param(session, i, graph->params[i].ema, data);
+        }
+        pool_free(one);
+    }
+    pool_free(work);
+    return OK;
+}

@@ -1,0 +1,30 @@
+/* checkpoint.h -- weights and state on disk: safetensors with the originals' names and layouts.
+ *
+ * RUN/step-000200.safetensors holds parameters (fp32), `ema/NAME`, `optimizer.m/NAME`, ... and saved
+ * state; RUN/step-000200.json, written last, says that it is whole and where the run stood. A
+ * checkpoint without its JSON does not count.
+ */
+#ifndef TRAIN_CHECKPOINT_H
+#define TRAIN_CHECKPOINT_H
+
+#include "exec/session.h"
+
+typedef struct RunState {        /* what a run needs besides its tensors */
+    int64_t step;                /* steps done */
+    int64_t drawn;               /* samples drawn from the data */
+    int64_t seed;
+} RunState;
+
+typedef struct Saver Saver;      /* header and buffers made before step 1: saving allocates nothing */
+
+Err  saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **saver);
+Err  saver_save(Saver *saver, const RunState *state);
+
+/* The newest whole checkpoint of a run. Every tensor must be there and fit. */
+Err  checkpoint_newest(Pool *pool, const char *folder, int64_t *step);       /* E_IO if there is none */
+Err  checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state);
+
+/* Starting weights from elsewhere: names missing and unused tensors and refuses, unless partial. */
+Err  weights_load(Pool *pool, Session *session, const char *path, bool partial);
+
+#endif

@@ -1,0 +1,202 @@
+/* recipe.c -- recipes: the table of keys, finding files, and the graph they describe. */
+#include "train/recipe.h"
+
+#include "base/file.h"
+#include "base/yaml.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const recipe_precisions[] = { "fp32", "bf16", "fp16", NULL };
+
+static const char *const optimizer_kinds[] = { "adamw", "adam", "sgd", NULL };
+static const char *const schedule_kinds[] = { "constant", "cosine", "restarts", NULL };
+static const char *const ema_rules[] = { "none", "constant", "power", "copy_first", NULL };
+
+static const Field optimizer_fields[] = {
+    { "kind",       FIELD_CHOICE, offsetof(OptimizerConfig, kind),       0, 0, optimizer_kinds, NULL, "adamw, adam or sgd" },
+    { "lr",         FIELD_NUMBER, offsetof(OptimizerConfig, lr),         0, 100, NULL, NULL, "learning rate" },
+    { "slow_lr",    FIELD_NUMBER, offsetof(OptimizerConfig, slow_lr),    0, 100, NULL, NULL, "of the system's slow parameters" },
+    { "beta1",      FIELD_NUMBER, offsetof(OptimizerConfig, beta1),      0, 1, NULL, NULL, "first moment, or momentum" },
+    { "beta2",      FIELD_NUMBER, offsetof(OptimizerConfig, beta2),      0, 1, NULL, NULL, "second moment" },
+    { "eps",        FIELD_NUMBER, offsetof(OptimizerConfig, eps),        0, 1, NULL, NULL, "added to the root" },
+    { "decay",      FIELD_NUMBER, offsetof(OptimizerConfig, decay),      0, 1, NULL, NULL, "weight decay" },
+    { "slow_decay", FIELD_NUMBER, offsetof(OptimizerConfig, slow_decay), 0, 1, NULL, NULL, "of the slow parameters" },
+    { "clip",       FIELD_NUMBER, offsetof(OptimizerConfig, clip),       0, 1e9, NULL, NULL, "global gradient norm; 0: none" },
+    { 0 }
+};
+
+static const Field schedule_fields[] = {
+    { "kind",     FIELD_CHOICE, offsetof(ScheduleConfig, kind),     0, 0, schedule_kinds, NULL, "constant, cosine or restarts" },
+    { "warmup",   FIELD_INT,    offsetof(ScheduleConfig, warmup),   0, 1e12, NULL, NULL, "steps of linear warm-up" },
+    { "cycles",   FIELD_NUMBER, offsetof(ScheduleConfig, cycles),   0, 1e6, NULL, NULL, "cosine: waves over the run" },
+    { "period",   FIELD_INT,    offsetof(ScheduleConfig, period),   1, 1e12, NULL, NULL, "restarts: steps of the first wave" },
+    { "growth",   FIELD_INT,    offsetof(ScheduleConfig, growth),   1, 100, NULL, NULL, "restarts: factor of the next wave" },
+    { "floor_lr", FIELD_NUMBER, offsetof(ScheduleConfig, floor_lr), 0, 100, NULL, NULL, "restarts: least rate" },
+    { 0 }
+};
+
+static const Field ema_fields[] = {
+    { "rule",  FIELD_CHOICE, offsetof(EmaConfig, rule),  0, 0, ema_rules, NULL, "none, constant, power or copy_first" },
+    { "decay", FIELD_NUMBER, offsetof(EmaConfig, decay), 0, 1, NULL, NULL, "largest decay" },
+    { "power", FIELD_NUMBER, offsetof(EmaConfig, power), 0, 10, NULL, NULL, "power: 1-(1+step)^-power, up to decay" },
+    { 0 }
+};
+
+static const Field data_fields[] = {
+    { "kind",    FIELD_TEXT, offsetof(DataConfig, kind),    0, 0, NULL, NULL, "which reader" },
+    { "path",    FIELD_TEXT, offsetof(DataConfig, path),    0, 0, NULL, NULL, "folder or file" },
+    { "samples", FIELD_INT,  offsetof(DataConfig, samples), 1, 1e9, NULL, NULL, "synthetic kinds: how many" },
+    { 0 }
+};
+
+static const Field save_fields[] = {
+    { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL, "steps between checkpoints; 0: only at the end" },
+    { "keep",  FIELD_INT, offsetof(EveryConfig, keep),  1, 1e6, NULL, NULL, "how many of the newest to keep" },
+    { 0 }
+};
+
+static const Field recipe_fields[] = {
+    { "batch",      FIELD_INT,    offsetof(Recipe, batch),      1, 1e6, NULL, NULL, "samples of one micro-batch" },
+    { "accumulate", FIELD_INT,    offsetof(Recipe, accumulate), 1, 1e6, NULL, NULL, "micro-batches of one step" },
+    { "steps",      FIELD_INT,    offsetof(Recipe, steps),      0, 1e12, NULL, NULL, "of the whole run" },
+    { "seed",       FIELD_INT,    offsetof(Recipe, seed),       0, 9e15, NULL, NULL, "of weights, noise and data order" },
+    { "precision",  FIELD_CHOICE, offsetof(Recipe, precision),  0, 0, recipe_precisions, NULL, "fp32, bf16 or fp16" },
+    { "optimizer",  FIELD_GROUP,  offsetof(Recipe, optimizer),  0, 0, NULL, optimizer_fields, "how weights move" },
+    { "schedule",   FIELD_GROUP,  offsetof(Recipe, schedule),   0, 0, NULL, schedule_fields, "how the rate moves" },
+    { "ema",        FIELD_GROUP,  offsetof(Recipe, ema),        0, 0, NULL, ema_fields, "average of the weights" },
+    { "data",       FIELD_GROUP,  offsetof(Recipe, data),       0, 0, NULL, data_fields, "where samples come from" },
+    { "save",       FIELD_GROUP,  offsetof(Recipe, save),       0, 0, NULL, save_fields, "checkpoints" },
+    { 0 }
+};
+
+Type recipe_type(const Recipe *recipe)
+{
+    static const Type types[] = { F32, BF16, F16 };
+    return types[recipe->precision];
+}
+
+/* NAME, or recipes/NAME.yaml under the working folder, beside the program, or where it was installed. */
+static Err recipe_find(Pool *pool, const char *name, const char **path)
+{
+    char    program[4096] = "";
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n > 0)
+        *strrchr(program, '/') = '\0';
+    const char *tries[] = {
+        name, pool_print(pool, "recipes/%s.yaml", name), pool_print(pool, "%s/recipes/%s.yaml", program, name),
+        pool_print(pool, "%s/../recipes/%s.yaml", program, name),
+        pool_print(pool, "%s/../share/plimsoll/recipes/%s.yaml", program, name),
+    };
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
+        if (file_exists(tries[i]) && !folder_exists(tries[i])) {
+            *path = tries[i];
+            return OK;
+        }
+    char **names = NULL;
+    int    n_names = 0;
+    for (size_t i = 1; i < sizeof tries / sizeof *tries && !n_names; i++) {
+        char *folder = pool_text(pool, tries[i]);
+        *strrchr(folder, '/') = '\0';
+        if (folder_exists(folder))
+            TRY(folder_list(pool, folder, &names, &n_names));
+    }
+    for (int i = 0; i < n_names; i++)
+        names[i][strcspn(names[i], ".")] = '\0';
+    const char *near = text_nearest(name, (const char *const *)names, n_names);
+    return near ? fail(E_USAGE, "there is no recipe '%s'; did you mean '%s'?", name, near)
+                : fail(E_USAGE, "there is no recipe or file '%s'", name);
+}
+
+/* All keys: `system`, then `model` with the system's own, then the recipe's. The system's config lies
+ * right behind the Recipe, so that one table reaches both. */
+static const Field *recipe_all_fields(Pool *pool, const ModelDef *model)
+{
+    Field *fields = NEWN(pool, Field, sizeof recipe_fields / sizeof *recipe_fields + 2);
+    fields[0] = (Field){ "system", FIELD_TEXT, offsetof(Recipe, system), .help = "which system" };
+    fields[1] = (Field){ "model", FIELD_GROUP, sizeof(Recipe), .fields = model->fields, .help = "its sizes" };
+    memcpy(fields + 2, recipe_fields, sizeof recipe_fields);
+    return fields;
+}
+
+static Err recipe_model(Pool *pool, const Json *map, const ModelDef **model)
+{
+    const char *system;
+    TRY(json_need_text(map, "system", &system));
+    *model = model_find(system);
+    if (*model)
+        return OK;
+    const char **names = NEWN(pool, const char *, models_count);
+    for (int i = 0; i < models_count; i++)
+        names[i] = models_all[i]->name;
+    const char *near = text_nearest(system, names, models_count);
+    return json_fail(map, json_get(map, "system"), "there is no system '%s'%s%s%s", system,
+                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Recipe **out)
+{
+    const Json     *map;
+    const ModelDef *model;
+    const char     *path;
+    TRY(recipe_find(pool, name, &path));
+    TRY(yaml_read(pool, path, &map));
+    TRY(recipe_model(pool, map, &model));
+
+    Recipe *recipe = pool_alloc(pool, sizeof(Recipe) + model->config_bytes, 1);
+    *recipe = (Recipe){
+        .path = path, .model = model, .config = recipe + 1,
+        .batch = 1, .accumulate = 1, .steps = 1000,
+        .optimizer = { .lr = 1e-4, .slow_lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 },
+        .schedule = { .cycles = 0.5, .period = 1000, .growth = 2 },
+        .ema = { .decay = 0.9999, .power = 0.75 },
+        .data = { .kind = "shapes", .samples = 1024 },
+        .save = { .keep = 2 },
+    };
+    memcpy(recipe->config, model->defaults, model->config_bytes);
+    const Field *fields = recipe_all_fields(pool, model);
+    TRY(config_read(pool, map, fields, recipe));
+    for (int i = 0; i < n; i++)
+        TRY(config_set(pool, sets[i], fields, recipe));
+    if (strcmp(recipe->system, model->name))
+        return fail(E_USAGE, "--set system=%s: take a recipe of that system instead", recipe->system);
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    recipe->name = pool_textn(pool, base, strcspn(base, "."));
+    if (model->check)
+        TRY(model->check(recipe->config));
+    *out = recipe;
+    return OK;
+}
+
+Err recipe_write(const Recipe *recipe, const char *path)
+{
+    Pool *pool = pool_new(NULL, "recipe");
+    Text  text = { .pool = pool };
+    text_add(&text, "# The recipe %s as this run resolved it: every key with its value.\n", recipe->name);
+    config_write_yaml(&text, recipe_all_fields(pool, recipe->model), recipe, 0);
+    Err err = file_write(path, text.at, text.n);
+    pool_free(pool);
+    return err;
+}
+
+Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out)
+{
+    const OptimizerConfig *o = &recipe->optimizer;
+    Graph *graph = graph_new(pool, recipe_type(recipe));
+    graph->given_noise = given_noise;
+    Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
+    TRY(graph_check(graph));
+
+    *out = (TrainingGraph){ .graph = graph };
+    if (recipe->model->slow_params)
+        out->groups[out->n_groups++] = (ParamGroup){ "slow", (float)o->slow_lr, (float)o->slow_decay,
+                                                     recipe->model->slow_params };
+    out->groups[out->n_groups++] = (ParamGroup){ "all", (float)o->lr, (float)o->decay, NULL };
+    TrainSpec spec = {
+        .optimizer = (Optimizer)o->kind, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps,
+        .groups = out->groups, .n_groups = out->n_groups, .clip = (float)o->clip,
+        .ema = recipe->ema.rule != EMA_NONE, .accumulate = (int)recipe->accumulate,
+    };
+    return autodiff_train(graph, loss, &spec, &out->train);
+}

@@ -1,0 +1,81 @@
+/* recipe.h -- everything a run is, as one file: system, sizes, optimizer, data, phases.
+ *
+ *   system: unet
+ *   model: {width: 32}
+ *   batch: 4
+ *   optimizer: {lr: 1e-3}
+ *
+ * A recipe is found by name (recipes/NAME.yaml beside the program) or by path. Keys not given have
+ * defaults; wrong ones are errors naming line, key and the nearest valid one.
+ */
+#ifndef TRAIN_RECIPE_H
+#define TRAIN_RECIPE_H
+
+#include "autodiff/autodiff.h"
+#include "models/model.h"
+
+typedef enum ScheduleKind { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_RESTARTS } ScheduleKind;
+typedef enum EmaRule { EMA_NONE, EMA_CONSTANT, EMA_POWER, EMA_COPY_FIRST } EmaRule;
+
+typedef struct OptimizerConfig {
+    int    kind;                 /* Optimizer */
+    double lr, slow_lr, beta1, beta2, eps, decay, slow_decay, clip;
+} OptimizerConfig;
+
+typedef struct ScheduleConfig {
+    int     kind;                /* ScheduleKind */
+    int64_t warmup;              /* steps of linear warm-up from 0 */
+    double  cycles;              /* COSINE: half waves are restarted this many times */
+    int64_t period, growth;      /* RESTARTS: steps of the first wave, factor of the next */
+    double  floor_lr;            /* RESTARTS: rate at the end of a wave */
+} ScheduleConfig;
+
+typedef struct EmaConfig {
+    int    rule;                 /* EmaRule */
+    double decay, power;
+} EmaConfig;
+
+typedef struct DataConfig {
+    const char *kind, *path;
+    int64_t     samples;         /* synthetic kinds: how many */
+} DataConfig;
+
+typedef struct EveryConfig {
+    int64_t every, keep, n, batches, batch;
+} EveryConfig;
+
+typedef struct Recipe {
+    const char     *name, *path, *system;
+    const ModelDef *model;
+    void           *config;      /* model->config_bytes, right behind this struct */
+    int64_t         batch, accumulate, steps, seed;
+    int             precision;   /* index into recipe_precisions */
+    OptimizerConfig optimizer;
+    ScheduleConfig  schedule;
+    EmaConfig       ema;
+    DataConfig      data;
+    EveryConfig     save;
+} Recipe;
+
+extern const char *const recipe_precisions[];        /* fp32, bf16, fp16 */
+Type recipe_type(const Recipe *recipe);
+
+/* Reads by name or path, then applies n `key=value` settings in order. */
+Err  recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n, Recipe **recipe);
+Err  recipe_write(const Recipe *recipe, const char *path);   /* every key, resolved */
+
+/* What the host writes before step `step` (0, 1, ...) of `steps`. */
+double schedule_factor(const Recipe *recipe, int64_t step);  /* multiplies every group's rate */
+double ema_decay(const Recipe *recipe, int64_t step);
+
+/* Graph with loss, backward and update. */
+typedef struct TrainingGraph {
+    Graph     *graph;
+    TrainGraph train;
+    ParamGroup groups[2];
+    int        n_groups;
+} TrainingGraph;
+
+Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);
+
+#endif

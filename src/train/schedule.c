@@ -1,0 +1,49 @@
+/* schedule.c -- learning-rate factors and EMA decays: numbers the host writes before each step. */
+#include "train/recipe.h"
+
+#include <math.h>
+
+double schedule_factor(const Recipe *recipe, int64_t step)
+{
+    const ScheduleConfig *s = &recipe->schedule;
+    if (step < s->warmup)
+        return (double)step / (double)s->warmup;
+    switch ((ScheduleKind)s->kind) {
+    case SCHEDULE_COSINE: {                  /* restarts at 1 after each wave; 0 at the end of the run */
+        double length = (double)(recipe->steps - s->warmup), p = (double)(step - s->warmup) / (length > 1 ? length : 1);
+        if (p >= 1)
+            return 0;
+        double wave = s->cycles * p;
+        return 0.5 * (1 + cos(3.141592653589793 * (s->cycles >= 1 ? fmod(wave, 1) : 2 * wave)));
+    }
+    case SCHEDULE_RESTARTS: {
+        int64_t at = step - s->warmup, period = s->period;
+        while (at >= period) {
+            at -= period;
+            period *= s->growth;
+        }
+        double least = recipe->optimizer.lr > 0 ? s->floor_lr / recipe->optimizer.lr : 0;
+        return least + (1 - least) * 0.5 * (1 + cos(3.141592653589793 * (double)at / (double)period));
+    }
+    case SCHEDULE_CONSTANT:
+        break;
+    }
+    return 1;
+}
+
+double ema_decay(const Recipe *recipe, int64_t step)     /* step counts from 0 */
+{
+    const EmaConfig *e = &recipe->ema;
+    switch ((EmaRule)e->rule) {
+    case EMA_POWER: {                        /* STDiff: the first step is a copy */
+        double d = step <= 0 ? 0 : 1 - pow(1 + (double)step, -e->power);
+        return d < e->decay ? d : e->decay;
+    }
+    case EMA_COPY_FIRST:
+        return step == 0 ? 0 : e->decay;
+    case EMA_CONSTANT:
+    case EMA_NONE:
+        break;
+    }
+    return e->decay;
+}

@@ -1,0 +1,231 @@
+/* trainer.c -- the loop over steps. */
+#include "train/trainer.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "ops/optim.h"
+#include "train/checkpoint.h"
+#include "train/feeds.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_TIMES = 512 };        /* newest step times kept for the median */
+
+typedef struct Trainer {
+    const Recipe       *recipe;
+    const TrainOptions *options;
+    TrainingGraph       graph;
+    Session            *session;
+    Feeds               feeds;
+    Saver              *saver;
+    FILE               *log;
+    RunState            state;
+    float               times_ms[MAX_TIMES];
+    int64_t             n_times;
+} Trainer;
+
+static volatile sig_atomic_t train_stop;
+
+static void train_on_signal(int number)
+{
+    (void)number;
+    train_stop = 1;
+}
+
+static void close_log(void *log)
+{
+    fclose(log);
+}
+
+static Err train_source(Pool *pool, const Recipe *recipe, DataSource **source)
+{
+    const char *kind = recipe->data.kind;
+    if (!kind || !strcmp(kind, "shapes"))
+        return source_shapes(pool, recipe->data.samples, (uint64_t)recipe->seed, source);
+    return fail(E_USAGE, "there is no data kind '%s'; there is: shapes", kind);
+}
+
+static Err train_open(Pool *pool, Trainer *t)
+{
+    const TrainOptions *o = t->options;
+    if (o->given) {
+        int64_t rows;
+        TRY(feeds_from_file(pool, &t->feeds, o->given, &rows));
+    } else {
+        DataSource *source;
+        TRY(train_source(pool, t->recipe, &source));
+        t->feeds.source = source;
+        t->feeds.seed = (uint64_t)t->recipe->seed;
+    }
+    if (o->init)
+        TRY(weights_load(pool, t->session, o->init, o->init_partial));
+    t->state.seed = t->recipe->seed;
+    if (!o->out)
+        return OK;
+    if (o->resume) {
+        int64_t step;
+        TRY(checkpoint_newest(pool, o->out, &step));
+        TRY(checkpoint_load(pool, t->session, o->out, step, &t->state));
+    } else {
+        int64_t step;
+        if (folder_exists(o->out) && !checkpoint_newest(pool, o->out, &step))
+            return fail(E_USAGE, "%s already holds a run at step %lld; continue it with --resume %s, or name another folder",
+                        o->out, (long long)step, o->out);
+    }
+    TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
+    TRY(recipe_write(t->recipe, pool_print(pool, "%s/recipe.yaml", o->out)));
+    const char *path = pool_print(pool, "%s/log.jsonl", o->out);
+    t->log = fopen(path, o->resume ? "a" : "w");
+    if (!t->log)
+        return file_fail("cannot write", path, errno);
+    setvbuf(t->log, pool_alloc(pool, 1 << 16, 1), _IOFBF, 1 << 16);
+    pool_at_free(pool, close_log, t->log);
+    return OK;
+}
+
+static Err train_step(Trainer *t, double *loss)
+{
+    const Recipe *recipe = t->recipe;
+    TrainGraph   *g = &t->graph.train;
+    int32_t      *counters = session_bytes(t->session, g->counters.id);
+    float        *rates = session_bytes(t->session, g->rates.id);
+    double        factor = schedule_factor(recipe, t->state.step);
+
+    counters[COUNTER_STEP] = (int32_t)t->state.step;
+    rates[RATE_EMA_DECAY] = (float)ema_decay(recipe, t->state.step);
+    for (int i = 0; i < t->graph.n_groups; i++)
+        rates[RATE_GROUPS + i] = (float)((double)t->graph.groups[i].lr * factor);
+    for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
+        counters[COUNTER_MICRO] = (int32_t)micro;
+        TRY(feeds_fill(&t->feeds, t->state.step * recipe->accumulate + micro, t->state.drawn + micro * recipe->batch));
+        TRY(session_run(t->session, PART_MICRO));
+    }
+    *loss = (double)*(float *)session_bytes(t->session, g->loss.id);
+    if (!isfinite(*loss) && recipe_type(recipe) != F16) {
+        /* The weights have not moved yet. Run the micro-batch again to find where it began. */
+        const char *where = session_first_bad(t->session, PART_MICRO);
+        return fail(E_NUMBER, "the loss is not finite at step %lld; the first tensor that is not is %s. The weights are as "
+                    "they were before this step; a lower learning rate or clipping usually helps",
+                    (long long)t->state.step + 1, where ? where : "the loss itself");
+    }
+    TRY(session_run(t->session, PART_UPDATE));
+    t->state.step++;
+    t->state.drawn += recipe->accumulate * recipe->batch;
+    return OK;
+}
+
+static void train_log(Trainer *t, double loss, double ms)
+{
+    if (!t->log)
+        return;
+    const float *progress = session_bytes(t->session, t->graph.train.progress.id);
+    const float *rates = session_bytes(t->session, t->graph.train.rates.id);
+    fprintf(t->log, "{\"step\": %lld, \"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, \"ms\": %.3f}\n",
+            (long long)t->state.step, loss, (double)rates[RATE_GROUPS + t->graph.n_groups - 1],
+            (double)progress[PROGRESS_NORM], ms);
+}
+
+static void train_show(const Trainer *t, double loss, double ms, bool last)
+{
+    bool terminal = isatty(2);
+    if (t->options->quiet || (!terminal && !last && t->state.step % 50 && t->state.step != 1))
+        return;
+    int64_t left = t->recipe->steps - t->state.step;
+    double  seconds = (double)left * ms / 1000;
+    fprintf(stderr, "%sstep %lld/%lld  loss %.5f  %.1f ms/step  %lld:%02lld left  memory %s of %s planned%s",
+            terminal ? "\r" : "", (long long)t->state.step, (long long)t->recipe->steps, loss, ms,
+            (long long)seconds / 60, (long long)seconds % 60,
+            bytes_text(session_measured_bytes(t->session, PART_MICRO) > session_measured_bytes(t->session, PART_UPDATE)
+                       ? session_measured_bytes(t->session, PART_MICRO) : session_measured_bytes(t->session, PART_UPDATE)),
+            bytes_text(session_engine(t->session)->arena_bytes), terminal && !last ? "   " : "\n");
+}
+
+static int order_floats(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static double train_median(Trainer *t)       /* without the first steps of this call */
+{
+    int64_t n = t->n_times < MAX_TIMES ? t->n_times : MAX_TIMES, skip = t->n_times > 8 && t->n_times < MAX_TIMES ? 3 : 0;
+    if (n <= skip)
+        return 0;
+    qsort(t->times_ms + skip, (size_t)(n - skip), sizeof *t->times_ms, order_floats);
+    return (double)t->times_ms[skip + (n - skip) / 2];
+}
+
+static Err train_loop(Trainer *t, TrainResult *result)
+{
+    int64_t saved = t->state.step;
+    Err     err = OK;
+    double  loss = 0;
+    while (!err && t->state.step < t->recipe->steps && !train_stop) {
+        double start = clock_now();
+        err = train_step(t, &loss);
+        double ms = (clock_now() - start) * 1000;
+        if (err)
+            break;
+        if (!result->steps++)
+            result->loss_first = loss;
+        result->loss_last = loss;
+        t->times_ms[t->n_times++ % MAX_TIMES] = (float)ms;
+        train_log(t, loss, ms);
+        train_show(t, loss, ms, t->state.step == t->recipe->steps || train_stop);
+        int64_t every = t->recipe->save.every;
+        if (t->saver && every && t->state.step % every == 0) {
+            err = saver_save(t->saver, &t->state);
+            saved = t->state.step;
+        }
+    }
+    if (!err && t->saver && saved != t->state.step)
+        err = saver_save(t->saver, &t->state);
+    if (t->log)
+        fflush(t->log);
+    return err;
+}
+
+Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options, TrainResult *result)
+{
+    Trainer *t = NEW(pool, Trainer);
+    Engine  *engine;
+    t->recipe = recipe;
+    t->options = options;
+    *result = (TrainResult){ 0 };
+    TRY(recipe_graph(pool, recipe, options->given != NULL, &t->graph));
+    TRY(engine_new(pool, t->graph.graph, device, NULL, &engine));
+    TRY(session_new(pool, engine, &t->session));
+    TRY(session_init(t->session, (uint64_t)recipe->seed));
+    TRY(feeds_new(pool, t->session, PART_MICRO, &t->feeds));
+    TRY(train_open(pool, t));
+
+    struct sigaction action = { .sa_handler = train_on_signal }, old_int, old_term;
+    sigaction(SIGINT, &action, &old_int);
+    sigaction(SIGTERM, &action, &old_term);
+    Err err = train_loop(t, result);
+    sigaction(SIGINT, &old_int, NULL);
+    sigaction(SIGTERM, &old_term, NULL);
+
+    result->step = t->state.step;
+    result->step_ms = train_median(t);
+    result->planned_bytes = engine->arena_bytes;
+    result->loader_bytes = t->feeds.bytes;
+    result->interrupted = train_stop && t->state.step < recipe->steps;
+    for (int part = 0; part < PART_COUNT; part++) {
+        int64_t measured = session_measured_bytes(t->session, (Part)part);
+        if (measured && measured != session_planned_bytes(t->session, (Part)part) && !err)
+            err = fail(E_PLAN, "phase %s used %lld bytes where %lld were planned (this is a bug; please report it)",
+                       part_name((Part)part), (long long)measured,
+                       (long long)session_planned_bytes(t->session, (Part)part));
+        if (measured > result->measured_bytes)
+            result->measured_bytes = measured;
+    }
+    return err;
+}

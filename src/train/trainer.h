@@ -1,0 +1,35 @@
+/* trainer.h -- the outer loop: data in, steps, log, checkpoints, a clean end.
+ *
+ * Everything is taken before step 1; a step then allocates nothing. SIGINT and SIGTERM finish the
+ * step, save and end well. A loss that is not finite stops before the weights move, names the first
+ * tensor that went wrong and keeps the last good checkpoint.
+ */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include "train/recipe.h"
+
+#include "exec/session.h"
+
+typedef struct TrainOptions {
+    const char *out;             /* run folder, or NULL: nothing is written */
+    bool        resume;          /* go on from out's newest checkpoint */
+    const char *init;            /* starting weights, or NULL */
+    bool        init_partial;
+    const char *given;           /* inputs and noise from this safetensors file, tensors (steps, ...) */
+    bool        quiet;
+} TrainOptions;
+
+typedef struct TrainResult {
+    int64_t steps;               /* done by this call */
+    int64_t step;                /* total now */
+    double  loss_first, loss_last;
+    double  step_ms;             /* median of all but the first few */
+    int64_t planned_bytes, measured_bytes;
+    int64_t loader_bytes;        /* batch buffers on the host, outside the arena */
+    bool    interrupted;
+} TrainResult;
+
+Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options, TrainResult *result);
+
+#endif

@@ -1,0 +1,305 @@
+/* Tests of base/file: reading, mapping, writing all or nothing, folders. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "test.h"
+
+static Pool *pool;
+static char  home[256];                      /* a folder of our own */
+
+static const char *in_home(const char *name)
+{
+    return pool_print(pool, "%s/%s", home, name);
+}
+
+static int files_in(const char *path)        /* with hidden ones, such as forgotten temporaries */
+{
+    char  *command = pool_print(pool, "ls -A '%s' | wc -l", path);
+    FILE  *list = popen(command, "r");
+    int    n = -1;
+    if (fscanf(list, "%d", &n) != 1)
+        n = -1;
+    pclose(list);
+    return n;
+}
+
+static const char *content(const char *path)
+{
+    char  *bytes = NULL;
+    size_t n = 0;
+    CHECK_OK(file_read(pool, path, &bytes, &n));
+    return bytes ? bytes : "";
+}
+
+static void says(const char *part)
+{
+    if (!CHECK(strstr(err_text(), part) != NULL))
+        fprintf(stderr, "  said:   %s\n  wanted: %s\n", err_text(), part);
+}
+
+static void write_and_read(void)
+{
+    const char *path = in_home("a.txt");
+    CHECK(!file_exists(path));
+    CHECK_OK(file_write(path, "one", 3));
+    CHECK(file_exists(path) && !folder_exists(path));
+    CHECK_TEXT(content(path), "one");
+    CHECK_OK(file_write(path, "", 0));
+    CHECK_TEXT(content(path), "");
+    enum { N = 1000003 };
+    char *bytes = NEWN(pool, char, N), *back;
+    for (int i = 0; i < N; i++)
+        bytes[i] = (char)(i * 7 + i / 1000);
+    size_t n;
+    CHECK_OK(file_write(path, bytes, N));
+    CHECK_OK(file_read(pool, path, &back, &n));
+    CHECK(n == N && !memcmp(bytes, back, N) && back[N] == '\0');
+
+    FileOut out;                             /* in pieces of all sizes, around the buffer's */
+    CHECK_OK(file_out_init(&out, path));
+    size_t at = 0;
+    for (size_t piece = 1; at < N; piece = piece * 3 + 1) {
+        size_t take = piece < N - at ? piece : N - at;
+        file_out_add(&out, bytes + at, take);
+        at += take;
+    }
+    CHECK_OK(file_out_done(&out, OK));
+    CHECK_OK(file_read(pool, path, &back, &n));
+    CHECK(n == N && !memcmp(bytes, back, N));
+
+    CHECK_OK(file_out_init(&out, path));
+    file_out_print(&out, "%d-%s", 42, "x");
+    file_out_print(&out, "%0600d", 7);
+    CHECK_OK(file_out_done(&out, OK));
+    CHECK_INT(strlen(content(path)), 604);
+    CHECK_INT(files_in(home), 1);
+    CHECK_OK(file_remove(path));
+    CHECK_OK(file_remove(path));
+}
+
+static void maps(void)
+{
+    const char *path = in_home("map");
+    MapFile     map;
+    Pool       *own = pool_new(pool, "map");
+    CHECK_OK(file_write(path, "mapped", 6));
+    CHECK_OK(file_map(own, path, &map));
+    CHECK(map.n == 6 && !memcmp(map.bytes, "mapped", 6));
+    CHECK_TEXT(map.path, path);
+    CHECK_OK(file_write(path, "changed!",
+                        8));           /* a new file: the map keeps the old bytes */
+    CHECK(!memcmp(map.bytes, "mapped", 6));
+    pool_free(own);
+    CHECK_OK(file_write(path, "", 0));
+    CHECK_OK(file_map(pool, path, &map));
+    CHECK(map.n == 0 && map.bytes != NULL);
+    CHECK_INT(file_map(pool, "/dev/null", &map), E_IO);
+    says("it is a device or pipe");
+    CHECK_OK(file_remove(path));
+}
+
+static void refusals(void)
+{
+    char  *bytes;
+    size_t n;
+    MapFile map;
+    CHECK_INT(file_read(pool, in_home("none"), &bytes, &n), E_IO);
+    says("/none: No such file or directory");
+    CHECK_INT(file_read(pool, in_home("no/none"), &bytes, &n), E_IO);
+    says("/no does not exist; make it first");
+    CHECK_INT(file_read(pool, home, &bytes, &n), E_IO);
+    says("Is a directory; give the name of a file");
+    CHECK_INT(file_read(pool, "", &bytes, &n), E_IO);
+    says("cannot read a file without a name");
+    CHECK_INT(file_map(pool, in_home("none"), &map), E_IO);
+    CHECK_INT(file_write(home, "x", 1), E_IO);
+    says("Is a directory");
+    CHECK_INT(file_write(in_home("new/"), "x", 1), E_IO);
+    CHECK_INT(file_write("", "x", 1), E_IO);
+    says("cannot write a file without a name");
+    CHECK_INT(file_write(in_home("no/none"), "x", 1), E_IO);
+    says("its folder");
+    CHECK_OK(file_write(in_home("f"), "x", 1));
+    CHECK_INT(file_write(in_home("f/g"), "x", 1), E_IO);
+    says("Not a directory; a part of the path is a file");
+    char *longest = NEWN(pool, char, 5001);
+    memset(longest, 'x', 5000);
+    CHECK_INT(file_write(longest, "x", 1), E_IO);
+    CHECK_INT(file_write(in_home(longest + 4700), "x", 1), E_IO);
+    says("File name too long");
+    CHECK_OK(file_write(in_home(longest + 4745), "x", 1));   /* 255 bytes, the most there may be */
+    CHECK_OK(file_remove(in_home(longest + 4745)));
+    CHECK_OK(file_remove(in_home("f")));
+    CHECK_INT(file_remove(home), E_IO);
+    CHECK_INT(files_in(home), 0);
+}
+
+static void a_failure_keeps_the_old_file(void)
+{
+    const char *path = in_home("kept");
+    FileOut     out;
+    CHECK_OK(file_write(path, "old", 3));
+    CHECK_OK(file_out_init(&out, path));
+    file_out_add(&out, "new", 3);
+    CHECK_INT(file_out_done(&out, E_NUMBER), E_NUMBER);
+    CHECK_TEXT(content(path), "old");
+    CHECK_INT(files_in(home), 1);
+
+    struct rlimit limit, small = { .rlim_cur = 100000 };
+    getrlimit(RLIMIT_FSIZE, &limit);
+    small.rlim_max = limit.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    Err err = file_write(path, NEWN(pool, char, 1000000), 1000000);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    CHECK_INT(err, E_IO);
+    says("/kept: File too large; the file size limit was reached");
+    CHECK_TEXT(content(path), "old");
+    CHECK_INT(files_in(home), 1);
+    CHECK_OK(file_remove(path));
+}
+
+static void devices_are_written_directly(void)
+{
+    if (access("/dev/full", W_OK) != 0)
+        return;
+    CHECK_INT(file_write("/dev/full", "x", 1), E_IO);
+    CHECK_TEXT(err_text(),
+               "cannot write /dev/full: No space left on device; free some space or choose "
+               "another folder");
+    CHECK_OK(file_write("/dev/null", "x", 1));
+    struct stat info;
+    CHECK(stat("/dev/null", &info) == 0 && S_ISCHR(info.st_mode));
+}
+
+static void a_full_disk(void)
+{
+    const char *disk = in_home("disk");
+    CHECK_OK(folder_make(disk));
+    if (mount("tmpfs", disk, "tmpfs", 0, "size=65536") != 0) {
+        printf("a full disk: skipped, no right to mount a tmpfs\n");
+        rmdir(disk);
+        return;
+    }
+    const char *path = in_home("disk/file");
+    CHECK_OK(file_write(path, "old", 3));
+    CHECK_INT(file_write(path, NEWN(pool, char, 1000000), 1000000), E_IO);
+    says("/disk/file: No space left on device; free some space");
+    CHECK_TEXT(content(path), "old");
+    CHECK_INT(files_in(disk), 1);
+    CHECK_INT(mount("tmpfs", disk, "tmpfs", MS_REMOUNT | MS_RDONLY, "size=65536"), 0);
+    CHECK_INT(file_write(path, "new", 3), E_IO);
+    says("Read-only file system; choose a folder that can be written");
+    CHECK_INT(umount(disk), 0);
+    rmdir(disk);
+}
+
+static void links_and_modes(void)
+{
+    struct stat info;
+    const char *path = in_home("target"), *link = in_home("link");
+    CHECK_OK(file_write(path, "old", 3));
+    CHECK_INT(chmod(path, 0640), 0);
+    CHECK_INT(symlink("target", link), 0);
+    CHECK_OK(file_write(link, "new", 3));
+    CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+    CHECK_TEXT(content(path), "new");
+    CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0640);
+    if (geteuid() != 0) {
+        CHECK_INT(chmod(path, 0440), 0);
+        CHECK_INT(file_write(path, "x", 1), E_IO);
+        says("Permission denied; check the permissions");
+    }
+    CHECK_OK(file_remove(link));
+    CHECK_OK(file_remove(path));
+}
+
+static void pipes_are_read(void)
+{
+    int ends[2];
+    CHECK_INT(pipe(ends), 0);
+    char   name[40], *bytes;
+    size_t n;
+    snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
+    CHECK_INT(write(ends[1], "through a pipe", 14), 14);
+    close(ends[1]);
+    CHECK_OK(file_read(pool, name, &bytes, &n));
+    CHECK_TEXT(bytes, "through a pipe");
+    close(ends[0]);
+    CHECK_OK(file_read(pool, "/proc/self/status", &bytes, &n));  /* says it has 0 bytes */
+    CHECK(n > 100);
+}
+
+static void folders(void)
+{
+    const char *deep = in_home("a/b//c/");
+    char      **names;
+    int         n;
+    CHECK_OK(folder_make(deep));
+    CHECK_OK(folder_make(deep));
+    CHECK_OK(folder_make("/"));
+    CHECK_OK(folder_make("."));
+    CHECK(folder_exists(in_home("a/b/c")));
+    static const char *const made[] = { "step10", "step9", "step1", ".hidden", "step09", "a",
+                                        "step" };
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        CHECK_OK(file_write(in_home(pool_print(pool, "a/b/c/%s", made[i])), "", 0));
+    CHECK_OK(folder_list(pool, in_home("a/b/c"), &names, &n));
+    static const char *const want[] = { "a", "step", "step1", "step09", "step9", "step10" };
+    if (CHECK_INT(n, 6))
+        for (int i = 0; i < n; i++)
+            CHECK_TEXT(names[i], want[i]);
+    CHECK_INT(folder_make(in_home("a/b/c/a/x")), E_IO);
+    says("cannot make the folder");
+    CHECK_INT(folder_make(in_home("a/b/c/a")), E_IO);
+    CHECK_INT(folder_make(""), E_IO);
+    CHECK_INT(folder_list(pool, in_home("a/b/c/a"), &names, &n), E_IO);
+    says("it is not a folder");
+    CHECK_INT(folder_list(pool, in_home("none"), &names, &n), E_IO);
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        CHECK_OK(file_remove(in_home(pool_print(pool, "a/b/c/%s", made[i]))));
+    CHECK_OK(folder_list(pool, in_home("a/b/c"), &names, &n));
+    CHECK_INT(n, 0);
+    CHECK_INT(rmdir(in_home("a/b/c")) | rmdir(in_home("a/b")) | rmdir(in_home("a")), 0);
+}
+
+static void natural_order(void)
+{
+    static const char *const order[] = { "", "0", "00", "01", "1", "2", "10", "a", "a1", "a1b",
+                                         "a2", "a10",
+        "a99999999999999999999", "a100000000000000000000", "ab", "b", "\xC3\xA9" };
+    int n = sizeof order / sizeof *order;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
+            if (!CHECK_INT(file_name_order(order[i], order[j]), (i > j) - (i < j)))
+                fprintf(stderr, "  '%s' against '%s'\n", order[i], order[j]);
+        }
+}
+
+int main(void)
+{
+    pool = pool_new(NULL, "test");
+    snprintf(home, sizeof home, "test_file_%ld", (long)getpid());
+    CHECK_OK(folder_make(home));
+    RUN(write_and_read);
+    RUN(maps);
+    RUN(refusals);
+    RUN(a_failure_keeps_the_old_file);
+    RUN(devices_are_written_directly);
+    RUN(a_full_disk);
+    RUN(links_and_modes);
+    RUN(pipes_are_read);
+    RUN(folders);
+    RUN(natural_order);
+    CHECK_INT(rmdir(home), 0);               /* nothing was left behind */
+    pool_free(pool);
+    return test_end();
+}

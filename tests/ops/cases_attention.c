@@ -1,0 +1,221 @@
+/* cases_attention.c -- attention by tiles and with stored probabilities: the same cases for both. */
+#include "cases.h"
+
+#include "ops/attention.h"
+#include "ops/basic.h"
+
+/* Torch: q, k, v as (B, heads, L, width), then y = softmax(l) v. */
+#define SPLIT(heads)  "s = lambda x: x.unflatten(-1, (" #heads ", -1)).transpose(1, 2)\n"
+#define THIRDS(heads) SPLIT(heads) "q, k, v = (s(x) for x in qkv.chunk(3, -1))\n"
+#define THREE(heads)  SPLIT(heads) "q, k, v = s(q), s(k), s(v)\n"
+#define LOGITS        "l = q @ k.mT * q.shape[-1] ** -0.5\n"
+#define OUT           "y = (l.softmax(-1) @ v).transpose(1, 2).flatten(2)"
+#define MASK          "l = l.masked_fill(torch.eye(l.shape[-1], dtype=bool), -math.inf)\n"
+
+static void thirds(Case *c, AttentionOptions o)
+{
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(2, 5, 24), -2, 2), 2, &o));
+}
+#define TORCH_THIRDS THIRDS(2) LOGITS OUT
+
+static void by_head(Case *c, AttentionOptions o)
+{
+    o.by_head = true;
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(2, 7, 30), -2, 2), 2, &o));
+}
+#define TORCH_BY_HEAD "q, k, v = qkv.unflatten(-1, (2, 3, 5)).permute(3, 0, 2, 1, 4)\n" LOGITS OUT
+
+static void q_and_kv(Case *c, AttentionOptions o)
+{
+    Tensor q = case_in(c, "q", SHAPE(2, 3, 6), -2, 2), kv = case_in(c, "kv", SHAPE(2, 5, 12), -2, 2);
+    case_out(c, "y", attention_q_kv(q, kv, 2, &o));
+}
+#define TORCH_Q_AND_KV SPLIT(2) "k, v = (s(x) for x in kv.chunk(2, -1)); q = s(q)\n" LOGITS OUT
+
+static void q_and_kv_by_head(Case *c, AttentionOptions o)
+{
+    Tensor q = case_in(c, "q", SHAPE(1, 4, 9), -2, 2), kv = case_in(c, "kv", SHAPE(1, 6, 18), -2, 2);
+    o.by_head = true;
+    case_out(c, "y", attention_q_kv(q, kv, 3, &o));
+}
+#define TORCH_Q_AND_KV_BY_HEAD \
+    SPLIT(3) "k, v = kv.unflatten(-1, (3, 2, 3)).permute(3, 0, 2, 1, 4); q = s(q)\n" LOGITS OUT
+
+static void three(Case *c, AttentionOptions *o, int heads, Shape q, int64_t keys, float range)
+{
+    Shape  k = shape_with(q, 1, keys);
+    Tensor x = case_in(c, "q", q, -range, range);
+    Tensor y = case_in(c, "k", k, -range, range), z = case_in(c, "v", k, -1, 1);
+    case_out(c, "y", attention(x, y, z, heads, o));
+}
+
+static void width_52(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 3, 52), 4, 1); }
+static void width_72(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 2, 72), 3, 1); }
+static void width_1(Case *c, AttentionOptions o)   { three(c, &o, 3, SHAPE(2, 4, 3), 5, 2); }
+static void one_query(Case *c, AttentionOptions o) { three(c, &o, 2, SHAPE(2, 1, 10), 9, 2); }
+static void one_key(Case *c, AttentionOptions o)   { three(c, &o, 2, SHAPE(2, 6, 8), 1, 2); }
+static void many_keys(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 3, 5), 167, 2); }
+static void many_queries(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 167, 5), 2, 2); }
+static void odd_both(Case *c, AttentionOptions o)  { three(c, &o, 3, SHAPE(1, 37, 6), 49, 2); }
+
+static void large_logits(Case *c, AttentionOptions o)    /* sums of 16 products: beyond +-60 */
+{
+    o.scale = 1;
+    three(c, &o, 1, SHAPE(1, 9, 16), 40, 4);
+}
+#define TORCH_LARGE THREE(1) "l = q @ k.mT\n" OUT
+
+static void scaled(Case *c, AttentionOptions o)
+{
+    o.scale = -0.375f;
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(1, 6, 21), -2, 2), 1, &o));
+}
+#define TORCH_SCALED THIRDS(1) "l = q @ k.mT * -0.375\n" OUT
+
+static void masked_pair(Case *c, AttentionOptions o)
+{
+    o.mask_diagonal = true;
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(2, 2, 12), -2, 2), 2, &o));
+}
+#define TORCH_MASKED_PAIR THIRDS(2) LOGITS MASK OUT
+
+static void masked(Case *c, AttentionOptions o)          /* the diagonal crosses tiles */
+{
+    o.mask_diagonal = true;
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(1, 35, 24), -2, 2), 2, &o));
+}
+#define TORCH_MASKED THIRDS(2) LOGITS MASK OUT
+
+static void locality(Case *c, AttentionOptions o)        /* LSA of vision transformers for small data */
+{
+    o.mask_diagonal = true;
+    o.temperature = case_in(c, "t", SHAPE(1), -1, 0.5f);
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(2, 7, 30), -2, 2), 2, &o));
+}
+#define TORCH_LOCALITY THIRDS(2) "l = t.exp() * (q @ k.mT)\n" MASK OUT
+
+static void temperature_alone(Case *c, AttentionOptions o)   /* only its gradient is wanted */
+{
+    o.temperature = case_in_f32(c, "t", SHAPE(1), -1, 0.5f);
+    case_out(c, "y", attention_qkv(case_const(c, "qkv", SHAPE(1, 40, 12), -2, 2), 1, &o));
+}
+#define TORCH_TEMPERATURE THIRDS(1) "l = t.exp() * (q @ k.mT)\n" OUT
+
+static void image(Case *c, AttentionOptions o)
+{
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(2, 3, 4, 12), -2, 2), 2, &o));
+}
+#define TORCH_IMAGE "qkv = qkv.flatten(1, 2)\n" THIRDS(2) LOGITS OUT ".unflatten(1, (3, 4))"
+
+static void same_k_and_v(Case *c, AttentionOptions o)
+{
+    Tensor q = case_in(c, "q", SHAPE(1, 4, 6), -2, 2), x = case_in(c, "x", SHAPE(1, 5, 6), -2, 2);
+    case_out(c, "y", attention(q, x, x, 2, &o));
+}
+#define TORCH_SAME SPLIT(2) "q, k, v = s(q), s(x), s(x)\n" LOGITS OUT
+
+static void frozen_context(Case *c, AttentionOptions o)
+{
+    Tensor q = case_in(c, "q", SHAPE(1, 5, 8), -2, 2), kv = case_const(c, "kv", SHAPE(1, 33, 16), -2, 2);
+    case_out(c, "y", attention_q_kv(q, kv, 2, &o));
+}
+
+static void frozen_query(Case *c, AttentionOptions o)
+{
+    Tensor q = case_const(c, "q", SHAPE(1, 5, 8), -2, 2), kv = case_in(c, "kv", SHAPE(1, 33, 16), -2, 2);
+    case_out(c, "y", attention_q_kv(q, kv, 2, &o));
+}
+
+static void only_v(Case *c, AttentionOptions o)
+{
+    Tensor q = case_const(c, "q", SHAPE(1, 5, 8), -2, 2), k = case_const(c, "k", SHAPE(1, 6, 8), -2, 2);
+    case_out(c, "y", attention(q, k, case_in(c, "v", SHAPE(1, 6, 8), -2, 2), 2, &o));
+}
+
+static void half(Case *c, AttentionOptions o)
+{
+    Tensor qkv = cast(case_in(c, "qkv", SHAPE(1, 9, 18), -2, 2), F16);
+    case_out(c, "y", cast(attention_qkv(qkv, 1, &o), F32));
+}
+
+/* Several tiles and groups each way, heads cut between the threads. */
+static void several_tiles(Case *c, AttentionOptions o)
+{
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(1, 301, 360), -1, 1), 3, &o));
+}
+
+static void several_tiles_whole(Case *c, AttentionOptions o)     /* whole vectors a row; one head */
+{
+    three(c, &o, 1, SHAPE(1, 333, 48), 291, 1);
+}
+
+static void several_masked(Case *c, AttentionOptions o)
+{
+    o.mask_diagonal = true;
+    o.temperature = case_in(c, "t", SHAPE(1), -1.5f, -0.5f);
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(1, 300, 180), -1, 1), 3, &o));
+}
+#define TORCH_SEVERAL_MASKED THIRDS(3) "l = t.exp() * (q @ k.mT)\n" MASK OUT
+
+static void text_context(Case *c, AttentionOptions o)  { three(c, &o, 4, SHAPE(2, 200, 256), 77, 1); }
+static void tokens_258(Case *c, AttentionOptions o)    { three(c, &o, 3, SHAPE(3, 258, 48), 258, 1); }
+static void one_wide_head(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 70, 512), 70, 1); }
+static void widest(Case *c, AttentionOptions o)        { three(c, &o, 1, SHAPE(1, 33, 1030), 50, 0.5f); }
+
+#define CASES(X)                                                                                \
+    X("thirds",                 thirds,              TORCH_THIRDS, 0)                           \
+    X("by head",                by_head,             TORCH_BY_HEAD, 0)                          \
+    X("q and kv",               q_and_kv,            TORCH_Q_AND_KV, 0)                         \
+    X("q and kv by head",       q_and_kv_by_head,    TORCH_Q_AND_KV_BY_HEAD, 0)                 \
+    X("three, width 52",        width_52,            THREE(1) LOGITS OUT, 0)                    \
+    X("three, width 72",        width_72,            THREE(1) LOGITS OUT, 0)                    \
+    X("width 1",                width_1,             THREE(3) LOGITS OUT, 0)                    \
+    X("one query",              one_query,           THREE(2) LOGITS OUT, 0)                    \
+    X("one key",                one_key,             THREE(2) LOGITS OUT, 0)                    \
+    X("many keys",              many_keys,           THREE(1) LOGITS OUT, 0)                    \
+    X("many queries",           many_queries,        THREE(1) LOGITS OUT, 0)                    \
+    X("odd lengths",            odd_both,            THREE(3) LOGITS OUT, 0)                    \
+    X("large logits",           large_logits,        TORCH_LARGE, CASE_NO_DIFFERENCES)          \
+    X("negative scale",         scaled,              TORCH_SCALED, 0)                           \
+    X("masked pair",            masked_pair,         TORCH_MASKED_PAIR, 0)                      \
+    X("masked diagonal",        masked,              TORCH_MASKED, 0)                           \
+    X("mask and temperature",   locality,            TORCH_LOCALITY, 0)                         \
+    X("temperature alone",      temperature_alone,   TORCH_TEMPERATURE, 0)                      \
+    X("image",                  image,               TORCH_IMAGE, 0)                            \
+    X("k is v",                 same_k_and_v,        TORCH_SAME, 0)                             \
+    X("frozen context",         frozen_context,      TORCH_Q_AND_KV, 0)                         \
+    X("frozen query",           frozen_query,        TORCH_Q_AND_KV, 0)                         \
+    X("only v trained",         only_v,              THREE(2) LOGITS OUT, 0)                    \
+    X("several tiles",          several_tiles,       THIRDS(3) LOGITS OUT, CASE_LIVE_ONLY)      \
+    X("several tiles, one head", several_tiles_whole, THREE(1) LOGITS OUT, CASE_LIVE_ONLY)      \
+    X("several tiles, masked",  several_masked,      TORCH_SEVERAL_MASKED, CASE_LIVE_ONLY)      \
+    X("77 words",               text_context,        THREE(4) LOGITS OUT, CASE_LIVE_ONLY)       \
+    X("258 tokens",             tokens_258,          THREE(3) LOGITS OUT, CASE_LIVE_ONLY)       \
+    X("one head of 512",        one_wide_head,       THREE(1) LOGITS OUT, CASE_LIVE_ONLY)       \
+    X("one head of 1030",       widest,              THREE(1) LOGITS OUT, CASE_LIVE_ONLY)
+
+#define X(title, name, torch, flags)                                                            \
+    static void name##_tiled(Case *c)  { name(c, (AttentionOptions){ 0 }); }                    \
+    static void name##_stored(Case *c) { name(c, (AttentionOptions){ .stored = true }); }
+CASES(X)
+#undef X
+
+static void half_tiled(Case *c)  { half(c, (AttentionOptions){ 0 }); }
+static void half_stored(Case *c) { half(c, (AttentionOptions){ .stored = true }); }
+#define HALF(build) { "f16", build, THIRDS(1) LOGITS OUT, CASE_NO_DIFFERENCES, 2e-3, 1e-2, NULL }
+
+const OpCase cases_attention[] = {
+#define X(title, name, torch, flags) { title, name##_tiled, torch, flags, 0, 0, NULL },
+    CASES(X)
+#undef X
+    HALF(half_tiled),
+    { 0 }
+};
+
+const OpCase cases_attention_stored[] = {
+#define X(title, name, torch, flags) { title, name##_stored, torch, flags, 0, 0, NULL },
+    CASES(X)
+#undef X
+    HALF(half_stored),
+    { 0 }
+};

@@ -1,0 +1,30 @@
+/* cases_linear.c -- linear layers in both weight layouts. */
+#include "cases.h"
+
+#include "ops/linear.h"
+
+static void linear_case(Case *c, Shape x, int64_t out, bool in_out, bool bias)
+{
+    int64_t in = dim(x, -1);
+    Tensor  none = { case_graph(c), TENSOR_NONE };
+    Tensor  tx = case_in(c, "x", x, -1, 1);
+    Tensor  w = case_in(c, "w", in_out ? SHAPE(in, out) : SHAPE(out, in), -1, 1);
+    case_out(c, "y", linear_op(tx, w, bias ? case_in(c, "b", SHAPE(out), -1, 1) : none, (LinearAttr){ in_out }));
+}
+
+static void torch_layout(Case *c) { linear_case(c, SHAPE(3, 5, 7), 9, false, true); }
+static void flax_layout(Case *c)  { linear_case(c, SHAPE(2, 11, 13), 4, true, true); }
+static void no_bias(Case *c)      { linear_case(c, SHAPE(17, 3), 18, false, false); }
+static void one_row(Case *c)      { linear_case(c, SHAPE(1, 33), 65, false, true); }
+static void one_column(Case *c)   { linear_case(c, SHAPE(37, 1), 1, true, true); }
+static void large(Case *c)        { linear_case(c, SHAPE(2, 515, 193), 259, false, true); }
+
+const OpCase cases_linear[] = {
+    { "torch layout", torch_layout, "y = F.linear(x, w, b)" },
+    { "flax layout", flax_layout, "y = x @ w + b" },
+    { "no bias", no_bias, "y = F.linear(x, w)" },
+    { "one row", one_row, "y = F.linear(x, w, b)" },
+    { "one column", one_column, "y = x @ w + b" },
+    { "large", large, "y = F.linear(x, w, b)", CASE_LIVE_ONLY },
+    { 0 }
+};

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Make one test case: weights, a batch with all its noise, and what the reference makes of them.
+
+    case.py CASE OUT [--seed N] [--precision fp64|fp32|bf16] [--set key=value ...]
+
+CASE is a name below or any recipe. Images are (N, C, H, W), clips (B, C, F, H, W), tokens (B, L).
+Floats are stored as F32, counts and timesteps as I64. All reference values are computed in float64
+from exactly the stored weights and batch.
+
+  config.json          the recipe's keys
+  weights.safetensors  every parameter and batch-norm statistic; no parameter is all zero
+  batch.safetensors    microI.NAME, I = 0 .. 3*accumulate-1: inputs and noises of each micro-batch
+  ref.safetensors      loss, output, grad.NAME   of micro-batch 0 (not divided by accumulate)
+                       losses, grad_norm, lr     of each micro-batch, each update, each update
+                       param.NAME, ema.NAME, state.NAME (batch norm)   after three updates
+                       error.loss, error.output, error.NAME            with fp32 or bf16: what PyTorch
+                       itself is off in that precision, by the rule of error() below
+  sample.safetensors   in.NAME, noise.NAME, out.NAME of a short sampling run on the stored weights
+
+A gradient that is zero by algebra (a bias before a norm, a key bias) has a norm below 1e-9 of the
+largest. In fp32 and bf16 it is rounding noise, in PyTorch too, and Adam turns noise into steps of up
+to the learning rate: hold such a tensor to error.NAME with room, and param, ema to lr per update.
+"""
+import argparse
+import json
+import os
+
+import torch
+from safetensors.torch import save_file
+
+import common
+from systems import MODULES, RECIPES
+
+CASES = {name: (name + "-small", {}) for name in
+         ("stdiff", "stablesr", "lag", "sashimi", "dit3d", "dit3d-wrap")}
+CASES.update({
+    "stdiff-l1": ("stdiff-small", {"loss": "l1", "diffusion": {
+        "schedule": "linear", "beta_start": 1e-4, "beta_end": 0.02}}),
+    "stablesr-before": ("stablesr-small", {"edge": {
+        "stem": 0, "width": 16, "convs": 5, "ladder": [16, 16, 8, 8, 4]}}),
+    "stablesr-concat": ("stablesr-small", {"fusion": "concat"}),
+    "stablesr-latent": ("stablesr-small", {"latents": "given"}),
+    "stablesr-published": ("stablesr-small", {"trainable": "published"}),
+    "sashimi-categorical": ("sashimi-small", {"head": "categorical"}),
+    "sashimi-16bit": ("sashimi-small", {"bits": 16}),
+    "dit3d-sigma": ("dit3d-small", {"learn_sigma": True}),
+    "dit3d-wrap-sigma": ("dit3d-wrap-small", {"learn_sigma": True}),
+    "dit3d-wrap-resize": ("dit3d-wrap-small", {"image": [32, 48]}),
+})
+UPDATES = 3
+
+
+def config(case, settings=()):
+    recipe, changes = CASES.get(case, (case, {}))
+    if recipe not in RECIPES:
+        raise SystemExit(f"case.py: no case {case}; there are {', '.join(CASES)}")
+    cfg = common.merged(RECIPES[recipe], changes)
+    for setting in settings:
+        key, _, text = setting.partition("=")
+        *path, last = key.split(".")
+        where = cfg
+        for part in path:
+            where = where[part]
+        if last not in where:
+            raise SystemExit(f"case.py: {key} is not a key of {recipe}")
+        try:
+            where[last] = json.loads(text)
+        except json.JSONDecodeError:
+            where[last] = text
+    return cfg
+
+
+def prepare(cfg, seed):
+    """A model with no zero parameter and batch-norm statistics that matter; its batches."""
+    module = MODULES[cfg["system"]]
+    torch.manual_seed(seed)
+    gen = torch.Generator().manual_seed(seed + 1)
+    model = common.perturb_zeros(module.build(cfg), gen)
+    for name, buffer in model.named_buffers():
+        if name.endswith("running_mean"):
+            buffer.copy_(torch.randn(buffer.shape, generator=gen) * 0.1)
+        if name.endswith("running_var"):
+            buffer.copy_(torch.rand(buffer.shape, generator=gen) + 0.5)
+    micros = [module.make_batch(cfg, gen) for _ in range(UPDATES * cfg["accumulate"])]
+    return module, model, micros, module.make_sample(cfg, gen)
+
+
+def cast(tensors, dtype):
+    return {k: v.to(dtype) if v.is_floating_point() else v for k, v in tensors.items()}
+
+
+def model_at(module, cfg, weights, dtype):
+    model = module.build(cfg)
+    model.load_state_dict(weights)
+    return model.to(dtype)
+
+
+def backward(module, model, micro, dtype, bf16=False):
+    """loss and output, float64; gradients are left in the parameters."""
+    batch, noise = (cast(part, dtype) for part in micro)
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        y = module.output(model, batch, noise)
+        loss = module.loss(model, batch, noise, y)
+    loss.backward()
+    return loss.detach().double(), y.detach().double()
+
+
+def gradients(model):
+    return {n: p.grad.double() for n, p in model.named_parameters() if p.requires_grad}
+
+
+def error(value, truth, floor=0.0):
+    """||value - truth|| over ||truth||, or over floor where that is larger."""
+    return float((value - truth).norm() / max(float(truth.norm()), floor, 1e-300))
+
+
+def first_step(module, cfg, weights, micro, precision="fp64"):
+    """(loss, output, gradients) of one micro-batch, as float64."""
+    dtype = torch.float64 if precision == "fp64" else torch.float32
+    model = model_at(module, cfg, weights, dtype)
+    loss, y = backward(module, model, micro, dtype, precision == "bf16")
+    return loss, y, gradients(model)
+
+
+def errors(got, truth):
+    """What one precision is off from another: name -> error, by the rule for gradients."""
+    (loss, y, grads), (loss0, y0, grads0) = got, truth
+    floor = 1e-4 * max(float(g.norm()) for g in grads0.values())
+    out = {"loss": error(loss, loss0), "output": error(y, y0)}
+    out.update({n: error(grads[n], grads0[n], floor) for n in grads0})
+    return out
+
+
+def zero_by_algebra(grads):
+    largest = max(float(g.norm()) for g in grads.values())
+    return {n for n, g in grads.items() if float(g.norm()) < 1e-9 * largest}
+
+
+def three_updates(module, cfg, weights, micros):
+    """Parameters, EMA and statistics after three updates, and the record of them."""
+    model = model_at(module, cfg, weights, torch.float64)
+    trainer = common.Trainer(cfg, model, module.groups(model))
+    losses, norms, rates = [], [], []
+    for i, micro in enumerate(micros):
+        batch, noise = (cast(part, torch.float64) for part in micro)
+        loss = module.loss(model, batch, noise)
+        (loss / cfg["accumulate"]).backward()
+        losses.append(float(loss.detach()))
+        if (i + 1) % cfg["accumulate"] == 0:
+            norms.append(float(trainer.update()))
+            rates.append(trainer.adamw.param_groups[0]["lr"])
+    out = {"losses": torch.tensor(losses), "grad_norm": torch.tensor(norms),
+           "lr": torch.tensor(rates)}
+    for i, (name, p) in enumerate(trainer.trained):
+        out["param." + name] = p.detach()
+        if trainer.shadow is not None:
+            out["ema." + name] = trainer.shadow[i]
+    out.update({"state." + n: b for n, b in model.named_buffers()})
+    return out
+
+
+def store(path, tensors):
+    save_file({k: (v.float() if v.is_floating_point() else v.long()).contiguous().clone()
+               for k, v in tensors.items()}, path)
+
+
+def prefixed(prefix, tensors):
+    return {prefix + k: v for k, v in tensors.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="make one test case")
+    parser.add_argument("case")
+    parser.add_argument("out")
+    parser.add_argument("--seed", type=int, default=2)
+    parser.add_argument("--precision", choices=("fp64", "fp32", "bf16"), default="fp64")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    args = parser.parse_args()
+
+    cfg = config(args.case, args.set)
+    module, model, micros, (inputs, noises) = prepare(cfg, args.seed)
+    weights = model.state_dict()
+    truth = first_step(module, cfg, weights, micros[0])
+    loss, y, grads = truth
+    ref = {"loss": loss.reshape(1), "output": y, **prefixed("grad.", grads)}
+    if args.precision != "fp64":
+        got = first_step(module, cfg, weights, micros[0], args.precision)
+        ref.update({"error." + k: torch.tensor([v]) for k, v in errors(got, truth).items()})
+    ref.update(three_updates(module, cfg, weights, micros))
+    exact = model_at(module, cfg, weights, torch.float64)
+    result = module.sample(exact, cast(inputs, torch.float64), cast(noises, torch.float64))
+
+    os.makedirs(args.out, exist_ok=True)
+    with open(os.path.join(args.out, "config.json"), "w") as f:
+        json.dump(cfg, f, indent=2)
+        f.write("\n")
+    store(os.path.join(args.out, "weights.safetensors"), weights)
+    batch = {}
+    for i, micro in enumerate(micros):
+        for part in micro:
+            batch.update(prefixed(f"micro{i}.", part))
+    store(os.path.join(args.out, "batch.safetensors"), batch)
+    store(os.path.join(args.out, "ref.safetensors"), ref)
+    store(os.path.join(args.out, "sample.safetensors"),
+          {**prefixed("in.", inputs), **prefixed("noise.", noises), **prefixed("out.", result)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+/* test.h -- what every test program includes: checks that print both sides, and a count.
+ *
+ *   static void adds_up(void) { CHECK_INT(1 + 1, 2); }
+ *   int main(void) { RUN(adds_up); return test_end(); }
+ *
+ * A failed check is printed and counted; the test goes on. Exit status 0 means none failed,
+ * 77 means the program skipped itself (ctest shows it as skipped).
+ */
+#ifndef TESTS_TEST_H
+#define TESTS_TEST_H
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static int         test_failed, test_passed;
+static const char *test_name = "";
+
+#define CHECK(cond) test_check((cond), #cond, __FILE__, __LINE__)
+#define CHECK_INT(a, b) test_int((long long)(a), (long long)(b), #a, #b, __FILE__, __LINE__)
+#define CHECK_NEAR(a, b, tol) test_near((a), (b), (tol), #a, #b, __FILE__, __LINE__)
+#define CHECK_TEXT(a, b) test_text((a), (b), #a, __FILE__, __LINE__)
+#define CHECK_OK(call) do { Err e_ = (call); \
+    if (e_) { fprintf(stderr, "  said: %s\n", err_text()); } CHECK_INT(e_, OK); } while (0)
+#define RUN(fn) do { test_name = #fn; fn(); } while (0)
+
+static inline int test_check(int ok, const char *text, const char *file, int line)
+{
+    if (ok) { test_passed++; return 1; }
+    test_failed++;
+    fprintf(stderr, "%s:%d: in %s: not true: %s\n", file, line, test_name, text);
+    return 0;
+}
+
+static inline int test_int(long long a, long long b, const char *ta, const char *tb, const char *file, int line)
+{
+    if (a == b) { test_passed++; return 1; }
+    test_failed++;
+    fprintf(stderr, "%s:%d: in %s: %s is %lld, %s is %lld\n", file, line, test_name, ta, a, tb, b);
+    return 0;
+}
+
+static inline int test_near(double a, double b, double tol, const char *ta, const char *tb, const char *file, int line)
+{
+    if (fabs(a - b) <= tol) { test_passed++; return 1; }
+    test_failed++;
+    fprintf(stderr, "%s:%d: in %s: %s is %.9g, %s is %.9g, more than %g apart\n", file, line, test_name, ta, a, tb, b, tol);
+    return 0;
+}
+
+static inline int test_text(const char *a, const char *b, const char *ta, const char *file, int line)
+{
+    if (!strcmp(a, b)) { test_passed++; return 1; }
+    test_failed++;
+    fprintf(stderr, "%s:%d: in %s: %s is\n  \"%s\"\nand should be\n  \"%s\"\n", file, line, test_name, ta, a, b);
+    return 0;
+}
+
+static inline int test_end(void)
+{
+    printf("%d passed, %d failed\n", test_passed, test_failed);
+    return test_failed != 0 || test_passed == 0;
+}
+
+#endif

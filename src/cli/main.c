@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 
+#include <signal.h>
 #include <string.h>
 
 static const Command *const commands[] = {
@@ -59,6 +60,7 @@ static Err main_run(Pool *pool, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    signal(SIGXFSZ, SIG_IGN);                /* a file size limit is then an error like a full disk */
     Pool *pool = pool_new(NULL, "process");
     Err   err = main_run(pool, argc, argv);
     if (!err && (fflush(stdout) || ferror(stdout)))

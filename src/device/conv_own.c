@@ -19,6 +19,8 @@
 #include "device/convert.h"
 #include "device/gemm.h"
 
+enum { THIN_STRETCH = 1024 };                /* floats looked at once by conv_pack_thin */
+
 typedef struct Window {
     int64_t grid[3], taps[3], source[3], step[3], base[3];
     int64_t channels;                        /* of the source */
@@ -100,7 +102,40 @@ static inline const float *conv_see(const GemmSide *side, const Window *w, const
     return room;
 }
 
-/* X[i][k]: i a position, k an element of its window. */
+/* How many positions from o on, at most n, lie in its row of the grid. */
+static int64_t conv_run(const Window *w, const Origin *o, int64_t n)
+{
+    return gemm_min(n, w->grid[2] - o->q[2]);
+}
+
+/* X[i][k]: i a position, k an element of its window; lines shorter than a vector. Neighbouring
+ * positions see one stretch of memory, a fixed distance apart: it is looked at once per line. */
+static void conv_pack_thin(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
+                           int64_t k0, int64_t kk, float *dst)
+{
+    const Window *w = side->shape;
+    float         room[THIN_STRETCH];
+    int64_t       length = w->taps[2] * w->channels, apart = w->step[2] * w->channels;
+    Origin        o = conv_origin(w, i0);
+    for (int64_t r = 0; r < count; ) {
+        int64_t run = gemm_min(conv_run(w, &o, count - r), (THIN_STRETCH - length) / apart + 1);
+        for (int64_t k = 0; k < kk; ) {
+            Line l = conv_line(w, k0 + k, k0 + kk);
+            Line stretch = { l.td, l.th, l.from, (run - 1) * apart + l.n };
+            const float *src = conv_see(side, w, &o, stretch, false, room);
+            for (int64_t p = 0; p < l.n; p++, k++)
+                for (int64_t x = 0; x < run; x++)
+                    dst[k * width + r + x] = src[x * apart + p];
+        }
+        for (int64_t x = 0; x < run; x++, r++)
+            conv_next(w, &o);
+    }
+    for (int64_t k = 0; count < width && k < kk; k++)
+        for (int64_t r = count; r < width; r++)
+            dst[k * width + r] = 0.0f;
+}
+
+/* The same for any lines: pieces of lines, interleaved. */
 static void conv_pack_positions(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                                 int64_t k0, int64_t kk, float *dst)
 {
@@ -108,7 +143,10 @@ static void conv_pack_positions(const GemmSide *side, int64_t i0, int64_t count,
     const float  *rows[GEMM_NR];
     float         part[GEMM_NR][GEMM_KC];
     Origin        origin[GEMM_NR];
-    bool          gather = side->type != F32 || w->taps[2] * w->channels < GEMM_LANES;
+    if (w->taps[2] * w->channels < GEMM_LANES && w->step[2] * w->channels < THIN_STRETCH) {
+        conv_pack_thin(side, i0, count, width, k0, kk, dst);
+        return;
+    }
     origin[0] = conv_origin(w, i0);
     for (int64_t r = 1; r < count; r++) {
         origin[r] = origin[r - 1];
@@ -117,15 +155,9 @@ static void conv_pack_positions(const GemmSide *side, int64_t i0, int64_t count,
     for (int64_t k = 0; k < kk; ) {
         Line l = conv_line(w, k0 + k, k0 + kk);
         for (int64_t r = 0; r < count; r++)
-            rows[r] = conv_see(side, w, &origin[r], l, gather, part[r] + (gather ? k : 0));
-        if (!gather)
-            gemm_interleave(dst + k * width, width, rows, count, l.n);
+            rows[r] = conv_see(side, w, &origin[r], l, false, part[r]);
+        gemm_interleave(dst + k * width, width, rows, count, l.n);
         k += l.n;
-    }
-    if (gather) {
-        for (int64_t r = 0; r < count; r++)
-            rows[r] = part[r];
-        gemm_interleave(dst, width, rows, count, kk);
     }
 }
 
@@ -134,11 +166,29 @@ static void conv_pack_elements(const GemmSide *side, int64_t i0, int64_t count, 
                                int64_t k0, int64_t kk, float *dst)
 {
     const Window *w = side->shape;
+    int64_t       limit = w->source[2] * w->channels, apart = w->step[2] * w->channels;
     for (int64_t i = 0; i < count; ) {
         Line   l = conv_line(w, i0 + i, i0 + count);
         Origin o = conv_origin(w, k0);
-        for (int64_t k = 0; k < kk; k++, conv_next(w, &o))
-            conv_see(side, w, &o, l, true, dst + k * width + i);
+        for (int64_t k = 0; k < kk; ) {
+            int64_t run = conv_run(w, &o, kk - k), q = o.q[2];
+            int64_t d = o.q[0] * w->step[0] + w->base[0] + l.td, h = o.q[1] * w->step[1] + w->base[1] + l.th;
+            bool    there = side->type == F32 && d >= 0 && d < w->source[0] && h >= 0 && h < w->source[1];
+            int64_t row = ((o.image * w->source[0] + d) * w->source[1] + h) * limit;
+            int64_t from = (q * w->step[2] + w->base[2]) * w->channels + l.from;
+            for (int64_t x = 0; x < run; x++, from += apart) {
+                float *to = dst + (k + x) * width + i;
+                if (there && from >= 0 && from + l.n <= limit) {
+                    gemm_copy(to, (const float *)side->data + row + from, l.n);
+                } else {
+                    o.q[2] = q + x;
+                    conv_see(side, w, &o, l, true, to);
+                }
+            }
+            k += run;
+            o.q[2] = q + run - 1;
+            conv_next(w, &o);
+        }
         i += l.n;
     }
     for (int64_t k = 0; count < width && k < kk; k++)

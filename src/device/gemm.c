@@ -142,7 +142,7 @@ typedef struct Sums {
 } Sums;
 
 /* One panel of B against all panels of A. */
-static void gemm_column(const Sums *s, const float *a, Range m, const float *b, int64_t b_step,
+static void gemm_column(const Sums *s, const float *a, int64_t lda, Range m, const float *b, int64_t b_step,
                         Range n, int64_t kk, bool first)
 {
     float   init[GEMM_NR] = { 0 }, edge[GEMM_MR * GEMM_NR];
@@ -156,10 +156,10 @@ static void gemm_column(const Sums *s, const float *a, Range m, const float *b, 
         Range    r = gemm_part(rows, panels, p, 1);
         float   *c = s->data + (m.lo + r.lo - s->row0) * s->ld + n.lo - s->col0;
         bool     add = s->add || !first;
-        GemmTile tile = { .k = kk, .a = a, .b = b, .b_step = b_step, .init = init, .alpha = s->alpha,
+        GemmTile tile = { .k = kk, .a = a, .lda = lda, .b = b, .b_step = b_step, .init = init, .alpha = s->alpha,
                           .c = whole ? c : edge, .ldc = whole ? s->ld : GEMM_NR, .add = whole && add };
         gemm_kernel(r.hi - r.lo, vectors, &tile);
-        a += (r.hi - r.lo) * kk;
+        a += (r.hi - r.lo) * (lda ? lda : kk);
         for (int64_t y = 0; !whole && y < r.hi - r.lo; y++)
             for (int64_t x = 0; x < cols; x++)
                 c[y * s->ld + x] = edge[y * GEMM_NR + x] + (add ? c[y * s->ld + x] : 0.0f);
@@ -206,6 +206,8 @@ static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, 
     /* Few rows would not repay the packing of B: whole panels are then read where they lie. */
     bool    few = m.hi - m.lo <= GEMM_FEW_ROWS && b->pack == gemm_pack_along_i && b->type == F32;
     int64_t in_place = few ? n.lo + (n.hi - n.lo) / GEMM_NR * GEMM_NR : n.lo;
+    bool    a_in_place = n.hi - n.lo <= GEMM_FEW_COLS && a->pack == gemm_pack_along_k && a->type == F32;
+    int64_t lda = a_in_place ? a->ld : 0;
     int64_t k0 = k.lo;
     do {                                     /* once even for k = 0: the result is then the bias */
         int64_t kk = gemm_min(p->kc, k.hi - k0);
@@ -213,17 +215,19 @@ static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, 
             gemm_pack_b(b, (Range){ in_place, n.hi }, k0, kk, b_panels);
         for (int64_t i0 = m.lo; i0 < m.hi; i0 += p->mc) {
             Range rows = { i0, gemm_min(i0 + p->mc, m.hi) };
-            gemm_pack_a(a, rows, k0, kk, a_panels);
+            const float *a_rows = (const float *)a->data + i0 * a->ld + k0;
+            if (!a_in_place)
+                gemm_pack_a(a, rows, k0, kk, a_panels), a_rows = a_panels;
             const float *panel = b_panels;
             for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
                 Range   cols = { j, gemm_min(j + GEMM_NR, n.hi) };
                 int64_t width = gemm_panel_width(cols.hi - cols.lo);
                 if (j < in_place) {
                     const float *at = (const float *)b->data + k0 * b->ld + j;
-                    gemm_column(s, a_panels, rows, at, b->ld, cols, kk, k0 == k.lo);
+                    gemm_column(s, a_rows, lda, rows, at, b->ld, cols, kk, k0 == k.lo);
                     continue;
                 }
-                gemm_column(s, a_panels, rows, panel, width, cols, kk, k0 == k.lo);
+                gemm_column(s, a_rows, lda, rows, panel, width, cols, kk, k0 == k.lo);
                 panel += width * kk;
             }
         }

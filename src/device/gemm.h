@@ -38,6 +38,7 @@ enum {
     GEMM_MC = 12 * GEMM_MR,                  /* the most rows of A packed at once: stays in L2 */
     GEMM_NC = 512,
     GEMM_FEW_ROWS = 2 * GEMM_MR,             /* up to so many rows B is not packed */
+    GEMM_FEW_COLS = 512,
     GEMM_TILE_ROWS = 4 * GEMM_MC,            /* rows of fp32 sums kept aside when C is not fp32 */
 };
 
@@ -111,7 +112,7 @@ static inline void gemm_copy(float *restrict dst, const float *restrict src, int
 /* c[r][j] = alpha * sum_k a[k*rows + r] b[k*b_step + j] + init[j] (+ c[r][j] if add), for 1..GEMM_MR
  * rows and j < GEMM_LANES * vectors (1 or 2). */
 typedef struct GemmTile {
-    int64_t      k, b_step, ldc;
+    int64_t      k, lda, b_step, ldc;    /* lda 0: A is a packed panel, else rows as they lie */
     const float *a, *b, *init;
     float       *c;
     float        alpha;

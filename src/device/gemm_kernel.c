@@ -24,27 +24,38 @@ static inline __attribute__((always_inline)) Vec kernel_madd(float a, Vec b, Vec
 #endif
 }
 
+/* in_place: A as it lies, rows lda apart. Every third row has a pointer, the two between are one and
+ * two lda from it, which the processor's addressing does for nothing. */
 static inline __attribute__((always_inline)) void kernel_tile(const int rows, const int vectors,
-                                                              const GemmTile *t)
+                                                              const bool in_place, const GemmTile *t)
 {
-    Vec          sum[GEMM_MR][2];
-    const float *a = t->a, *b = t->b;
-    const int64_t k_end = t->k, b_step = t->b_step;
+    enum { GROUPS = (GEMM_MR + 2) / 3 };
+    Vec           sum[GEMM_MR][2];
+    const float  *a = t->a, *b = t->b, *third[GROUPS];
+    const int64_t k_end = t->k, b_step = t->b_step, lda = t->lda;
+#pragma GCC unroll 5
+    for (int g = 0; g < GROUPS; g++)
+        third[g] = in_place && 3 * g < rows ? a + 3 * g * lda : a;
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++)
             sum[r][v] = (Vec){ 0 };
-    for (int64_t k = 0; k < k_end; k++, a += rows, b += b_step) {
+    for (int64_t k = 0; k < k_end; k++, b += b_step) {
         Vec b0 = *(const Vec *)b, b1 = b0;
         if (vectors == 2)
             b1 = *(const Vec *)(b + GEMM_LANES);
 #pragma GCC unroll 14
         for (int r = 0; r < rows; r++) {
-            sum[r][0] = kernel_madd(a[r], b0, sum[r][0]);
+            float ar = in_place ? third[r / 3][r % 3 * lda] : a[r];
+            sum[r][0] = kernel_madd(ar, b0, sum[r][0]);
             if (vectors == 2)
-                sum[r][1] = kernel_madd(a[r], b1, sum[r][1]);
+                sum[r][1] = kernel_madd(ar, b1, sum[r][1]);
         }
+        a += rows;
+#pragma GCC unroll 5
+        for (int g = 0; g < GROUPS; g++)
+            third[g]++;
     }
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++)
@@ -59,9 +70,11 @@ static inline __attribute__((always_inline)) void kernel_tile(const int rows, co
 }
 
 #define KERNELS(rows)                                                                           \
-    static void kernel_##rows##_1(const GemmTile *t) { kernel_tile(rows, 1, t); }               \
-    static void kernel_##rows##_2(const GemmTile *t) { kernel_tile(rows, 2, t); }
-#define ENTRY(rows) { kernel_##rows##_1, kernel_##rows##_2 },
+    static void kernel_##rows##_1(const GemmTile *t) { kernel_tile(rows, 1, false, t); }        \
+    static void kernel_##rows##_2(const GemmTile *t) { kernel_tile(rows, 2, false, t); }        \
+    static void in_place_##rows##_1(const GemmTile *t) { kernel_tile(rows, 1, true, t); }       \
+    static void in_place_##rows##_2(const GemmTile *t) { kernel_tile(rows, 2, true, t); }
+#define ENTRY(rows) { kernel_##rows##_1, kernel_##rows##_2, in_place_##rows##_1, in_place_##rows##_2 },
 #define ROWS_6(X)  X(1) X(2) X(3) X(4) X(5) X(6)
 #define ROWS_14(X) ROWS_6(X) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 #ifdef __AVX512F__
@@ -74,8 +87,8 @@ ROWS(KERNELS)
 
 void gemm_kernel(int64_t rows, int vectors, const GemmTile *tile)
 {
-    static void (*const kernels[GEMM_MR][2])(const GemmTile *) = { ROWS(ENTRY) };
-    kernels[rows - 1][vectors - 1](tile);
+    static void (*const kernels[GEMM_MR][4])(const GemmTile *) = { ROWS(ENTRY) };
+    kernels[rows - 1][vectors - 1 + (tile->lda ? 2 : 0)](tile);
 }
 
 /* A square of GEMM_LANES x GEMM_LANES floats, transposed in log2 steps (Eklundh 1972): step s swaps
@@ -101,17 +114,16 @@ void gemm_kernel(int64_t rows, int vectors, const GemmTile *tile)
             x[i + (s)] = hi;                                                    \
         }
 
-/* Rows 0..count-1 (count <= GEMM_LANES). Whole vectors are stored, in order of k, so that what one
- * writes too far the next one overwrites. */
-static inline __attribute__((always_inline)) void interleave_lanes(float *dst, int64_t width,
-        const float *const *rows, const int64_t count, int64_t n)
+/* GEMM_LANES rows. Whole vectors are stored, in order of k, so that what one writes too far the next
+ * one overwrites. */
+static inline void interleave_lanes(float *dst, int64_t width, const float *const *rows, int64_t n)
 {
     int64_t k = 0;
     for (; k + GEMM_LANES <= n; k += GEMM_LANES) {
         Vec x[GEMM_LANES];
 #pragma GCC unroll 16
         for (int r = 0; r < GEMM_LANES; r++)
-            x[r] = r < count ? *(const Vec *)(rows[r] + k) : (Vec){ 0 };
+            x[r] = *(const Vec *)(rows[r] + k);
         TRANSPOSE_STEP(x, 1)
         TRANSPOSE_STEP(x, 2)
         TRANSPOSE_STEP(x, 4)
@@ -125,23 +137,18 @@ static inline __attribute__((always_inline)) void interleave_lanes(float *dst, i
     int64_t filled = gemm_min(width, GEMM_LANES);
     for (; k < n; k++)
         for (int64_t r = 0; r < filled; r++)
-            dst[k * width + r] = r < count ? rows[r][k] : 0.0f;
+            dst[k * width + r] = rows[r][k];
 }
 
 void gemm_interleave(float *dst, int64_t width, const float *const rows[GEMM_NR], int64_t count, int64_t n)
 {
-    if (width <= GEMM_LANES && count == GEMM_MR) {
-        interleave_lanes(dst, width, rows, GEMM_MR, n);
-    } else if (count == width && width == GEMM_NR) {
-        interleave_lanes(dst, width, rows, GEMM_LANES, n);
-        interleave_lanes(dst + GEMM_LANES, width, rows + GEMM_LANES, GEMM_LANES, n);
-    } else if (width <= GEMM_LANES) {
-        interleave_lanes(dst, width, rows, count, n);
-    } else {
-        interleave_lanes(dst, width, rows, gemm_min(count, GEMM_LANES), n);
-        interleave_lanes(dst + GEMM_LANES, width, rows + GEMM_LANES,
-                         gemm_max(count - GEMM_LANES, 0), n);
-    }
+    static const float zeros[GEMM_KC];
+    const float *all[GEMM_NR];
+    for (int64_t r = 0; r < GEMM_NR; r++)
+        all[r] = r < count ? rows[r] : zeros;
+    interleave_lanes(dst, width, all, n);
+    if (width > GEMM_LANES)
+        interleave_lanes(dst + GEMM_LANES, width, all + GEMM_LANES, n);
 }
 
 void gemm_pack_along_k(const GemmSide *side, int64_t i0, int64_t count, int64_t width,

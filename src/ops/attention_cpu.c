@@ -18,7 +18,7 @@
 #include "ops/parallel.h"
 #include "ops/vmath.h"
 
-enum { FORWARD_GROUP = 8, FORWARD_KEYS = 9 * TILE_MR };
+enum { FORWARD_GROUP = 16, FORWARD_KEYS = 9 * TILE_MR };
 
 typedef struct Forward {
     AttentionDims d;

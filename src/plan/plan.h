@@ -55,6 +55,7 @@ Err  plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_
 int64_t plan_bound_bytes(const PGraph *graph);   /* structural: no plan can do with less */
 Err  plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, PlanMeter *meter);
 Err  plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes);
+Err  plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes);  /* sets arena_bytes */
 int64_t plan_peak_bytes(const Plan *plan);       /* the arena if one was made, else the live bytes */
 Err  plan_read(Pool *pool, const char *path, const PGraph *graph, Plan **plan);
 Err  plan_write(const char *path, const PGraph *graph, const Plan *plan);
@@ -68,6 +69,11 @@ typedef struct PlanOptions {
     void   (*progress)(void *arg, double done, const char *text);
     void    *progress_arg;
 } PlanOptions;
+
+/* One plan for each of n budgets (rising), from one search: a larger budget never costs more. NULL
+ * where the budget is below the least peak found. options->budget_bytes and layout are not looked at. */
+Err  plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, const int64_t *budgets,
+                int n, Plan **plans);
 
 /* The cheapest plan found within the budget. E_BUDGET when none was found: *plan then is the plan
  * of least peak, and the sentence names it and the structural lower bound. */

@@ -162,39 +162,41 @@ static void tokens_258(Case *c, AttentionOptions o)    { three(c, &o, 3, SHAPE(3
 static void one_wide_head(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 70, 512), 70, 1); }
 static void widest(Case *c, AttentionOptions o)        { three(c, &o, 1, SHAPE(1, 33, 1030), 50, 0.5f); }
 
-#define CASES(X)                                                                                \
-    X("thirds",                 thirds,              TORCH_THIRDS, 0)                           \
-    X("by head",                by_head,             TORCH_BY_HEAD, 0)                          \
-    X("q and kv",               q_and_kv,            TORCH_Q_AND_KV, 0)                         \
-    X("q and kv by head",       q_and_kv_by_head,    TORCH_Q_AND_KV_BY_HEAD, 0)                 \
-    X("three, width 52",        width_52,            THREE(1) LOGITS OUT, 0)                    \
-    X("three, width 72",        width_72,            THREE(1) LOGITS OUT, 0)                    \
-    X("width 1",                width_1,             THREE(3) LOGITS OUT, 0)                    \
-    X("one query",              one_query,           THREE(2) LOGITS OUT, 0)                    \
-    X("one key",                one_key,             THREE(2) LOGITS OUT, 0)                    \
-    X("many keys",              many_keys,           THREE(1) LOGITS OUT, 0)                    \
-    X("many queries",           many_queries,        THREE(1) LOGITS OUT, 0)                    \
-    X("odd lengths",            odd_both,            THREE(3) LOGITS OUT, 0)                    \
-    X("large logits",           large_logits,        TORCH_LARGE, CASE_NO_DIFFERENCES)          \
-    X("negative scale",         scaled,              TORCH_SCALED, 0)                           \
-    X("masked pair",            masked_pair,         TORCH_MASKED_PAIR, 0)                      \
-    X("masked diagonal",        masked,              TORCH_MASKED, 0)                           \
-    X("mask and temperature",   locality,            TORCH_LOCALITY, 0)                         \
-    X("temperature alone",      temperature_alone,   TORCH_TEMPERATURE, 0)                      \
-    X("image",                  image,               TORCH_IMAGE, 0)                            \
-    X("k is v",                 same_k_and_v,        TORCH_SAME, 0)                             \
-    X("frozen context",         frozen_context,      TORCH_Q_AND_KV, 0)                         \
-    X("frozen query",           frozen_query,        TORCH_Q_AND_KV, 0)                         \
-    X("only v trained",         only_v,              THREE(2) LOGITS OUT, 0)                    \
-    X("several tiles",          several_tiles,       THIRDS(3) LOGITS OUT, CASE_LIVE_ONLY)      \
-    X("several tiles, one head", several_tiles_whole, THREE(1) LOGITS OUT, CASE_LIVE_ONLY)      \
-    X("several tiles, masked",  several_masked,      TORCH_SEVERAL_MASKED, CASE_LIVE_ONLY)      \
-    X("77 words",               text_context,        THREE(4) LOGITS OUT, CASE_LIVE_ONLY)       \
-    X("258 tokens",             tokens_258,          THREE(3) LOGITS OUT, CASE_LIVE_ONLY)       \
-    X("one head of 512",        one_wide_head,       THREE(1) LOGITS OUT, CASE_LIVE_ONLY)       \
-    X("one head of 1030",       widest,              THREE(1) LOGITS OUT, CASE_LIVE_ONLY)
+/* In bf16 a temperature's gradient may be off by more: it is a sum of terms that cancel, and delta =
+ * rowsum(dy * y) sees the rounding of y (or, stored, that of the probabilities). */
+#define CASES(X)                                                                                  \
+    X("thirds",                   thirds,              TORCH_THIRDS, 0, 0)                        \
+    X("by head",                  by_head,             TORCH_BY_HEAD, 0, 0)                       \
+    X("q and kv",                 q_and_kv,            TORCH_Q_AND_KV, 0, 0)                      \
+    X("q and kv by head",         q_and_kv_by_head,    TORCH_Q_AND_KV_BY_HEAD, 0, 0)              \
+    X("three, width 52",          width_52,            THREE(1) LOGITS OUT, 0, 0)                 \
+    X("three, width 72",          width_72,            THREE(1) LOGITS OUT, 0, 0)                 \
+    X("width 1",                  width_1,             THREE(3) LOGITS OUT, 0, 0)                 \
+    X("one query",                one_query,           THREE(2) LOGITS OUT, 0, 0)                 \
+    X("one key",                  one_key,             THREE(2) LOGITS OUT, 0, 0)                 \
+    X("many keys",                many_keys,           THREE(1) LOGITS OUT, 0, 0)                 \
+    X("many queries",             many_queries,        THREE(1) LOGITS OUT, 0, 0)                 \
+    X("odd lengths",              odd_both,            THREE(3) LOGITS OUT, 0, 0)                 \
+    X("large logits",             large_logits,        TORCH_LARGE, CASE_NO_DIFFERENCES, 0)       \
+    X("negative scale",           scaled,              TORCH_SCALED, 0, 0)                        \
+    X("masked pair",              masked_pair,         TORCH_MASKED_PAIR, 0, 0)                   \
+    X("masked diagonal",          masked,              TORCH_MASKED, 0, 0)                        \
+    X("mask and temperature",     locality,            TORCH_LOCALITY, 0, 0.1)                    \
+    X("temperature alone",        temperature_alone,   TORCH_TEMPERATURE, 0, 0.1)                 \
+    X("image",                    image,               TORCH_IMAGE, 0, 0)                         \
+    X("k is v",                   same_k_and_v,        TORCH_SAME, 0, 0)                          \
+    X("frozen context",           frozen_context,      TORCH_Q_AND_KV, 0, 0)                      \
+    X("frozen query",             frozen_query,        TORCH_Q_AND_KV, 0, 0)                      \
+    X("only v trained",           only_v,              THREE(2) LOGITS OUT, 0, 0)                 \
+    X("several tiles",            several_tiles,       THIRDS(3) LOGITS OUT, CASE_LIVE_ONLY, 0)   \
+    X("several tiles, one head",  several_tiles_whole, THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("several tiles, masked",    several_masked,      TORCH_SEVERAL_MASKED, CASE_LIVE_ONLY, 0.1) \
+    X("77 words",                 text_context,        THREE(4) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("258 tokens",               tokens_258,          THREE(3) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("one head of 512",          one_wide_head,       THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("one head of 1030",         widest,              THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)
 
-#define X(title, name, torch, flags)                                                            \
+#define X(title, name, torch, flags, tol)                                                            \
     static void name##_tiled(Case *c)  { name(c, (AttentionOptions){ 0 }); }                    \
     static void name##_stored(Case *c) { name(c, (AttentionOptions){ .stored = true }); }
 CASES(X)
@@ -205,7 +207,7 @@ static void half_stored(Case *c) { half(c, (AttentionOptions){ .stored = true })
 #define HALF(build) { "f16", build, THIRDS(1) LOGITS OUT, CASE_NO_DIFFERENCES, 2e-3, 1e-2, NULL }
 
 const OpCase cases_attention[] = {
-#define X(title, name, torch, flags) { title, name##_tiled, torch, flags, 0, 0, NULL },
+#define X(title, name, torch, flags, tol) { title, name##_tiled, torch, flags, 0, tol, NULL },
     CASES(X)
 #undef X
     HALF(half_tiled),
@@ -213,7 +215,7 @@ const OpCase cases_attention[] = {
 };
 
 const OpCase cases_attention_stored[] = {
-#define X(title, name, torch, flags) { title, name##_stored, torch, flags, 0, 0, NULL },
+#define X(title, name, torch, flags, tol) { title, name##_stored, torch, flags, 0, tol, NULL },
     CASES(X)
 #undef X
     HALF(half_stored),

@@ -32,17 +32,17 @@ def workload(name):
     from common import merged
     R = systems.RECIPES
     gen = torch.Generator().manual_seed(0)
-    train = {"optimizer": dict(common.ADAMW), "ema": {"rule": "constant", "decay": 0.9999}}
+    train = merged(common.DEFAULTS, {"ema": {"rule": "constant", "decay": 0.9999}})
     if name == "edge":
         import stablesr
-        model = stablesr.EdgeProcessor(stablesr.EDGE_AFTER, 64)
+        model = stablesr.EdgeProcessor(R["stablesr-edge-after"]["model"])
         x = torch.randn(1, 3, 128, 128, generator=gen)
         y = torch.randn(1, 4, 64, 64, generator=gen)
         return model, lambda: F.mse_loss(model(x), y), train
     if name == "stablesr":
         import stablesr
-        cfg = merged(R["stablesr-edge-after"], {"channels": 64, "mult": [1, 2, 2, 2]})
-        model = stablesr.UNet(cfg, edge=False)
+        sizes = merged(R["stablesr-edge-after"]["model"], {"channels": 64, "mult": [1, 2, 2, 2]})
+        model = stablesr.UNet(sizes, edge=False)
         x = torch.randn(1, 8, 64, 64, generator=gen)
         y = torch.randn(1, 4, 64, 64, generator=gen)
         context = torch.randn(77, 1024, generator=gen)
@@ -50,14 +50,15 @@ def workload(name):
         t = torch.tensor([500])
         return model, lambda: F.mse_loss(model(x, t, context, struct), y), train
     cfg = {
-        "stdiff": lambda: merged(R["stdiff-64x2048"], {
-            "batch": 1, "image": [32, 64], "observed": 3, "predicted": 3,
-            "channels": [32, 64, 64], "groups": 8, "head_width": 32, "motion_channels": 16}),
-        "lag": lambda: R["lag-4x3"],
-        "sashimi": lambda: merged(R["sashimi-24576"], {"length": 4096, "width": 32, "layers": 2}),
-        "dit3d-tiny": lambda: merged(R["dit3d-tiny"], {"batch": 4}),
-        "dit3d-s": lambda: merged(R["dit3d-s"], {"batch": 1, "patch": [2, 4, 4]}),
-    }[name]()
+        "stdiff": merged(R["stdiff-64x2048"], {"batch": 1, "model": {
+            "image": [32, 64], "observed": 3, "predicted": 3, "channels": [32, 64, 64],
+            "groups": 8, "head_width": 32, "motion_channels": 16}}),
+        "lag": R["lag-4x3"],
+        "sashimi": merged(R["sashimi-24576"],
+                          {"model": {"length": 4096, "width": 32, "layers": 2}}),
+        "dit3d-tiny": merged(R["dit3d-tiny"], {"batch": 4}),
+        "dit3d-s": merged(R["dit3d-s"], {"batch": 1, "model": {"patch": [2, 4, 4]}}),
+    }[name]
     module = systems.MODULES[cfg["system"]]
     model = module.build(cfg)
     batch, noise = module.make_batch(cfg, gen)

@@ -33,20 +33,21 @@ from systems import MODULES, RECIPES
 
 CASES = {name: (name + "-small", {}) for name in
          ("stdiff", "stablesr", "lag", "sashimi", "dit3d", "dit3d-wrap")}
-CASES.update({
-    "stdiff-l1": ("stdiff-small", {"loss": "l1", "diffusion": {
-        "schedule": "linear", "beta_start": 1e-4, "beta_end": 0.02}}),
-    "stablesr-before": ("stablesr-small", {"edge": {
-        "stem": 0, "width": 16, "convs": 5, "ladder": [16, 16, 8, 8, 4]}}),
+_VARIANTS = {
+    "stdiff-l1": ("stdiff-small", {"loss": "l1", "noise_schedule": "linear", "beta_start": 1e-4,
+                                   "beta_end": 0.02}),
+    "stablesr-before": ("stablesr-small", {"edge_stem": 0, "edge_width": 16, "edge_convs": 5,
+                                           "edge_ladder": [16, 16, 8, 8, 4]}),
     "stablesr-concat": ("stablesr-small", {"fusion": "concat"}),
-    "stablesr-latent": ("stablesr-small", {"latents": "given"}),
+    "stablesr-given": ("stablesr-small", {"latents": "given"}),
     "stablesr-published": ("stablesr-small", {"trainable": "published"}),
     "sashimi-categorical": ("sashimi-small", {"head": "categorical"}),
     "sashimi-16bit": ("sashimi-small", {"bits": 16}),
     "dit3d-sigma": ("dit3d-small", {"learn_sigma": True}),
     "dit3d-wrap-sigma": ("dit3d-wrap-small", {"learn_sigma": True}),
     "dit3d-wrap-resize": ("dit3d-wrap-small", {"image": [32, 48]}),
-})
+}
+CASES.update({name: (recipe, {"model": keys}) for name, (recipe, keys) in _VARIANTS.items()})
 UPDATES = 3
 
 

@@ -26,8 +26,14 @@ from torch.nn import functional as F
 # would pick. oneDNN reads this at its first use; who sets it beforehand decides.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
-ADAMW = {"lr": 1e-4, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "clip": 0.0,
-         "schedule": "constant"}
+# What every recipe has beside its own `system`, `batch`, `accumulate`, `model` and `sampler`.
+DEFAULTS = {
+    "steps": 1000,
+    "optimizer": {"kind": "adamw", "lr": 1e-4, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8,
+                  "decay": 0.0, "clip": 0.0},
+    "schedule": {"kind": "constant", "warmup": 0},
+    "ema": {"rule": "none"},
+}
 
 
 def merged(base, changes):
@@ -91,15 +97,15 @@ def dtype_of(model):
 
 # ---- diffusion ---------------------------------------------------------------------------------
 
-def betas(diffusion):
-    """The noise schedule of a recipe, float64 (T,)."""
-    T = diffusion["steps"]
-    kind = diffusion["schedule"]
+def betas(model):
+    """The noise schedule of a recipe's `model` section, float64 (T,)."""
+    T = model["timesteps"]
+    kind = model["noise_schedule"]
     if kind == "cosine":
         u = torch.arange(T + 1, dtype=torch.float64) / T
         f = torch.cos((u + 0.008) / 1.008 * math.pi / 2) ** 2
         return (1 - f[1:] / f[:-1]).clamp(max=0.999)
-    lo, hi = diffusion["beta_start"], diffusion["beta_end"]
+    lo, hi = model["beta_start"], model["beta_end"]
     if kind == "scaled_linear":      # linear in sqrt(beta)
         return torch.linspace(lo ** 0.5, hi ** 0.5, T, dtype=torch.float64) ** 2
     if kind == "linear":
@@ -107,8 +113,8 @@ def betas(diffusion):
     raise ValueError(f"unknown noise schedule {kind}")
 
 
-def alpha_bar(diffusion):
-    return torch.cumprod(1 - betas(diffusion), 0)
+def alpha_bar(model):
+    return torch.cumprod(1 - betas(model), 0)
 
 
 def add_noise(x0, eps, t, abar):
@@ -123,22 +129,24 @@ def respaced(T, S):
 
 # ---- optimizer and EMA ---------------------------------------------------------------------------
 
-def lr_factor(opt, step):
-    """What lr is multiplied by at update `step`, counted from 0."""
-    kind = opt.get("schedule", "constant")
-    if kind in ("constant", "plateau"):        # plateau only acts after validations
+def lr_factor(cfg, step):
+    """What every rate is multiplied by at update `step`, counted from 0."""
+    schedule = cfg["schedule"]
+    if step < schedule["warmup"]:
+        return step / schedule["warmup"]
+    step -= schedule["warmup"]
+    kind = schedule["kind"]
+    if kind == "constant":
         return 1.0
-    if kind == "cosine_restarts":              # linear warm-up, then `cycles` cosine falls
-        if step < opt["warmup"]:
-            return step / opt["warmup"]
-        p = (step - opt["warmup"]) / max(1, opt["total"] - opt["warmup"])
-        return 0.0 if p >= 1 else 0.5 * (1 + math.cos(math.pi * ((opt["cycles"] * p) % 1.0)))
-    if kind == "warm_restarts":                # SGDR: periods grow by `factor`, floor min_lr
-        period = opt["period"]
+    if kind == "cosine":                       # falls `cycles` times, to 0 at the end of the run
+        p = step / max(1, cfg["steps"] - schedule["warmup"])
+        return 0.0 if p >= 1 else 0.5 * (1 + math.cos(math.pi * ((schedule["cycles"] * p) % 1.0)))
+    if kind == "restarts":                     # SGDR: each period `growth` times the last
+        period = schedule["period"]
         while step >= period:
             step -= period
-            period *= opt["factor"]
-        low = opt["min_lr"] / opt["lr"]
+            period *= schedule["growth"]
+        low = schedule["floor_lr"] / cfg["optimizer"]["lr"]
         return low + (1 - low) * 0.5 * (1 + math.cos(math.pi * step / period))
     raise ValueError(f"unknown learning rate schedule {kind}")
 
@@ -147,7 +155,7 @@ def ema_decay(ema, update):
     """The decay at update 1, 2, 3, ... The shadow starts as a copy of the initial weights."""
     if ema["rule"] == "constant":
         return ema["decay"]
-    if ema["rule"] == "polyak":                # the first update copies
+    if ema["rule"] == "copy_first":            # the first update copies
         return 0.0 if update == 1 else ema["decay"]
     if ema["rule"] == "power":                 # s = update - 1; 1 - (1+s)^-power, at most decay
         s = update - 1
@@ -159,13 +167,13 @@ class Trainer:
     """AdamW (decoupled weight decay), global-norm clip, learning rate schedule, EMA."""
 
     def __init__(self, cfg, model, groups, fused=False):
-        self.opt, self.ema = cfg["optimizer"], cfg.get("ema", {"rule": "none"})
+        self.cfg, self.opt, self.ema = cfg, cfg["optimizer"], cfg["ema"]
         self.trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         for g in groups:
             g["base_lr"] = g.setdefault("lr", self.opt["lr"])
         self.adamw = torch.optim.AdamW(
             groups, betas=(self.opt["beta1"], self.opt["beta2"]), eps=self.opt["eps"],
-            weight_decay=self.opt["weight_decay"], fused=fused)
+            weight_decay=self.opt["decay"], fused=fused)
         self.shadow = None
         if self.ema["rule"] != "none":
             self.shadow = [p.detach().clone() for _, p in self.trained]
@@ -177,7 +185,7 @@ class Trainer:
         limit = self.opt["clip"] if self.opt["clip"] > 0 else float("inf")
         norm = nn.utils.clip_grad_norm_(params, limit)
         for g in self.adamw.param_groups:
-            g["lr"] = g["base_lr"] * lr_factor(self.opt, self.updates)
+            g["lr"] = g["base_lr"] * lr_factor(self.cfg, self.updates)
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
         self.updates += 1

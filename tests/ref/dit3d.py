@@ -10,46 +10,50 @@ from torch import nn
 from torch.nn import functional as F
 
 import common
-from common import ADAMW, merged
+from common import DEFAULTS, merged
 
 TEXT = 768
 FREQ = 256          # width of the time sinusoid
 
-_SEED = {
-    "system": "dit3d", "reading": "patches", "batch": 1, "accumulate": 2,
-    "frames": 16, "image": [64, 64], "image_channels": 3,
-    "width": 256, "depth": 6, "heads": 4, "patch": [4, 16, 16], "mlp_ratio": 4,
-    "learn_sigma": False, "text_dropout": 0.1,
-    "diffusion": {"steps": 1000, "schedule": "cosine"},
-    "optimizer": merged(ADAMW, {"weight_decay": 0.01, "clip": 1.0, "schedule": "warm_restarts",
-                                "period": 1000, "factor": 2, "min_lr": 1e-7}),
-    "ema": {"rule": "none"},
+_SEED = merged(DEFAULTS, {
+    "system": "dit3d", "batch": 1, "accumulate": 2,
+    "model": {
+        "reading": "patches", "frames": 16, "image": [64, 64], "image_channels": 3,
+        "width": 256, "depth": 6, "heads": 4, "patch": [4, 16, 16], "mlp_ratio": 4,
+        "temporal_heads": 8, "learn_sigma": False, "text_dropout": 0.1,
+        "timesteps": 1000, "noise_schedule": "cosine"},
+    "optimizer": {"decay": 0.01, "clip": 1.0},
+    "schedule": {"kind": "restarts", "period": 1000, "growth": 2, "floor_lr": 1e-7},
     "sampler": {"kind": "ddpm", "steps": 1000, "guidance": 1.0},
-}
+})
 _SIZES = {"xs": (192, 6, 3), "tiny": (256, 6, 4), "s": (384, 12, 6), "b": (768, 12, 12),
           "l": (1024, 24, 16), "xl": (1152, 28, 16)}
 
 
-def _recipe(size, **changes):
+def _recipe(size, batch=1, accumulate=2, **model):
     width, depth, heads = _SIZES[size]
-    return merged(_SEED, {"width": width, "depth": depth, "heads": heads, **changes})
+    model.update(width=width, depth=depth, heads=heads)
+    return merged(_SEED, {"batch": batch, "accumulate": accumulate, "model": model})
 
 
 def _volume(size, batch):
-    return _recipe(size, batch=batch, accumulate=1, image=[32, 32], patch=[2, 2, 2])
+    return _recipe(size, batch, 1, image=[32, 32], patch=[2, 2, 2])
 
 
 def _wrap(size, patch, **changes):
-    return _recipe(size, reading="frames", patch=[patch], temporal_heads=8, **changes)
+    return _recipe(size, reading="frames", patch=[patch], **changes)
 
 
-_SMALL = {"width": 32, "depth": 1, "heads": 4, "batch": 2, "accumulate": 1, "frames": 4,
-          "optimizer": {"lr": 1e-3, "period": 2}, "sampler": {"steps": 4, "guidance": 2.0}}
+_SMALL = {"batch": 2, "accumulate": 1,
+          "model": {"width": 32, "depth": 1, "heads": 4, "frames": 4},
+          "optimizer": {"lr": 1e-3}, "schedule": {"period": 2},
+          "sampler": {"steps": 4, "guidance": 2.0}}
 RECIPES = {
     "dit3d-tiny": _recipe("tiny"), "dit3d-xs": _recipe("xs"),
     "dit3d-s": _volume("s", 8), "dit3d-b": _volume("b", 4), "dit3d-l": _volume("l", 4),
     "dit3d-xl": _volume("xl", 4),
-    "dit3d-small": merged(_SEED, {**_SMALL, "image": [16, 16], "patch": [2, 4, 4]}),
+    "dit3d-small": merged(merged(_SEED, _SMALL), {"model": {"image": [16, 16],
+                                                            "patch": [2, 4, 4]}}),
     "dit3d-wrap-tiny-4": _wrap("tiny", 4), "dit3d-wrap-tiny-2": _wrap("tiny", 2),
     "dit3d-wrap-xs-4": _wrap("xs", 4), "dit3d-wrap-xs-2": _wrap("xs", 2),
     "dit3d-wrap-s-2": _wrap("s", 2), "dit3d-wrap-b-2": _wrap("b", 2),
@@ -149,8 +153,9 @@ def positions(grid, width):
 
 
 class PatchDiT(nn.Module):
-    def __init__(self, cfg):
+    def __init__(self, recipe):
         super().__init__()
+        self.recipe, cfg = recipe, recipe["model"]
         self.cfg = cfg
         D, patch = cfg["width"], cfg["patch"]
         self.grid = [n // p for n, p in zip([cfg["frames"], *cfg["image"]], patch)]
@@ -269,8 +274,9 @@ class VideoUpsampler(nn.Module):
 
 
 class FrameDiT(nn.Module):
-    def __init__(self, cfg):
+    def __init__(self, recipe):
         super().__init__()
+        self.recipe, cfg = recipe, recipe["model"]
         self.cfg = cfg
         D, c = cfg["width"], cfg["image_channels"]
         self.out_channels = c * (2 if cfg["learn_sigma"] else 1)
@@ -300,7 +306,7 @@ class FrameDiT(nn.Module):
 
 
 def build(cfg):
-    return PatchDiT(cfg) if cfg["reading"] == "patches" else FrameDiT(cfg)
+    return PatchDiT(cfg) if cfg["model"]["reading"] == "patches" else FrameDiT(cfg)
 
 
 def groups(model):
@@ -310,7 +316,8 @@ def groups(model):
 # ---- training ----------------------------------------------------------------------------------
 
 def _clip_shape(cfg):
-    return cfg["batch"], cfg["image_channels"], cfg["frames"], *cfg["image"]
+    m = cfg["model"]
+    return cfg["batch"], m["image_channels"], m["frames"], *m["image"]
 
 
 def make_batch(cfg, gen):
@@ -318,13 +325,13 @@ def make_batch(cfg, gen):
              "text": common.normal(gen, cfg["batch"], TEXT)}
     keep = torch.ones(cfg["batch"])
     keep[-1] = 0.0 if cfg["batch"] > 1 else 1.0        # the dropped case is always seen
-    noise = {"t": torch.randint(cfg["diffusion"]["steps"], (cfg["batch"],), generator=gen),
+    noise = {"t": torch.randint(cfg["model"]["timesteps"], (cfg["batch"],), generator=gen),
              "eps": common.normal(gen, *_clip_shape(cfg)), "keep": keep}
     return batch, noise
 
 
 def abar_clipped(cfg):
-    return common.alpha_bar(cfg["diffusion"]).clamp(1e-6, 1 - 1e-6)
+    return common.alpha_bar(cfg).clamp(1e-6, 1 - 1e-6)
 
 
 def output(model, batch, noise):
@@ -349,10 +356,10 @@ def make_sample(cfg, gen):
 @torch.no_grad()
 def sample(model, inputs, noises):
     """trace (S, B, C, F, H, W); clip: the last, clipped. alpha is the unclipped ratio of abar."""
-    cfg = model.cfg
-    text, w = inputs["text"], cfg["sampler"]["guidance"]
-    times = common.respaced(cfg["diffusion"]["steps"], cfg["sampler"]["steps"])
-    free, abar = common.alpha_bar(cfg["diffusion"]), abar_clipped(cfg)
+    cfg, sampler = model.cfg, model.recipe["sampler"]
+    text, w = inputs["text"], sampler["guidance"]
+    times = common.respaced(cfg["timesteps"], sampler["steps"])
+    free, abar = common.alpha_bar(cfg), abar_clipped(cfg)
     x, trace = noises["x"], []
     for i, k in enumerate(reversed(range(len(times)))):
         t = times[k]

@@ -10,31 +10,32 @@ from torch import nn
 from torch.nn import functional as F
 
 import common
-from common import ADAMW, merged
+from common import DEFAULTS, merged
 
 FREQ = 256          # width of the DiT's time sinusoid
 EPS = 1e-6
 
-_SEED = {
-    "system": "lag", "batch": 32, "accumulate": 1, "set_size": 6,
-    "image": 32, "image_channels": 3, "patch": 2,
-    "context_width": 256, "encoder_depth": 6, "encoder_heads": 12, "encoder_head_width": 64,
-    "encoder_mlp": 256, "time_width": 64,
-    "hidden": 468, "depth": 6, "heads": 9, "mlp_ratio": 3,
-    "diffusion": {"steps": 250, "schedule": "linear", "beta_start": 4e-4, "beta_end": 0.08},
-    "optimizer": merged(ADAMW, {}),
+_SEED = merged(DEFAULTS, {
+    "system": "lag", "batch": 32, "accumulate": 1,
+    "model": {
+        "set_size": 6, "image": 32, "image_channels": 3, "patch": 2,
+        "context_width": 256, "encoder_depth": 6, "encoder_heads": 12, "encoder_head_width": 64,
+        "encoder_mlp": 256, "time_width": 64,
+        "hidden": 468, "depth": 6, "heads": 9, "mlp_ratio": 3,
+        "timesteps": 250, "noise_schedule": "linear", "beta_start": 4e-4, "beta_end": 0.08},
     "ema": {"rule": "constant", "decay": 0.9999},
     "sampler": {"kind": "ddim", "steps": 250},
-}
+})
 RECIPES = {
     "lag-32x6": _SEED,
-    "lag-8x4": merged(_SEED, {"batch": 8, "set_size": 4}),
-    "lag-4x3": merged(_SEED, {"batch": 4, "set_size": 3}),
+    "lag-8x4": merged(_SEED, {"batch": 8, "model": {"set_size": 4}}),
+    "lag-4x3": merged(_SEED, {"batch": 4, "model": {"set_size": 3}}),
     "lag-small": merged(_SEED, {
-        "batch": 2, "set_size": 3, "image": 16, "context_width": 32, "encoder_depth": 2,
-        "encoder_heads": 3, "encoder_head_width": 16, "encoder_mlp": 32, "time_width": 16,
-        "hidden": 36, "depth": 2, "heads": 3, "optimizer": {"lr": 1e-3},
-        "ema": {"decay": 0.99}, "sampler": {"steps": 5}}),
+        "batch": 2,
+        "model": {"set_size": 3, "image": 16, "context_width": 32, "encoder_depth": 2,
+                  "encoder_heads": 3, "encoder_head_width": 16, "encoder_mlp": 32,
+                  "time_width": 16, "hidden": 36, "depth": 2, "heads": 3},
+        "optimizer": {"lr": 1e-3}, "ema": {"decay": 0.99}, "sampler": {"steps": 5}}),
 }
 
 
@@ -260,7 +261,7 @@ class DiT(nn.Module):
 class Lag(nn.Module):
     def __init__(self, cfg):
         super().__init__()
-        self.cfg = cfg
+        self.cfg, cfg = cfg, cfg["model"]
         self.encoder = Named(params=Encoder(cfg))
         self.time_embed = Named(params=TimeMlp(cfg["time_width"], cfg["context_width"]))
         self.dit = Named(params=DiT(cfg))
@@ -287,13 +288,14 @@ def groups(model):
 # ---- training ----------------------------------------------------------------------------------
 
 def _set_shape(cfg):
-    return cfg["batch"], cfg["set_size"], cfg["image_channels"], cfg["image"], cfg["image"]
+    m = cfg["model"]
+    return cfg["batch"], m["set_size"], m["image_channels"], m["image"], m["image"]
 
 
 def make_batch(cfg, gen):
     """t is drawn once a set."""
     return ({"images": torch.rand(*_set_shape(cfg), generator=gen) * 2 - 1},
-            {"t": torch.randint(cfg["diffusion"]["steps"], (cfg["batch"],), generator=gen),
+            {"t": torch.randint(cfg["model"]["timesteps"], (cfg["batch"],), generator=gen),
              "eps": common.normal(gen, *_set_shape(cfg)).flatten(0, 1)})
 
 
@@ -301,7 +303,7 @@ def output(model, batch, noise):
     sets = batch["images"]
     t = noise["t"].repeat_interleave(sets.shape[1])
     x = common.add_noise(sets.flatten(0, 1), noise["eps"], t,
-                         common.alpha_bar(model.cfg["diffusion"]))
+                         common.alpha_bar(model.cfg["model"]))
     return model.dit.params(x, t, model.context(sets, noise["t"]))
 
 
@@ -313,7 +315,7 @@ def loss(model, batch, noise, predicted=None):
 # ---- sampling ----------------------------------------------------------------------------------
 
 def make_sample(cfg, gen):
-    n = cfg["batch"] * cfg["set_size"]
+    n = cfg["batch"] * cfg["model"]["set_size"]
     shape = (n, *_set_shape(cfg)[2:])
     return ({"support": torch.rand(*_set_shape(cfg), generator=gen) * 2 - 1},
             {"x": common.normal(gen, *shape),
@@ -324,8 +326,8 @@ def make_sample(cfg, gen):
 def sample(model, inputs, noises):
     """ddim, ddpm (S, b*ns, 3, H, W): x after each step of either chain; z is for ddpm."""
     cfg = model.cfg
-    abar = common.alpha_bar(cfg["diffusion"])
-    times = common.respaced(cfg["diffusion"]["steps"], cfg["sampler"]["steps"])
+    abar = common.alpha_bar(cfg["model"])
+    times = common.respaced(cfg["model"]["timesteps"], cfg["sampler"]["steps"])
     support = inputs["support"]
     context = model.context(support, torch.zeros(len(support), dtype=torch.long))
     out = {}

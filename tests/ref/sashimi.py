@@ -11,28 +11,27 @@ from torch import nn
 from torch.nn import functional as F
 
 import common
-from common import ADAMW, merged
+from common import DEFAULTS, merged
 
 IGNORE = -100       # a padded target
 POOL = 4
 LOG_SCALE_MIN = -7.0
 SSM = ("A_real", "A_imag", "P", "B", "inv_dt")      # the parameters with the smaller rate
 
-_SEED = {
+_SEED = merged(DEFAULTS, {
     "system": "sashimi", "batch": 1, "accumulate": 1,
-    "length": 24576, "bits": 8, "width": 64, "layers": 8, "pools": 2, "state": 64,
-    "expand": 2, "ff": 2, "head": "dml", "components": 6, "dml_round": "nearest",
-    "optimizer": merged(ADAMW, {"lr": 4e-3, "lr_ssm": 1e-3, "schedule": "plateau",
-                                "factor": 0.2, "patience": 20}),
-    "ema": {"rule": "none"},
+    "model": {
+        "length": 24576, "bits": 8, "width": 64, "layers": 8, "pools": 2, "state": 64,
+        "expand": 2, "ff": 2, "head": "dml", "components": 6, "dml_round": "nearest"},
+    "optimizer": {"lr": 4e-3, "slow_lr": 1e-3},
     "sampler": {"length": 24576, "temperature": 1.0},
-}
+})
 RECIPES = {
     "sashimi-24576": _SEED,
-    "sashimi-24576-lean": merged(_SEED, {"layers": 6, "components": 4}),
-    "sashimi-small": merged(_SEED, {"batch": 2, "length": 64, "width": 8, "layers": 1,
-                                    "ema": {"rule": "polyak", "decay": 0.9},
-                                    "sampler": {"length": 40}}),
+    "sashimi-24576-lean": merged(_SEED, {"model": {"layers": 6, "components": 4}}),
+    "sashimi-small": merged(_SEED, {
+        "batch": 2, "model": {"length": 64, "width": 8, "layers": 1},
+        "ema": {"rule": "copy_first", "decay": 0.9}, "sampler": {"length": 40}}),
 }
 
 
@@ -286,7 +285,7 @@ class Backbone(nn.Module):
 class Sashimi(nn.Module):
     def __init__(self, cfg):
         super().__init__()
-        self.cfg = cfg
+        self.cfg, cfg = cfg, cfg["model"]
         self.encoder = nn.ModuleList([Embedding(2 ** cfg["bits"], cfg["width"])])
         self.model = Backbone(cfg)
 
@@ -308,7 +307,7 @@ def groups(model):
     slow = [p for n, p in model.named_parameters() if n.rsplit(".", 1)[-1] in SSM]
     ids = {id(p) for p in slow}
     rest = [p for p in model.parameters() if id(p) not in ids]
-    return [{"params": rest}, {"params": slow, "lr": model.cfg["optimizer"]["lr_ssm"]}]
+    return [{"params": rest}, {"params": slow, "lr": model.cfg["optimizer"]["slow_lr"]}]
 
 
 # ---- training ----------------------------------------------------------------------------------
@@ -334,7 +333,7 @@ def dml_log_prob(params, k, bits):
 
 def make_batch(cfg, gen):
     """Targets with a few edge codes and a padded tail; the input is the target, one step late."""
-    b, L, Q = cfg["batch"], cfg["length"], 2 ** cfg["bits"]
+    b, L, Q = cfg["batch"], cfg["model"]["length"], 2 ** cfg["model"]["bits"]
     walk = torch.randint(-Q // 16, Q // 16 + 1, (b, L), generator=gen).cumsum(1)
     y = (walk + Q // 2).clamp(0, Q - 1)
     y[:, 3::17], y[:, 5::19] = 0, Q - 1
@@ -352,10 +351,10 @@ def loss(model, batch, noise, predicted=None):
     if predicted.dtype != torch.float64:
         predicted = predicted.float()
     y = batch["target"]
-    if model.cfg["head"] == "categorical":
+    if model.cfg["model"]["head"] == "categorical":
         return F.cross_entropy(predicted.flatten(0, 1), y.flatten(), ignore_index=IGNORE)
     seen = y != IGNORE
-    return -dml_log_prob(predicted[seen], y[seen], model.cfg["bits"]).mean()
+    return -dml_log_prob(predicted[seen], y[seen], model.cfg["model"]["bits"]).mean()
 
 
 # ---- generation --------------------------------------------------------------------------------
@@ -426,21 +425,21 @@ class Recurrent:
 
 def pick(cfg, params, noises, i):
     """The next token from the head's output and this step's uniform and Gumbel noise."""
-    Q, tau = 2 ** cfg["bits"], cfg["sampler"]["temperature"]
-    if cfg["head"] == "categorical":
+    Q, tau = 2 ** cfg["model"]["bits"], cfg["sampler"]["temperature"]
+    if cfg["model"]["head"] == "categorical":
         return (params / tau + noises["gumbel"][i]).argmax(-1)
     logits, mean, log_scale = params.chunk(3, -1)
     j = (logits / tau + noises["gumbel"][i]).argmax(-1, keepdim=True)
     u = noises["uniform"][i][:, None]
     scale = torch.exp(log_scale.clamp(min=LOG_SCALE_MIN)).gather(-1, j)
     x = (mean.gather(-1, j) + scale * (u.log() - torch.log1p(-u)))[:, 0].clamp(-1, 1)
-    half = 0.5 if cfg["dml_round"] == "nearest" else 0.0
+    half = 0.5 if cfg["model"]["dml_round"] == "nearest" else 0.0
     return ((x + 1) * Q / 2 + half).floor().clamp(0, Q - 1).long()
 
 
 def make_sample(cfg, gen):
-    n, b = cfg["sampler"]["length"], cfg["batch"]
-    kinds = cfg["components"] if cfg["head"] == "dml" else 2 ** cfg["bits"]
+    n, b, m = cfg["sampler"]["length"], cfg["batch"], cfg["model"]
+    kinds = m["components"] if m["head"] == "dml" else 2 ** m["bits"]
     u = torch.rand(2, n, b, kinds, generator=gen).clamp(1e-6, 1 - 1e-6)
     return {}, {"gumbel": -torch.log(-torch.log(u[0])), "uniform": u[1, ..., 0].contiguous()}
 
@@ -450,7 +449,7 @@ def sample(model, inputs, noises):
     """tokens (B, n) and the head's output before each (B, n, 3K or Q)."""
     n, b = noises["gumbel"].shape[:2]
     run = Recurrent(model, b)
-    token = torch.full((b,), 2 ** model.cfg["bits"] // 2)
+    token = torch.full((b,), 2 ** model.cfg["model"]["bits"] // 2)
     out, heads = [], []
     for i in range(n):
         heads.append(run.step(token))

@@ -9,36 +9,37 @@ from torch import nn
 from torch.nn import functional as F
 
 import common
-from common import ADAMW, conv, image, merged, tokens, zeroed
+from common import DEFAULTS, conv, image, merged, tokens, zeroed
 from stablesr_vae import Vae
 
-EDGE_AFTER = {"stem": 64, "width": 256, "convs": 3, "ladder": [128, 64, 16, 4]}
-EDGE_BEFORE = {"stem": 0, "width": 1024, "convs": 5, "ladder": [512, 256, 64, 16, 4]}
-_SEED = {
+EDGE_AFTER = {"edge_stem": 64, "edge_width": 256, "edge_convs": 3, "edge_ladder": [128, 64, 16, 4]}
+EDGE_BEFORE = {"edge_stem": 0, "edge_width": 1024, "edge_convs": 5,
+               "edge_ladder": [512, 256, 64, 16, 4]}
+_SEED = merged(DEFAULTS, {
     "system": "stablesr", "batch": 2, "accumulate": 6,
-    "image": 512, "latent": 64, "latents": "computed",
-    "channels": 320, "mult": [1, 2, 4, 4], "layers": 2, "attention_levels": 3, "head_width": 64,
-    "groups": 32, "context_tokens": 77, "context_width": 1024, "spade_hidden": 128,
-    "struct_channels": 256, "struct_mult": [1, 1, 2, 2], "struct_heads": 4, "struct_out": 256,
-    "vae_channels": 128, "vae_mult": [1, 2, 4, 4],
-    "edge": EDGE_AFTER, "fusion": "conv", "trainable": "default",
-    "diffusion": {"steps": 1000, "schedule": "scaled_linear", "beta_start": 8.5e-4,
-                  "beta_end": 0.012},
-    "optimizer": merged(ADAMW, {"lr": 5e-5, "weight_decay": 0.01}),
-    "ema": {"rule": "none"},
+    "model": {
+        "image": 512, "latent": 64, "latents": "computed",
+        "channels": 320, "mult": [1, 2, 4, 4], "layers": 2, "attention_levels": 3,
+        "head_width": 64, "groups": 32, "context_tokens": 77, "context_width": 1024,
+        "spade_hidden": 128, "struct_channels": 256, "struct_mult": [1, 1, 2, 2],
+        "struct_heads": 4, "struct_out": 256, "vae_channels": 128, "vae_mult": [1, 2, 4, 4],
+        **EDGE_AFTER, "fusion": "conv", "trainable": "default",
+        "timesteps": 1000, "noise_schedule": "scaled_linear", "beta_start": 8.5e-4,
+        "beta_end": 0.012},
+    "optimizer": {"lr": 5e-5, "decay": 0.01},
     "sampler": {"kind": "ddpm", "steps": 200, "eta": 0.0, "colour": "adain"},
-}
-_SMALL = {
-    "batch": 2, "accumulate": 1, "image": 128, "latent": 16, "channels": 32, "head_width": 16,
-    "groups": 8, "context_tokens": 7, "context_width": 16, "spade_hidden": 16,
-    "struct_channels": 32, "struct_out": 32, "vae_channels": 8,
-    "edge": {"stem": 8, "width": 32, "convs": 3, "ladder": [16, 16, 8, 4]},
-    "optimizer": {"lr": 1e-3}, "sampler": {"steps": 4, "eta": 0.5}}
+})
 RECIPES = {
-    "stablesr-edge-before": merged(_SEED, {"batch": 6, "accumulate": 4, "edge": EDGE_BEFORE}),
+    "stablesr-edge-before": merged(_SEED, {"batch": 6, "accumulate": 4, "model": EDGE_BEFORE}),
     "stablesr-edge-after": _SEED,
-    "stablesr-latent": merged(_SEED, {"latents": "given"}),
-    "stablesr-small": merged(_SEED, _SMALL),
+    "stablesr-latent": merged(_SEED, {"model": {"latents": "given"}}),
+    "stablesr-small": merged(_SEED, {
+        "accumulate": 1,
+        "model": {"image": 128, "latent": 16, "channels": 32, "head_width": 16, "groups": 8,
+                  "context_tokens": 7, "context_width": 16, "spade_hidden": 16,
+                  "struct_channels": 32, "struct_out": 32, "vae_channels": 8,
+                  "edge_stem": 8, "edge_width": 32, "edge_ladder": [16, 16, 8, 4]},
+        "optimizer": {"lr": 1e-3}, "sampler": {"steps": 4, "eta": 0.5}}),
 }
 
 
@@ -52,15 +53,15 @@ def conv_bn(ci, co, kernel, stride, relu=True):
 class EdgeProcessor(nn.Module):
     """Pooling a smaller map up to the latent's size copies each cell (adaptive average pool)."""
 
-    def __init__(self, edge, latent):
+    def __init__(self, cfg):
         super().__init__()
-        self.latent = latent
-        c, width = edge["stem"] or 3, edge["width"]
-        if edge["stem"]:
+        self.latent = cfg["latent"]
+        c, width = cfg["edge_stem"] or 3, cfg["edge_width"]
+        if cfg["edge_stem"]:
             self.initial_conv = conv_bn(3, c, 4, 2)
         self.stage1_layers = nn.ModuleList(conv_bn(c if i == 0 else width, width, 3, 1)
-                                           for i in range(edge["convs"]))
-        ladder = [width, *edge["ladder"]]
+                                           for i in range(cfg["edge_convs"]))
+        ladder = [width, *cfg["edge_ladder"]]
         self.stage2_layers = nn.ModuleList(
             conv_bn(a, b, 4, 2, relu=i + 2 < len(ladder))
             for i, (a, b) in enumerate(zip(ladder, ladder[1:])))
@@ -253,7 +254,7 @@ class UNet(nn.Module):
                 self.output_blocks.append(nn.ModuleList(block))
         self.out = nn.Sequential(nn.GroupNorm(G, c), nn.SiLU(), conv(c, 4))
         if edge:
-            self.edge_processor = EdgeProcessor(cfg["edge"], cfg["latent"])
+            self.edge_processor = EdgeProcessor(cfg)
             if self.fusion == "conv":
                 self.edge_fusion = EdgeFusion()
 
@@ -337,7 +338,7 @@ class Diffusion(nn.Module):
 class StableSR(nn.Module):
     def __init__(self, cfg):
         super().__init__()
-        self.cfg = cfg
+        self.cfg, cfg = cfg, cfg["model"]
         self.model = Diffusion(cfg)
         self.structcond_stage_model = StructEncoder(cfg)
         self.first_stage_model = Vae(cfg["vae_channels"], cfg["vae_mult"], cfg["groups"])
@@ -359,7 +360,7 @@ def groups(model):
 # ---- training ----------------------------------------------------------------------------------
 
 def _images(cfg, gen):
-    n, s = cfg["batch"], cfg["image"]
+    n, s = cfg["batch"], cfg["model"]["image"]
     gt = torch.rand(n, 3, s, s, generator=gen) * 2 - 1
     edge = (torch.rand(n, 1, s, s, generator=gen) < 0.2).float().expand(-1, 3, -1, -1) * 2 - 1
     lq = F.interpolate(F.avg_pool2d(gt, 4), scale_factor=4, mode="nearest")
@@ -368,16 +369,17 @@ def _images(cfg, gen):
 
 def _context(cfg):
     gen = torch.Generator().manual_seed(77)
-    return common.normal(gen, cfg["context_tokens"], cfg["context_width"])
+    return common.normal(gen, cfg["model"]["context_tokens"], cfg["model"]["context_width"])
 
 
 def make_batch(cfg, gen):
-    n, z = cfg["batch"], (cfg["batch"], 4, cfg["latent"], cfg["latent"])
+    n, m = cfg["batch"], cfg["model"]
+    z = (n, 4, m["latent"], m["latent"])
     gt, lq, edge = _images(cfg, gen)
     batch = {"edge": edge, "context": _context(cfg)}
-    noise = {"t": torch.randint(cfg["diffusion"]["steps"], (n,), generator=gen),
+    noise = {"t": torch.randint(m["timesteps"], (n,), generator=gen),
              "eps": common.normal(gen, *z)}
-    if cfg["latents"] == "given":
+    if m["latents"] == "given":
         batch.update(latent=common.normal(gen, *z), latent_lq=common.normal(gen, *z))
     else:
         batch.update(image=gt, image_lq=lq)
@@ -396,7 +398,7 @@ def latents(model, batch, noise):
 
 def output(model, batch, noise):
     z, z_lq = latents(model, batch, noise)
-    x = common.add_noise(z, noise["eps"], noise["t"], common.alpha_bar(model.cfg["diffusion"]))
+    x = common.add_noise(z, noise["eps"], noise["t"], common.alpha_bar(model.cfg["model"]))
     unet = model.model.diffusion_model
     struct = model.structcond_stage_model(z_lq, noise["t"])
     return unet(unet.enter(x, batch["edge"]), noise["t"], batch["context"], struct)
@@ -410,7 +412,7 @@ def loss(model, batch, noise, predicted=None):
 # ---- sampling ----------------------------------------------------------------------------------
 
 def make_sample(cfg, gen):
-    z = (cfg["batch"], 4, cfg["latent"], cfg["latent"])
+    z = (cfg["batch"], 4, cfg["model"]["latent"], cfg["model"]["latent"])
     _, lq, edge = _images(cfg, gen)
     return ({"image_lq": lq, "edge": edge, "context": _context(cfg)},
             {"vae_lq": common.normal(gen, *z), "x": common.normal(gen, *z),
@@ -449,8 +451,8 @@ def sample(model, inputs, noises):
     cfg = model.cfg
     model.eval()
     unet, vae = model.model.diffusion_model, model.first_stage_model
-    abar = common.alpha_bar(cfg["diffusion"])
-    times = common.respaced(cfg["diffusion"]["steps"], cfg["sampler"]["steps"])
+    abar = common.alpha_bar(cfg["model"])
+    times = common.respaced(cfg["model"]["timesteps"], cfg["sampler"]["steps"])
     z_lq = vae.encode(inputs["image_lq"], noises["vae_lq"])
     out = {}
     for kind in ("ddpm", "ddim"):

@@ -9,31 +9,32 @@ from torch import nn
 from torch.nn import functional as F
 
 import common
-from common import ADAMW, conv, image, merged, tokens
+from common import DEFAULTS, conv, image, merged, tokens
 
-_SEED = {
-    "system": "stdiff", "batch": 2, "accumulate": 2,
-    "image": [64, 2048], "image_channels": 1, "observed": 5, "predicted": 5,
-    "channels": [128, 256, 256, 512, 512], "layers": 2, "attention_from": 1,
-    "groups": 32, "head_width": 128,
-    "motion_channels": 64, "motion_downs": 2, "sde_layers": 2, "sde_dt": 0.1,
-    "loss": "masked_l1",
-    "diffusion": {"steps": 1000, "schedule": "cosine"},
-    "optimizer": merged(ADAMW, {"beta1": 0.95, "weight_decay": 1e-6, "clip": 1.0,
-                                "schedule": "cosine_restarts", "warmup": 1000, "total": 100000,
-                                "cycles": 2}),
+_SEED = merged(DEFAULTS, {
+    "system": "stdiff", "batch": 2, "accumulate": 2, "steps": 100000,
+    "model": {
+        "image": [64, 2048], "image_channels": 1, "observed": 5, "predicted": 5,
+        "channels": [128, 256, 256, 512, 512], "layers": 2, "attention_from": 1,
+        "groups": 32, "head_width": 128,
+        "motion_channels": 64, "motion_downs": 2, "sde_layers": 2, "sde_dt": 0.1,
+        "loss": "masked_l1", "timesteps": 1000, "noise_schedule": "cosine"},
+    "optimizer": {"beta1": 0.95, "decay": 1e-6, "clip": 1.0},
+    "schedule": {"kind": "cosine", "warmup": 1000, "cycles": 2},
     "ema": {"rule": "power", "decay": 0.9999, "power": 0.75},
     "sampler": {"kind": "ddpm", "steps": 50},
-}
+})
 RECIPES = {
     "stdiff-64x2048": _SEED,
-    "stdiff-64x512": merged(_SEED, {"image": [64, 512]}),
+    "stdiff-64x512": merged(_SEED, {"model": {"image": [64, 512]}}),
     # 32 rows leave 2x4 cells at the deepest level; over the 1x4 of 16 rows, instance norm would
     # amplify rounding so far that bf16 gradients could not be compared.
     "stdiff-small": merged(_SEED, {
-        "batch": 2, "image": [32, 64], "observed": 3, "predicted": 2,
-        "channels": [32, 32, 32, 64, 64], "groups": 8, "head_width": 32, "motion_channels": 8,
-        "optimizer": {"lr": 1e-3, "warmup": 2, "total": 1000}, "sampler": {"steps": 4}}),
+        "steps": 1000,
+        "model": {"image": [32, 64], "observed": 3, "predicted": 2,
+                  "channels": [32, 32, 32, 64, 64], "groups": 8, "head_width": 32,
+                  "motion_channels": 8},
+        "optimizer": {"lr": 1e-3}, "schedule": {"warmup": 2}, "sampler": {"steps": 4}}),
 }
 
 
@@ -270,8 +271,8 @@ class STDiff(nn.Module):
     def __init__(self, cfg):
         super().__init__()
         self.cfg = cfg
-        self.diffusion_unet = UNet(cfg)
-        self.tde_model = Motion(cfg)
+        self.diffusion_unet = UNet(cfg["model"])
+        self.tde_model = Motion(cfg["model"])
 
 
 def build(cfg):
@@ -284,14 +285,12 @@ def groups(model):
 
 # ---- training ----------------------------------------------------------------------------------
 
-def _motion_shape(cfg):
-    h, w = cfg["image"]
-    down = 2 ** cfg["motion_downs"]
-    return cfg["motion_channels"] * down, h // down, w // down
-
-
-def _substeps(cfg, times):
-    return times[-1] * round(1 / cfg["sde_dt"])
+def _sde_noise(m, n, gen):
+    """N(0,1), an entry a sub-step."""
+    h, w = m["image"]
+    down = 2 ** m["motion_downs"]
+    steps = m["predicted"] * round(1 / m["sde_dt"])
+    return common.normal(gen, steps, n, m["motion_channels"] * down, h // down, w // down)
 
 
 def _clip(gen, n, frames, c, h, w):
@@ -303,33 +302,32 @@ def _clip(gen, n, frames, c, h, w):
 
 def make_batch(cfg, gen):
     """observed, future, mask: the clip. noise: t a frame, eps a frame, z a sub-step of the SDE."""
-    n, to, tp, c = cfg["batch"], cfg["observed"], cfg["predicted"], cfg["image_channels"]
-    h, w = cfg["image"]
+    n, m = cfg["batch"], cfg["model"]
+    to, tp, c, (h, w) = m["observed"], m["predicted"], m["image_channels"], m["image"]
     clip = _clip(gen, n, to + tp, c, h, w)
     mask = (torch.rand(n, tp, h, w, generator=gen) < 0.8).float()
     batch = {"observed": clip[:, :to], "future": clip[:, to:], "mask": mask}
-    noise = {"t": torch.randint(cfg["diffusion"]["steps"], (n * tp,), generator=gen),
+    noise = {"t": torch.randint(m["timesteps"], (n * tp,), generator=gen),
              "eps": common.normal(gen, n * tp, c, h, w),
-             "sde": common.normal(gen, _substeps(cfg, [tp]), n, *_motion_shape(cfg))}
+             "sde": _sde_noise(m, n, gen)}
     return batch, noise
 
 
 def output(model, batch, noise):
     """Predicted noise (N*Tp, C, H, W), sample-major."""
-    cfg = model.cfg
     future, observed = batch["future"], batch["observed"]
     m = model.tde_model.context(observed)
     m = model.tde_model.future(m, noise["sde"], range(1, future.shape[1] + 1)).flatten(0, 1)
     prev = torch.cat([observed[:, -1:], future[:, :-1]], 1).flatten(0, 1)
     x = common.add_noise(future.flatten(0, 1), noise["eps"], noise["t"],
-                         common.alpha_bar(cfg["diffusion"]))
+                         common.alpha_bar(model.cfg["model"]))
     return model.diffusion_unet(torch.cat([x, prev], 1), noise["t"], m)
 
 
 def loss(model, batch, noise, predicted=None):
     predicted = output(model, batch, noise) if predicted is None else predicted
     error = (predicted - noise["eps"]).abs()
-    if model.cfg["loss"] == "l1":
+    if model.cfg["model"]["loss"] == "l1":
         return error.mean()
     mask = batch["mask"].flatten(0, 1)[:, None].expand_as(error)
     return (mask * error).sum() / mask.sum().clamp(min=1)
@@ -339,10 +337,10 @@ def loss(model, batch, noise, predicted=None):
 
 def make_sample(cfg, gen):
     """x: the start of each frame's chain; z: noise of each step of each frame."""
-    n, tp, c, S = cfg["batch"], cfg["predicted"], cfg["image_channels"], cfg["sampler"]["steps"]
-    h, w = cfg["image"]
-    inputs = {"observed": _clip(gen, n, cfg["observed"], c, h, w)}
-    noises = {"sde": common.normal(gen, _substeps(cfg, [tp]), n, *_motion_shape(cfg)),
+    n, m, S = cfg["batch"], cfg["model"], cfg["sampler"]["steps"]
+    tp, c, (h, w) = m["predicted"], m["image_channels"], m["image"]
+    inputs = {"observed": _clip(gen, n, m["observed"], c, h, w)}
+    noises = {"sde": _sde_noise(m, n, gen),
               "x": common.normal(gen, tp, n, c, h, w),
               "z": common.normal(gen, tp, S, n, c, h, w)}
     return inputs, noises
@@ -351,10 +349,9 @@ def make_sample(cfg, gen):
 @torch.no_grad()
 def sample(model, inputs, noises):
     """trace (Tp, S, N, C, H, W): x after each step; frames (N, Tp, C, H, W) in [0, 1]."""
-    cfg = model.cfg
-    T, S, tp = cfg["diffusion"]["steps"], cfg["sampler"]["steps"], cfg["predicted"]
-    abar = common.alpha_bar(cfg["diffusion"])
-    stride = T // S
+    cfg, S = model.cfg["model"], model.cfg["sampler"]["steps"]
+    tp, abar = cfg["predicted"], common.alpha_bar(cfg)
+    stride = cfg["timesteps"] // S
     m = model.tde_model.context(inputs["observed"])
     m = model.tde_model.future(m, noises["sde"], range(1, tp + 1))
     prev, trace, frames = inputs["observed"][:, -1], [], []

@@ -126,7 +126,7 @@ def token_order():
     model = dit3d.build(cfg)
     clip = torch.arange(torch.Size(dit3d._clip_shape(cfg)).numel()).float()
     clip = clip.reshape(dit3d._clip_shape(cfg))
-    p, grid = cfg["patch"], model.grid
+    p, grid = cfg["model"]["patch"], model.grid
     cut = clip.reshape(2, 3, grid[0], p[0], grid[1], p[1], grid[2], p[2])
     cut = cut.permute(0, 2, 4, 6, 3, 5, 7, 1).reshape(2, grid[0] * grid[1] * grid[2], -1)
     model.final_layer.forward = lambda x, c: cut
@@ -146,7 +146,7 @@ class Function(torch.nn.Module):
 
 def euler_heun():
     """Stratonovich: dm = 0.5 m o dW ends at exp(0.5 W); an Ito scheme would end elsewhere."""
-    motion = stdiff.Motion(case.config("stdiff"))
+    motion = stdiff.Motion(case.config("stdiff")["model"])
     motion.diff_unet.diff_unet_f = Function(torch.zeros_like)
     motion.diff_unet.diff_unet_g = Function(lambda m: torch.atanh(0.5 * m))   # tanh undoes it
     torch.manual_seed(1)
@@ -162,7 +162,7 @@ def euler_heun():
 
 def motion_times():
     """A frame that is skipped does not change the state at the frames that are kept."""
-    cfg = case.config("stdiff", ["predicted=3"])
+    cfg = case.config("stdiff", ["model.predicted=3"])
     _, model, micros, _ = case.prepare(cfg, 2)
     batch, noise = micros[0]
     with torch.no_grad():
@@ -197,7 +197,7 @@ def trains(name, steps=12):
         say(f"{name}: {precision}, worst tensor {worst}", off[worst], limit)
     result = module.sample(model, inputs, noises)
     say(f"{name}: samples not finite", sum(not v.isfinite().all() for v in result.values()), 0)
-    cfg["optimizer"].update(schedule="constant")
+    cfg["schedule"] = {"kind": "constant", "warmup": 0}
     trainer = common.Trainer(cfg, model, module.groups(model))
     losses = []
     for _ in range(steps):

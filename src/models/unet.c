@@ -1,0 +1,121 @@
+/* unet.c -- a small denoising U-Net: the plainest system, and the first to read.
+ *
+ *   x (B,H,W,C) pictures in [-1,1],  t (B) timesteps  ->  mean squared error of the predicted noise
+ *
+ * Ho et al. (2020): residual blocks with group norm and a time embedding, self-attention at the lowest
+ * resolution, skips joined by channel concat. Weight names follow tests/ref/unet.py.
+ */
+#include "models/layers.h"
+
+typedef struct Unet {
+    int64_t height, width, channels;
+    Ints    widths;              /* channels of each level */
+    int64_t groups, heads, timesteps;
+} Unet;
+
+static const Field unet_fields[] = {
+    { "height",    FIELD_INT,  offsetof(Unet, height),    4, 4096, NULL, NULL, "of the pictures" },
+    { "width",     FIELD_INT,  offsetof(Unet, width),     4, 4096, NULL, NULL, "of the pictures" },
+    { "channels",  FIELD_INT,  offsetof(Unet, channels),  1, 64, NULL, NULL, "of the pictures" },
+    { "widths",    FIELD_INTS, offsetof(Unet, widths),    1, 4096, NULL, NULL, "channels of each level" },
+    { "groups",    FIELD_INT,  offsetof(Unet, groups),    1, 512, NULL, NULL, "of the group norms" },
+    { "heads",     FIELD_INT,  offsetof(Unet, heads),     1, 64, NULL, NULL, "of the attention" },
+    { "timesteps", FIELD_INT,  offsetof(Unet, timesteps), 1, 100000, NULL, NULL, "of the diffusion" },
+    { 0 }
+};
+
+static const Unet unet_defaults = {
+    .height = 16, .width = 16, .channels = 3, .widths = { { 32, 64 }, 2 }, .groups = 8, .heads = 4, .timesteps = 1000,
+};
+
+static Err unet_check(const void *config)
+{
+    const Unet *m = config;
+    if (m->widths.n < 1)
+        return fail(E_USAGE, "model.widths is empty; give the channels of at least one level");
+    int64_t deepest = m->widths.at[m->widths.n - 1], scale = (int64_t)1 << (m->widths.n - 1);
+    for (int i = 0; i < m->widths.n; i++)
+        if (m->widths.at[i] % m->groups)
+            return fail(E_USAGE, "model.widths: %lld channels do not divide into %lld groups",
+                        (long long)m->widths.at[i], (long long)m->groups);
+    if (deepest % m->heads)
+        return fail(E_USAGE, "model.heads: %lld channels do not divide into %lld heads", (long long)deepest, (long long)m->heads);
+    if (m->height % scale || m->width % scale)
+        return fail(E_USAGE, "model.height and model.width must be multiples of %lld for %d levels", (long long)scale, m->widths.n);
+    return OK;
+}
+
+static Tensor unet_block(const char *name, Tensor x, Tensor time, int64_t width, const Unet *m)
+{
+    Layer norm = { .groups = (int)m->groups, .eps = 1e-5f };
+    scope_open(x.graph, "%s", name);
+    Tensor h = conv2d("conv1", norm_act("norm1", x, norm, NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
+    h = add_rows(h, linear("time", silu(time), width, (Layer){ 0 }));
+    h = conv2d("conv2", norm_act("norm2", h, norm, NORM_SILU), width, 3, 1, 1, (Layer){ .zero = true });
+    if (dim(tensor_shape(x), -1) != width)
+        x = conv2d("shortcut", x, width, 1, 1, 0, (Layer){ 0 });
+    x = add(x, h);
+    scope_close(x.graph);
+    return x;
+}
+
+static Tensor unet_attention(const char *name, Tensor x, const Unet *m)
+{
+    int64_t width = dim(tensor_shape(x), -1);
+    scope_open(x.graph, "%s", name);
+    Tensor h = norm_act("norm", x, (Layer){ .groups = (int)m->groups, .eps = 1e-5f }, NORM_LINEAR);
+    h = attention_qkv(linear("qkv", h, 3 * width, (Layer){ 0 }), (int)m->heads, NULL);
+    x = add(x, linear("proj", h, width, (Layer){ .zero = true }));
+    scope_close(x.graph);
+    return x;
+}
+
+static Tensor unet_predict(Tensor x, Tensor t, const Unet *m)
+{
+    int64_t base = m->widths.at[0], deepest = m->widths.at[m->widths.n - 1];
+    Graph  *g = x.graph;
+    Tensor  skips[FIELD_MAX_INTS];
+    Tensor  time = linear("time.0", time_embedding(t, base), 4 * base, (Layer){ 0 });
+    time = linear("time.2", silu(time), 4 * base, (Layer){ 0 });
+
+    Tensor h = conv2d("conv_in", x, base, 3, 1, 1, (Layer){ 0 });
+    for (int i = 0; i < m->widths.n; i++) {
+        scope_open(g, "down.%d", i);
+        h = skips[i] = skip(unet_block("block", h, time, m->widths.at[i], m));
+        if (i + 1 < m->widths.n)
+            h = conv2d("down", h, m->widths.at[i], 3, 2, 1, (Layer){ 0 });
+        scope_close(g);
+    }
+    scope_open(g, "mid");
+    h = unet_block("block1", h, time, deepest, m);
+    h = unet_attention("attention", h, m);
+    h = unet_block("block2", h, time, deepest, m);
+    scope_close(g);
+    for (int i = m->widths.n - 1; i >= 0; i--) {
+        scope_open(g, "up.%d", i);
+        h = concat2(h, skips[i]);
+        h = unet_block("block", h, time, m->widths.at[i], m);
+        if (i > 0)
+            h = conv2d("up", upsample_nearest(h, 2), m->widths.at[i], 3, 1, 1, (Layer){ 0 });
+        scope_close(g);
+    }
+    h = norm_act("norm_out", h, (Layer){ .groups = (int)m->groups, .eps = 1e-5f }, NORM_SILU);
+    return conv2d("conv_out", h, m->channels, 3, 1, 1, (Layer){ .zero = true });
+}
+
+static Tensor unet_loss(Graph *g, const void *config, int64_t batch, int64_t share)
+{
+    const Unet *m = config;
+    Shape  shape = SHAPE(batch, m->height, m->width, m->channels);
+    Tensor x = feed(g, "x", F32, shape);
+    Tensor t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
+    Tensor noise = noise_normal(g, "noise", shape);
+    Tensor noisy = diffuse(x, noise, t, schedule_linear(g, m->timesteps, 1e-4, 0.02));
+    return mse(unet_predict(noisy, t, m), noise, 1.0f / (float)share);
+}
+
+const ModelDef model_unet = {
+    .name = "unet", .summary = "a small denoising U-Net with attention",
+    .fields = unet_fields, .config_bytes = sizeof(Unet), .defaults = &unet_defaults,
+    .check = unet_check, .loss = unet_loss,
+};

@@ -1,0 +1,371 @@
+/* solve.c -- from a graph and a budget to a plan: the order in which solvers are tried.
+ *
+ *   keep everything           fits? done: nothing can be cheaper
+ *   least peak                knows no budget, so the minimum it names is found again when asked for
+ *   the ladder                the same budgets for every call, each 1/20 of the keep-all peak (fewer
+ *                             for large graphs), from the least peak up to the budget asked for;
+ *                             each rung starts from the rung below and from fresh seeds
+ *   the budget itself         when it is not a rung
+ *   the cheapest of all that fits, judged by arena if asked
+ *
+ *  1. Nothing on the ladder depends on the budget asked for, so a larger budget sees every plan that a
+ *     smaller one on the ladder saw, and is never slower.
+ *  2. Effort is counted in moves and dealt out by fixed shares; time only cuts, and then `cut` is set.
+ *  3. Two searches run side by side; each is deterministic, and the better one wins by cost, then
+ *     peak, then number, so the result does not depend on which ended first.
+ *  4. Every plan given passes plan_check.
+ */
+#include "plan/plan.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "plan/plan_buffers.h"
+#include "plan/solvers/solver.h"
+
+#include <string.h>
+
+enum { SOLVE_THREADS = 2, LADDER_MOST = 20, ARENA_TRIES = 12 };
+
+typedef struct Solve {
+    Pool              *pool;         /* scratch */
+    const PGraph      *graph;
+    const PlanOptions *options;
+    const Task        *task;
+    double             deadline_s;
+    int64_t            moves;        /* all of them */
+    int64_t            keep_all_bytes, bound_bytes;
+    int32_t            rungs;        /* of the whole ladder */
+    RunList            least;
+    RunList            rung[LADDER_MOST + 1];
+    int32_t            n_rung;       /* rungs solved so far */
+    bool               cut;
+} Solve;
+
+/* About ten seconds on two cores: measured time of a move against nodes. */
+static int64_t solve_default_moves(int32_t n_nodes)
+{
+    return (int64_t)(16e6 / (1.2 + 0.009 * n_nodes));
+}
+
+static void solve_tell(const Solve *s, double done, const char *text)
+{
+    if (s->options->progress)
+        s->options->progress(s->options->progress_arg, done, text);
+}
+
+static SolverArgs solve_args(const Solve *s, int64_t budget, int64_t moves, uint64_t salt)
+{
+    return (SolverArgs){ .task = s->task, .budget_bytes = budget, .moves = moves,
+                         .seed = s->options->seed * 7919 + salt, .deadline_s = s->deadline_s };
+}
+
+/* Run the same solver from two starts side by side and keep the better list. */
+static void solve_pair(Solve *s, SolveFn *solver, const SolverArgs args[SOLVE_THREADS], int64_t budget,
+                       RunList *best)
+{
+    RunList found[SOLVE_THREADS];
+    Pool   *pools[SOLVE_THREADS];
+    for (int i = 0; i < SOLVE_THREADS; i++)
+        pools[i] = pool_new(NULL, "solver");
+#pragma omp parallel for num_threads(SOLVE_THREADS) schedule(static, 1)
+    for (int i = 0; i < SOLVE_THREADS; i++)
+        solver(pools[i], &args[i], &found[i]);
+    for (int i = 0; i < SOLVE_THREADS; i++) {
+        s->cut |= found[i].cut;
+        run_list_keep(s->pool, best, &found[i], budget);
+        pool_free(pools[i]);
+    }
+}
+
+static void solve_one(Solve *s, SolveFn *solver, const SolverArgs *args, int64_t budget, RunList *best)
+{
+    Pool   *pool = pool_new(NULL, "solver");
+    RunList found;
+    solver(pool, args, &found);
+    s->cut |= found.cut;
+    run_list_keep(s->pool, best, &found, budget);
+    pool_free(pool);
+}
+
+/* The lowest budget under which next_use still finds a way, by bisection; then annealing on the peak
+ * from there and from the input order. */
+static void solve_least(Solve *s)
+{
+    int64_t low = s->bound_bytes, high = s->keep_all_bytes;
+    RunList best = { 0 };
+    for (int i = 0; i < 12 && low < high; i++) {
+        int64_t    middle = low + (high - low) / 2;
+        RunList    found = { 0 };
+        SolverArgs args = solve_args(s, middle, 1, 0);
+        solve_one(s, solve_next_use, &args, middle, &found);
+        if (found.node) {
+            best = found;
+            high = found.peak_bytes;
+        } else {
+            low = middle + 1;
+        }
+    }
+    SolverArgs args[SOLVE_THREADS];
+    for (int i = 0; i < SOLVE_THREADS; i++)
+        args[i] = solve_args(s, 0, s->moves / 10, 11 + (uint64_t)i);
+    args[1].start = best;
+    solve_pair(s, solve_least_peak, args, LOWEST, &best);
+    s->least = best;
+}
+
+/* The cheapest list within budget that the whole portfolio finds. */
+static void solve_budget(Solve *s, int64_t budget, int64_t moves, const RunList *warm, RunList *best)
+{
+    bool       large = s->task->n_nodes > 2000;
+    SolverArgs seed = solve_args(s, budget, large ? 3 : 15, 0), args[SOLVE_THREADS];
+    *best = (RunList){ 0 };
+    if (warm->node)
+        run_list_keep(s->pool, best, warm, budget);
+    solve_one(s, solve_next_use, &seed, budget, best);
+    seed.moves = large ? 120 : 300;
+    solve_one(s, solve_blocks, &seed, budget, best);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < SOLVE_THREADS; i++) {
+            args[i] = solve_args(s, budget, moves / (2 * SOLVE_THREADS), (uint64_t)(31 + 2 * round + i));
+            if (i > 0 || round > 0 || large)
+                args[i].start = *best;
+        }
+        solve_pair(s, solve_anneal, args, budget, best);
+    }
+}
+
+static int64_t solve_rung_bytes(const Solve *s, int32_t k)
+{
+    int64_t peak = s->keep_all_bytes, n = s->rungs;
+    return peak / n * k + (peak % n * k + n - 1) / n;      /* ceil(peak * k / n) */
+}
+
+/* Solve every rung up to budget. */
+static void solve_ladder(Solve *s, int64_t budget)
+{
+    int64_t share = (s->moves - s->moves / 5) / (s->rungs + 1);
+    int32_t lowest = 0;
+    while (lowest < s->rungs && solve_rung_bytes(s, lowest) < s->least.peak_bytes)
+        lowest++;
+    if (s->n_rung < lowest) {
+        for (int32_t k = s->n_rung; k < lowest; k++)
+            s->rung[k] = (RunList){ 0 };
+        s->n_rung = lowest;
+    }
+    for (int32_t k = s->n_rung; k < s->rungs && solve_rung_bytes(s, k) <= budget; k++) {
+        const RunList *below = k > lowest ? &s->rung[k - 1] : &s->least;
+        if (below->n == s->task->n_nodes)
+            s->rung[k] = *below;             /* nothing runs twice already */
+        else
+            solve_budget(s, solve_rung_bytes(s, k), share, below, &s->rung[k]);
+        s->n_rung = k + 1;
+        solve_tell(s, 0.2 + 0.7 * (double)k / (double)s->rungs, "searching the ladder of budgets");
+    }
+}
+
+static const RunList *solve_highest(const Solve *s, int64_t budget)
+{
+    for (int32_t k = s->n_rung - 1; k >= 0; k--) {
+        if (s->rung[k].node && s->rung[k].peak_bytes <= budget)
+            return &s->rung[k];
+    }
+    return &s->least;
+}
+
+/* The best list for a budget: rungs below it, and the budget itself when it is not a rung. */
+static void solve_asked(Solve *s, int64_t budget, RunList *best)
+{
+    int64_t share = (s->moves - s->moves / 5) / (s->rungs + 1);
+    solve_ladder(s, budget);
+    *best = (RunList){ 0 };
+    run_list_keep(s->pool, best, &s->least, budget);
+    bool is_rung = false;
+    for (int32_t k = 0; k < s->n_rung; k++) {
+        run_list_keep(s->pool, best, &s->rung[k], budget);
+        is_rung |= s->rung[k].node && solve_rung_bytes(s, k) == budget;
+    }
+    if (!is_rung && best->n != s->task->n_nodes) {
+        RunList own;
+        solve_budget(s, budget, 2 * share, solve_highest(s, budget), &own);
+        run_list_keep(s->pool, best, &own, budget);
+    }
+}
+
+static Err solve_plan(Pool *pool, const Solve *s, const RunList *list, Plan **plan)
+{
+    Pool    *scratch = pool_new(NULL, "solve_plan");
+    int32_t *runs, n;
+    task_runs(scratch, s->task, list->node, list->n, &runs, &n);
+    Err err = plan_from_runs(pool, s->graph, runs, n, plan);
+    pool_free(scratch);
+    TRY(err);
+    (*plan)->cut = s->cut;
+    (*plan)->budget_bytes = s->options->budget_bytes;
+    return plan_check(s->graph, *plan, 0);
+}
+
+Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
+{
+    Pool          *scratch = pool_new(NULL, "plan_place");
+    PlanBuffers    buffers;
+    LayoutResult   result = { 0 };
+    int64_t        fixed = 0;
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        const PValue *value = &graph->values[v];
+        if (value->persistent && value->view_of < 0)
+            fixed += (value->bytes + graph->align - 1) / graph->align * graph->align;
+    }
+    LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0 };
+    Err err = plan_buffers(scratch, graph, plan, &buffers);
+    if (!err && buffers.n_buffers > 0) {
+        err = layout_solve(scratch, buffers.buffers, buffers.n_buffers, &options, &result);
+        if (err == E_BUDGET)         /* an answer here, not a failure: the caller compares */
+            err = OK;
+        if (!err)
+            err = layout_check(buffers.buffers, buffers.n_buffers, result.arena_bytes);
+    }
+    plan->arena_bytes = fixed + result.arena_bytes;
+    pool_free(scratch);
+    return err;
+}
+
+static Err solve_refuse(const Solve *s, const Plan *least)
+{
+    return fail(E_BUDGET, "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "
+                "plan can do with less than %s (%lld bytes)", bytes_text(s->options->budget_bytes),
+                (long long)s->options->budget_bytes, bytes_text(plan_peak_bytes(least)),
+                (long long)plan_peak_bytes(least), bytes_text(least->bound_bytes),
+                (long long)least->bound_bytes);
+}
+
+/* Cheapest first, until one can be placed within the budget; where the bytes fit but not the
+ * placement, a search with as many bytes less joins the list. */
+static Err solve_placed(Pool *pool, Solve *s, RunList first, Plan **plan)
+{
+    int64_t budget = s->options->budget_bytes, aim = budget;
+    RunList candidates[LADDER_MOST + ARENA_TRIES + 2];
+    int32_t n = 0;
+    Plan   *least_plan = NULL;
+    candidates[n++] = first;
+    for (int32_t k = 0; k < s->n_rung; k++) {
+        if (s->rung[k].node && s->rung[k].peak_bytes <= budget)
+            candidates[n++] = s->rung[k];
+    }
+    candidates[n++] = s->least;
+    for (int32_t tries = 0; n > 0; tries++) {
+        int32_t pick = 0;
+        for (int32_t i = 1; i < n; i++) {
+            if (candidates[i].cost < candidates[pick].cost)
+                pick = i;
+        }
+        RunList list = candidates[pick];
+        candidates[pick] = candidates[--n];
+        if (tries >= ARENA_TRIES && list.peak_bytes > s->least.peak_bytes)
+            continue;
+        TRY(solve_plan(pool, s, &list, plan));
+        TRY(plan_place(s->graph, *plan, budget));
+        if ((*plan)->arena_bytes <= budget)
+            return OK;
+        if (!least_plan || (*plan)->arena_bytes < least_plan->arena_bytes)
+            least_plan = *plan;
+        aim -= (*plan)->arena_bytes - budget;
+        if (tries < 3 && aim >= s->least.peak_bytes) {
+            solve_budget(s, aim, s->moves / (2 * s->rungs), solve_highest(s, aim), &list);
+            if (list.node)
+                candidates[n++] = list;
+        }
+    }
+    *plan = least_plan;
+    return solve_refuse(s, least_plan);
+}
+
+static void solve_init(Solve *s, Pool *pool, const PGraph *graph, const PlanOptions *options,
+                       const Plan *keep_all)
+{
+    *s = (Solve){ .pool = pool, .graph = graph, .options = options, .task = task_new(pool, graph),
+                  .keep_all_bytes = keep_all->live_bytes, .bound_bytes = keep_all->bound_bytes };
+    s->rungs = graph->n_nodes <= 1000 ? LADDER_MOST : graph->n_nodes <= 4000 ? 10 : 4;
+    s->moves = options->effort > 0 ? options->effort : solve_default_moves(s->task->n_nodes);
+    s->deadline_s = options->time_limit_s > 0 ? clock_now() + options->time_limit_s : 0;
+    solve_tell(s, 0, "searching the least peak");
+    solve_least(s);
+    solve_tell(s, 0.2, "searching the ladder of budgets");
+}
+
+static Err solve_within(Pool *pool, Pool *scratch, const PGraph *graph, const PlanOptions *options,
+                        Plan **plan)
+{
+    int64_t budget = options->budget_bytes;
+    Solve   s;
+    RunList best;
+    TRY(plan_keep_all(pool, graph, plan));
+    TRY(plan_check(graph, *plan, 0));
+    (*plan)->budget_bytes = budget;
+    if (options->layout && (budget <= 0 || (*plan)->live_bytes <= budget))
+        TRY(plan_place(graph, *plan, budget));
+    if (budget <= 0 || plan_peak_bytes(*plan) <= budget)
+        return OK;
+    solve_init(&s, scratch, graph, options, *plan);
+    if (s.least.peak_bytes > budget) {
+        TRY(solve_plan(pool, &s, &s.least, plan));
+        if (options->layout)
+            TRY(plan_place(graph, *plan, budget));
+        return solve_refuse(&s, *plan);
+    }
+    solve_asked(&s, budget, &best);
+    solve_tell(&s, 1, "done");
+    if (options->layout)
+        return solve_placed(pool, &s, best, plan);
+    TRY(solve_plan(pool, &s, &best, plan));
+    return plan_check(graph, *plan, budget);
+}
+
+Err plan_solve(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan)
+{
+    TRY(pgraph_check(graph));
+    Pool *scratch = pool_new(NULL, "plan_solve");
+    Err   err = solve_within(pool, scratch, graph, options, plan);
+    pool_free(scratch);
+    return err;
+}
+
+static Err solve_curve(Pool *pool, Pool *scratch, const PGraph *graph, const PlanOptions *options,
+                       const int64_t *budgets, int n, Plan **plans)
+{
+    Plan   *keep_all;
+    Solve   s = { 0 };
+    RunList best = { 0 };
+    TRY(plan_keep_all(pool, graph, &keep_all));
+    for (int i = 0; i < n; i++) {
+        plans[i] = NULL;
+        if (budgets[i] >= keep_all->live_bytes) {
+            plans[i] = NEW(pool, Plan);
+            *plans[i] = *keep_all;
+        } else {
+            if (!s.task)
+                solve_init(&s, scratch, graph, options, keep_all);
+            if (budgets[i] < s.least.peak_bytes)
+                continue;
+            RunList found;
+            solve_asked(&s, budgets[i], &found);
+            if (!best.node || found.cost < best.cost)
+                best = found;
+            TRY(solve_plan(pool, &s, &best, &plans[i]));
+        }
+        plans[i]->budget_bytes = budgets[i];
+        TRY(plan_check(graph, plans[i], budgets[i]));
+    }
+    return OK;
+}
+
+Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, const int64_t *budgets,
+               int n, Plan **plans)
+{
+    TRY(pgraph_check(graph));
+    for (int i = 1; i < n; i++)
+        REQUIRE(budgets[i] >= budgets[i - 1]);
+    Pool *scratch = pool_new(NULL, "plan_curve");
+    Err   err = solve_curve(pool, scratch, graph, options, budgets, n, plans);
+    pool_free(scratch);
+    return err;
+}

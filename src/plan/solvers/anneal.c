@@ -1,0 +1,82 @@
+/* anneal.c -- the cheapest schedule within a budget, by simulated annealing (Kirkpatrick et al. 1983).
+ *
+ * The energy is the extra cost plus a price for bytes above the budget. The price is not fixed: it
+ * rises while the schedule is above the budget and falls while it is within, so that the search keeps
+ * crossing the line, where the cheapest schedules are (strategic oscillation, Glover 1989). The best
+ * schedule within the budget is kept. Temperatures are in parts of the cost of the whole step.
+ */
+#include "plan/solvers/search.h"
+
+#include <math.h>
+
+static const struct {
+    double hot, cold;        /* temperature at the first and the last move */
+    double price;            /* of the sum of bytes above the budget, in budgets, to begin with */
+    double price_step;       /* factor every price_moves moves */
+    int    price_moves;
+    double give_up;          /* temperatures: a rise beyond this is never accepted in practice */
+} anneal = { 1e-3, 1e-5, 0.01, 1.03, 64, 12 };
+
+/* Chances of the kinds of moves, above the budget and within it; in the order of MoveKind. */
+static const double anneal_mix[2][MOVE_KINDS] = { { 0.60, 0.15, 0.10, 0.15 }, { 0.15, 0.30, 0.25, 0.30 } };
+
+static MoveKind anneal_kind(Search *x, bool within)
+{
+    double r = search_unit(x);
+    int    kind = 0;
+    while (kind < MOVE_KINDS - 1 && r >= anneal_mix[within][kind])
+        r -= anneal_mix[within][kind++];
+    return (MoveKind)kind;
+}
+
+void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
+{
+    Pool    *scratch = pool_new(NULL, "anneal");
+    int64_t  budget = args->budget_bytes;
+    double   unit = args->task->base_cost > 0 ? args->task->base_cost : 1;
+    double   price = anneal.price, cooling = log(anneal.cold / anneal.hot);
+    double   per_byte = 1 / (double)(budget > 0 ? budget : 1);
+    Search   x;
+    search_init(&x, scratch, args);
+    Load     now = schedule_load(x.s, budget);
+    *out = (RunList){ 0 };
+    if (now.excess <= 0)
+        search_keep(pool, &x, now, out);
+    for (int64_t move = 0; move < args->moves; move++) {
+        double  heat = anneal.hot * exp(cooling * (double)move / (double)args->moves);
+        double  cost = x.s->cost, above = price * now.excess * per_byte * unit;
+        int32_t mark = schedule_mark(x.s);
+        int32_t where = now.excess > 0 && search_unit(&x) < 0.7 ? now.peak_position
+                                                                 : search_below(&x, x.s->n);
+        x.cost_limit = cost + above + anneal.give_up * heat * unit;
+        if (search_late(args, move)) {
+            out->cut = true;
+            break;
+        }
+        if (search_move(&x, anneal_kind(&x, now.excess <= 0), where, budget)) {
+            Load   then = schedule_load(x.s, budget);
+            double rise = x.s->cost - cost + price * then.excess * per_byte * unit - above;
+            if (rise <= 0 || search_unit(&x) < exp(-rise / (heat * unit))) {
+                schedule_commit(x.s);
+                now = then;
+                if (now.excess <= 0 && (!out->node || x.s->cost < out->cost * (1 - 1e-12)))
+                    search_keep(pool, &x, now, out);
+            } else {
+                schedule_undo(x.s, mark);
+            }
+        } else {
+            schedule_undo(x.s, mark);
+        }
+        if (out->node && out->n == args->task->n_nodes)
+            break;                           /* nothing runs twice: no schedule is cheaper */
+        if (move % anneal.price_moves == 0)
+            price = fmin(1e4, fmax(1e-4, now.excess > 0 ? price * anneal.price_step
+                                                        : price / anneal.price_step));
+    }
+    if (out->node) {
+        schedule_set(x.s, out->node, out->n);
+        search_polish(&x, budget);
+        search_keep(pool, &x, schedule_load(x.s, budget), out);
+    }
+    pool_free(scratch);
+}

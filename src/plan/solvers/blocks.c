@@ -1,0 +1,338 @@
+/* blocks.c -- checkpointing for graphs of equal blocks: what to drop is decided by class of value.
+ *
+ * Values are alike when their makers are alike: same cost, sizes and wiring a few steps around. For
+ * each class c a number x[c] says how many of its values, from the first block on, are dropped in
+ * their longest idle window and made again for their next reader (with whatever else is missing). So
+ * x[c] = k for all classes inside a block is per-block checkpointing of k blocks (Chen et al. 2016),
+ * and other x are selective. Early blocks first: their second runs come when memory is empty again.
+ *
+ * Two climbs, each judged by the exact schedule: class after class, the one that removes most bytes
+ * above the budget for its cost; and whole blocks, every class but those that tie blocks together.
+ * Then every x[c] is lowered as far as the budget allows, dearest class first.
+ */
+#include "plan/solvers/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCKS_ROUNDS = 3, BLOCKS_CLASSES = 48 };
+
+typedef struct Class {
+    int32_t *values;         /* in input order */
+    int32_t  n, cap;
+    uint64_t hash;
+    int32_t  x;              /* how many of them are dropped */
+    double   weight;         /* bytes * length of the idle windows */
+} Class;
+
+typedef struct Blocks {
+    const SolverArgs *args;
+    Pool     *pool;          /* scratch */
+    Schedule *s;
+    Class    *classes;
+    int32_t   n_classes, cap_classes;
+    int32_t  *window;        /* [value] last reader before its longest idle window, or -1: none */
+    bool     *dropped;       /* [value] */
+    bool     *present;       /* [value] */
+    int32_t  *last;          /* [value] its last reader of all */
+    int32_t  *n_runs;        /* [node] */
+    int32_t  *runs;
+    int32_t   n, cap;
+    int64_t   left;          /* evaluations */
+} Blocks;
+
+static uint64_t blocks_mix(uint64_t h, uint64_t x)
+{
+    h = (h ^ x) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 29;
+}
+
+/* Hash of each node and its surroundings, BLOCKS_ROUNDS steps out (as Weisfeiler and Leman 1968). */
+static uint64_t *blocks_hashes(Pool *pool, const Task *task)
+{
+    uint64_t *now = NEWN(pool, uint64_t, task->n_nodes + 1), *next = NEWN(pool, uint64_t, task->n_nodes + 1);
+    for (int32_t n = 0; n < task->n_nodes; n++) {
+        const TaskNode *t = &task->nodes[n];
+        uint64_t cost;
+        memcpy(&cost, &t->cost, sizeof cost);
+        now[n] = blocks_mix(blocks_mix(cost, (uint64_t)t->workspace), (uint64_t)t->n_in);
+        for (int32_t i = 0; i < t->n_out; i++)
+            now[n] = blocks_mix(now[n], (uint64_t)task->values[t->out[i]].bytes + 1);
+    }
+    for (int round = 0; round < BLOCKS_ROUNDS; round++) {
+        for (int32_t n = 0; n < task->n_nodes; n++) {
+            const TaskNode *t = &task->nodes[n];
+            uint64_t around = 0;         /* a sum: the order of readers says nothing */
+            for (int32_t i = 0; i < t->n_in; i++)
+                around += blocks_mix(1, now[task->values[t->in[i]].maker]);
+            for (int32_t i = 0; i < t->n_out; i++) {
+                const TaskValue *v = &task->values[t->out[i]];
+                for (int32_t r = 0; r < v->n_readers && r < 16; r++)
+                    around += blocks_mix(2, now[v->readers[r]]);
+            }
+            next[n] = blocks_mix(now[n], around);
+        }
+        uint64_t *swap = now;
+        now  = next;
+        next = swap;
+    }
+    return now;
+}
+
+static int blocks_by_weight(const void *a, const void *b)
+{
+    const Class *x = a, *y = b;
+    if (x->weight != y->weight)
+        return x->weight < y->weight ? 1 : -1;
+    return x->values[0] - y->values[0];
+}
+
+static void blocks_classify(Blocks *b)
+{
+    const Task *task = b->args->task;
+    uint64_t   *hash = blocks_hashes(b->pool, task);
+    int32_t     size = 64;
+    while (size < 2 * task->n_values)
+        size *= 2;
+    int32_t *table = NEWN(b->pool, int32_t, size);       /* class + 1 */
+    for (int32_t v = 0; v < task->n_values; v++) {
+        const TaskValue *value = &task->values[v];
+        int32_t from = value->maker, longest = 0;
+        b->window[v] = -1;
+        b->last[v]   = value->final ? task->n_nodes : from;
+        for (int32_t r = 0; r < value->n_readers; r++) {
+            if (value->readers[r] - from > longest) {
+                longest = value->readers[r] - from;
+                b->window[v] = from;
+            }
+            from = value->readers[r];
+            b->last[v] = from > b->last[v] ? from : b->last[v];
+        }
+        if (value->bytes == 0 || longest < 2 || task->nodes[value->maker].once
+            || task->nodes[value->maker].n_after > 0) {
+            b->window[v] = -1;
+            continue;
+        }
+        int32_t index = 0;
+        while (task->nodes[value->maker].out[index] != v)
+            index++;
+        uint64_t key = blocks_mix(hash[value->maker], (uint64_t)index + 77);
+        uint64_t slot = key & (uint64_t)(size - 1);
+        while (table[slot] && b->classes[table[slot] - 1].hash != key)
+            slot = (slot + 1) & (uint64_t)(size - 1);
+        if (!table[slot]) {
+            Class fresh = { .hash = key };
+            VEC_ADD(b->pool, b->classes, b->n_classes, b->cap_classes, fresh);
+            table[slot] = b->n_classes;
+        }
+        Class *class = &b->classes[table[slot] - 1];
+        VEC_ADD(b->pool, class->values, class->n, class->cap, v);
+        class->weight += (double)value->bytes * longest;
+    }
+    if (b->n_classes > 0)
+        qsort(b->classes, (size_t)b->n_classes, sizeof *b->classes, blocks_by_weight);
+    if (b->n_classes > BLOCKS_CLASSES)
+        b->n_classes = BLOCKS_CLASSES;
+}
+
+/* Bring value back: its maker runs again, after whatever it needs. */
+static bool blocks_make(Blocks *b, int32_t value, int32_t depth)
+{
+    const Task     *task = b->args->task;
+    int32_t         node = task->values[value].maker;
+    const TaskNode *t = &task->nodes[node];
+    if (t->once || t->n_after > 0 || t->n_takes > 0 || depth > 20000 || b->n > 4 * task->n_nodes
+        || ++b->n_runs[node] > SCHEDULE_MAX_RUNS - 2)
+        return false;
+    for (int32_t i = 0; i < t->n_in; i++) {
+        if (!b->present[t->in[i]] && !blocks_make(b, t->in[i], depth + 1))
+            return false;
+    }
+    VEC_ADD(b->pool, b->runs, b->n, b->cap, node);
+    for (int32_t i = 0; i < t->n_out; i++)
+        b->present[t->out[i]] = true;
+    return true;
+}
+
+/* The schedule that the numbers x stand for. A value made again stays until its last reader. */
+static bool blocks_list(Blocks *b)
+{
+    const Task *task = b->args->task;
+    memset(b->dropped, 0, sizeof *b->dropped * (size_t)task->n_values);
+    memset(b->present, 0, sizeof *b->present * (size_t)task->n_values);
+    memset(b->n_runs, 0, sizeof *b->n_runs * (size_t)task->n_nodes);
+    for (int32_t c = 0; c < b->n_classes; c++) {
+        for (int32_t i = 0; i < b->classes[c].x; i++)
+            b->dropped[b->classes[c].values[i]] = true;
+    }
+    b->n = 0;
+    for (int32_t n = 0; n < task->n_nodes; n++) {
+        const TaskNode *t = &task->nodes[n];
+        for (int32_t i = 0; i < t->n_in; i++) {
+            if (!b->present[t->in[i]] && !blocks_make(b, t->in[i], 0))
+                return false;
+        }
+        VEC_ADD(b->pool, b->runs, b->n, b->cap, n);
+        for (int32_t i = 0; i < t->n_out; i++)
+            b->present[t->out[i]] = true;
+        for (int32_t i = 0; i < t->n_in + t->n_out; i++) {
+            int32_t v = i < t->n_in ? t->in[i] : t->out[i - t->n_in];
+            if (i < t->n_takes || (b->dropped[v] && b->window[v] == n) || b->last[v] <= n)
+                b->present[v] = false;
+        }
+    }
+    return true;
+}
+
+static bool blocks_judge(Blocks *b, Load *load)
+{
+    b->left--;
+    if (!blocks_list(b))
+        return false;
+    schedule_set(b->s, b->runs, b->n);
+    *load = schedule_load(b->s, b->args->budget_bytes);
+    return true;
+}
+
+static void blocks_keep(Blocks *b, Pool *pool, Load load, RunList *out)
+{
+    RunList list = { .node = b->s->node_at, .n = b->s->n, .cost = b->s->cost,
+                     .peak_bytes = load.peak_bytes };
+    run_list_keep(pool, out, &list, b->args->budget_bytes);
+}
+
+/* The least x[c] in [low, high] that is within the budget; high is known to be. */
+static void blocks_lower(Blocks *b, Pool *pool, Class *class, int32_t low, RunList *out)
+{
+    int32_t high = class->x;
+    Load    load;
+    while (low < high && b->left > 0) {
+        class->x = (low + high) / 2;
+        if (blocks_judge(b, &load) && load.excess <= 0) {
+            blocks_keep(b, pool, load, out);
+            high = class->x;
+        } else {
+            low = class->x + 1;
+        }
+    }
+    class->x = high;
+}
+
+/* Class after class until the budget holds. */
+static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
+{
+    Load now;
+    if (!blocks_judge(b, &now))
+        return;
+    while (now.excess > 0 && b->left > 0) {
+        double  base = b->s->cost, best = 0;
+        int32_t pick = -1;
+        Load    pick_load = now;
+        double  before = now.excess;
+        for (int32_t c = 0; c < b->n_classes && b->left > 0; c++) {
+            Class  *class = &b->classes[c];
+            int32_t old = class->x;
+            Load    load;
+            if (old == class->n)
+                continue;
+            class->x = class->n;
+            if (blocks_judge(b, &load) && load.excess < before) {
+                double price = b->s->cost - base + 1e-9 * b->args->task->base_cost;
+                double gain = (before - load.excess) / price;
+                if (gain > best) {
+                    best = gain;
+                    pick = c;
+                    pick_load = load;
+                }
+            }
+            class->x = old;
+        }
+        if (pick < 0)
+            return;
+        int32_t old = b->classes[pick].x;
+        b->classes[pick].x = b->classes[pick].n;
+        now = pick_load;
+        if (!blocks_judge(b, &now))
+            return;
+        if (now.excess <= 0) {
+            blocks_keep(b, pool, now, out);
+            blocks_lower(b, pool, &b->classes[pick], old + 1, out);
+        }
+    }
+}
+
+/* Give back what turned out not to be needed: the heaviest classes come first in the list. */
+static void blocks_descend(Blocks *b, Pool *pool, RunList *out)
+{
+    for (int32_t c = b->n_classes - 1; c >= 0 && b->left > 0; c--) {
+        if (b->classes[c].x > 0)
+            blocks_lower(b, pool, &b->classes[c], 0, out);
+    }
+}
+
+/* Whole blocks: k of every class, except classes whose being kept makes the rest cheaper. */
+static void blocks_whole(Blocks *b, Pool *pool, RunList *out)
+{
+    Load   load;
+    double cost;
+    for (int32_t c = 0; c < b->n_classes; c++)
+        b->classes[c].x = b->classes[c].n;
+    cost = blocks_judge(b, &load) ? b->s->cost : 1e300;
+    for (int32_t c = 0; c < b->n_classes && b->left > 0; c++) {
+        int32_t old = b->classes[c].x;
+        b->classes[c].x = 0;
+        bool good = blocks_judge(b, &load);
+        double saved = good ? cost - b->s->cost : 0;
+        if (good && (load.excess <= 0 || saved > 0.02 * b->args->task->base_cost)) {
+            cost = b->s->cost;
+            if (load.excess <= 0)
+                blocks_keep(b, pool, load, out);
+        } else {
+            b->classes[c].x = old;
+        }
+    }
+    if (!blocks_judge(b, &load) || load.excess > 0)
+        return;
+    blocks_keep(b, pool, load, out);
+    int32_t low = 0, high = 0;
+    int32_t *full = NEWN(b->pool, int32_t, b->n_classes + 1);
+    for (int32_t c = 0; c < b->n_classes; c++) {
+        full[c] = b->classes[c].x;
+        high = full[c] > high ? full[c] : high;
+    }
+    while (low < high && b->left > 0) {
+        int32_t k = (low + high) / 2;
+        for (int32_t c = 0; c < b->n_classes; c++)
+            b->classes[c].x = full[c] < k ? full[c] : k;
+        if (blocks_judge(b, &load) && load.excess <= 0) {
+            blocks_keep(b, pool, load, out);
+            high = k;
+        } else {
+            low = k + 1;
+        }
+    }
+    for (int32_t c = 0; c < b->n_classes; c++)
+        b->classes[c].x = full[c] < high ? full[c] : high;
+}
+
+void solve_blocks(Pool *pool, const SolverArgs *args, RunList *out)
+{
+    Pool  *scratch = pool_new(NULL, "blocks");
+    size_t n_values = (size_t)args->task->n_values + 1;
+    Blocks b = {
+        .args = args, .pool = scratch, .s = schedule_new(scratch, args->task),
+        .window = NEWN(scratch, int32_t, n_values), .dropped = NEWN(scratch, bool, n_values),
+        .present = NEWN(scratch, bool, n_values), .last = NEWN(scratch, int32_t, n_values),
+        .n_runs = NEWN(scratch, int32_t, args->task->n_nodes + 1), .left = args->moves,
+    };
+    *out = (RunList){ 0 };
+    blocks_classify(&b);
+    blocks_climb(&b, pool, out);
+    if (out->node)
+        blocks_descend(&b, pool, out);
+    b.left = args->moves / 2;
+    blocks_whole(&b, pool, out);
+    if (out->node)
+        blocks_descend(&b, pool, out);
+    pool_free(scratch);
+}

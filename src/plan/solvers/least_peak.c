@@ -1,0 +1,96 @@
+/* least_peak.c -- the schedule of least peak, whatever it costs. Knows no budget.
+ *
+ * Annealing on the bytes above a bar; whenever the peak comes under the bar, the bar is lowered by a
+ * part of its distance to the structural bound. Many short runs beat one long one: what is found
+ * depends on early luck, so the moves are dealt out in rounds, each from the start given.
+ */
+#include "plan/solvers/search.h"
+
+#include <math.h>
+
+static const struct {
+    double  hot, cold;       /* temperature, in parts of the bar */
+    double  cost_weight;     /* one whole step of extra cost, in parts of the bar */
+    int64_t round_moves;
+    int     lower;           /* the bar goes down by 1/lower of its distance to the bound */
+    double  give_up;
+} least = { 1e-3, 3e-5, 1e-4, 40000, 50, 12 };
+
+static const double least_mix[MOVE_KINDS] = { 0.40, 0.15, 0.10, 0.35 };
+
+static MoveKind least_kind(Search *x)
+{
+    double r = search_unit(x);
+    int    kind = 0;
+    while (kind < MOVE_KINDS - 1 && r >= least_mix[kind])
+        r -= least_mix[kind++];
+    return (MoveKind)kind;
+}
+
+static bool least_better(const RunList *out, const Schedule *s, Load load)
+{
+    return !out->node || load.peak_bytes < out->peak_bytes
+           || (load.peak_bytes == out->peak_bytes && s->cost < out->cost * (1 - 1e-12));
+}
+
+static int64_t least_bar(int64_t peak, int64_t bound)
+{
+    int64_t bar = peak - 1 - (peak - bound) / least.lower;
+    return bar > bound ? bar : bound;
+}
+
+static void least_round(Pool *pool, const SolverArgs *args, int64_t moves, int64_t bound, RunList *out)
+{
+    Pool   *scratch = pool_new(NULL, "least_peak");
+    double  unit = args->task->base_cost > 0 ? args->task->base_cost : 1;
+    double  cooling = log(least.cold / least.hot);
+    Search  x;
+    search_init(&x, scratch, args);
+    Load    now = schedule_load(x.s, 0);
+    if (least_better(out, x.s, now))
+        search_keep(pool, &x, now, out);
+    int64_t bar = least_bar(now.peak_bytes, bound);
+    for (int64_t move = 0; move < moves && out->peak_bytes > bound; move++) {
+        double  heat = least.hot * exp(cooling * (double)move / (double)moves);
+        double  over = (double)(now.peak_bytes - bar) / (double)(bar + 1), cost = x.s->cost;
+        int32_t mark = schedule_mark(x.s);
+        int32_t where = search_unit(&x) < 0.7 ? now.peak_position : search_below(&x, x.s->n);
+        x.cost_limit = cost + unit * (over + least.give_up * heat) / least.cost_weight;
+        if (search_late(args, move)) {
+            out->cut = true;
+            break;
+        }
+        if (!search_move(&x, least_kind(&x), where, bar)) {
+            schedule_undo(x.s, mark);
+            continue;
+        }
+        Load   then = schedule_load(x.s, bar);
+        double rise = fmax(0, (double)(then.peak_bytes - bar) / (double)(bar + 1)) - over
+                      + least.cost_weight * (x.s->cost - cost) / unit;
+        if (rise > 0 && search_unit(&x) >= exp(-rise / heat)) {
+            schedule_undo(x.s, mark);
+            continue;
+        }
+        schedule_commit(x.s);
+        now = then;
+        if (least_better(out, x.s, now))
+            search_keep(pool, &x, now, out);
+        if (now.peak_bytes <= bar)
+            bar = least_bar(now.peak_bytes, bound);
+    }
+    pool_free(scratch);
+}
+
+void solve_least_peak(Pool *pool, const SolverArgs *args, RunList *out)
+{
+    int64_t    bound = plan_bound_bytes(args->task->graph);
+    SolverArgs round = *args;
+    *out = (RunList){ 0 };
+    for (int64_t done = 0; done < args->moves && !out->cut; done += least.round_moves) {
+        int64_t left = args->moves - done;
+        round.seed = args->seed * 1000003u + (uint64_t)done;
+        least_round(pool, &round, left < least.round_moves ? left : least.round_moves, bound, out);
+        if (out->node && out->peak_bytes <= bound)
+            break;
+    }
+}

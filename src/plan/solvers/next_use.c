@@ -1,0 +1,255 @@
+/* next_use.c -- run the step under the budget with full knowledge of what comes (an offline DTR).
+ *
+ * As in DTR (Kirisame et al. 2021), when bytes are short the value with the least
+ *     cost to make it again / (bytes * distance to its next reader ^ g)
+ * is dropped, and what is missing is made again when it is read. DTR looks back (staleness); here the
+ * order is known, so the distance to the next reader is exact (Belady 1966). A few exponents g and a
+ * few budgets somewhat below the asked one are tried; the cheapest list is given.
+ *
+ * Scores sit in a heap and are looked at again when they come up: dropping a value only makes its
+ * neighbours dearer, so a score that has not risen is still the least.
+ */
+#include "plan/solvers/search.h"
+
+#include <math.h>
+
+enum { CLOSURE_MOST = 200, RUNS_MOST = SCHEDULE_MAX_RUNS - 2, DEPTH_MOST = 20000 };
+
+typedef struct Entry {
+    double  score;
+    int32_t value, stamp;
+} Entry;
+
+typedef struct Event {
+    const Task *task;
+    Pool       *pool;
+    int64_t     budget, live;
+    double      g;
+    int32_t     now;         /* node of the input order being run */
+    bool       *present;     /* [value] */
+    int32_t    *pins;        /* [value] */
+    int32_t    *reader;      /* [value] index of its next reader in the input order */
+    int32_t    *stamp;       /* [value] of its newest heap entry */
+    int32_t    *n_runs;      /* [node] */
+    int32_t    *deadline;    /* [node] must not run at or after this node of the input order */
+    int32_t    *seen;        /* [node] for closures */
+    int32_t     n_seen;
+    Entry      *heap;
+    int32_t     n_heap, cap_heap;
+    int32_t    *runs;
+    int32_t     n, cap;
+} Event;
+
+static int32_t event_next_use(const Event *e, int32_t value)
+{
+    const TaskValue *v = &e->task->values[value];
+    if (e->reader[value] < v->n_readers)
+        return v->readers[e->reader[value]];
+    return v->final ? e->task->n_nodes : -1;
+}
+
+static double event_closure(Event *e, int32_t node, int32_t *left)
+{
+    const TaskNode *t = &e->task->nodes[node];
+    double cost = t->cost;
+    e->seen[node] = e->n_seen;
+    for (int32_t i = 0; i < t->n_in; i++) {
+        int32_t maker = e->task->values[t->in[i]].maker;
+        if (e->present[t->in[i]] || e->seen[maker] == e->n_seen)
+            continue;
+        if (--*left <= 0)
+            return cost * 2;
+        cost += event_closure(e, maker, left);
+    }
+    return cost;
+}
+
+static bool event_can_drop(const Event *e, int32_t value)
+{
+    const TaskValue *v = &e->task->values[value];
+    int32_t next = event_next_use(e, value);
+    return e->present[value] && e->pins[value] == 0 && v->bytes > 0 && next >= 0
+           && !e->task->nodes[v->maker].once && e->n_runs[v->maker] < RUNS_MOST
+           && e->deadline[v->maker] >= next;
+}
+
+static double event_score(Event *e, int32_t value)
+{
+    const TaskValue *v = &e->task->values[value];
+    int32_t left = CLOSURE_MOST, away = event_next_use(e, value) - e->now;
+    e->n_seen++;
+    double cost = event_closure(e, v->maker, &left) + 1e-9 * e->task->base_cost;
+    return cost / ((double)v->bytes * pow(away > 0 ? away + 1 : 1, e->g));
+}
+
+static void event_push(Event *e, int32_t value)
+{
+    if (!event_can_drop(e, value))
+        return;
+    Entry   entry = { event_score(e, value), value, ++e->stamp[value] };
+    int32_t i;
+    VEC_ADD(e->pool, e->heap, e->n_heap, e->cap_heap, entry);
+    for (i = e->n_heap - 1; i > 0 && e->heap[(i - 1) / 2].score > entry.score; i = (i - 1) / 2)
+        e->heap[i] = e->heap[(i - 1) / 2];
+    e->heap[i] = entry;
+}
+
+static Entry event_pop(Event *e)
+{
+    Entry top = e->heap[0], last = e->heap[--e->n_heap];
+    int32_t i = 0, child;
+    while ((child = 2 * i + 1) < e->n_heap) {
+        if (child + 1 < e->n_heap && e->heap[child + 1].score < e->heap[child].score)
+            child++;
+        if (e->heap[child].score >= last.score)
+            break;
+        e->heap[i] = e->heap[child];
+        i = child;
+    }
+    e->heap[i] = last;
+    return top;
+}
+
+static void event_drop(Event *e, int32_t value)
+{
+    e->present[value] = false;
+    e->live -= e->task->values[value].bytes;
+}
+
+/* Free bytes until need more fit. The heap may have lost values that were pinned when they came up:
+ * they are put back once before giving up. */
+static bool event_make_room(Event *e, int64_t need)
+{
+    bool refilled = false;
+    while (e->live + need > e->budget) {
+        if (e->n_heap == 0) {
+            if (refilled)
+                return false;
+            refilled = true;
+            for (int32_t v = 0; v < e->task->n_values; v++)
+                event_push(e, v);
+            continue;
+        }
+        Entry top = event_pop(e);
+        if (top.stamp != e->stamp[top.value] || !event_can_drop(e, top.value))
+            continue;
+        double score = event_score(e, top.value);
+        if (score > top.score * 1.0001 && e->n_heap > 0 && score > e->heap[0].score)
+            event_push(e, top.value);
+        else
+            event_drop(e, top.value);
+    }
+    return true;
+}
+
+static bool event_run(Event *e, int32_t node, int32_t depth)
+{
+    const TaskNode *t = &e->task->nodes[node];
+    int32_t pinned = 0;
+    int64_t need = t->workspace;
+    bool    good = depth < DEPTH_MOST
+                   && (e->n_runs[node] == 0 || (!t->once && e->deadline[node] >= e->now));
+    for (; good && pinned < t->n_in; pinned++) {
+        int32_t v = t->in[pinned];
+        if (!e->present[v])
+            good = event_run(e, e->task->values[v].maker, depth + 1);
+        e->pins[v]++;
+    }
+    for (int32_t i = 0; i < t->n_out; i++)
+        need += e->present[t->out[i]] ? 0 : e->task->values[t->out[i]].bytes;
+    for (int32_t i = 0; i < t->n_takes; i++)
+        need -= e->task->values[t->in[i]].bytes;
+    for (int32_t i = 0; i < t->n_out; i++)
+        e->pins[t->out[i]]++;
+    good = good && event_make_room(e, need);
+    if (good) {
+        for (int32_t i = 0; i < t->n_takes; i++)
+            event_drop(e, t->in[i]);
+        for (int32_t i = 0; i < t->n_out; i++) {
+            e->live += e->present[t->out[i]] ? 0 : e->task->values[t->out[i]].bytes;
+            e->present[t->out[i]] = true;
+        }
+        e->n_runs[node]++;
+        VEC_ADD(e->pool, e->runs, e->n, e->cap, node);
+        good = e->n_runs[node] <= SCHEDULE_MAX_RUNS && e->n <= 6 * e->task->n_nodes;
+    }
+    for (int32_t i = 0; i < t->n_out; i++)
+        e->pins[t->out[i]]--;
+    for (int32_t i = 0; i < pinned; i++)
+        e->pins[t->in[i]]--;
+    for (int32_t i = 0; i < pinned + t->n_out; i++) {
+        int32_t v = i < pinned ? t->in[i] : t->out[i - pinned];
+        if (depth == 0 && i < pinned)
+            while (e->reader[v] < e->task->values[v].n_readers
+                   && e->task->values[v].readers[e->reader[v]] <= node)
+                e->reader[v]++;
+        if (e->present[v] && e->pins[v] == 0 && event_next_use(e, v) < 0)
+            event_drop(e, v);
+        else
+            event_push(e, v);
+    }
+    return good;
+}
+
+static bool event_solve(Pool *pool, const Task *task, int64_t budget, double g, RunList *out)
+{
+    size_t n_values = (size_t)task->n_values + 1, n_nodes = (size_t)task->n_nodes + 1;
+    Event  e = {
+        .task = task, .pool = pool, .budget = budget, .live = task->fixed_bytes, .g = g,
+        .present = NEWN(pool, bool, n_values), .pins = NEWN(pool, int32_t, n_values),
+        .reader = NEWN(pool, int32_t, n_values), .stamp = NEWN(pool, int32_t, n_values),
+        .n_runs = NEWN(pool, int32_t, n_nodes), .deadline = NEWN(pool, int32_t, n_nodes),
+        .seen = NEWN(pool, int32_t, n_nodes),
+    };
+    for (int32_t n = 0; n < task->n_nodes; n++) {
+        const TaskNode *t = &task->nodes[n];
+        e.deadline[n] = task->n_nodes;
+        for (int32_t i = 0; i < t->n_after; i++)
+            e.deadline[n] = t->after[i] < e.deadline[n] ? t->after[i] : e.deadline[n];
+    }
+    for (e.now = 0; e.now < task->n_nodes; e.now++) {
+        if (!event_run(&e, e.now, 0))
+            return false;
+    }
+    for (int32_t v = 0; v < task->n_values; v++) {
+        if (task->values[v].final && !e.present[v] && !event_run(&e, task->values[v].maker, 1))
+            return false;
+        e.pins[v] += task->values[v].final;
+    }
+    *out = (RunList){ .node = e.runs, .n = e.n };
+    return true;
+}
+
+void solve_next_use(Pool *pool, const SolverArgs *args, RunList *out)
+{
+    static const double exponents[] = { 1, 0.5, 0.25 }, shrink[] = { 1, 0.97, 0.93, 0.88, 0.8 };
+    int64_t fixed = args->task->fixed_bytes, tries = 15;
+    *out = (RunList){ 0 };
+    if (args->moves < 15)
+        tries = args->moves > 0 ? args->moves : 1;
+    for (int64_t k = 0; k < tries; k++) {
+        if (search_late(args, 0)) {
+            out->cut = true;
+            break;
+        }
+        Pool   *scratch = pool_new(NULL, "next_use");
+        double  part = shrink[k / 3];
+        int64_t budget = fixed + (int64_t)((double)(args->budget_bytes - fixed) * part);
+        RunList list;
+        if (event_solve(scratch, args->task, budget, exponents[k % 3], &list)) {
+            SolverArgs from = *args;
+            Search     x;
+            from.start = list;
+            search_init(&x, scratch, &from);
+            Load load = schedule_load(x.s, args->budget_bytes);
+            if (load.excess <= 0) {
+                if (args->task->n_nodes <= 2000)
+                    search_polish(&x, args->budget_bytes);
+                RunList found = { .node = x.s->node_at, .n = x.s->n, .cost = x.s->cost };
+                found.peak_bytes = schedule_load(x.s, args->budget_bytes).peak_bytes;
+                run_list_keep(pool, out, &found, args->budget_bytes);
+            }
+        }
+        pool_free(scratch);
+    }
+}

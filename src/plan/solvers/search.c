@@ -1,0 +1,300 @@
+/* search.c -- moves over schedules. See search.h. */
+#include "plan/solvers/search.h"
+
+#include "base/clock.h"
+
+#include <float.h>
+#include <string.h>
+
+enum {
+    SEARCH_DEPTH = 12,       /* of inputs made again for inputs made again */
+    SEARCH_ROOM = 60,        /* runs that one remake may add */
+    SEARCH_LENGTH = 6,       /* a list may be this many times the nodes */
+    SEARCH_TRIES = 20
+};
+
+void search_init(Search *x, Pool *pool, const SolverArgs *args)
+{
+    *x = (Search){ .task = args->task, .random = args->seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u,
+                   .cost_limit = DBL_MAX };
+    if (x->random == 0)
+        x->random = 1;
+    x->s = schedule_new(pool, args->task);
+    if (args->start.node)
+        schedule_set(x->s, args->start.node, args->start.n);
+    for (int i = 0; i < 8; i++)
+        search_unit(x);
+}
+
+static uint64_t search_next(Search *x)       /* xorshift64* */
+{
+    x->random ^= x->random >> 12;
+    x->random ^= x->random << 25;
+    x->random ^= x->random >> 27;
+    return x->random * 0x2545F4914F6CDD1Du;
+}
+
+double search_unit(Search *x) { return (double)(search_next(x) >> 11) * 0x1p-53; }
+
+int32_t search_below(Search *x, int32_t n)
+{
+    return (int32_t)((search_next(x) >> 32) * (uint64_t)n >> 32);
+}
+
+/* Run node again before position p, and before it whatever it needs that is not there. */
+static bool search_run_again(Search *x, int32_t node, int32_t p, int32_t depth)
+{
+    Schedule       *s = x->s;
+    const TaskNode *t = &x->task->nodes[node];
+    int32_t         mark = schedule_mark(s);
+    if (t->once || x->room-- <= 0 || s->cost + t->cost > x->cost_limit
+        || s->n >= SEARCH_LENGTH * x->task->n_nodes + 64)
+        return false;
+    for (int32_t i = 0; i < t->n_in; i++) {
+        bool    taken;
+        int32_t last = schedule_last_reader(s, t->in[i], p, &taken);
+        if (!taken && (last >= p || depth >= SEARCH_DEPTH || search_unit(x) < x->keep))
+            continue;                        /* still there, or kept until now */
+        int32_t n = s->n;
+        if (depth < SEARCH_DEPTH
+            && search_run_again(x, x->task->values[t->in[i]].maker, p, depth + 1)) {
+            p += s->n - n;
+        } else if (taken) {
+            schedule_undo(s, mark);
+            return false;
+        }
+    }
+    if (!schedule_insert(s, node, p)) {
+        schedule_undo(s, mark);
+        return false;
+    }
+    return true;
+}
+
+/* Does nobody read making k of node? */
+static bool search_useless(const Schedule *s, int32_t node, int32_t k)
+{
+    const TaskNode *t = &s->task->nodes[node];
+    const Makings  *m = &s->makings[node];
+    int32_t from = s->position[m->slot[k]];
+    int32_t to = k + 1 < m->n ? s->position[m->slot[k + 1]] : s->n;
+    for (int32_t o = 0; o < t->n_out; o++) {
+        const TaskValue *v = &s->task->values[t->out[o]];
+        if (v->final && k == m->n - 1)
+            return false;
+        for (int32_t r = 0; r < v->n_readers; r++) {
+            const Makings *uses = &s->makings[v->readers[r]];
+            for (int32_t u = 0; u < uses->n; u++) {
+                int32_t p = s->position[uses->slot[u]];
+                if (p > from && p < to)
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void search_clean_inputs(Search *x, int32_t node);
+
+/* Take out runs of node that nobody reads, then those that only served them. */
+static void search_clean(Search *x, int32_t node)
+{
+    Schedule *s = x->s;
+    Makings  *m = &s->makings[node];
+    for (int32_t k = m->n - 1; k >= 0 && m->n > 1; k--) {
+        if (search_useless(s, node, k) && schedule_remove(s, s->position[m->slot[k]]))
+            search_clean_inputs(x, node);
+    }
+}
+
+static void search_clean_inputs(Search *x, int32_t node)
+{
+    const TaskNode *t = &x->task->nodes[node];
+    for (int32_t i = 0; i < t->n_in; i++) {
+        int32_t maker = x->task->values[t->in[i]].maker;
+        if (x->s->makings[maker].n > 1)
+            search_clean(x, maker);
+    }
+}
+
+/* The first reader after p of the making at r of value; s->n for a final; -1: none, or read at p. */
+static int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p)
+{
+    const TaskValue *v = &s->task->values[value];
+    const Makings   *m = &s->makings[v->maker];
+    int32_t to = s->n;
+    for (int32_t k = m->n - 1; k >= 0; k--) {
+        int32_t q = s->position[m->slot[k]];
+        if (q > r)
+            to = q;
+    }
+    if (to <= p)
+        return -1;
+    int32_t next = to;
+    for (int32_t i = 0; i < v->n_readers; i++) {
+        const Makings *uses = &s->makings[v->readers[i]];
+        for (int32_t u = 0; u < uses->n; u++) {
+            int32_t q = s->position[uses->slot[u]];
+            if (q == p)
+                return -1;
+            if (q > p && q < next)
+                next = q;
+        }
+    }
+    return next < to || (v->final && to == s->n) ? next : -1;
+}
+
+static bool search_remake(Search *x, int32_t p)
+{
+    Schedule *s = x->s;
+    for (int32_t tries = 0; tries < SEARCH_TRIES && p > 0; tries++) {
+        int32_t         r = search_below(x, p), node = s->node_at[r];
+        const TaskNode *t = &x->task->nodes[node];
+        if (t->once || t->n_out == 0)
+            continue;
+        int32_t value = t->out[t->n_out > 1 ? search_below(x, t->n_out) : 0];
+        int32_t next = search_next_reader(s, value, r, p);
+        x->room = SEARCH_ROOM;
+        if (next < 0 || !search_run_again(x, node, next, 0))
+            continue;
+        search_clean(x, node);
+        return true;
+    }
+    return false;
+}
+
+static bool search_cancel(Search *x)
+{
+    Schedule *s = x->s;
+    if (s->n == x->task->n_nodes)
+        return false;
+    for (int32_t tries = 0; tries < 2 * SEARCH_TRIES; tries++) {
+        int32_t p = search_below(x, s->n), node = s->node_at[p];
+        if (s->makings[node].n < 2 || !schedule_remove(s, p))
+            continue;
+        search_clean_inputs(x, node);
+        return true;
+    }
+    return false;
+}
+
+/* To the first reader, to the last input, or a few places. */
+static int32_t search_shift_target(Search *x, int32_t p)
+{
+    const Schedule *s = x->s;
+    const TaskNode *t = &x->task->nodes[s->node_at[p]];
+    int32_t kind = search_below(x, 4), target;
+    if (kind == 0) {
+        target = s->n;
+        for (int32_t o = 0; o < t->n_out; o++) {
+            int32_t next = search_next_reader(s, t->out[o], p, p);
+            if (next >= 0 && next < target)
+                target = next;
+        }
+    } else if (kind == 1) {
+        target = 0;
+        for (int32_t i = 0; i < t->n_in; i++) {
+            int32_t made = schedule_making(s, t->in[i], p);
+            if (made + 1 > target)
+                target = made + 1;
+        }
+    } else {
+        int32_t far = 1 + search_below(x, 8);
+        target = kind == 2 ? p + 1 + far : p - far;
+    }
+    return target;
+}
+
+static bool search_shift(Search *x, int32_t p)
+{
+    Schedule *s = x->s;
+    int32_t   target = search_shift_target(x, p);
+    if (target < 0 || target > s->n || target == p || target == p + 1)
+        return false;
+    return schedule_insert(s, s->node_at[p], target) && schedule_remove(s, target <= p ? p + 1 : p);
+}
+
+bool search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_bytes)
+{
+    double r = search_unit(x);
+    x->keep = r < 0.3 ? 0 : r < 0.5 ? 1 : search_unit(x);
+    switch (kind) {
+    case MOVE_REMAKE:
+        return search_remake(x, position);
+    case MOVE_CANCEL:
+        return search_cancel(x);
+    case MOVE_SWAP: {
+        if (!search_cancel(x))
+            return false;
+        Load load = schedule_load(x->s, budget_bytes);
+        return search_remake(x, load.excess > 0 ? load.peak_position : search_below(x, x->s->n));
+    }
+    default:
+        return search_shift(x, search_below(x, x->s->n));
+    }
+}
+
+static double search_cost(const Task *task, const int32_t *node, int32_t n)
+{
+    double cost = 0;         /* from scratch: the schedule's own sum drifts in the last bits */
+    for (int32_t p = 0; p < n; p++)
+        cost += task->nodes[node[p]].cost;
+    return cost;
+}
+
+void search_keep(Pool *pool, const Search *x, Load load, RunList *best)
+{
+    const Schedule *s = x->s;
+    if (!best->node)
+        best->node = NEWN(pool, int32_t, SEARCH_LENGTH * x->task->n_nodes + 64 + 2 * SEARCH_ROOM);
+    memcpy(best->node, s->node_at, sizeof *best->node * (size_t)s->n);
+    best->n          = s->n;
+    best->cost       = search_cost(x->task, s->node_at, s->n);
+    best->peak_bytes = load.peak_bytes;
+}
+
+static bool run_list_better(const RunList *a, const RunList *b, int64_t budget_bytes)
+{
+    bool cheaper = a->cost < b->cost, lower = a->peak_bytes < b->peak_bytes;
+    if (budget_bytes == LOWEST)
+        return lower || (a->peak_bytes == b->peak_bytes && cheaper);
+    return cheaper || (a->cost <= b->cost && lower) || b->peak_bytes > budget_bytes;
+}
+
+bool run_list_keep(Pool *pool, RunList *best, const RunList *list, int64_t budget_bytes)
+{
+    if (!list->node || (budget_bytes != LOWEST && list->peak_bytes > budget_bytes)
+        || (best->node && !run_list_better(list, best, budget_bytes)))
+        return false;
+    int32_t *copy = NEWN(pool, int32_t, list->n + 1);
+    memcpy(copy, list->node, sizeof *copy * (size_t)list->n);
+    bool cut = best->cut;
+    *best = *list;
+    best->node = copy;
+    best->cut |= cut;
+    return true;
+}
+
+bool search_late(const SolverArgs *args, int64_t move)
+{
+    return args->deadline_s > 0 && (move & 63) == 0 && clock_now() > args->deadline_s;
+}
+
+void search_polish(Search *x, int64_t budget_bytes)
+{
+    Schedule *s = x->s;
+    for (int32_t p = s->n - 1; p >= 0; p--) {
+        if (p >= s->n || s->makings[s->node_at[p]].n < 2)
+            continue;
+        int32_t mark = schedule_mark(s), node = s->node_at[p];
+        double  cost = s->cost;
+        if (schedule_remove(s, p)) {
+            search_clean_inputs(x, node);
+            if (s->cost < cost && schedule_load(s, budget_bytes).excess <= 0) {
+                schedule_commit(s);
+                continue;
+            }
+        }
+        schedule_undo(s, mark);
+    }
+}

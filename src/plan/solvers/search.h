@@ -1,0 +1,39 @@
+/* search.h -- the moves of a search over schedules. Shared by anneal.c and least_peak.c.
+ *
+ *   remake   a value idle at a crowded moment is dropped there and made again before its next reader;
+ *            inputs of that second run that are gone are kept longer or made again in turn
+ *   cancel   a second run is taken out, and runs that only served it
+ *   swap     cancel one, remake another
+ *   shift    a run moves earlier or later: order is free where data allows
+ */
+#ifndef PLAN_SOLVERS_SEARCH_H
+#define PLAN_SOLVERS_SEARCH_H
+
+#include "plan/solvers/solver.h"
+
+typedef struct Search {
+    Schedule *s;
+    const Task *task;
+    uint64_t  random;
+    double    keep;          /* chance that a remake keeps a missing input longer */
+    double    cost_limit;    /* a remake that would cost more is not worth finishing */
+    int32_t   room;          /* runs that one move may still add */
+} Search;
+
+typedef enum MoveKind { MOVE_REMAKE, MOVE_CANCEL, MOVE_SWAP, MOVE_SHIFT, MOVE_KINDS } MoveKind;
+
+void   search_init(Search *x, Pool *pool, const SolverArgs *args);
+double search_unit(Search *x);                       /* [0,1) */
+int32_t search_below(Search *x, int32_t n);
+
+/* One move near position (where the load is highest, or anywhere). True if the schedule is changed;
+ * on false the caller must undo to its mark. */
+bool   search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_bytes);
+
+void   search_keep(Pool *pool, const Search *x, Load load, RunList *best);   /* copy the schedule */
+bool   search_late(const SolverArgs *args, int64_t move);                    /* past the deadline? */
+
+/* Take out every second run that the budget can do without, the latest first. */
+void   search_polish(Search *x, int64_t budget_bytes);
+
+#endif

@@ -1,0 +1,47 @@
+/* solver.h -- what every solver takes and gives: one signature, one table.
+ *
+ * A solver gets a task, a budget and a number of moves, and gives the cheapest list of runs it found
+ * within the budget (or, with budget 0, the list of least peak). The same arguments give the same
+ * list; only a deadline can cut it short, and then it says so.
+ */
+#ifndef PLAN_SOLVERS_SOLVER_H
+#define PLAN_SOLVERS_SOLVER_H
+
+#include "plan/solvers/schedule.h"
+
+typedef struct RunList {
+    int32_t *node;           /* task nodes in the order they run; NULL: none found */
+    int32_t  n;
+    double   cost;
+    int64_t  peak_bytes;
+    bool     cut;            /* the deadline ended the search */
+} RunList;
+
+typedef struct SolverArgs {
+    const Task *task;
+    int64_t     budget_bytes;
+    int64_t     moves;       /* effort */
+    uint64_t    seed;
+    RunList     start;       /* where to begin; node NULL: every node once */
+    double      deadline_s;  /* of clock_now(); 0: none */
+} SolverArgs;
+
+typedef void SolveFn(Pool *pool, const SolverArgs *args, RunList *out);
+
+/*          name        optimal when                what it does */
+#define SOLVER_LIST(X)                                                                            \
+    X(least_peak, "small graphs, in practice", "annealing on the peak alone, the bar lowered as it goes") \
+    X(next_use,   "never, but it is quick",    "run the step, drop what is cheap and needed late")        \
+    X(blocks,     "chains of equal blocks",    "recompute equal values of the first k blocks, class by class") \
+    X(anneal,     "small graphs, in practice", "annealing over lists of runs: remake, cancel, swap, move")
+
+#define X(name, when, text) SolveFn solve_##name;
+SOLVER_LIST(X)
+#undef X
+
+/* Keep list as *best if it is within budget and cheaper, or lower at the same cost; with budget
+ * LOWEST, if it is lower, or cheaper at the same peak. True if kept. */
+#define LOWEST (-1)
+bool run_list_keep(Pool *pool, RunList *best, const RunList *list, int64_t budget_bytes);
+
+#endif

@@ -1,0 +1,176 @@
+/* cases_layernorm.c -- layer norm, layer norm with adaptive scale and shift, SaShiMi's scalar norm. */
+#include "cases.h"
+
+#include "ops/layernorm.h"
+
+static void affine(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(2, 7, 37), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(37), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(37), -1, 1);
+    case_out(c, "y", layernorm(x, w, b, 1e-5f));
+}
+
+static void bare(Case *c)
+{
+    Tensor none = tensor_none(case_graph(c));
+    case_out(c, "y", layernorm(case_in(c, "x", SHAPE(5, 100), -2, 3), none, none, 1e-6f));
+}
+
+static void three_wide(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(11, 3), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(3), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(3), -1, 1);
+    case_out(c, "y", layernorm(x, w, b, 1e-2f));
+}
+
+static void one_wide(Case *c)                /* always the bias */
+{
+    Tensor x = case_in(c, "x", SHAPE(6, 1), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(1), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(1), -1, 1);
+    case_out(c, "y", layernorm(x, w, b, 1e-5f));
+}
+
+static void one_row(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(33), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(33), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(33), -1, 1);
+    case_out(c, "y", layernorm(x, w, b, 1e-5f));
+}
+
+static void far_mean(Case *c)
+{
+    Tensor none = tensor_none(case_graph(c));
+    case_out(c, "y", layernorm(case_in_f32(c, "x", SHAPE(3, 48), 1000, 1016), none, none, 1e-5f));
+}
+
+static void frozen_affine(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(4, 24), -2, 3);
+    Tensor w = case_const(c, "w", SHAPE(24), 0.5f, 1.5f), b = case_const(c, "b", SHAPE(24), -1, 1);
+    case_out(c, "y", layernorm(x, w, b, 1e-5f));
+}
+
+static void frozen_input(Case *c)
+{
+    Tensor x = case_const(c, "x", SHAPE(4, 24), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(24), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(24), -1, 1);
+    case_out(c, "y", layernorm(x, w, b, 1e-5f));
+}
+
+static void twice(Case *c)                   /* the second may write over what the first made */
+{
+    Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(3, 5, 18), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(18), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(18), -1, 1);
+    case_out(c, "y", layernorm(layernorm(x, w, b, 1e-5f), none, none, 1e-6f));
+}
+
+static void large(Case *c)                   /* several threads, float sums saved more than once */
+{
+    Tensor x = case_in(c, "x", SHAPE(3, 97, 203), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(203), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(203), -1, 1);
+    case_out(c, "y", layernorm(x, w, b, 1e-5f));
+}
+
+#define LN(eps, affine) "y = F.layer_norm(x, (x.shape[-1],), " affine ", " eps ")"
+
+const OpCase cases_layernorm[] = {
+    { "affine", affine, LN("1e-5", "w, b") },
+    { "bare", bare, LN("1e-6", "None, None") },
+    { "three wide", three_wide, LN("1e-2", "w, b") },
+    { "one wide", one_wide, LN("1e-5", "w, b") },
+    { "one row", one_row, LN("1e-5", "w, b") },
+    { "far mean", far_mean, LN("1e-5", "None, None"), CASE_NO_DIFFERENCES },
+    { "frozen affine", frozen_affine, LN("1e-5", "w, b") },
+    { "frozen input", frozen_input, LN("1e-5", "w, b") },
+    { "twice", twice, "y = F.layer_norm(F.layer_norm(x, (18,), w, b, 1e-5), (18,), None, None, 1e-6)", 0, 0, 2e-2 },
+    { "large", large, LN("1e-5", "w, b"), CASE_LIVE_ONLY },
+    { 0 }
+};
+
+static void modulate_six(Case *c)            /* as in DiT: two readers of one packed tensor */
+{
+    Tensor x = case_in(c, "x", SHAPE(2, 5, 20), -2, 3), p = case_in(c, "p", SHAPE(2, 120), -1, 1);
+    Tensor h = layernorm_modulate(x, p, 0, 20, 1e-6f);
+    case_out(c, "h", h);
+    case_out(c, "y", layernorm_modulate(h, p, 60, 80, 1e-6f));
+}
+
+static void modulate_frames(Case *c)         /* three frames share a row; scale before shift */
+{
+    Tensor x = case_in(c, "x", SHAPE(6, 2, 3, 9), -2, 3), p = case_in(c, "p", SHAPE(2, 21), -1, 1);
+    case_out(c, "y", layernorm_modulate(x, p, 12, 1, 1e-5f));
+}
+
+static void modulate_vectors(Case *c)        /* no tokens: one row per sample */
+{
+    Tensor x = case_in(c, "x", SHAPE(4, 16), -2, 3), p = case_in(c, "p", SHAPE(4, 32), -1, 1);
+    case_out(c, "y", layernorm_modulate(x, p, 0, 16, 1e-5f));
+}
+
+static void modulate_frozen(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(2, 3, 16), -2, 3), p = case_const(c, "p", SHAPE(2, 32), -1, 1);
+    case_out(c, "y", layernorm_modulate(x, p, 0, 16, 1e-5f));
+}
+
+static void modulate_frozen_input(Case *c)
+{
+    Tensor x = case_const(c, "x", SHAPE(2, 3, 16), -2, 3), p = case_in(c, "p", SHAPE(1, 32), -1, 1);
+    case_out(c, "y", layernorm_modulate(x, p, 0, 16, 1e-5f));
+}
+
+static void modulate_large(Case *c)          /* threads meet inside a sample */
+{
+    Tensor x = case_in(c, "x", SHAPE(3, 131, 156), -2, 3), p = case_in(c, "p", SHAPE(3, 936), -1, 1);
+    case_out(c, "y", layernorm_modulate(x, p, 468, 624, 1e-6f));
+}
+
+#define NORM(x, n, eps) "F.layer_norm(" x ", (" n ",), None, None, " eps ")"
+
+const OpCase cases_layernorm_modulate[] = {
+    { "six vectors", modulate_six, "s = p[:, None].chunk(6, -1); "
+      "h = " NORM("x", "20", "1e-6") " * (1 + s[1]) + s[0]; y = " NORM("h", "20", "1e-6") " * (1 + s[4]) + s[3]" },
+    { "shared by frames", modulate_frames, "q = p.repeat_interleave(3, 0)[:, None, None]; "
+      "y = " NORM("x", "9", "1e-5") " * (1 + q[..., 1:10]) + q[..., 12:21]" },
+    { "vectors", modulate_vectors, "y = " NORM("x", "16", "1e-5") " * (1 + p[:, 16:]) + p[:, :16]" },
+    { "frozen condition", modulate_frozen, "y = " NORM("x", "16", "1e-5") " * (1 + p[:, None, 16:]) + p[:, None, :16]" },
+    { "frozen input", modulate_frozen_input,
+      "y = " NORM("x", "16", "1e-5") " * (1 + p[:, None, 16:]) + p[:, None, :16]" },
+    { "large", modulate_large,
+      "y = " NORM("x", "156", "1e-6") " * (1 + p[:, None, 624:780]) + p[:, None, 468:624]", CASE_LIVE_ONLY },
+    { 0 }
+};
+
+static void scalar_plain(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(2, 9, 8), -2, 3);
+    case_out(c, "y", scalar_norm(x, case_in(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
+}
+
+static void scalar_odd(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(13, 43), -2, 3);
+    case_out(c, "y", scalar_norm(x, case_in(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
+}
+
+static void scalar_frozen(Case *c)
+{
+    Tensor x = case_const(c, "x", SHAPE(5, 6), -2, 3);
+    case_out(c, "y", scalar_norm(x, case_const(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
+}
+
+static void scalar_large(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(1, 1003, 64), -2, 3);
+    case_out(c, "y", scalar_norm(x, case_in(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
+}
+
+#define SCALAR "d, a = torch.std_mean(x, -1, unbiased=False, keepdim=True); y = (s / d) * (x - a + m)"
+
+const OpCase cases_scalar_norm[] = {
+    { "plain", scalar_plain, SCALAR },
+    { "odd width", scalar_odd, SCALAR },
+    { "only s trained", scalar_frozen, SCALAR },
+    { "large", scalar_large, SCALAR, CASE_LIVE_ONLY },
+    { 0 }
+};

@@ -1,6 +1,6 @@
 /* blas.c -- GFLOP/s of the own provider beside oneDNN's, on the shapes our models are made of.
  *
- *   bench_blas [THREADS [SECONDS [WORD]]]     cases whose name contains WORD; default: all processors, 0.3 s
+ *   bench_blas [THREADS [SECONDS [WORD]]]     all processors, 0.3 s a case, names with WORD in them
  *
  * Best and median of repeated runs; the work counted is 2*m*n*k, padding included for convolutions.
  */
@@ -26,8 +26,9 @@ typedef struct Case {
 #define GEMM_TN(m, n, k)     { #m "x" #n "x" #k " TN", m, n, k, true, false, 1, { 0 } }
 #define BATCH(b, m, n, k, tb) { #b " x " #m "x" #n "x" #k, m, n, k, false, tb, b, { 0 } }
 #define CONV(text, n_, i, o, d, h, w, kd, kh, kw, s, p) \
-    { text, 0, 0, 0, false, false, 0, { .n = n_, .ci = i, .co = o, .in = { d, h, w }, .kernel = { kd, kh, kw }, \
-      .stride = { d > 1 ? s : 1, h > 1 ? s : 1, s }, .pad_lo = { kd > 1 ? p : 0, kh > 1 ? p : 0, p }, \
+    { text, 0, 0, 0, false, false, 0, { .n = n_, .ci = i, .co = o, .in = { d, h, w }, \
+      .kernel = { kd, kh, kw }, .stride = { d > 1 ? s : 1, h > 1 ? s : 1, s }, \
+      .pad_lo = { kd > 1 ? p : 0, kh > 1 ? p : 0, p }, \
       .pad_hi = { kd > 1 ? p : 0, kh > 1 ? p : 0, p } } }
 
 static const Case cases[] = {
@@ -35,7 +36,8 @@ static const Case cases[] = {
     GEMM(192, 468, 1872), GEMM(192, 1872, 468), GEMM(16384, 128, 1152), GEMM(16384, 1152, 128),
     GEMM(128, 1152, 16384), GEMM_TN(128, 1152, 16384), GEMM(8, 1152, 384), GEMM_NT(8, 1152, 384),
     GEMM(1, 1536, 256), GEMM(4096, 4, 320), GEMM(4096, 320, 4), GEMM_NT(256, 1152, 1152),
-    BATCH(16, 1024, 1024, 64, true), BATCH(16, 1024, 64, 1024, false), BATCH(16, 128, 1024, 64, true),
+    BATCH(16, 1024, 1024, 64, true), BATCH(16, 1024, 64, 1024, false),
+        BATCH(16, 128, 1024, 64, true),
     CONV("conv 128-128 3x3 32x256", 2, 128, 128, 1, 32, 256, 1, 3, 3, 1, 1),
     CONV("conv 320-320 3x3 16x16", 2, 320, 320, 1, 16, 16, 1, 3, 3, 1, 1),
     CONV("conv 100-100 3x3 32x64", 2, 100, 100, 1, 32, 64, 1, 3, 3, 1, 1),
@@ -76,7 +78,8 @@ static int ascending(const void *a, const void *b)
 }
 
 /* "best (median) impl scratch" of one primitive, or why there is none. */
-static void show(Err err, const Prim *prim, PrimArgs args, double flops, int threads, double seconds)
+static void show(Err err, const Prim *prim, PrimArgs args, double flops, int threads,
+                 double seconds)
 {
     enum { MOST = 10000 };
     static double took[MOST];
@@ -93,7 +96,8 @@ static void show(Err err, const Prim *prim, PrimArgs args, double flops, int thr
         took[n++] = now(threads) - start;
     }
     qsort(took, (size_t)n, sizeof *took, ascending);
-    printf(" | %6.1f (%6.1f) %-25s %6zu KiB", flops / took[0] / 1e9, flops / took[n / 2] / 1e9, prim->impl,
+    printf(" | %6.1f (%6.1f) %-25s %6zu KiB", flops / took[0] / 1e9, flops / took[n / 2] / 1e9,
+           prim->impl,
            prim->scratch_bytes >> 10);
     free(args.scratch);
 }
@@ -101,10 +105,12 @@ static void show(Err err, const Prim *prim, PrimArgs args, double flops, int thr
 static void bench_matmul(const Case *c, Type type, int threads, double seconds)
 {
     MatmulDesc d = { .batch = c->batch, .m = c->m, .n = c->n, .k = c->k, .trans_a = c->trans_a,
-                     .trans_b = c->trans_b, .lda = c->trans_a ? c->m : c->k, .ldb = c->trans_b ? c->k : c->n,
-                     .ldc = c->n, .stride_a = c->m * c->k, .stride_b = c->k * c->n, .stride_c = c->m * c->n,
+                     .trans_b = c->trans_b, .lda = c->trans_a ? c->m : c->k,
+                     .ldb = c->trans_b ? c->k : c->n, .ldc = c->n, .stride_a = c->m * c->k,
+                     .stride_b = c->k * c->n, .stride_c = c->m * c->n,
                      .type_a = type, .type_b = type, .type_c = type };
-    PrimArgs args = { .a = filled(d.batch * d.stride_a, type), .b = filled(d.batch * d.stride_b, type),
+    PrimArgs args = { .a = filled(d.batch * d.stride_a, type),
+                      .b = filled(d.batch * d.stride_b, type),
                       .c = filled(d.batch * d.stride_c, type) };
     const Blas *both[] = { blas_own(), blas_dnnl() };
     printf("%-26s %-4s      ", c->name, type_name(type));
@@ -112,7 +118,8 @@ static void bench_matmul(const Case *c, Type type, int threads, double seconds)
         Pool *pool = pool_new(NULL, "bench");
         Prim *prim = NULL;
         Err   err = both[i] ? both[i]->matmul(pool, &d, threads, &prim) : E_DEVICE;
-        show(err, prim, args, 2.0 * (double)(c->batch * c->m * c->n) * (double)c->k, threads, seconds);
+        show(err, prim, args, 2.0 * (double)(c->batch * c->m * c->n) * (double)c->k, threads,
+             seconds);
         pool_free(pool);
     }
     printf("\n");
@@ -129,7 +136,8 @@ static void bench_conv(const Case *c, Type type, int threads, double seconds)
         in *= d.in[i], out *= d.out[i], taps *= d.kernel[i];
     }
     d.type_x = d.type_w = d.type_y = type;
-    PrimArgs args = { .a = filled(in, type), .b = filled(taps * d.ci * d.co, type), .c = filled(out, type) };
+    PrimArgs args = { .a = filled(in, type), .b = filled(taps * d.ci * d.co, type),
+                      .c = filled(out, type) };
     const Blas *both[] = { blas_own(), blas_dnnl() };
     for (int kind = 0; kind < 3; kind++) {
         d.kind = (ConvKind)kind;
@@ -149,7 +157,8 @@ static void bench_conv(const Case *c, Type type, int threads, double seconds)
 /* One thread, operands in cache: what attention's inner products run at. */
 static void bench_tiles(double seconds)
 {
-    static const int64_t sizes[][3] = { { 64, 64, 64 }, { 128, 128, 64 }, { 128, 64, 128 }, { 128, 128, 128 } };
+    static const int64_t sizes[][3] = { { 64, 64, 64 }, { 128, 128, 64 }, { 128, 64, 128 },
+                                        { 128, 128, 128 } };
     for (int i = 0; i < 4; i++)
         for (int trans = 0; trans < 2; trans++) {
             int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
@@ -159,11 +168,13 @@ static void bench_tiles(double seconds)
             for (double end = clock_now() + seconds; clock_now() < end; ) {
                 double start = now(1);
                 for (int j = 0; j < 20; j++)
-                    gemm_tile(false, trans, m, n, k, 1.0f, a, k, b, trans ? k : n, 0.0f, c, n, scratch);
+                    gemm_tile(false, trans, m, n, k, 1.0f, a, k, b, trans ? k : n, 0.0f, c, n,
+                              scratch);
                 double took = (now(1) - start) / 20;
                 best = took < best ? took : best;
             }
-            printf("tile %lldx%lldx%lld %s, 1 thread: %.1f GFLOP/s\n", (long long)m, (long long)n, (long long)k,
+            printf("tile %lldx%lldx%lld %s, 1 thread: %.1f GFLOP/s\n", (long long)m, (long long)n,
+                   (long long)k,
                    trans ? "NT" : "NN", 2.0 * (double)(m * n * k) / best / 1e9);
             free(a), free(b), free(c), free(scratch);
         }
@@ -174,7 +185,8 @@ int main(int argc, char **argv)
     int         threads = argc > 1 ? atoi(argv[1]) : omp_get_max_threads();
     double      seconds = argc > 2 ? atof(argv[2]) : 0.3;
     const char *word = argc > 3 ? argv[3] : "";
-    printf("%d threads; own %s; onednn %s; GFLOP/s best (median), implementation, scratch\n", threads,
+    printf("%d threads; own %s; onednn %s; GFLOP/s best (median), implementation, scratch\n",
+           threads,
            blas_own()->version, blas_dnnl() ? blas_dnnl()->version : blas_why());
     if (strstr("tile", word))
         bench_tiles(seconds);

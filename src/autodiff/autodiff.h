@@ -34,9 +34,6 @@ typedef struct TrainGraph {      /* the handles a trainer needs */
     Tensor counters, rates, progress;        /* see ops/optim.h */
 } TrainGraph;
 
-/* Persistent step counters, made on first use: forward graphs need them for random numbers. */
-Tensor graph_counters(Graph *graph);
-
 /* Gradients of loss ([1]) for every trained parameter; sets Param.trained and Param.grad. If given,
  * final_grad is called as soon as a parameter's gradient is complete, so that what becomes of it can
  * stand right there in the order of nodes; it returns the value that holds the gradient from then on. */

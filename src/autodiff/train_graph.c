@@ -5,15 +5,6 @@
 
 #include <string.h>
 
-Tensor graph_counters(Graph *graph)
-{
-    int32_t module = graph->module;
-    graph->module = 0;
-    Tensor counters = state_add(graph, "run.counters", I32, SHAPE(COUNTER_WORDS), CLASS_INPUTS, false);
-    graph->module = module;
-    return counters;
-}
-
 static bool group_matches(const ParamGroup *group, const char *name)
 {
     if (!group->match)

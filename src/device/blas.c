@@ -153,9 +153,9 @@ static Err blas_make(const Blas *blas, const void *desc, const Key *key, Prim **
                         : blas->matmul(state.pool, desc, threads, prim);
 }
 
-static Err blas_get(const Blas *preferred, const void *desc, Key *key, const Prim **out)
+static Err blas_get(const Blas *preferred, bool bf16, const void *desc, Key *key, const Prim **out)
 {
-    key->blas = preferred ? preferred : blas_own();
+    key->blas = preferred && (preferred->bf16_pays || !bf16) ? preferred : blas_own();
     pthread_mutex_lock(&state.lock);
     if (!state.pool)
         state.pool = pool_new(NULL, "blas");
@@ -187,7 +187,7 @@ Err blas_matmul(const Blas *preferred, const MatmulDesc *desc, int threads, cons
     memset(&key, 0, sizeof key);
     key.threads = threads;
     key_of_matmul(&key, desc);
-    return blas_get(preferred, desc, &key, prim);
+    return blas_get(preferred, desc->type_a == BF16, desc, &key, prim);
 }
 
 Err blas_conv(const Blas *preferred, const ConvDesc *desc, int threads, const Prim **prim)
@@ -197,5 +197,5 @@ Err blas_conv(const Blas *preferred, const ConvDesc *desc, int threads, const Pr
     key.threads = threads;
     key.is_conv = 1;
     key_of_conv(&key, desc);
-    return blas_get(preferred, desc, &key, prim);
+    return blas_get(preferred, desc->type_w == BF16 || desc->type_y == BF16, desc, &key, prim);
 }

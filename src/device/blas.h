@@ -19,7 +19,8 @@
 #include <stddef.h>
 
 /* C[b] = op(A[b]) op(B[b]) + bias (+ C[b] if accumulate), b = 0..batch-1.
- * op(A) is m x k: stored m x k with row length lda, or k x m if trans_a. op(B) is k x n likewise. */
+ * op(A) is m x k: stored m x k with row length lda, or k x m if trans_a. op(B) is k x n
+ * likewise. */
 typedef struct MatmulDesc {
     int64_t batch, m, n, k;
     int64_t lda, ldb, ldc;                   /* elements between rows as stored */
@@ -36,7 +37,8 @@ typedef enum ConvKind {
     CONV_BACKWARD_WEIGHTS,   /* dw = x^T * dy */
 } ConvKind;
 
-/* Axes of in/out/kernel/stride/pad are D, H, W. out = (in + pad_lo + pad_hi - kernel) / stride + 1. */
+/* Axes of in/out/kernel/stride/pad are D, H, W. out = (in + pad_lo + pad_hi - kernel) / stride +
+ * 1. */
 typedef struct ConvDesc {
     ConvKind kind;
     int64_t  n, ci, co;
@@ -56,6 +58,8 @@ typedef struct PrimArgs {    /* matmul: a, b, bias -> c. conv: a = x, b = w, c =
 typedef struct Blas {
     const char *name;        /* "own", "onednn" */
     const char *version;     /* written into plans */
+    /* its bf16 is no slower than own's (2-byte storage, fp32 products) here */
+    bool        bf16_pays;
     /* E_DEVICE if this provider cannot do it exactly; the caller then takes the own one. */
     Err  (*matmul)(Pool *pool, const MatmulDesc *desc, int threads, Prim **prim);
     Err  (*conv)(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
@@ -69,11 +73,12 @@ struct Prim {                /* every provider's primitive begins with this */
 };
 
 const Blas *blas_own(void);
-const Blas *blas_dnnl(void);                 /* NULL when the plugin is not there; says why in blas_why() */
+/* NULL when the plugin is not there; says why in blas_why() */
+const Blas *blas_dnnl(void);
 const char *blas_why(void);
 
-/* The best provider's primitive: preferred if it can, else own. Cached by description and threads
- * for the life of the process, so asking twice is cheap. */
+/* The best provider's primitive: preferred if it can and it pays, else own. Cached by description
+ * and threads for the life of the process, so asking twice is cheap. */
 Err blas_matmul(const Blas *preferred, const MatmulDesc *desc, int threads, const Prim **prim);
 Err blas_conv(const Blas *preferred, const ConvDesc *desc, int threads, const Prim **prim);
 

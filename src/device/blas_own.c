@@ -45,14 +45,16 @@ static Err own_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim **pr
                     "extent must be at least 1", (long long)d.batch, (long long)d.m, (long long)d.n,
                     (long long)d.k, threads);
     if (d.lda < (d.trans_a ? d.m : d.k) || d.ldb < (d.trans_b ? d.k : d.n) || d.ldc < d.n)
-        return fail(E_SHAPE, "matrix product %lld x %lld x %lld: rows of %lld, %lld and %lld elements "
+        return fail(E_SHAPE,
+                    "matrix product %lld x %lld x %lld: rows of %lld, %lld and %lld elements "
                     "are too short", (long long)d.m, (long long)d.n, (long long)d.k,
                     (long long)d.lda, (long long)d.ldb, (long long)d.ldc);
     if (!type_is_float(d.type_a) || !type_is_float(d.type_b) || !type_is_float(d.type_c) ||
         (d.bias && !type_is_float(d.type_bias)))
         return fail(E_SHAPE, "matrix product: operands must be f32, bf16 or f16");
     if (d.batch > 1 && d.stride_c == 0)
-        return fail(E_SHAPE, "matrix product: %lld results cannot share one place", (long long)d.batch);
+        return fail(E_SHAPE, "matrix product: %lld results cannot share one place",
+                    (long long)d.batch);
     own_fold_batch(&d);
     OwnMatmul *own = NEW(pool, OwnMatmul);
     own->desc = d;
@@ -74,7 +76,7 @@ static Err own_run(const Prim *prim, const PrimArgs *args)
 
 const Blas *blas_own(void)
 {
-    static const Blas own = { .name = "own", .version = "1", .matmul = own_matmul, .conv = conv_own,
-                              .run = own_run };
+    static const Blas own = { .name = "own", .version = "1", .bf16_pays = true,
+                              .matmul = own_matmul, .conv = conv_own, .run = own_run };
     return &own;
 }

@@ -11,8 +11,8 @@
  * channels are no special case: a line of three taps of three channels is nine floats long.
  *
  * Backward data with stride s splits dx into s phases per axis (positions with the same remainder):
- * in a phase only every s-th tap meets a dy, and those meet consecutive dy's, which is a window again
- * with step 1 (taps counted backwards). No product with an inserted zero, no atomic addition.
+ * in a phase only every s-th tap meets a dy, and those meet consecutive dy's, which is a window
+ * again with step 1 (taps counted backwards). No product with an inserted zero, no atomic addition.
  */
 #include "device/blas_own.h"
 
@@ -24,8 +24,10 @@ enum { THIN_STRETCH = 1024 };                /* floats looked at once by conv_pa
 typedef struct Window {
     int64_t grid[3], taps[3], source[3], step[3], base[3];
     int64_t channels;                        /* of the source */
-    int64_t first[3], jump[3];               /* backward data: tap t is kernel index first + t*jump */
-    int64_t place[3], spread[3];             /* backward data: position q is pixel place + q*spread */
+    /* backward data: tap t is kernel index first + t*jump */
+    int64_t first[3], jump[3];
+    /* backward data: position q is pixel place + q*spread */
+    int64_t place[3], spread[3];
     const ConvDesc *desc;
     GemmPlan plan;
 } Window;
@@ -63,7 +65,8 @@ static void conv_next(const Window *w, Origin *o)
     o->image++;
 }
 
-typedef struct Line { int64_t td, th, from, n; } Line;   /* n elements of one line, from `from` on */
+/* n elements of one line, from `from` on */
+typedef struct Line { int64_t td, th, from, n; } Line;
 
 /* The piece of a window that holds elements [k, end), as far as one line goes. */
 static Line conv_line(const Window *w, int64_t k, int64_t end)
@@ -72,14 +75,17 @@ static Line conv_line(const Window *w, int64_t k, int64_t end)
     return (Line){ line / w->taps[1], line % w->taps[1], from, gemm_min(length - from, end - k) };
 }
 
-/* That piece as fp32: in place where it lies whole in fp32 memory and no copy is asked, else in room. */
+/* That piece as fp32: in place where it lies whole in fp32 memory and no copy is asked, else in
+ * room. */
 static inline const float *conv_see(const GemmSide *side, const Window *w, const Origin *o, Line l,
                                     bool copy, float *room)
 {
-    int64_t d = o->q[0] * w->step[0] + w->base[0] + l.td, h = o->q[1] * w->step[1] + w->base[1] + l.th;
+    int64_t d = o->q[0] * w->step[0] + w->base[0] + l.td,
+        h = o->q[1] * w->step[1] + w->base[1] + l.th;
     int64_t width = w->source[2] * w->channels;
     int64_t from = (o->q[2] * w->step[2] + w->base[2]) * w->channels + l.from;
-    if (d < 0 || d >= w->source[0] || h < 0 || h >= w->source[1] || from >= width || from + l.n <= 0) {
+    if (d < 0 || d >= w->source[0] || h < 0 || h >= w->source[1] ||
+        from >= width || from + l.n <= 0) {
         for (int64_t x = 0; x < l.n; x++)
             room[x] = 0.0f;
         return room;
@@ -98,7 +104,8 @@ static inline const float *conv_see(const GemmSide *side, const Window *w, const
     for (int64_t x = hi; x < l.n; x++)
         room[x] = 0.0f;
     convert_rows(F32, room + lo, side->type,
-                 (const char *)side->data + (row + from + lo) * type_bytes(side->type), (size_t)(hi - lo));
+                 (const char *)side->data + (row + from + lo) * type_bytes(side->type),
+                 (size_t)(hi - lo));
     return room;
 }
 
@@ -172,8 +179,10 @@ static void conv_pack_elements(const GemmSide *side, int64_t i0, int64_t count, 
         Origin o = conv_origin(w, k0);
         for (int64_t k = 0; k < kk; ) {
             int64_t run = conv_run(w, &o, kk - k), q = o.q[2];
-            int64_t d = o.q[0] * w->step[0] + w->base[0] + l.td, h = o.q[1] * w->step[1] + w->base[1] + l.th;
-            bool    there = side->type == F32 && d >= 0 && d < w->source[0] && h >= 0 && h < w->source[1];
+            int64_t d = o.q[0] * w->step[0] + w->base[0] + l.td,
+                h = o.q[1] * w->step[1] + w->base[1] + l.th;
+            bool    there = side->type == F32 && d >= 0 && d < w->source[0] &&
+                            h >= 0 && h < w->source[1];
             int64_t row = ((o.image * w->source[0] + d) * w->source[1] + h) * limit;
             int64_t from = (q * w->step[2] + w->base[2]) * w->channels + l.from;
             for (int64_t x = 0; x < run; x++, from += apart) {
@@ -207,9 +216,11 @@ static void conv_pack_weights(const GemmSide *side, int64_t i0, int64_t count, i
     bool            gather = side->type != F32 || c->co < GEMM_LANES;
     for (int64_t k = 0; k < kk; ) {
         int64_t tap = (k0 + k) / c->co, o = (k0 + k) % c->co, n = gemm_min(c->co - o, kk - k);
-        int64_t tw = tap % w->taps[2], th = tap / w->taps[2] % w->taps[1], td = tap / (w->taps[1] * w->taps[2]);
-        int64_t at = ((w->first[0] + td * w->jump[0]) * c->kernel[1] + w->first[1] + th * w->jump[1])
-                     * c->kernel[2] + w->first[2] + tw * w->jump[2];
+        int64_t tw = tap % w->taps[2], th = tap / w->taps[2] % w->taps[1],
+            td = tap / (w->taps[1] * w->taps[2]);
+        int64_t kd = w->first[0] + td * w->jump[0], kh = w->first[1] + th * w->jump[1];
+        int64_t kw = w->first[2] + tw * w->jump[2];
+        int64_t at = (kd * c->kernel[1] + kh) * c->kernel[2] + kw;
         for (int64_t r = 0; r < count; r++) {
             float *room = part[r] + (gather ? k : 0);
             rows[r] = row_load(side->type, side->data, (at * c->ci + i0 + r) * c->co + o, n, room);
@@ -276,7 +287,8 @@ static void conv_own_run(const OwnPrim *prim, const PrimArgs *args)
 /* Phase `rest` of backward data along one axis; false if it has no positions. */
 static bool conv_phase(Window *w, const ConvDesc *d, int axis, int64_t rest)
 {
-    int64_t stride = d->stride[axis], start = (rest + d->pad_lo[axis]) % stride, kernel = d->kernel[axis];
+    int64_t stride = d->stride[axis], start = (rest + d->pad_lo[axis]) % stride,
+        kernel = d->kernel[axis];
     int64_t taps = start < kernel ? (kernel - 1 - start) / stride + 1 : 0;
     w->grid[axis] = (d->in[axis] - rest + stride - 1) / stride;
     w->taps[axis] = taps;
@@ -324,14 +336,17 @@ static Err conv_own_check(const ConvDesc *d, int threads)
 {
     static const char axis_name[] = "DHW";
     if (d->n < 1 || d->ci < 1 || d->co < 1 || threads < 1)
-        return fail(E_SHAPE, "convolution of %lld images, %lld to %lld channels, with %d threads: every "
-                    "count must be at least 1", (long long)d->n, (long long)d->ci, (long long)d->co, threads);
+        return fail(E_SHAPE,
+                    "convolution of %lld images, %lld to %lld channels, with %d threads: every "
+                    "count must be at least 1", (long long)d->n, (long long)d->ci,
+                    (long long)d->co, threads);
     for (int axis = 0; axis < 3; axis++) {
         int64_t in = d->in[axis], kernel = d->kernel[axis], stride = d->stride[axis];
         int64_t room = in + d->pad_lo[axis] + d->pad_hi[axis] - kernel;
-        if (in < 1 || kernel < 1 || stride < 1 || d->pad_lo[axis] < 0 || d->pad_hi[axis] < 0 || room < 0 ||
-            d->out[axis] != room / stride + 1)
-            return fail(E_SHAPE, "convolution along %c: %lld + %lld + %lld of padding, kernel %lld, stride "
+        if (in < 1 || kernel < 1 || stride < 1 || d->pad_lo[axis] < 0 || d->pad_hi[axis] < 0 ||
+            room < 0 || d->out[axis] != room / stride + 1)
+            return fail(E_SHAPE,
+                        "convolution along %c: %lld + %lld + %lld of padding, kernel %lld, stride "
                         "%lld does not give %lld", axis_name[axis], (long long)in,
                         (long long)d->pad_lo[axis], (long long)d->pad_hi[axis], (long long)kernel,
                         (long long)stride, (long long)d->out[axis]);
@@ -363,7 +378,8 @@ Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
         w->desc = d;
         int64_t positions = d->n * w->grid[0] * w->grid[1] * w->grid[2];
         int64_t elements = w->taps[0] * w->taps[1] * w->taps[2] * w->channels;
-        int64_t m = d->kind == CONV_BACKWARD_WEIGHTS ? elements : positions, n = back ? d->ci : d->co;
+        int64_t m = d->kind == CONV_BACKWARD_WEIGHTS ? elements : positions;
+        int64_t n = back ? d->ci : d->co;
         int64_t k = d->kind == CONV_BACKWARD_WEIGHTS ? positions : elements;
         Type    to = back ? d->type_x : d->kind == CONV_FORWARD ? d->type_y : d->type_w;
         if (i == 0)
@@ -373,7 +389,8 @@ Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
         if (w->plan.scratch_bytes > scratch)
             scratch = w->plan.scratch_bytes;
     }
-    own->prim = (OwnPrim){ .head = { .blas = blas_own(), .scratch_bytes = scratch, .impl = "own:window" },
+    own->prim = (OwnPrim){ .head = { .blas = blas_own(), .scratch_bytes = scratch,
+                                     .impl = "own:window" },
                            .run = conv_own_run };
     *prim = &own->prim.head;
     return OK;

@@ -17,7 +17,8 @@
 /* The plain forms, for processors without F16C. */
 static float f16_to_f32(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, part = h & 1023u, bits;
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, part = h & 1023u,
+        bits;
     float    f;
     if (exponent == 31)
         bits = sign | 0x7F800000u | (part ? part << 13 | 0x400000u : 0u);
@@ -44,7 +45,8 @@ static uint16_t f32_to_f16(float f)
         return (uint16_t)(sign | 0x7C00u);
     if (bits >= 0x38800000u)
         return (uint16_t)(sign | (bits - 0x38000000u + 0xFFFu + (bits >> 13 & 1u)) >> 13);
-    float scaled, magic = 0.5f;              /* subnormal: the adder of the processor rounds for us */
+    /* subnormal: the adder of the processor rounds for us */
+    float scaled, magic = 0.5f;
     memcpy(&scaled, &bits, 4);
     scaled += magic;
     memcpy(&part, &scaled, 4);

@@ -32,7 +32,8 @@ static inline uint16_t f32_to_bf16(float f)
 
 void convert_rows(Type to, void *dst, Type from, const void *src, size_t n);  /* any float pair */
 
-static inline const float *row_load(Type type, const void *p, int64_t first, int64_t n, float *buffer)
+static inline const float *row_load(Type type, const void *p, int64_t first, int64_t n,
+                                    float *buffer)
 {
     if (type == F32)
         return (const float *)p + first;

@@ -1,7 +1,7 @@
 /* gemm.c -- the own matrix product: who does which part, in which blocks. See gemm.h.
  *
  *   plan  shape, threads -> parts and block sizes, exact scratch bytes
- *   run   each job: for blocks of n, for blocks of k: pack B, for blocks of m: pack A, kernels
+ *   run   each job: for blocks of n, for blocks of k: pack B, for blocks of m: pack A, then kernels
  *
  * Scratch:  job 0 [A panels | B panels | sums]  job 1 [...]  ...  then partial sums over k, if any.
  */
@@ -16,7 +16,8 @@ typedef struct Range { int64_t lo, hi; } Range;
 static Range gemm_part(int64_t n, int64_t parts, int64_t i, int64_t unit)
 {
     int64_t units = (n + unit - 1) / unit;
-    return (Range){ gemm_min(units * i / parts * unit, n), gemm_min(units * (i + 1) / parts * unit, n) };
+    return (Range){ gemm_min(units * i / parts * unit, n),
+                    gemm_min(units * (i + 1) / parts * unit, n) };
 }
 
 /* The largest block that cuts n into equal pieces of at most `most`, in multiples of unit. */
@@ -38,7 +39,8 @@ bool gemm_swap(int64_t m, int64_t n)
 static double gemm_cost(const GemmPlan *p, int64_t b, int64_t m, int64_t n, int64_t k)
 {
     double batch = (double)((p->batch + b - 1) / b), rows = (double)((p->m + m - 1) / m);
-    double cols = (double)gemm_round_up((p->n + n - 1) / n, GEMM_LANES), depth = (double)((p->k + k - 1) / k);
+    double cols = (double)gemm_round_up((p->n + n - 1) / n, GEMM_LANES),
+        depth = (double)((p->k + k - 1) / k);
     double cost = rows * cols * depth / (2 * GEMM_LANES) + 0.4 * rows * depth + 0.3 * cols * depth;
     if (k > 1)
         cost += rows * cols * (0.2 + 0.1 * (double)k);
@@ -47,11 +49,11 @@ static double gemm_cost(const GemmPlan *p, int64_t b, int64_t m, int64_t n, int6
 
 static void gemm_plan_parts(GemmPlan *p)
 {
-    int64_t threads = p->threads;
+    int64_t threads = p->threads, n_panels = (p->n + GEMM_NR - 1) / GEMM_NR;
     double  best = gemm_cost(p, 1, 1, 1, 1);
     for (int64_t b = 1; b <= gemm_min(threads, p->batch); b++)
         for (int64_t m = 1; m <= gemm_min(threads / b, p->m); m++)
-            for (int64_t n = 1; n <= gemm_min(threads / (b * m), (p->n + GEMM_NR - 1) / GEMM_NR); n++)
+            for (int64_t n = 1; n <= gemm_min(threads / (b * m), n_panels); n++)
                 for (int64_t k = 1; k <= gemm_min(threads / (b * m * n), p->k); k++) {
                     if (k > 1 && p->batch > 1)
                         break;
@@ -69,18 +71,21 @@ static int64_t gemm_ceil_part(int64_t n, int64_t parts, int64_t unit)
     return gemm_min((units + parts - 1) / parts * unit, n);
 }
 
-void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads, bool direct)
+void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads,
+               bool direct)
 {
-    *plan = (GemmPlan){ .batch = batch, .m = m, .n = n, .k = k, .threads = threads, .direct = direct,
+    *plan = (GemmPlan){ .batch = batch, .m = m, .n = n, .k = k, .threads = threads,
+                        .direct = direct,
                         .parts_b = 1, .parts_m = 1, .parts_n = 1, .parts_k = 1 };
     gemm_plan_parts(plan);
     int64_t job_m = gemm_ceil_part(m, plan->parts_m, 1);
-    int64_t job_n = gemm_ceil_part(n, plan->parts_n, GEMM_NR), job_k = gemm_ceil_part(k, plan->parts_k, 1);
-    plan->kc = gemm_even(job_k, GEMM_KC, 1);
+    int64_t job_n = gemm_ceil_part(n, plan->parts_n, GEMM_NR),
+        job_k = gemm_ceil_part(k, plan->parts_k, 1);
     plan->nc = gemm_even(job_n, GEMM_NC, GEMM_NR);
+    plan->kc = gemm_even(job_k, gemm_max(GEMM_KC, GEMM_B_FLOATS / plan->nc), 1);
     bool aside = !direct && plan->parts_k == 1;
     plan->mb = aside ? gemm_even(job_m, GEMM_TILE_ROWS, 1) : gemm_max(job_m, 1);
-    plan->mc = gemm_even(plan->mb, GEMM_MC, 1);
+    plan->mc = gemm_even(plan->mb, gemm_max(GEMM_A_FLOATS / plan->kc / GEMM_MR, 1) * GEMM_MR, 1);
 
     int64_t b_cols = gemm_round_up(gemm_min(plan->nc, job_n), GEMM_LANES);
     plan->a_floats = (size_t)gemm_round_up(plan->mc * plan->kc + GEMM_LANES, 16);
@@ -94,8 +99,8 @@ void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, i
 
 /* --- results on their way out --- */
 
-/* C[i][j] = sums[i][j] + bias[j] (+ C[i][j]), rows [i.lo,i.hi) and columns [j.lo,j.hi) of the product
- * as computed; swapped, it is C[j][i] and bias[i]. sums points at (i.lo, j.lo). */
+/* C[i][j] = sums[i][j] + bias[j] (+ C[i][j]), rows [i.lo,i.hi) and columns [j.lo,j.hi) of the
+ * product as computed; swapped, it is C[j][i] and bias[i]. sums points at (i.lo, j.lo). */
 static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i, Range j)
 {
     float   old[GEMM_NC], bias[GEMM_NC];
@@ -142,7 +147,8 @@ typedef struct Sums {
 } Sums;
 
 /* One panel of B against all panels of A. */
-static void gemm_column(const Sums *s, const float *a, int64_t lda, Range m, const float *b, int64_t b_step,
+static void gemm_column(const Sums *s, const float *a, int64_t lda, Range m, const float *b,
+                        int64_t b_step,
                         Range n, int64_t kk, bool first)
 {
     float   init[GEMM_NR] = { 0 }, edge[GEMM_MR * GEMM_NR];
@@ -156,8 +162,9 @@ static void gemm_column(const Sums *s, const float *a, int64_t lda, Range m, con
         Range    r = gemm_part(rows, panels, p, 1);
         float   *c = s->data + (m.lo + r.lo - s->row0) * s->ld + n.lo - s->col0;
         bool     add = s->add || !first;
-        GemmTile tile = { .k = kk, .a = a, .lda = lda, .b = b, .b_step = b_step, .init = init, .alpha = s->alpha,
-                          .c = whole ? c : edge, .ldc = whole ? s->ld : GEMM_NR, .add = whole && add };
+        GemmTile tile = { .k = kk, .a = a, .lda = lda, .b = b, .b_step = b_step, .init = init,
+                          .alpha = s->alpha, .c = whole ? c : edge,
+                          .ldc = whole ? s->ld : GEMM_NR, .add = whole && add };
         gemm_kernel(r.hi - r.lo, vectors, &tile);
         a += (r.hi - r.lo) * (lda ? lda : kk);
         for (int64_t y = 0; !whole && y < r.hi - r.lo; y++)
@@ -168,8 +175,18 @@ static void gemm_column(const Sums *s, const float *a, int64_t lda, Range m, con
 
 static int64_t gemm_panel_width(int64_t cols) { return cols > GEMM_LANES ? GEMM_NR : GEMM_LANES; }
 
-/* Where i is contiguous, one panel alone would touch kk far apart places for a few bytes each; a short
- * run of k across all panels reads whole rows. (Packers along k write beyond their end: not those.) */
+/* One panel, for k in [k, k + run), in the pieces that packers take. */
+static void gemm_pack_panel(const GemmSide *side, Range i, int64_t width, int64_t k, int64_t run,
+                            float *dst)
+{
+    for (int64_t x = 0; x < run; x += GEMM_KC)
+        side->pack(side, i.lo, i.hi - i.lo, width, k + x, gemm_min(GEMM_KC, run - x),
+                   dst + x * width);
+}
+
+/* Where i is contiguous, one panel alone would touch kk far apart places for a few bytes each; a
+ * short run of k across all panels reads whole rows. (Packers along k write beyond their end: not
+ * those.) */
 static int64_t gemm_run_of_k(const GemmSide *side, int64_t kk) { return side->along_i ? 16 : kk; }
 
 static void gemm_pack_a(const GemmSide *a, Range m, int64_t k0, int64_t kk, float *dst)
@@ -180,7 +197,9 @@ static void gemm_pack_a(const GemmSide *a, Range m, int64_t k0, int64_t kk, floa
         for (int64_t p = 0; p < panels; p++) {
             Range   r = gemm_part(rows, panels, p, 1);
             int64_t width = r.hi - r.lo;
-            a->pack(a, m.lo + r.lo, width, width, k0 + k, gemm_min(run, kk - k), panel + k * width);
+            gemm_pack_panel(a, (Range){ m.lo + r.lo, m.lo + r.hi }, width, k0 + k,
+                            gemm_min(run, kk - k),
+                            panel + k * width);
             panel += width * kk;
         }
     }
@@ -192,8 +211,9 @@ static void gemm_pack_b(const GemmSide *b, Range n, int64_t k0, int64_t kk, floa
     for (int64_t k = 0; k < kk; k += run) {
         float *panel = dst;
         for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
-            int64_t cols = gemm_min(GEMM_NR, n.hi - j), width = gemm_panel_width(cols);
-            b->pack(b, j, cols, width, k0 + k, gemm_min(run, kk - k), panel + k * width);
+            Range   cols = { j, gemm_min(j + GEMM_NR, n.hi) };
+            int64_t width = gemm_panel_width(cols.hi - cols.lo);
+            gemm_pack_panel(b, cols, width, k0 + k, gemm_min(run, kk - k), panel + k * width);
             panel += width * kk;
         }
     }
@@ -203,10 +223,12 @@ static void gemm_pack_b(const GemmSide *b, Range n, int64_t k0, int64_t kk, floa
 static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const Sums *s,
                        Range m, Range n, Range k, float *a_panels, float *b_panels, bool b_packed)
 {
-    /* Few rows would not repay the packing of B: whole panels are then read where they lie. */
+    /* Few rows do not repay the packing of B, nor few columns that of A: they are read where they
+     * lie. */
     bool    few = m.hi - m.lo <= GEMM_FEW_ROWS && b->pack == gemm_pack_along_i && b->type == F32;
     int64_t in_place = few ? n.lo + (n.hi - n.lo) / GEMM_NR * GEMM_NR : n.lo;
-    bool    a_in_place = n.hi - n.lo <= GEMM_FEW_COLS && a->pack == gemm_pack_along_k && a->type == F32;
+    bool    a_in_place = n.hi - n.lo <= GEMM_FEW_COLS && a->pack == gemm_pack_along_k &&
+                         a->type == F32;
     int64_t lda = a_in_place ? a->ld : 0;
     int64_t k0 = k.lo;
     do {                                     /* once even for k = 0: the result is then the bias */
@@ -215,9 +237,11 @@ static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, 
             gemm_pack_b(b, (Range){ in_place, n.hi }, k0, kk, b_panels);
         for (int64_t i0 = m.lo; i0 < m.hi; i0 += p->mc) {
             Range rows = { i0, gemm_min(i0 + p->mc, m.hi) };
-            const float *a_rows = (const float *)a->data + i0 * a->ld + k0;
-            if (!a_in_place)
-                gemm_pack_a(a, rows, k0, kk, a_panels), a_rows = a_panels;
+            const float *a_rows = a_panels;
+            if (a_in_place)
+                a_rows = (const float *)a->data + i0 * a->ld + k0;
+            else
+                gemm_pack_a(a, rows, k0, kk, a_panels);
             const float *panel = b_panels;
             for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
                 Range   cols = { j, gemm_min(j + GEMM_NR, n.hi) };
@@ -239,7 +263,8 @@ static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, 
 static void gemm_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c,
                      Range m, Range n, Range k, char *mine, float *partial)
 {
-    float *a_panels = (float *)mine, *b_panels = a_panels + p->a_floats, *tile = b_panels + p->b_floats;
+    float *a_panels = (float *)mine, *b_panels = a_panels + p->a_floats,
+        *tile = b_panels + p->b_floats;
     bool   aside = !p->direct && !partial;
     for (int64_t j = n.lo; j < n.hi; j += p->nc) {
         Range   cols = { j, gemm_min(j + p->nc, n.hi) };
@@ -303,11 +328,15 @@ static void gemm_run_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b
     }
 }
 
-void gemm_run(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c, void *scratch)
+void gemm_run(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c,
+              void *scratch)
 {
     int64_t jobs = p->parts_b * p->parts_m * p->parts_n * p->parts_k;
-    float  *partial = p->parts_k > 1 ? (float *)((char *)scratch + (size_t)jobs * p->job_bytes) : NULL;
-    if (jobs == 1) {             /* no parallel region: a team of another size is made anew, by malloc */
+    float  *partial = (float *)((char *)scratch + (size_t)jobs * p->job_bytes);
+    if (p->parts_k == 1)
+        partial = NULL;
+    /* no parallel region: a team of another size is made anew, by malloc */
+    if (jobs == 1) {
         gemm_run_job(p, a, b, c, 0, scratch, NULL);
         return;
     }

@@ -1,7 +1,9 @@
 /* gemm.h -- the own matrix product, shared by blas_own.c, conv_own.c and attention's gemm_tile.
  *
- * The scheme is that of BLIS (Van Zee and van de Geijn 2015): both operands are packed into panels,
- * and one small kernel, whose sums live in registers, is all the arithmetic there is.
+ * The scheme is that of BLIS (Van Zee and van de Geijn 2015): operands are packed into panels, and
+ * one small kernel, whose sums live in registers, is all the arithmetic there is. Operands that
+ * already lie well (fp32, contiguous the right way) are used where they lie when too little would
+ * repay packing.
  *
  *         n, in panels of GEMM_NR (or GEMM_LANES at the edge)
  *         +------------+
@@ -34,12 +36,13 @@ enum { GEMM_LANES = 8, GEMM_MR = 6 };        /* 12 sums, 2 of B, 1 of A, of 16 r
 #endif
 enum {
     GEMM_NR = 2 * GEMM_LANES,
-    GEMM_KC = 320,                           /* the most of k at once: a B panel stays in L1 */
-    GEMM_MC = 12 * GEMM_MR,                  /* the most rows of A packed at once: stays in L2 */
-    GEMM_NC = 512,
-    GEMM_FEW_ROWS = 2 * GEMM_MR,             /* up to so many rows B is not packed */
-    GEMM_FEW_COLS = 512,
-    GEMM_TILE_ROWS = 4 * GEMM_MC,            /* rows of fp32 sums kept aside when C is not fp32 */
+    GEMM_KC = 320,                           /* the most of k a packer is asked for at once */
+    GEMM_NC = 512,                           /* the most columns of a block */
+    GEMM_A_FLOATS = 56 << 10,                /* packed A and B of a block: both stay in L2 */
+    GEMM_B_FLOATS = 160 << 10,
+    GEMM_FEW_ROWS = 2 * GEMM_MR,             /* up to so many rows B is not packed, */
+    GEMM_FEW_COLS = 192,                     /* up to so many columns A is not */
+    GEMM_TILE_ROWS = 48 * GEMM_MR,           /* rows of fp32 sums kept aside when C is not fp32 */
 };
 
 /* One operand, seen as X[i][k]: i is the row of op(A) or the column of op(B). */
@@ -51,9 +54,10 @@ struct GemmSide {
     const void *data;
     Type        type;
     int64_t     ld;              /* matrices: elements between rows as stored */
-    bool        along_i;         /* i is contiguous: packs best by short runs of k across all panels */
+    /* i is contiguous: packs best by short runs of k across all panels */
+    bool        along_i;
     int64_t     batch_stride;    /* elements */
-    const void *shape;           /* convolutions: a Gather, see conv_own.c */
+    const void *shape;           /* convolutions: a Window, see conv_own.c */
 };
 
 typedef struct GemmOut {
@@ -64,7 +68,8 @@ typedef struct GemmOut {
     Type        type_bias;
     bool        accumulate;
     bool        swapped;         /* the product computed is C transposed: m counts columns of C */
-    int64_t   (*row)(const void *shape, int64_t i);   /* element where row i of C begins; NULL: i*ld */
+    /* element where row i of C begins; NULL: i*ld */
+    int64_t   (*row)(const void *shape, int64_t i);
     const void *shape;
 } GemmOut;
 
@@ -78,13 +83,16 @@ typedef struct GemmPlan {
     size_t  job_bytes, scratch_bytes;
 } GemmPlan;
 
-void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads, bool direct);
-void gemm_run(const GemmPlan *plan, const GemmSide *a, const GemmSide *b, const GemmOut *c, void *scratch);
+void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads,
+               bool direct);
+void gemm_run(const GemmPlan *plan, const GemmSide *a, const GemmSide *b, const GemmOut *c,
+              void *scratch);
 
 /* Is C^T = B^T A^T the cheaper form? Lanes run along n, so a few columns would leave most idle. */
 bool gemm_swap(int64_t m, int64_t n);
 
-/* Packers of plain matrices: k contiguous in memory (A as stored, B transposed), or i contiguous. */
+/* Packers of plain matrices: k contiguous in memory (A as stored, B transposed), or i
+ * contiguous. */
 void gemm_pack_along_k(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                        int64_t k0, int64_t kk, float *dst);
 void gemm_pack_along_i(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
@@ -93,7 +101,8 @@ void gemm_pack_along_i(const GemmSide *side, int64_t i0, int64_t count, int64_t 
 GemmSide gemm_matrix(bool along_i, Type type, const void *data, int64_t ld);
 
 /* dst[k*width + r] = rows[r][k] for r < count; what the packers are made of. */
-void gemm_interleave(float *dst, int64_t width, const float *const rows[GEMM_NR], int64_t count, int64_t n);
+void gemm_interleave(float *dst, int64_t width, const float *const rows[GEMM_NR], int64_t count,
+                     int64_t n);
 
 /* n floats, few: two overlapping halves do for any n of 8 to 16. */
 static inline void gemm_copy(float *restrict dst, const float *restrict src, int64_t n)
@@ -109,8 +118,8 @@ static inline void gemm_copy(float *restrict dst, const float *restrict src, int
     }
 }
 
-/* c[r][j] = alpha * sum_k a[k*rows + r] b[k*b_step + j] + init[j] (+ c[r][j] if add), for 1..GEMM_MR
- * rows and j < GEMM_LANES * vectors (1 or 2). */
+/* c[r][j] = alpha * sum_k a[k*rows + r] b[k*b_step + j] + init[j] (+ c[r][j] if add), for
+ * 1..GEMM_MR rows and j < GEMM_LANES * vectors (1 or 2). */
 typedef struct GemmTile {
     int64_t      k, lda, b_step, ldc;    /* lda 0: A is a packed panel, else rows as they lie */
     const float *a, *b, *init;
@@ -121,7 +130,11 @@ typedef struct GemmTile {
 
 void gemm_kernel(int64_t rows, int vectors, const GemmTile *tile);
 
-static inline int64_t gemm_round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+static inline int64_t gemm_round_up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
 static inline int64_t gemm_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t gemm_max(int64_t a, int64_t b) { return a > b ? a : b; }
 

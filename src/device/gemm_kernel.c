@@ -24,10 +24,11 @@ static inline __attribute__((always_inline)) Vec kernel_madd(float a, Vec b, Vec
 #endif
 }
 
-/* in_place: A as it lies, rows lda apart. Every third row has a pointer, the two between are one and
- * two lda from it, which the processor's addressing does for nothing. */
+/* in_place: A as it lies, rows lda apart. Every third row has a pointer, the two between are one
+ * and two lda from it, which the processor's addressing does for nothing. */
 static inline __attribute__((always_inline)) void kernel_tile(const int rows, const int vectors,
-                                                              const bool in_place, const GemmTile *t)
+                                                              const bool in_place,
+                                                              const GemmTile *t)
 {
     enum { GROUPS = (GEMM_MR + 2) / 3 };
     Vec           sum[GEMM_MR][2];
@@ -74,7 +75,8 @@ static inline __attribute__((always_inline)) void kernel_tile(const int rows, co
     static void kernel_##rows##_2(const GemmTile *t) { kernel_tile(rows, 2, false, t); }        \
     static void in_place_##rows##_1(const GemmTile *t) { kernel_tile(rows, 1, true, t); }       \
     static void in_place_##rows##_2(const GemmTile *t) { kernel_tile(rows, 2, true, t); }
-#define ENTRY(rows) { kernel_##rows##_1, kernel_##rows##_2, in_place_##rows##_1, in_place_##rows##_2 },
+#define ENTRY(rows)                                                                             \
+    { kernel_##rows##_1, kernel_##rows##_2, in_place_##rows##_1, in_place_##rows##_2 },
 #define ROWS_6(X)  X(1) X(2) X(3) X(4) X(5) X(6)
 #define ROWS_14(X) ROWS_6(X) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 #ifdef __AVX512F__
@@ -94,10 +96,10 @@ void gemm_kernel(int64_t rows, int vectors, const GemmTile *tile)
 /* A square of GEMM_LANES x GEMM_LANES floats, transposed in log2 steps (Eklundh 1972): step s swaps
  * the off-diagonal halves of every 2s x 2s block. */
 #ifdef __AVX512F__
-#define MASK_LO(s) LO(s,0), LO(s,1), LO(s,2), LO(s,3), LO(s,4), LO(s,5), LO(s,6), LO(s,7), LO(s,8), \
-                   LO(s,9), LO(s,10), LO(s,11), LO(s,12), LO(s,13), LO(s,14), LO(s,15)
-#define MASK_HI(s) HI(s,0), HI(s,1), HI(s,2), HI(s,3), HI(s,4), HI(s,5), HI(s,6), HI(s,7), HI(s,8), \
-                   HI(s,9), HI(s,10), HI(s,11), HI(s,12), HI(s,13), HI(s,14), HI(s,15)
+#define MASK_LO(s) LO(s,0), LO(s,1), LO(s,2), LO(s,3), LO(s,4), LO(s,5), LO(s,6), LO(s,7), \
+                   LO(s,8), LO(s,9), LO(s,10), LO(s,11), LO(s,12), LO(s,13), LO(s,14), LO(s,15)
+#define MASK_HI(s) HI(s,0), HI(s,1), HI(s,2), HI(s,3), HI(s,4), HI(s,5), HI(s,6), HI(s,7), \
+                   HI(s,8), HI(s,9), HI(s,10), HI(s,11), HI(s,12), HI(s,13), HI(s,14), HI(s,15)
 #else
 #define MASK_LO(s) LO(s,0), LO(s,1), LO(s,2), LO(s,3), LO(s,4), LO(s,5), LO(s,6), LO(s,7)
 #define MASK_HI(s) HI(s,0), HI(s,1), HI(s,2), HI(s,3), HI(s,4), HI(s,5), HI(s,6), HI(s,7)
@@ -114,8 +116,8 @@ void gemm_kernel(int64_t rows, int vectors, const GemmTile *tile)
             x[i + (s)] = hi;                                                    \
         }
 
-/* GEMM_LANES rows. Whole vectors are stored, in order of k, so that what one writes too far the next
- * one overwrites. */
+/* GEMM_LANES rows. Whole vectors are stored, in order of k, so that what one writes too far the
+ * next one overwrites. */
 static inline void interleave_lanes(float *dst, int64_t width, const float *const *rows, int64_t n)
 {
     int64_t k = 0;
@@ -140,7 +142,8 @@ static inline void interleave_lanes(float *dst, int64_t width, const float *cons
             dst[k * width + r] = rows[r][k];
 }
 
-void gemm_interleave(float *dst, int64_t width, const float *const rows[GEMM_NR], int64_t count, int64_t n)
+void gemm_interleave(float *dst, int64_t width, const float *const rows[GEMM_NR], int64_t count,
+                     int64_t n)
 {
     static const float zeros[GEMM_KC];
     const float *all[GEMM_NR];

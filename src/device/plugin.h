@@ -17,6 +17,7 @@ typedef struct PluginHost {
     void (*pool_at_free)(Pool *pool, void (*undo)(void *), void *arg);
 } PluginHost;
 
-typedef const Blas *PluginEntry(const PluginHost *host);     /* NULL: another form, or it cannot start */
+/* NULL: another form, or it cannot start */
+typedef const Blas *PluginEntry(const PluginHost *host);
 
 #endif

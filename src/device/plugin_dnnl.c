@@ -30,6 +30,8 @@ static dnnl_stream_t stream;
 #define DNNL_TRY(call) do { dnnl_status_t status_ = (call); if (status_ != dnnl_success) \
     return host.fail(E_DEVICE, "oneDNN: %s: status %d", #call, (int)status_); } while (0)
 
+enum { WIDE = 256 };                 /* places in a row, see dnnl_refused */
+
 typedef struct Step {                /* one primitive with its arguments */
     dnnl_primitive_t prim;
     dnnl_memory_t    scratch;
@@ -51,7 +53,8 @@ typedef struct DnnlPrim {
 static void dnnl_undo(void *arg)
 {
     DnnlPrim *p = arg;
-    dnnl_memory_t memories[] = { p->a, p->b, p->c, p->bias, p->turned, p->main.scratch, p->turn.scratch };
+    dnnl_memory_t memories[] = { p->a, p->b, p->c, p->bias, p->turned, p->main.scratch,
+                                 p->turn.scratch };
     for (size_t i = 0; i < sizeof memories / sizeof *memories; i++)
         dnnl_memory_destroy(memories[i]);
     dnnl_primitive_destroy(p->main.prim);
@@ -68,11 +71,13 @@ static bool dnnl_type(Type type, dnnl_data_type_t *out)
     return type == F32 || type == BF16;
 }
 
-/* "gemm:jit" allocates, "brgemm:avx512_core" does not. */
-static bool dnnl_refused(const char *impl)
+/* "gemm:jit" allocates, "brgemm:avx512_core" does not; "brgconv" makes code for every place in a
+ * row, 0.6 KiB each (10 MiB and 57 ms at W = 16384), where "jit", the next one, makes little. */
+static bool dnnl_refused(const char *impl, const Op *op)
 {
     const char *gemm = strstr(impl, "gemm");
-    return strstr(impl, "ref") || (gemm && (gemm < impl + 2 || strncmp(gemm - 2, "br", 2) != 0));
+    return strstr(impl, "ref") || (op->wide && strncmp(impl, "brgconv:", 8) == 0) ||
+           (gemm && (gemm < impl + 2 || strncmp(gemm - 2, "br", 2) != 0));
 }
 
 static void step_add(Step *s, int arg, dnnl_memory_t memory)
@@ -96,7 +101,8 @@ static Err step_make(Step *s, dnnl_primitive_desc_t pd, size_t *bytes)
 }
 
 /* Weights between our layout and the wanted one. */
-static Err dnnl_turn(DnnlPrim *p, MdRef ours, MdRef wanted, dnnl_primitive_attr_t attr, size_t *bytes)
+static Err dnnl_turn(DnnlPrim *p, MdRef ours, MdRef wanted, dnnl_primitive_attr_t attr,
+                     size_t *bytes)
 {
     dnnl_primitive_desc_t pd;
     MdRef from = p->turn_before ? ours : wanted, to = p->turn_before ? wanted : ours;
@@ -122,12 +128,13 @@ static Err dnnl_fill(DnnlPrim *p, const Op *op, const dnnl_memory_desc_t *weight
     const char *impl = NULL;
     do {
         DNNL_TRY(dnnl_primitive_desc_query(walk->pd, dnnl_query_impl_info_str, 0, (void *)&impl));
-        if (!dnnl_refused(impl))
+        if (!dnnl_refused(impl, op))
             break;
         impl = NULL;
     } while (walk_next(walk));
     if (!impl)
-        return host.fail(E_DEVICE, "oneDNN has no implementation of this call that keeps to its scratch");
+        return host.fail(E_DEVICE,
+                         "oneDNN has no implementation of this call that keeps to its scratch");
     snprintf(p->impl, sizeof p->impl, "onednn:%s", impl);
 
     size_t bytes = 0;
@@ -197,9 +204,12 @@ static Err dnnl_matmul_op(Op *op, const MatmulDesc *d)
     dnnl_data_type_t ta, tb, tc, tbias = dnnl_f32;
     if (!dnnl_type(d->type_a, &ta) || !dnnl_type(d->type_b, &tb) || !dnnl_type(d->type_c, &tc) ||
         (d->bias && !dnnl_type(d->type_bias, &tbias)) || ta != tb || d->k < 1)
-        return host.fail(E_DEVICE, "oneDNN is used for f32 and bf16 matrix products, k of 1 or more");
-    int         skip = d->batch > 1 ? 0 : 1, n = 3 - skip;   /* without a batch axis: the last two */
-    dnnl_dims_t da = { d->stride_a ? d->batch : 1, d->m, d->k }, db = { d->stride_b ? d->batch : 1, d->k, d->n };
+        return host.fail(E_DEVICE,
+                         "oneDNN is used for f32 and bf16 matrix products, k of 1 or more");
+    /* without a batch axis: the last two */
+    int         skip = d->batch > 1 ? 0 : 1, n = 3 - skip;
+    dnnl_dims_t da = { d->stride_a ? d->batch : 1, d->m, d->k },
+        db = { d->stride_b ? d->batch : 1, d->k, d->n };
     dnnl_dims_t dc = { d->batch, d->m, d->n }, dbias = { 1, 1, d->n }, sbias = { d->n, d->n, 1 };
     dnnl_dims_t sa = { d->stride_a, d->trans_a ? 1 : d->lda, d->trans_a ? d->lda : 1 };
     dnnl_dims_t sb = { d->stride_b, d->trans_b ? 1 : d->ldb, d->trans_b ? d->ldb : 1 };
@@ -217,7 +227,7 @@ static Err dnnl_matmul_op(Op *op, const MatmulDesc *d)
     return OK;
 }
 
-static const Blas dnnl_blas;
+static Blas dnnl_blas;
 
 static Err dnnl_blas_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim **prim)
 {
@@ -233,7 +243,8 @@ static Err dnnl_blas_matmul(Pool *pool, const MatmulDesc *desc, int threads, Pri
 /* --- convolutions --- */
 
 /* Channels-last image of n x c x (D,H,W); D is left out when volume is false. */
-static Err dnnl_image(dnnl_memory_desc_t *md, int64_t n, int64_t c, const int64_t size[3], bool volume,
+static Err dnnl_image(dnnl_memory_desc_t *md, int64_t n, int64_t c, const int64_t size[3],
+                      bool volume,
                       dnnl_data_type_t type)
 {
     dnnl_dims_t dims = { n, c }, strides = { size[0] * size[1] * size[2] * c, 1 };
@@ -272,10 +283,11 @@ static Err dnnl_conv_op(Op *op, dnnl_memory_desc_t *weights, const ConvDesc *d)
         (d->bias && !dnnl_type(d->type_bias, &tbias)))
         return host.fail(E_DEVICE, "oneDNN is used for f32 and bf16 convolutions");
     if (d->kind == CONV_BACKWARD_WEIGHTS && !dnnl_taps_met(d))
-        return host.fail(E_DEVICE, "oneDNN leaves weights unwritten whose tap only ever sees padding");
+        return host.fail(E_DEVICE,
+                         "oneDNN leaves weights unwritten whose tap only ever sees padding");
     bool volume = d->in[0] > 1 || d->out[0] > 1 || d->kernel[0] > 1;
     int  axes = volume ? 3 : 2;
-    *op = (Op){ .is_conv = true, .kind = d->kind, .has_bias = d->bias };
+    *op = (Op){ .is_conv = true, .kind = d->kind, .has_bias = d->bias, .wide = d->out[2] > WIDE };
     dnnl_dims_t dims = { d->co, d->ci }, strides = { 1, d->co }, one = { d->co }, unit = { 1 };
     int64_t     step = d->co * d->ci;
     for (int i = axes - 1; i >= 0; i--) {
@@ -356,8 +368,9 @@ static Err dnnl_blas_run(const Prim *prim, const PrimArgs *args)
 }
 
 static char dnnl_version_text[32];
-static const Blas dnnl_blas = { .name = "onednn", .version = dnnl_version_text, .matmul = dnnl_blas_matmul,
-                                .conv = dnnl_blas_conv, .run = dnnl_blas_run };
+static Blas dnnl_blas = { .name = "onednn", .version = dnnl_version_text,
+                          .matmul = dnnl_blas_matmul,
+                          .conv = dnnl_blas_conv, .run = dnnl_blas_run };
 
 /* oneDNN sizes the tiles of AMX by CPUID leaf 1DH and Linux gives them to who asks. Some virtual
  * machines show the AMX flags without that leaf; oneDNN 2.6 to 3.2 then configure tiles of no rows
@@ -365,12 +378,26 @@ static const Blas dnnl_blas = { .name = "onednn", .version = dnnl_version_text, 
 static bool dnnl_tiles_work(void)
 {
 #ifdef __x86_64__
-    enum { ASK_PERMISSION = 0x1023, TILE_DATA = 18 };        /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+    /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+    enum { ASK_PERMISSION = 0x1023, TILE_DATA = 18 };
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid_count(0x1D, 1, &eax, &ebx, &ecx, &edx) && ebx >> 16 >= 8 &&
            syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0;
 #else
     return true;
+#endif
+}
+
+/* Without tiles bf16 means VDPBF16PS: two fp32 products' worth a cycle on Zen 4, but half the rate
+ * of fp32 on Intel (measured: 80 against 150 GFLOP/s a core), where fp32 products of bf16 data
+ * win. */
+static bool dnnl_bf16_pays(bool tiles)
+{
+#ifdef __x86_64__
+    unsigned eax, ebx, ecx, edx;
+    return tiles || !__get_cpuid(0, &eax, &ebx, &ecx, &edx) || ebx != signature_INTEL_ebx;
+#else
+    return tiles;
 #endif
 }
 
@@ -381,11 +408,14 @@ const Blas *plimsoll_blas(const PluginHost *program)
     if (program->form != PLUGIN_FORM)
         return NULL;
     host = *program;
-    if (!dnnl_tiles_work())
+    bool tiles = dnnl_tiles_work();
+    dnnl_blas.bf16_pays = dnnl_bf16_pays(tiles);
+    if (!tiles)
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
     const dnnl_version_t *v = dnnl_version();
     snprintf(dnnl_version_text, sizeof dnnl_version_text, "%d.%d.%d", v->major, v->minor, v->patch);
-    dnnl_set_primitive_cache_capacity(0);    /* a primitive dies with its pool, not some time later */
+    /* a primitive dies with its pool, not some time later */
+    dnnl_set_primitive_cache_capacity(0);
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
         return NULL;

@@ -15,7 +15,7 @@
 
 typedef struct Op {
     dnnl_memory_desc_t a, b, c, bias;        /* matmul: A, B, C; convolution: x, w, y */
-    bool        is_conv, has_bias, accumulate;
+    bool        is_conv, has_bias, accumulate, wide;
     ConvKind    kind;
     dnnl_dims_t strides, dilates, pad_lo, pad_hi;
 } Op;
@@ -38,7 +38,8 @@ static inline dnnl_status_t md_strided(dnnl_memory_desc_t *md, int n, const dnnl
 #endif
 }
 
-static inline dnnl_status_t md_any(dnnl_memory_desc_t *md, int n, const dnnl_dims_t dims, dnnl_data_type_t type)
+static inline dnnl_status_t md_any(dnnl_memory_desc_t *md, int n, const dnnl_dims_t dims,
+                                   dnnl_data_type_t type)
 {
 #if IS_V3
     return dnnl_memory_desc_create_with_tag(md, n, dims, type, dnnl_format_tag_any);
@@ -71,11 +72,14 @@ typedef struct Walk {
     dnnl_primitive_desc_t forward;           /* what backward convolutions take as a hint */
 #if !IS_V3
     dnnl_primitive_desc_iterator_t at;
+    dnnl_convolution_desc_t conv;            /* the iterator keeps a pointer to its description */
+    dnnl_matmul_desc_t      matmul;
 #endif
 } Walk;
 
 #if IS_V3
-static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr_t attr, dnnl_engine_t engine)
+static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr_t attr,
+                                      dnnl_engine_t engine)
 {
     MdRef bias = op->has_bias ? op->bias : NULL;
     if (!op->is_conv)
@@ -91,8 +95,8 @@ static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr
                 dnnl_convolution_direct, op->a, op->b, op->c, op->strides, op->dilates, op->pad_lo,
                 op->pad_hi, w->forward, attr);
     return dnnl_convolution_backward_weights_primitive_desc_create(&w->pd, engine,
-            dnnl_convolution_direct, op->a, op->b, NULL, op->c, op->strides, op->dilates, op->pad_lo,
-            op->pad_hi, w->forward, attr);
+            dnnl_convolution_direct, op->a, op->b, NULL, op->c, op->strides, op->dilates,
+            op->pad_lo, op->pad_hi, w->forward, attr);
 }
 
 static inline bool walk_next(Walk *w)
@@ -103,37 +107,36 @@ static inline bool walk_next(Walk *w)
 static inline dnnl_status_t walk_op(Walk *w, const_dnnl_op_desc_t op, dnnl_primitive_attr_t attr,
                                     dnnl_engine_t engine)
 {
-    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&w->at, op, attr, engine, w->forward);
+    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&w->at, op, attr, engine,
+                                                               w->forward);
     if (status == dnnl_success)
         w->pd = dnnl_primitive_desc_iterator_fetch(w->at);
     return status;
 }
 
-static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr_t attr, dnnl_engine_t engine)
+static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr_t attr,
+                                      dnnl_engine_t engine)
 {
     dnnl_status_t status;
+    MdRef         bias = op->has_bias ? &op->bias : NULL;
     if (!op->is_conv) {
-        dnnl_matmul_desc_t matmul;
-        status = dnnl_matmul_desc_init(&matmul, &op->a, &op->b, op->has_bias ? &op->bias : NULL, &op->c);
-        return status == dnnl_success ? walk_op(w, &matmul, attr, engine) : status;
+        status = dnnl_matmul_desc_init(&w->matmul, &op->a, &op->b, bias, &op->c);
+        return status == dnnl_success ? walk_op(w, &w->matmul, attr, engine) : status;
     }
-    dnnl_convolution_desc_t conv;
-    status = dnnl_convolution_forward_desc_init(&conv, dnnl_forward_training, dnnl_convolution_direct,
-            &op->a, &op->b, op->has_bias ? &op->bias : NULL, &op->c, op->strides, op->pad_lo, op->pad_hi);
-    if (status != dnnl_success)
-        return status;
-    if (op->kind == CONV_FORWARD)
-        return walk_op(w, &conv, attr, engine);
-    status = dnnl_primitive_desc_create(&w->forward, &conv, attr, engine, NULL);
+    status = dnnl_convolution_forward_desc_init(&w->conv, dnnl_forward_training,
+                                                dnnl_convolution_direct,
+            &op->a, &op->b, bias, &op->c, op->strides, op->pad_lo, op->pad_hi);
+    if (status == dnnl_success && op->kind != CONV_FORWARD)
+        status = dnnl_primitive_desc_create(&w->forward, &w->conv, attr, engine, NULL);
     if (status != dnnl_success)
         return status;
     if (op->kind == CONV_BACKWARD_DATA)
-        status = dnnl_convolution_backward_data_desc_init(&conv, dnnl_convolution_direct,
+        status = dnnl_convolution_backward_data_desc_init(&w->conv, dnnl_convolution_direct,
                 &op->a, &op->b, &op->c, op->strides, op->pad_lo, op->pad_hi);
-    else
-        status = dnnl_convolution_backward_weights_desc_init(&conv, dnnl_convolution_direct,
+    if (op->kind == CONV_BACKWARD_WEIGHTS)
+        status = dnnl_convolution_backward_weights_desc_init(&w->conv, dnnl_convolution_direct,
                 &op->a, &op->b, NULL, &op->c, op->strides, op->pad_lo, op->pad_hi);
-    return status == dnnl_success ? walk_op(w, &conv, attr, engine) : status;
+    return status == dnnl_success ? walk_op(w, &w->conv, attr, engine) : status;
 }
 
 static inline bool walk_next(Walk *w)

@@ -43,6 +43,7 @@ struct Session {
     int32_t       n_feeds, cap_feeds;
     Watch        *watches;
     int32_t       n_watches, cap_watches;
+    void        **outputs;       /* per graph output */
     int64_t       measured[PART_COUNT];
 };
 
@@ -150,6 +151,9 @@ static Err session_program(Session *session, const Program *program)
         Part    part = graph->nodes[id].part;
         TRY(session_launch(session, &places, s, id, &session->launches[part][session->n_launches[part]++]));
     }
+    for (int32_t i = 0; i < graph->n_outputs; i++)
+        if (program->parts[graph->outputs[i].part])
+            session->outputs[i] = place_of(session, &places, graph->outputs[i].value);
     return OK;
 }
 
@@ -158,6 +162,7 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
     Session *session = NEW(pool, Session);
     session->pool = pool;
     session->engine = engine;
+    session->outputs = NEWN(pool, void *, engine->graph->n_outputs + 1);
     TRY(arena_new(pool, engine->device, engine->arena_bytes, &session->arena));
     for (int i = 0; i < engine->n_programs; i++)
         TRY(session_program(session, &engine->programs[i]));
@@ -251,6 +256,15 @@ Err session_run(Session *session, Part part)
             memcpy(session->watches[w].copy, session_bytes(session, session->watches[w].value), (size_t)watched->bytes);
     }
     return OK;
+}
+
+const void *session_output(const Session *session, const char *name)
+{
+    const Graph *graph = session->engine->graph;
+    for (int32_t i = 0; i < graph->n_outputs; i++)
+        if (!strcmp(graph->outputs[i].name, name))
+            return session->outputs[i];
+    return NULL;
 }
 
 const char *session_first_bad(Session *session, Part part)

@@ -28,6 +28,10 @@ Err    session_feed(Session *session, const char *name, const void *data);  /* h
 /* Runs the nodes of one part; for joined programs in the order micro, then update. */
 Err    session_run(Session *session, Part part);
 
+/* Bytes of a graph output (ir/graph.h), good after its part has run and until the next run; NULL if the
+ * graph has none of that name. */
+const void *session_output(const Session *session, const char *name);
+
 /* Runs the part again, looking at every float written; the first that is not finite, or NULL. For
  * after the fact: it is slow and may allocate. */
 const char *session_first_bad(Session *session, Part part);

@@ -342,6 +342,14 @@ const char *value_text(const Graph *graph, int32_t id)
     return i ? pool_print(graph->pool, "%s:%d", node_text(graph, node->id), i) : node_text(graph, node->id);
 }
 
+void graph_output(Tensor t, const char *name)
+{
+    Graph *graph = t.graph;
+    if (tensor_ok(t))
+        VEC_ADD(graph->pool, graph->outputs, graph->n_outputs, graph->cap_outputs,
+                (Output){ pool_text(graph->pool, name), t.id, graph->part });
+}
+
 void graph_take_inplace(Graph *graph)
 {
     int32_t *readers = NEWN(graph->pool, int32_t, graph->n_values);   /* by root: runs that read it */
@@ -354,6 +362,8 @@ void graph_take_inplace(Graph *graph)
         if (node->op->view)
             shared[value_at(graph, node->in[0])->root] = true;
     }
+    for (int32_t i = 0; i < graph->n_outputs; i++)
+        shared[value_at(graph, graph->outputs[i].value)->root] = true;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         Node *node = &graph->nodes[i];
         int   from = node->op->inplace - 1;

@@ -48,7 +48,9 @@ const char *class_name(Class class);
     X(PART_MICRO,    "micro",    "forward and backward of one micro-batch")      \
     X(PART_UPDATE,   "update",   "clipping, optimizer, EMA")                     \
     X(PART_VALIDATE, "validate", "forward only, on held-out data")               \
-    X(PART_SAMPLE,   "sample",   "one step of a sampler")
+    X(PART_SAMPLE_BEGIN, "sample_begin", "a sampler's work before its first step") \
+    X(PART_SAMPLE,   "sample",   "one step of a sampler")                        \
+    X(PART_SAMPLE_END, "sample_end", "a sampler's work after its last step")
 
 typedef enum Part {
 #define X(name, word, text) name,
@@ -131,6 +133,12 @@ typedef struct Constant {    /* a persistent value with given content, or zeros 
     bool        saved;       /* part of a checkpoint (batch-norm statistics, counters) */
 } Constant;
 
+typedef struct Output {      /* a value the host reads after its part has run */
+    const char *name;
+    int32_t     value;
+    Part        part;
+} Output;
+
 typedef struct Module {
     const char *path;        /* "blocks.3.attn"; "" is the whole model */
     int32_t     parent;
@@ -145,8 +153,9 @@ struct Graph {
     Param    *params;
     Constant *constants;
     Module   *modules;
-    int32_t   n_values, n_nodes, n_params, n_constants, n_modules;
-    int32_t   cap_values, cap_nodes, cap_params, cap_constants, cap_modules;
+    Output   *outputs;
+    int32_t   n_values, n_nodes, n_params, n_constants, n_modules, n_outputs;
+    int32_t   cap_values, cap_nodes, cap_params, cap_constants, cap_modules, cap_outputs;
 
     /* Where the next node goes. */
     int32_t   module;        /* current scope */
@@ -197,6 +206,9 @@ Tensor      tensor_class(Tensor t, Class class);     /* says what it is for; ret
 Tensor      tensor_name(Tensor t, const char *name);
 const char *value_text(const Graph *graph, int32_t id);   /* a name for people, from the pool */
 const char *node_text(const Graph *graph, int32_t id);
+
+/* The host will read t after the current part has run: it stays until then. */
+void graph_output(Tensor t, const char *name);
 
 /* Lets output 0 of an op take its input's bytes where nothing else reads that input. */
 void graph_take_inplace(Graph *graph);

@@ -15,13 +15,13 @@ static int check_compare(const void *a, const void *b)
 static Err check_alone(const Buffer *b, int i, int64_t capacity)
 {
     if (b->lower >= b->upper || b->size <= 0)
-        return fail(E_PLAN, "buffer %d has %lld bytes in times [%lld, %lld); both must be positive", i,
-                    (long long)b->size, (long long)b->lower, (long long)b->upper);
+        return fail(E_PLAN, "buffer %d has %lld bytes in times [%lld, %lld); both must be positive",
+                    i, (long long)b->size, (long long)b->lower, (long long)b->upper);
     if (b->offset < 0)
         return fail(E_PLAN, "buffer %d lies at offset %lld, below 0", i, (long long)b->offset);
     if (b->align > 1 && b->offset % b->align != 0)
-        return fail(E_PLAN, "buffer %d lies at offset %lld, which is not a multiple of its alignment %lld",
-                    i, (long long)b->offset, (long long)b->align);
+        return fail(E_PLAN, "buffer %d lies at offset %lld, which is not a multiple of its "
+                    "alignment %lld", i, (long long)b->offset, (long long)b->align);
     if (b->offset > INT64_MAX - b->size)
         return fail(E_PLAN, "buffer %d lies at offset %lld with %lld bytes: it ends beyond 2^63", i,
                     (long long)b->offset, (long long)b->size);
@@ -36,11 +36,12 @@ static Err check_pair(const Buffer *buffers, const Buffer *a, const Buffer *b)
     if (a->lower >= b->upper || b->lower >= a->upper ||
         a->offset >= b->offset + b->size || b->offset >= a->offset + a->size)
         return OK;
-    return fail(E_PLAN, "buffers %d and %d overlap: %d takes bytes [%lld, %lld) in times [%lld, %lld), "
-                "%d takes bytes [%lld, %lld) in times [%lld, %lld)", (int)(a - buffers), (int)(b - buffers),
-                (int)(a - buffers), (long long)a->offset, (long long)(a->offset + a->size),
+    int i = (int)(a - buffers), j = (int)(b - buffers);
+    return fail(E_PLAN, "buffers %d and %d overlap: %d takes bytes [%lld, %lld) in times [%lld, "
+                "%lld), %d takes bytes [%lld, %lld) in times [%lld, %lld)", i, j,
+                i, (long long)a->offset, (long long)(a->offset + a->size),
                 (long long)a->lower, (long long)a->upper,
-                (int)(b - buffers), (long long)b->offset, (long long)(b->offset + b->size),
+                j, (long long)b->offset, (long long)(b->offset + b->size),
                 (long long)b->lower, (long long)b->upper);
 }
 

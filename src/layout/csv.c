@@ -18,7 +18,8 @@
 
 enum { ID, LOWER, UPPER, SIZE, ALIGN, OFFSET, N_COLUMNS };
 
-static const char *const csv_columns[N_COLUMNS] = { "id", "lower", "upper", "size", "align", "offset" };
+static const char *const csv_columns[N_COLUMNS] = { "id", "lower", "upper", "size", "align",
+    "offset" };
 
 typedef struct Csv {
     Pool       *pool;
@@ -54,8 +55,8 @@ static Err csv_quoted(Csv *csv, char **cell)
     }
     csv->at++;
     if (csv->at < csv->end && *csv->at != ',' && !csv_at_break(csv))
-        return fail(E_FORMAT, "line %ld: a quoted cell is followed by more text; write \"\" for a quote "
-                    "inside quotes", csv->line);
+        return fail(E_FORMAT, "line %ld: a quoted cell is followed by more text; write \"\" for a "
+                    "quote inside quotes", csv->line);
     return OK;
 }
 
@@ -105,22 +106,24 @@ static Err csv_header(Csv *csv, int column_of[N_COLUMNS], int *n_cells)
         while (c < N_COLUMNS && strcmp(row.cell[i], csv_columns[c]))
             c++;
         if (c == N_COLUMNS)
-            return fail(E_FORMAT, "line 1: '%.60s' is not a column; the columns are id, lower, upper, size "
-                        "and, if wanted, align and offset", row.cell[i]);
+            return fail(E_FORMAT, "line 1: '%.60s' is not a column; the columns are id, lower, "
+                        "upper, size and, if wanted, align and offset", row.cell[i]);
         if (column_of[c] >= 0)
             return fail(E_FORMAT, "line 1 names the column %s twice", csv_columns[c]);
         column_of[c] = i;
     }
     for (int c = ID; c <= SIZE; c++)
         if (column_of[c] < 0)
-            return fail(E_FORMAT, "line 1 lacks the column %s; it must name id, lower, upper and size",
+            return fail(E_FORMAT, "line 1 lacks the column %s; it must name id, lower, upper and "
+                        "size",
                         csv_columns[c]);
     *n_cells = row.n;
     return OK;
 }
 
 /* A whole number in decimal, nothing before or after, least <= value <= most. */
-static Err csv_number(const Row *row, int cell, int column, int64_t least, int64_t most, int64_t *value)
+static Err csv_number(const Row *row, int cell, int column, int64_t least, int64_t most,
+                      int64_t *value)
 {
     const char *text = row->cell[cell], *digits = text + (*text == '-');
     char       *end;
@@ -169,7 +172,8 @@ static int csv_compare(const void *a, const void *b)
 
 static Err csv_unique(Named *named, int n)
 {
-    qsort(named, (size_t)n, sizeof *named, csv_compare);
+    if (n > 1)
+        qsort(named, (size_t)n, sizeof *named, csv_compare);
     for (int i = 1; i < n; i++)
         if (!strcmp(named[i - 1].id, named[i].id))
             return fail(E_FORMAT, "lines %ld and %ld, column id: both are called '%.60s'",
@@ -211,7 +215,8 @@ Err layout_parse(Pool *pool, const char *text, size_t n, LayoutFile *file)
         }
         TRY(csv_row(&csv, &row));
         if (row.n != n_cells)
-            return fail(E_FORMAT, "line %ld has %d cells, the first line has %d", row.line, row.n, n_cells);
+            return fail(E_FORMAT, "line %ld has %d cells, the first line has %d", row.line,
+                        row.n, n_cells);
         if (file->n == INT32_MAX / 2)
             return fail(E_FORMAT, "line %ld: more than %d buffers", row.line, file->n);
         Buffer buffer;
@@ -265,7 +270,8 @@ static void csv_print(FILE *out, const LayoutFile *file)
     for (int i = 0; i < file->n; i++) {
         const Buffer *b = &file->buffers[i];
         csv_print_id(out, file->ids[i]);
-        fprintf(out, ",%lld,%lld,%lld", (long long)b->lower, (long long)b->upper, (long long)b->size);
+        fprintf(out, ",%lld,%lld,%lld", (long long)b->lower, (long long)b->upper,
+                (long long)b->size);
         if (aligned)
             fprintf(out, ",%lld", (long long)(b->align ? b->align : 1));
         fprintf(out, ",%lld\n", (long long)b->offset);

@@ -1,4 +1,4 @@
-/* greedy.c -- lowest offset first: place the buffer that can lie lowest, ties by rank, until all lie.
+/* greedy.c -- lowest offset first: place the buffer that can lie lowest (ties by rank), repeat.
  *
  * What is placed has a skyline over the sections. Its lowest stretch is a valley; the buffers that
  * can lie lowest are those that fit between the valley's walls:
@@ -8,12 +8,12 @@
  *     -----+    +--+-----+---+     +---       is filled up to its lower wall.
  *               h  <- valley ->
  *
- * Each step places a buffer or merges two stretches, so there are O(n) steps; the best waiting buffer
- * inside a valley is found in a tree. Keeping the lowest offset of every buffer up to date instead
- * is quadratic (seconds at 20,000 buffers).
+ * Each step places a buffer or merges two stretches, so there are O(n) steps; the best waiting
+ * buffer inside a valley is found in a tree. Keeping the lowest offset of every buffer up to date
+ * instead is quadratic (seconds at 20,000 buffers).
  *
- * Fixed buffers are rocks in the way: they are no part of the skyline; whoever would touch one is put
- * aside until the valleys have risen to the place above it.
+ * Fixed buffers are rocks in the way: they are no part of the skyline; whoever would touch one is
+ * put aside until the valleys have risen to the place above it.
  */
 #include "layout/layout_int.h"
 
@@ -51,8 +51,8 @@ static Entry heap_take(Heap *heap)
     return first;
 }
 
-/* A tree over the items, which are in order of `first`: the best rank below each node and where that
- * buffer ends, and the least end of all. */
+/* A tree over the items, which are in order of `first`: the best rank below each node and where
+ * that buffer ends, and the least end of all. */
 typedef struct Best { int32_t rank, rank_end, least_end; } Best;
 typedef struct Waiting { Best *node; int32_t n; } Waiting;           /* n leaves, a power of two */
 
@@ -92,7 +92,8 @@ typedef struct Greedy {
     Stretch       *stretch;          /* [n_sections] */
     int32_t       *items_from;       /* [n_sections + 1] items whose first section is below this */
     Waiting        waiting;
-    Heap           valleys;          /* (height, first section); out of date if the stretch changed */
+    /* (height, first section); out of date if the stretch changed */
+    Heap           valleys;
     Heap           aside;            /* (lowest offset clear of fixed buffers, rank) */
     const Item   **rocks;            /* fixed items, in order of offset */
     int32_t        n_rocks;
@@ -171,7 +172,8 @@ static void greedy_init(Greedy *g, Pool *pool, const Part *part, const int32_t *
     int32_t leaves = 1;
     while (leaves < part->n)
         leaves *= 2;
-    *g = (Greedy){ .part = part, .by_rank = by_rank, .stretch = NEWN(pool, Stretch, part->n_sections),
+    *g = (Greedy){ .part = part, .by_rank = by_rank,
+        .stretch = NEWN(pool, Stretch, part->n_sections),
         .items_from = NEWN(pool, int32_t, part->n_sections + 1), .valleys.pool = pool,
         .waiting = { NEWN(pool, Best, 2 * leaves), leaves }, .aside.pool = pool,
         .rocks = NEWN(pool, const Item *, part->n_fixed) };

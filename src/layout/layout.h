@@ -31,7 +31,7 @@ typedef struct Buffer {
 } Buffer;
 
 typedef struct LayoutOptions {
-    int64_t  capacity;       /* stop as soon as the arena is at most this; 0: as small as possible */
+    int64_t  capacity;       /* stop once the arena is at most this; 0: as small as possible */
     int64_t  max_nodes;      /* placements tried after the greedy ones; 0: the default effort, which
                               * is about ten seconds; < 0: greedy only (a planner's inner loop) */
     double   time_limit_s;   /* cut off the search here; 0: no limit. Effort, not time, decides */
@@ -43,18 +43,19 @@ typedef struct LayoutResult {
     int64_t bound_bytes;     /* no arena can be smaller: largest live sum, with the padding that an
                               * alignment shared by all forces, or the end of a fixed buffer */
     int64_t n_nodes;         /* placements tried after the greedy ones */
-    bool    proved;          /* arena_bytes is the least possible: it equals the bound, or search ended */
+    bool    proved;          /* no smaller arena exists: it equals the bound, or search ended */
     bool    cut;             /* the time limit ended the search */
 } LayoutResult;
 
-/* Offsets are always filled in with a valid layout, also when capacity is not reached: then E_BUDGET
- * is returned with a sentence that names the least arena found and the bound. Options may be NULL.
- * Without a layout end only input that has none (E_FORMAT: a size, time, alignment or fixed offset out
- * of range; E_PLAN: two fixed buffers in each other's way) or needs 2^63 bytes. The same
- * buffers and options give the same layout, unless the time limit cut the search. */
-Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options, LayoutResult *result);
+/* Offsets are always filled in with a valid layout, also when capacity is not reached: then
+ * E_BUDGET is returned with a sentence that names the least arena found and the bound. Options may
+ * be NULL. Only input that has no layout ends without one: E_FORMAT (a size, time, alignment or
+ * fixed offset out of range, 2^63 bytes or more) or E_PLAN (two fixed buffers in each other's way).
+ * The same buffers and options give the same layout, unless the time limit cut the search. */
+Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,
+                 LayoutResult *result);
 
-/* Judges offsets: inside [0, capacity) (capacity < 0: any), aligned, no two live buffers overlap. */
+/* Judges offsets: within [0, capacity) (capacity < 0: any), aligned, no overlap while alive. */
 Err layout_check(const Buffer *buffers, int n, int64_t capacity);
 
 /* layout.csv: id,lower,upper,size[,align][,offset] in; the same with offset out. An offset that is

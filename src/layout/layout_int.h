@@ -1,4 +1,4 @@
-/* layout_int.h -- what the files of the solver share; nobody else includes it, layout/check.c least.
+/* layout_int.h -- what the files of the solver share; the checker must not include it.
  *
  * A *section* is a moment at which no further buffer could be added to the live set: a maximal set
  * of buffers alive together. Two buffers meet in time exactly if they share a section, so sections
@@ -60,7 +60,8 @@ int64_t climb_improve(Pool *pool, Part *part, uint64_t seed, int64_t goal, int64
                       double deadline);
 
 /* search.c: is there a layout of at most `capacity`? */
-enum { SEARCH_ITEMS = 4096 };    /* its memory grows with the square: larger parts are not searched */
+/* its memory grows with the square: larger parts are not searched */
+enum { SEARCH_ITEMS = 4096 };
 typedef enum SearchEnd { SEARCH_FOUND, SEARCH_NONE, SEARCH_LIMIT, SEARCH_CUT } SearchEnd;
 typedef struct Search Search;
 Search   *search_new(Pool *pool, const Part *part, const int32_t *by_rank);

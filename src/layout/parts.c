@@ -1,7 +1,7 @@
 /* parts.c -- one walk over births and deaths turns buffers with times into parts with sections.
  *
- * A section ends where a buffer dies after others were born: what was alive just before is a maximal
- * set. A part ends where nothing is alive.
+ * A section ends where a buffer dies after others were born: what was alive just before is a
+ * maximal set. A part ends where nothing is alive.
  */
 #include "layout/layout_int.h"
 
@@ -35,19 +35,22 @@ static Err parts_validate(const Buffer *buffers, int n, int64_t *shared_align)
         const Buffer *b = &buffers[i];
         int64_t width;
         if (b->lower >= b->upper || __builtin_sub_overflow(b->upper, b->lower, &width))
-            return fail(E_FORMAT, "buffer %d is alive from %lld to %lld: it must live for at least one "
-                        "and less than 2^63 units of time", i, (long long)b->lower, (long long)b->upper);
+            return fail(E_FORMAT, "buffer %d is alive from %lld to %lld: it must live for at "
+                        "least one and less than 2^63 units of time", i, (long long)b->lower,
+                        (long long)b->upper);
         if (b->size <= 0 || b->size > most)
-            return fail(E_FORMAT, "buffer %d has %lld bytes; a size is 1 to 2^62", i, (long long)b->size);
+            return fail(E_FORMAT, "buffer %d has %lld bytes; a size is 1 to 2^62", i,
+                        (long long)b->size);
         if (b->align < 0 || b->align > most)
             return fail(E_FORMAT, "buffer %d has alignment %lld; an alignment is 0 to 2^62", i,
                         (long long)b->align);
         if (b->fixed && (b->offset < 0 || b->offset > most || (b->align && b->offset % b->align)))
-            return fail(E_FORMAT, "buffer %d is fixed at offset %lld, which is not a multiple of %lld "
-                        "from 0 to 2^62", i, (long long)b->offset, (long long)(b->align ? b->align : 1));
+            return fail(E_FORMAT, "buffer %d is fixed at offset %lld, which is not a multiple of "
+                        "%lld from 0 to 2^62", i, (long long)b->offset,
+                        (long long)(b->align ? b->align : 1));
         if (b->fixed && b->offset > INT64_MAX - b->size)
-            return fail(E_FORMAT, "buffer %d is fixed at offset %lld with %lld bytes: its end is beyond "
-                        "2^63", i, (long long)b->offset, (long long)b->size);
+            return fail(E_FORMAT, "buffer %d is fixed at offset %lld with %lld bytes: its end is "
+                        "beyond 2^63", i, (long long)b->offset, (long long)b->size);
         *shared_align = parts_divisor(*shared_align, b->align ? b->align : 1);
     }
     return OK;
@@ -57,7 +60,8 @@ static Err parts_validate(const Buffer *buffers, int n, int64_t *shared_align)
 static void parts_finish(Pool *pool, Part *part)
 {
     Pool   *scratch = pool_new(pool, "part");
-    Skyline load = skyline_new(scratch, part->n_sections), pad = skyline_new(scratch, part->n_sections);
+    Skyline load = skyline_new(scratch, part->n_sections);
+    Skyline pad = skyline_new(scratch, part->n_sections);
     for (int32_t i = 0; i < part->n; i++)
         skyline_raise(&pad, part->items[i].first, part->items[i].end,
                       part->items[i].span - part->items[i].size);

@@ -1,19 +1,22 @@
 /* search.c -- exact: is there a layout within a capacity? Depth first, after MiniMalloc.
  *
  * Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning"
- * (ASPLOS 2023). Among all layouts take one whose offsets have the least sum: every buffer in it rests
- * on others or on the ground, so it is built by placing buffers in order of (offset, rank), each at
- * the lowest offset that those before it leave. The search walks exactly these orders. `low` is that
- * lowest offset for each buffer not placed yet. What keeps the tree small:
+ * (ASPLOS 2023). Among all layouts take one whose offsets have the least sum: every buffer in it
+ * rests on others or on the ground, so it is built by placing buffers in order of (offset, rank),
+ * each at the lowest offset that those before it leave. The search walks exactly these orders.
+ * `low` is that lowest offset for each buffer not placed yet. What keeps the tree small:
  *
  *  1. Canonical order: (offset, rank) never falls along a branch.
  *  2. Dominance: nothing is placed at or above `low + size` of a waiting buffer, which could
  *     otherwise drop below it and lessen the sum.
- *  3. Sections: in each section the waiting buffers must be stacked, each at or above its own `low`,
- *     below the capacity. Stacked by rising `low` they reach least high (the one-machine bound of
- *     scheduling with release times; MiniMalloc uses the first step of it: least `low` + sum).
+ *  3. Sections: in each section the waiting buffers must be stacked, each at or above its own
+ *     `low`, below the capacity. Stacked by rising `low` they reach least high (the one-machine
+ *     bound of scheduling with release times; MiniMalloc uses its first step, least `low` + sum).
  *  4. No sibling is tried once a buffer that no waiting buffer meets has failed.
  *  5. Where no waiting buffer crosses from one section to the next, both sides are solved alone.
+ *  6. A buffer passed over (its `low` before the last placed in canonical order) will have to rest
+ *     on one that still waits and meets it: `low` rises to the least such end, or the branch is
+ *     dead.
  *
  * Every refusal for lack of room is noted with the capacity that would have avoided it. If the walk
  * ends without a layout, the least of these is a proved bound (as in iterative deepening).
@@ -26,7 +29,7 @@
 
 #include <string.h>
 
-typedef struct Change { int64_t low; int32_t rank; bool placed; } Change;
+typedef struct Change { int64_t low; int32_t rank; bool placed, loose; } Change;
 typedef struct Range { int32_t a, z, lo, hi; } Range;     /* list[a,z) waits in sections [lo,hi) */
 
 struct Search {
@@ -36,11 +39,14 @@ struct Search {
     int32_t *first, *end, *item;
     int64_t *size, *span, *align, *fixed;
     int64_t *low;                /* lowest legal offset while waiting; its offset once placed */
+    bool    *loose;              /* low is a bound, nothing placed ends there: not a candidate */
     /* by section */
-    int32_t *crossing;           /* waiting buffers that are in this section and in the one before */
+    /* waiting buffers that are in this section and in the one before */
+    int32_t *crossing;
     int64_t *top;                /* scratch of rule 3 */
     /* the walk */
-    int32_t *list;               /* a stack of lists of waiting ranks, each in order of (low, rank) */
+    /* a stack of lists of waiting ranks, each in order of (low, rank) */
+    int32_t *list;
     int32_t *raised;             /* scratch: ranks just raised */
     Change  *trail;              /* what to take back: old values of `low`, and placements */
     int64_t  n_trail, cap_trail;
@@ -57,9 +63,11 @@ Search *search_new(Pool *pool, const Part *part, const int32_t *by_rank)
     size_t  n = (size_t)part->n, m = (size_t)part->n_sections;
     REQUIRE(part->n <= SEARCH_ITEMS);
     *s = (Search){ .n = part->n, .n_sections = part->n_sections, .pool = pool, .part = part,
-        .first = NEWN(pool, int32_t, n), .end = NEWN(pool, int32_t, n), .item = NEWN(pool, int32_t, n),
-        .size = NEWN(pool, int64_t, n), .span = NEWN(pool, int64_t, n), .align = NEWN(pool, int64_t, n),
+        .first = NEWN(pool, int32_t, n), .end = NEWN(pool, int32_t, n),
+        .item = NEWN(pool, int32_t, n), .size = NEWN(pool, int64_t, n),
+        .span = NEWN(pool, int64_t, n), .align = NEWN(pool, int64_t, n),
         .fixed = NEWN(pool, int64_t, n), .low = NEWN(pool, int64_t, n),
+        .loose = NEWN(pool, bool, n),
         .crossing = NEWN(pool, int32_t, m), .top = NEWN(pool, int64_t, m),
         .list = NEWN(pool, int32_t, n * (n + 1)), .raised = NEWN(pool, int32_t, n),
         .cap_trail = 4 * part->n, .trail = NEWN(pool, Change, 4 * n) };
@@ -133,7 +141,7 @@ static void search_note(Search *s, int32_t r, bool placed)
         s->trail = pool_grow(s->pool, s->trail, bytes, 2 * bytes);
         s->cap_trail *= 2;
     }
-    s->trail[s->n_trail++] = (Change){ s->low[r], r, placed };
+    s->trail[s->n_trail++] = (Change){ s->low[r], r, placed, s->loose[r] };
 }
 
 static void search_cross(Search *s, int32_t r, int32_t step)
@@ -148,17 +156,45 @@ static void search_undo(Search *s, int64_t n_trail)
         Change last = s->trail[--s->n_trail];
         if (last.placed)
             search_cross(s, last.rank, 1);
-        else
-            s->low[last.rank] = last.low;
+        s->low[last.rank] = last.low;
+        s->loose[last.rank] = last.loose;
     }
 }
 
-/* Writes to list[range.z..) what waits once r is placed, with every buffer that meets r raised above
- * it, again in order. False if one of them has no place left. */
+/* Sets low[u] and files u under `raised`, in order; false if it now ends beyond the capacity. */
+static bool search_raise(Search *s, int32_t u, int64_t low, bool loose, int32_t *n_raised)
+{
+    int32_t j = (*n_raised)++;           /* mostly all are equally low: only the ranks decide */
+    search_note(s, u, false);
+    s->low[u] = align_up(low, s->align[u]);
+    s->loose[u] = loose;
+    for (; j && search_before(s, u, s->raised[j - 1]); j--)
+        s->raised[j] = s->raised[j - 1];
+    s->raised[j] = u;
+    return (s->fixed[u] < 0 || s->low[u] <= s->fixed[u]) & search_fits(s, s->low[u] + s->size[u]);
+}
+
+/* Where a buffer that was passed over can rest at best: on a waiting one, placed from `at`
+ * upwards. */
+static int64_t search_rest(const Search *s, int32_t u, const int32_t *list, int32_t n, int64_t at)
+{
+    int64_t rest = INT64_MAX, low;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t v = list[i];
+        if (v != u && s->first[v] < s->end[u] && s->first[u] < s->end[v]) {
+            low = (s->low[v] > at ? s->low[v] : at) + s->size[v];
+            rest = low < rest ? low : rest;
+        }
+    }
+    return rest;
+}
+
+/* Writes to list[range.z..) what waits once r is placed, with every buffer that meets r raised
+ * above it, again in order. False if one of them has no place left. */
 static bool search_place(Search *s, Range range, int32_t r, Range *below, bool *meets)
 {
-    int64_t  end = s->low[r] + s->size[r];
-    int32_t *list = s->list, *out = list + range.z, n_out = 0, n_raised = 0;
+    int64_t  at = s->low[r], end = at + s->size[r];
+    int32_t *list = s->list, *out = list + range.z, n_out = 0, n_raised = 0, n_low = 0;
     bool     fits = true;
     *meets = false;
     for (int32_t i = range.a; i < range.z; i++) {
@@ -167,21 +203,26 @@ static bool search_place(Search *s, Range range, int32_t r, Range *below, bool *
             continue;
         bool meet = s->first[u] < s->end[r] && s->first[r] < s->end[u];
         *meets |= meet;
-        if (!meet || s->low[u] >= end) {
+        if (meet && (s->low[u] < end || (s->loose[u] && s->low[u] == align_up(end, s->align[u]))))
+            fits &= search_raise(s, u, end, false, &n_raised);
+        else
             out[n_out++] = u;
-            continue;
-        }
-        search_note(s, u, false);
-        s->low[u] = align_up(end, s->align[u]);
-        if (s->fixed[u] >= 0 && s->low[u] > s->fixed[u])
-            fits = false;
-        fits &= search_fits(s, s->low[u] + s->size[u]);
-        int32_t j = n_raised++;          /* mostly all are equally low: only the ranks decide */
-        for (; j && search_before(s, u, s->raised[j - 1]); j--)
-            s->raised[j] = s->raised[j - 1];
-        s->raised[j] = u;
     }
     *below = (Range){ range.z, range.z + n_out + n_raised, range.lo, range.hi };
+    if (!fits)
+        return false;
+    while (n_low < n_out && search_before(s, out[n_low], r))     /* rule 6 */
+        n_low++;
+    for (int32_t i = 0; i < n_low && fits; i++) {
+        int64_t rest = search_rest(s, out[i], out, n_out, at);
+        int64_t more = search_rest(s, out[i], s->raised, n_raised, at);
+        rest = more < rest ? more : rest;
+        fits = rest < INT64_MAX && search_raise(s, out[i], rest, true, &n_raised);
+    }
+    if (!fits)
+        return false;
+    n_out -= n_low;
+    memmove(out, out + n_low, sizeof *out * (size_t)n_out);
     for (int32_t to = n_out + n_raised; n_raised;)       /* merge, from the back */
         if (n_out && search_before(s, s->raised[n_raised - 1], out[n_out - 1])) {
             int32_t u = out[--n_out];
@@ -189,7 +230,7 @@ static bool search_place(Search *s, Range range, int32_t r, Range *below, bool *
         } else {
             out[--to] = s->raised[--n_raised];
         }
-    return fits;
+    return true;
 }
 
 static bool search_range(Search *s, Range range, int64_t at, int32_t rank);
@@ -227,8 +268,8 @@ static bool search_stops(Search *s)
     return s->stopped = true;
 }
 
-/* Places all of list[a,z), each after (at, rank) in canonical order; false, with nothing changed, if
- * that cannot be done. */
+/* Places all of list[a,z), each after (at, rank) in canonical order; false, with nothing changed,
+ * if that cannot be done. */
 static bool search_range(Search *s, Range range, int64_t at, int32_t rank)
 {
     int64_t height = INT64_MAX;          /* rule 2 */
@@ -241,7 +282,7 @@ static bool search_range(Search *s, Range range, int64_t at, int32_t rank)
         int64_t n_trail = s->n_trail;
         bool    meets;
         Range   below;
-        if (s->low[r] < at || (s->low[r] == at && r < rank))     /* rule 1 */
+        if (s->loose[r] || s->low[r] < at || (s->low[r] == at && r < rank))     /* rules 1 and 6 */
             continue;
         if (s->low[r] > at && i > range.a && !search_stacks(s, range, s->low[r]))
             return false;                /* and the candidates after this lie higher still */
@@ -272,6 +313,7 @@ SearchEnd search_run(Search *s, int64_t capacity, int64_t max_nodes, double dead
     memset(s->crossing, 0, sizeof *s->crossing * (size_t)s->n_sections);
     for (int32_t r = 0; r < s->n; r++) {
         s->low[r] = s->fixed[r] >= 0 ? s->fixed[r] : 0;
+        s->loose[r] = false;
         search_cross(s, r, 1);
         int32_t j = r;                   /* fixed buffers may start higher: keep the order */
         for (; j && search_before(s, r, s->list[j - 1]); j--)

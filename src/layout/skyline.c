@@ -1,7 +1,8 @@
 /* skyline.c -- heights over sections as a tree: raise a range, ask a range, both in O(log n).
  *
  * Heights only rise, so nothing is pushed down: a node keeps what was raised over its whole range
- * (`all`) and the highest point anywhere below (`high`); a question adds the `all` of its ancestors.
+ * (`all`) and the highest point anywhere below (`high`); a question adds the `all` of its
+ * ancestors.
  */
 #include "layout/layout_int.h"
 
@@ -10,8 +11,8 @@ Skyline skyline_new(Pool *pool, int32_t n)
     int32_t leaves = 1;
     while (leaves < n)
         leaves *= 2;
-    return (Skyline){ NEWN(pool, int64_t, 2 * (int64_t)leaves), NEWN(pool, int64_t, 2 * (int64_t)leaves),
-                      leaves };
+    size_t n_nodes = 2 * (size_t)leaves;
+    return (Skyline){ NEWN(pool, int64_t, n_nodes), NEWN(pool, int64_t, n_nodes), leaves };
 }
 
 static int64_t skyline_larger(int64_t a, int64_t b)

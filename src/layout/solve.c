@@ -43,7 +43,8 @@ static void solve_greedy(Solve *solve, Part *part, int64_t goal)
 
 /* One question, put to all preorders in turn with growing limits: some answer it at once, others
  * never (heavy tails). */
-static SearchEnd solve_ask(Solve *solve, Part *part, Search **search, int64_t capacity, int64_t nodes)
+static SearchEnd solve_ask(Solve *solve, Part *part, Search **search, int64_t capacity,
+                           int64_t nodes)
 {
     int64_t end_nodes = solve->nodes + nodes;
     for (int64_t limit = SOLVE_FIRST_NODES;; limit *= 2)
@@ -51,7 +52,8 @@ static SearchEnd solve_ask(Solve *solve, Part *part, Search **search, int64_t ca
             int64_t left = end_nodes - solve->nodes;
             if (left <= 0)
                 return SEARCH_LIMIT;
-            SearchEnd end = search_run(search[i], capacity, limit < left ? limit : left, solve->deadline);
+            SearchEnd end = search_run(search[i], capacity, limit < left ? limit : left,
+                                       solve->deadline);
             solve->nodes += search_nodes(search[i]);
             if (end == SEARCH_NONE && part->bound < search_least(search[i]))
                 part->bound = search_least(search[i]);
@@ -67,8 +69,9 @@ static SearchEnd solve_ask(Solve *solve, Part *part, Search **search, int64_t ca
         }
 }
 
-/* Asks for the goal itself first, with most of the nodes: parts that can be solved mostly are solved
- * there, and a capacity is all or nothing. Then by halves between what was refused and found. */
+/* Asks for the goal itself first, with most of the nodes: parts that can be solved mostly are
+ * solved there, and a capacity is all or nothing. Then by halves between what was refused and
+ * found. */
 static void solve_search(Solve *solve, Part *part, int64_t goal, int64_t nodes)
 {
     Pool    *scratch = pool_new(solve->pool, "search");
@@ -98,9 +101,10 @@ static void solve_part(Solve *solve, Part *part, int64_t goal)
 {
     int64_t left = solve->max_nodes ? solve->max_nodes - solve->nodes : INT64_MAX;
     int64_t spent = climb_improve(solve->pool, part, solve->seed, goal, left, solve->deadline);
-    /* The default is about ten seconds: the work of a node was measured to grow so with the part. */
-    int64_t usual = 100000000000 / (60 * part->n + part->members);
+    /* The default is about ten seconds: a node's work was measured to grow so with the part. */
+    int64_t usual = 40000000000 / (60 * part->n + part->members);
     solve->nodes += spent;
+    solve->cut |= part->top > goal && solve->deadline > 0 && clock_now() > solve->deadline;
     if (part->top > goal && part->top <= LAYOUT_SEARCH_BYTES && part->n <= SEARCH_ITEMS)
         solve_search(solve, part, goal, solve->max_nodes ? left - spent : usual);
 }
@@ -113,7 +117,8 @@ static Err solve_rocks(const Part *part)
             const Item *a = &part->items[i], *b = &part->items[j];
             if (b->fixed >= 0 && a->first < b->end && b->first < a->end &&
                 a->fixed < b->fixed + b->size && b->fixed < a->fixed + a->size)
-                return fail(E_PLAN, "buffers %d and %d are alive together and both fixed, at offset %lld "
+                return fail(E_PLAN, "buffers %d and %d are alive together and both fixed, at "
+                            "offset %lld "
                             "with %lld bytes and at offset %lld with %lld bytes: they overlap",
                             a->buffer, b->buffer, (long long)a->fixed, (long long)a->size,
                             (long long)b->fixed, (long long)b->size);
@@ -136,7 +141,8 @@ static Err solve_all(Solve *solve, Buffer *buffers, int n, LayoutResult *result)
     for (int i = 0; i < solve->n_parts; i++) {
         solve_greedy(solve, &solve->parts[i], goal);
         if (solve->parts[i].top == INT64_MAX)
-            return fail(E_FORMAT, "no layout of these %d buffers below 2^63 - 1 bytes was found", n);
+            return fail(E_FORMAT, "no layout of these %d buffers below 2^63 - 1 bytes was found",
+                        n);
     }
     for (int i = 0; i < solve->n_parts; i++) {
         Part *part = &solve->parts[i];
@@ -155,7 +161,8 @@ static Err solve_all(Solve *solve, Buffer *buffers, int n, LayoutResult *result)
     return OK;
 }
 
-Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options, LayoutResult *result)
+Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,
+                 LayoutResult *result)
 {
     static const LayoutOptions defaults = { 0 };
     const LayoutOptions *opt = options ? options : &defaults;
@@ -169,8 +176,8 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
     pool_free(solve.pool);
     if (err || !opt->capacity || result->arena_bytes <= opt->capacity)
         return err;
-    return fail(E_BUDGET, "%d buffers do not fit %s bytes: the least arena %s is %s bytes (%s), and no "
-                "layout can be below %s bytes", n, count_text(opt->capacity),
+    return fail(E_BUDGET, "%d buffers do not fit %s bytes: the least arena %s is %s bytes (%s), "
+                "and no layout can be below %s bytes", n, count_text(opt->capacity),
                 result->proved ? "possible" : "found", count_text(result->arena_bytes),
                 bytes_text(result->arena_bytes), count_text(result->bound_bytes));
 }

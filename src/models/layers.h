@@ -8,17 +8,19 @@
 #define MODELS_LAYERS_H
 
 #include "models/model.h"
+#include "ops/arrange.h"
 #include "ops/attention.h"
 #include "ops/basic.h"
 #include "ops/binary.h"
 #include "ops/conv.h"
-#include "ops/embed.h"
+#include "ops/embedding.h"
 #include "ops/groupnorm.h"
 #include "ops/linear.h"
-#include "ops/losses.h"
+#include "ops/loss.h"
 #include "ops/noise.h"
+#include "ops/qsample.h"
 #include "ops/reduce.h"
-#include "ops/shape.h"
+#include "ops/resize.h"
 #include "ops/unary.h"
 
 typedef struct Layer {           /* how a layer differs from the plain one; { 0 } is plain */
@@ -37,6 +39,9 @@ Tensor linear(const char *name, Tensor x, int64_t out, Layer how);              
 Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how);
 Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act);                     /* group norm with affine */
 Tensor skip(Tensor x);           /* pushed by the down path for the up path */
+
+Tensor concat2(Tensor a, Tensor b);                                  /* along channels */
+Tensor upsample_nearest(Tensor x, int64_t factor);
 
 /* Noise of a training step: drawn from (seed, step, name, element), or fed when the graph says so. */
 Tensor noise_normal(Graph *graph, const char *name, Shape shape);
@@ -61,6 +66,11 @@ static inline Tensor at_tensor(Tensor t, const char *file, int line)
 #define mul(a, ...)                mul(AT(a), __VA_ARGS__)
 #define sub(a, ...)                sub(AT(a), __VA_ARGS__)
 #define add_rows(a, ...)           add_rows(AT(a), __VA_ARGS__)
+#define concat2(a, b)              concat2(AT(a), b)
+#define upsample_nearest(x, f)     upsample_nearest(AT(x), f)
+#define time_embedding(t, ...)     time_embedding(AT(t), __VA_ARGS__)
+#define q_sample(x, ...)           q_sample(AT(x), __VA_ARGS__)
+#define mse_loss(x, ...)           mse_loss(AT(x), __VA_ARGS__)
 #define silu(x)                    silu(AT(x))
 #define relu(x)                    relu(AT(x))
 #define attention_qkv(x, ...)      attention_qkv(AT(x), __VA_ARGS__)

@@ -75,7 +75,7 @@ static Tensor unet_predict(Tensor x, Tensor t, const Unet *m)
     int64_t base = m->widths.at[0], deepest = m->widths.at[m->widths.n - 1];
     Graph  *g = x.graph;
     Tensor  skips[FIELD_MAX_INTS];
-    Tensor  time = linear("time.0", time_embedding(t, base), 4 * base, (Layer){ 0 });
+    Tensor  time = linear("time.0", time_embedding(t, base, 10000), 4 * base, (Layer){ 0 });
     time = linear("time.2", silu(time), 4 * base, (Layer){ 0 });
 
     Tensor h = conv2d("conv_in", x, base, 3, 1, 1, (Layer){ 0 });
@@ -110,8 +110,8 @@ static Tensor unet_loss(Graph *g, const void *config, int64_t batch, int64_t sha
     Tensor x = feed(g, "x", F32, shape);
     Tensor t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
     Tensor noise = noise_normal(g, "noise", shape);
-    Tensor noisy = diffuse(x, noise, t, schedule_linear(g, m->timesteps, 1e-4, 0.02));
-    return mse(unet_predict(noisy, t, m), noise, 1.0f / (float)share);
+    Tensor noisy = q_sample(x, noise, schedule_linear(g, m->timesteps, 1e-4, 0.02), t);
+    return mse_loss(unet_predict(noisy, t, m), noise, 1.0f / (float)share);
 }
 
 const ModelDef model_unet = {

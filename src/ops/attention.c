@@ -10,12 +10,14 @@ int64_t attention_length(Shape s)
     return shape_count(s) / (dim(s, 0) * dim(s, -1));
 }
 
-static Err attention_check_slice(const Node *n, const AttentionAttr *a, AttentionSlice slice, const char *what)
+static Err attention_check_slice(const Node *n, const AttentionAttr *a, AttentionSlice slice,
+                                 const char *what)
 {
     Shape   s = in_shape(n, slice.source);
     int64_t end = slice.column + (a->heads - 1) * slice.head_stride + a->width;
     if (slice.column < 0 || slice.head_stride < a->width || end > dim(s, -1))
-        return fail(E_SHAPE, "%s: %s of %lld heads of %lld columns does not lie within %s", n->op->name, what,
+        return fail(E_SHAPE, "%s: %s of %lld heads of %lld columns does not lie within %s",
+                    n->op->name, what,
                     (long long)a->heads, (long long)a->width, shape_text(s));
     return OK;
 }
@@ -35,7 +37,8 @@ static Err attention_check(const Node *n)
             return fail(E_SHAPE, "%s: input %d is missing", n->op->name, source);
         if (in_shape(n, source).rank < 3 || !type_is_float(in_type(n, source)))
             return fail(E_SHAPE, "%s: input %s of %s is not (batch, sequence, channels) of floats",
-                        n->op->name, shape_text(in_shape(n, source)), type_name(in_type(n, source)));
+                        n->op->name, shape_text(in_shape(n, source)), type_name(in_type(n,
+                                                                                        source)));
         if (in_type(n, source) != in_type(n, a->q.source))
             return fail(E_SHAPE, "%s: q is %s, k or v is %s", n->op->name,
                         type_name(in_type(n, a->q.source)), type_name(in_type(n, source)));
@@ -44,14 +47,17 @@ static Err attention_check(const Node *n)
     }
     for (int i = 0; i < 3; i++)
         if (in_given(n, i) && used[i] != dim(in_shape(n, i), -1))
-            return fail(E_SHAPE, "%s: %lld of the columns of %s are used", n->op->name, (long long)used[i],
+            return fail(E_SHAPE, "%s: %lld of the columns of %s are used", n->op->name,
+                        (long long)used[i],
                         shape_text(in_shape(n, i)));
     Shape q = in_shape(n, a->q.source), k = in_shape(n, a->k.source), v = in_shape(n, a->v.source);
-    if (dim(k, 0) != dim(q, 0) || dim(v, 0) != dim(q, 0) || attention_length(k) != attention_length(v))
+    if (dim(k, 0) != dim(q, 0) || dim(v, 0) != dim(q,
+                                                   0) || attention_length(k) != attention_length(v))
         return fail(E_SHAPE, "%s: batch or length of q %s, k %s and v %s do not agree", n->op->name,
                     shape_text(q), shape_text(k), shape_text(v));
     if (a->mask_diagonal && (attention_length(q) != attention_length(k) || attention_length(q) < 2))
-        return fail(E_SHAPE, "%s: a masked diagonal needs as many keys as queries, at least 2, not %lld and %lld",
+        return fail(E_SHAPE,
+                    "%s: a masked diagonal needs as many keys as queries, at least 2, not %lld and %lld",
                     n->op->name, (long long)attention_length(k), (long long)attention_length(q));
     bool learned = in_given(n, ATTENTION_TEMPERATURE);
     if (learned && (shape_count(in_shape(n, ATTENTION_TEMPERATURE)) != 1 ||
@@ -129,7 +135,8 @@ static void attention_grad_with(Grad *g, const OpDef *op)
     Tensor        in[ATTENTION_INPUTS + 3], d[ATTENTION_INPUTS];
     int           n_in = 0;
     if (tensor_ok(grad_dy(g, 1))) {
-        graph_poison(g->graph, E_SHAPE, "%s: only its first output can be differentiated", g->node->op->name);
+        graph_poison(g->graph, E_SHAPE, "%s: only its first output can be differentiated",
+                     g->node->op->name);
         return;
     }
     for (int i = 0; i < ATTENTION_INPUTS; i++) {
@@ -183,19 +190,22 @@ static int64_t attention_width(Tensor t, int parts, int heads)
     Shape s = tensor_shape(t);
     if (s.rank >= 3 && heads >= 1 && dim(s, -1) % ((int64_t)parts * heads) == 0)
         return dim(s, -1) / (parts * heads);
-    graph_poison(t.graph, E_SHAPE, "attention: %s does not divide into %d heads of %s", shape_text(s), heads,
+    graph_poison(t.graph, E_SHAPE, "attention: %s does not divide into %d heads of %s",
+                 shape_text(s), heads,
                  parts == 3 ? "q, k and v" : parts == 2 ? "k and v" : "equal width");
     return 0;
 }
 
 /* Part i of `parts` in one source. */
-static AttentionSlice attention_slice(int source, int i, int parts, const AttentionAttr *a, bool by_head)
+static AttentionSlice attention_slice(int source, int i, int parts, const AttentionAttr *a,
+                                      bool by_head)
 {
     return by_head ? (AttentionSlice){ source, i * a->width, parts * a->width }
                    : (AttentionSlice){ source, i * a->heads * a->width, a->width };
 }
 
-static Tensor attention_build(const Tensor source[3], AttentionAttr *a, const AttentionOptions *options)
+static Tensor attention_build(const Tensor source[3], AttentionAttr *a,
+                              const AttentionOptions *options)
 {
     Graph *graph = source[0].graph;
     Tensor in[ATTENTION_INPUTS] = { source[0], source[1], source[2], tensor_none(graph) };
@@ -203,7 +213,8 @@ static Tensor attention_build(const Tensor source[3], AttentionAttr *a, const At
     a->scale = options->scale != 0 ? options->scale : (float)(1 / sqrt((double)a->width));
     if (options->temperature.graph)
         in[ATTENTION_TEMPERATURE] = options->temperature;
-    return node_add(graph, options->stored ? &op_attention_stored : &op_attention, a, in, ATTENTION_INPUTS, NULL);
+    return node_add(graph, options->stored ? &op_attention_stored : &op_attention, a, in,
+                    ATTENTION_INPUTS, NULL);
 }
 
 static const AttentionOptions attention_defaults;

@@ -20,7 +20,8 @@ enum {                           /* inputs of both operators */
     ATTENTION_MAX_WIDTH = 4096,
 };
 
-typedef struct AttentionSlice {  /* head h of a row: columns column + h*head_stride, width of them */
+typedef struct AttentionSlice {  /* head h of a row: columns column + h*head_stride,
+                                width of them */
     int     source;              /* which input */
     int64_t column, head_stride;
 } AttentionSlice;

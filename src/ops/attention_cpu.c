@@ -6,8 +6,8 @@
  *
  *      for each block of keys:  pack k and v                           (for up to GROUP panels)
  *          for each panel of queries:
- *              s  = scale * k q^T                                      [keys][32]
- *              softmax so far: raise the maximum, exp, add up, shrink what y has
+ *              s  = k q^T                                              [keys][32]
+ *              softmax so far: scale, raise the maximum, exp, add up, shrink what y has
  *              y += v^T s                                              [width][32]
  *      y /= sum
  *
@@ -18,7 +18,7 @@
 #include "ops/parallel.h"
 #include "ops/vmath.h"
 
-enum { FORWARD_GROUP = 16, FORWARD_KEYS = 9 * TILE_MR };
+enum { FORWARD_GROUP = 16 };
 
 typedef struct Forward {
     AttentionDims d;
@@ -26,66 +26,76 @@ typedef struct Forward {
     float        *lse;           /* [n_heads][lq] */
     float         scale;
     bool          mask_diagonal;
+    bool          amx;
     int64_t       keys;          /* in a block */
-    size_t        panel_floats, block_floats, score_floats, stage_floats, thread_floats;
+    size_t        q_floats, y_floats, k_floats, v_floats, score_floats, pair_floats, stage_floats;
+    size_t        thread_floats;
 } Forward;
 
 typedef struct ForwardWork {     /* of one thread */
-    float *q, *y;                /* [FORWARD_GROUP][width][32] */
+    float *q, *y;                /* [FORWARD_GROUP]: right-hand sides; [width][32] */
     float *top, *sum;            /* [FORWARD_GROUP][32] */
-    float *k, *v;                /* packed panels of one block */
-    float *score;                /* [keys][32] */
-    float *stage;                /* rows on their way from 2-byte types */
-    float *turn;
+    float *k, *v;                /* left-hand sides of one block of keys */
+    float *score, *pairs;        /* [keys][32], and as the right-hand side of the next product */
+    float *stage, *turn;
 } ForwardWork;
 
-static void forward_plan(const Node *n, Forward *f)
+static void forward_plan(const Node *n, bool amx, Forward *f)
 {
     const AttentionAttr *a = ATTR(n, AttentionAttr);
-    *f = (Forward){ .d = attention_dims(n), .mask_diagonal = a->mask_diagonal };
-    int64_t blocks = (f->d.lk + FORWARD_KEYS - 1) / FORWARD_KEYS;
-    f->keys = gemm_min(gemm_round_up((f->d.lk + blocks - 1) / blocks, TILE_MR), f->d.lk);
-    f->panel_floats = (size_t)(f->d.width * TILE_NR);
-    f->block_floats = tile_panel_floats(f->keys, f->d.width);
-    f->score_floats = (size_t)(f->keys * TILE_NR);
-    f->stage_floats = f->d.type == F32 ? 0 : tile_round(gemm_max(f->keys, TILE_NR) * f->d.width);
-    f->thread_floats = FORWARD_GROUP * (2 * f->panel_floats + 2 * TILE_NR) + 2 * f->block_floats +
-                       f->score_floats + f->stage_floats + tile_turn_floats(f->d.width) + GEMM_LANES;
+    *f = (Forward){ .d = attention_dims(n), .mask_diagonal = a->mask_diagonal, .amx = amx };
+    int64_t unit = amx ? 32 : TILE_MR, most = amx ? 128 : 9 * TILE_MR;
+    int64_t blocks = (f->d.lk + most - 1) / most, width = f->d.width;
+    f->keys = gemm_min(gemm_round_up((f->d.lk + blocks - 1) / blocks, unit), f->d.lk);
+    f->q_floats = tile_b_floats(amx, width);
+    f->y_floats = (size_t)(tile_c_rows(amx, width) * TILE_NR);
+    f->k_floats = tile_a_floats(amx, f->keys, width);
+    f->v_floats = tile_a_floats(amx, width, f->keys);
+    f->score_floats = (size_t)(tile_c_rows(amx, f->keys) * TILE_NR);
+    f->pair_floats = amx ? tile_b_floats(amx, f->keys) : 0;
+    f->stage_floats = tile_stage_floats(amx, f->d.type, f->keys, width);
+    f->thread_floats = FORWARD_GROUP * (f->q_floats + f->y_floats + 2 * TILE_NR) + f->k_floats + f->v_floats +
+                       f->score_floats + f->pair_floats + f->stage_floats + tile_turn_floats(width);
 }
 
 static ForwardWork forward_work(const Forward *f, float *at)
 {
     ForwardWork w;
-    w.q = at, at += FORWARD_GROUP * f->panel_floats + GEMM_LANES;    /* packing may run over by one */
-    w.y = at, at += FORWARD_GROUP * f->panel_floats;
+    w.q = at, at += FORWARD_GROUP * f->q_floats;
+    w.y = at, at += FORWARD_GROUP * f->y_floats;
     w.top = at, at += FORWARD_GROUP * TILE_NR;
     w.sum = at, at += FORWARD_GROUP * TILE_NR;
-    w.k = at, at += f->block_floats;
-    w.v = at, at += f->block_floats;
+    w.k = at, at += f->k_floats;
+    w.v = at, at += f->v_floats;
     w.score = at, at += f->score_floats;
+    w.pairs = at, at += f->pair_floats;
     w.turn = at, at += tile_turn_floats(f->d.width);
     w.stage = at;
     return w;
 }
 
-/* The scores of the query at lane x and of its own key. */
-static void forward_mask(float *score, int64_t query, int64_t n, int64_t key, int64_t keys)
+/* The score of the query at lane x and its own key becomes what scale takes to minus infinity. */
+static void forward_mask(float *score, float scale, int64_t query, int64_t n, int64_t key,
+                         int64_t keys)
 {
     for (int64_t x = 0; x < n; x++)
         if (query + x >= key && query + x < key + keys)
-            score[(query + x - key) * TILE_NR + x] = -INFINITY;
+            score[(query + x - key) * TILE_NR + x] = scale > 0 ? -INFINITY : INFINITY;
 }
 
 /* Milakov and Gimelshein (2018): the softmax of what was seen so far, corrected block by block. */
-static void forward_softmax(float *restrict score, int64_t keys, bool first, float *restrict top,
+static void forward_softmax(float *restrict score, float scale, int64_t keys, bool first,
+                            float *restrict top,
                             float *restrict sum, float *restrict y, int64_t width)
 {
     float high[TILE_NR], factor[TILE_NR], part[TILE_NR];
     for (int x = 0; x < TILE_NR; x++)
         high[x] = first ? -INFINITY : top[x];
     for (int64_t j = 0; j < keys; j++)
-        for (int x = 0; x < TILE_NR; x++)
-            high[x] = score[j * TILE_NR + x] > high[x] ? score[j * TILE_NR + x] : high[x];
+        for (int x = 0; x < TILE_NR; x++) {
+            float s = scale * score[j * TILE_NR + x];
+            high[x] = s > high[x] ? s : high[x];
+        }
     for (int x = 0; x < TILE_NR; x++) {
         factor[x] = first ? 0.0f : vexp(top[x] - high[x]);
         top[x] = high[x];
@@ -93,7 +103,7 @@ static void forward_softmax(float *restrict score, int64_t keys, bool first, flo
     }
     for (int64_t j = 0; j < keys; j++)
         for (int x = 0; x < TILE_NR; x++) {
-            float e = vexp(score[j * TILE_NR + x] - high[x]);
+            float e = vexp(scale * score[j * TILE_NR + x] - high[x]);
             score[j * TILE_NR + x] = e;
             part[x] += e;
         }
@@ -104,27 +114,32 @@ static void forward_softmax(float *restrict score, int64_t keys, bool first, flo
             y[c * TILE_NR + x] *= factor[x];
 }
 
-static void forward_panel(const Forward *f, const ForwardWork *w, int64_t i, int64_t query, int64_t key,
+static void forward_panel(const Forward *f, const ForwardWork *w, int64_t i, int64_t query,
+                          int64_t key,
                           int64_t keys)
 {
     int64_t n = gemm_min(TILE_NR, f->d.lq - query), width = f->d.width;
-    float  *y = w->y + i * (int64_t)f->panel_floats;
-    tile_product(&(TileProduct){ .a = w->k, .b = w->q + i * (int64_t)f->panel_floats, .c = w->score,
-                                 .m = keys, .n = n, .k = width, .b_step = TILE_NR, .ldc = TILE_NR,
-                                 .alpha = f->scale });
+    float  *y = w->y + (size_t)i * f->y_floats;
+    tile_product(f->amx,
+                 &(TileProduct){ .a = w->k, .b = w->q + (size_t)i * f->q_floats, .c = w->score,
+                                         .m = keys, .n = n, .k = width, .ldc = TILE_NR });
     if (f->mask_diagonal)
-        forward_mask(w->score, query, n, key, keys);
-    forward_softmax(w->score, keys, key == 0, w->top + i * TILE_NR, w->sum + i * TILE_NR, y, width);
-    tile_product(&(TileProduct){ .a = w->v, .b = w->score, .c = y, .m = width, .n = n, .k = keys,
-                                 .b_step = TILE_NR, .ldc = TILE_NR, .alpha = 1, .add = key > 0 });
+        forward_mask(w->score, f->scale, query, n, key, keys);
+    forward_softmax(w->score, f->scale, keys, key == 0, w->top + i * TILE_NR, w->sum + i * TILE_NR,
+                    y, width);
+    tile_product(f->amx,
+                 &(TileProduct){ .a = w->v, .b = tile_b_score(f->amx, w->score, keys, w->pairs),
+                                 .c = y,
+                                         .m = width, .n = n, .k = keys, .ldc = TILE_NR, .add = key > 0 });
 }
 
 /* y / sum and the log-sum-exp of one panel. */
-static void forward_finish(const Forward *f, const ForwardWork *w, int64_t head, int64_t i, int64_t query)
+static void forward_finish(const Forward *f, const ForwardWork *w, int64_t head, int64_t i,
+                           int64_t query)
 {
     int64_t  n = gemm_min(TILE_NR, f->d.lq - query);
     HeadRows rows = attention_rows(&f->y, &f->d, head);
-    float   *y = w->y + i * (int64_t)f->panel_floats, *sum = w->sum + i * TILE_NR;
+    float   *y = w->y + (size_t)i * f->y_floats, *sum = w->sum + i * TILE_NR;
     float   *lse = f->lse + head * f->d.lq + query, part[TILE_NR];
     for (int64_t x = 0; x < TILE_NR; x++)
         part[x] = 1.0f / sum[x];
@@ -137,22 +152,20 @@ static void forward_finish(const Forward *f, const ForwardWork *w, int64_t head,
 }
 
 /* Panels [from, to) of one head, at most FORWARD_GROUP. */
-static void forward_group(const Forward *f, const ForwardWork *w, int64_t head, int64_t from, int64_t to)
+static void forward_group(const Forward *f, const ForwardWork *w, int64_t head, int64_t from,
+                          int64_t to)
 {
     HeadRows q = attention_rows(&f->q, &f->d, head), k = attention_rows(&f->k, &f->d, head);
     HeadRows v = attention_rows(&f->v, &f->d, head);
-    int64_t  width = f->d.width, ld;
-    for (int64_t p = from; p < to; p++) {
-        int64_t n = gemm_min(TILE_NR, f->d.lq - p * TILE_NR);
-        const float *x = tile_load(&q, p * TILE_NR, n, width, w->stage, &ld);
-        tile_pack_rows(x, ld, n, width, TILE_NR, w->q + (p - from) * (int64_t)f->panel_floats);
-    }
+    int64_t  width = f->d.width;
+    for (int64_t p = from; p < to; p++)
+        tile_b_rows(f->amx, &q, p * TILE_NR, gemm_min(TILE_NR, f->d.lq - p * TILE_NR), width,
+                    w->stage,
+                    w->q + (size_t)(p - from) * f->q_floats);
     for (int64_t key = 0; key < f->d.lk; key += f->keys) {
         int64_t keys = gemm_min(f->keys, f->d.lk - key);
-        const float *x = tile_load(&k, key, keys, width, w->stage, &ld);
-        tile_pack_rows(x, ld, keys, width, TILE_MR, w->k);
-        x = tile_load(&v, key, keys, width, w->stage, &ld);
-        tile_pack_columns(x, ld, keys, width, w->v);
+        tile_a_rows(f->amx, &k, key, keys, width, w->stage, w->k);
+        tile_a_columns(f->amx, &v, key, keys, width, w->stage, w->v);
         for (int64_t p = from; p < to; p++)
             forward_panel(f, w, p - from, p * TILE_NR, key, keys);
     }
@@ -163,9 +176,10 @@ static void forward_group(const Forward *f, const ForwardWork *w, int64_t head, 
 Err attention_choose(const Node *n, const Device *device, Choice *choice)
 {
     Forward f;
-    forward_plan(n, &f);
+    choice->algo[0] = attention_dims(n).type == BF16 && amx_ready();
+    forward_plan(n, choice->algo[0], &f);
     choice->workspace_bytes = (size_t)device->threads * f.thread_floats * sizeof(float);
-    choice->name = "own";
+    choice->name = choice->algo[0] ? "amx" : "own";
     return OK;
 }
 
@@ -174,7 +188,7 @@ Err attention_cpu(const Call *call)
     const Node          *n = call->node;
     const AttentionAttr *a = ATTR(n, AttentionAttr);
     Forward f;
-    forward_plan(n, &f);
+    forward_plan(n, call->choice->algo[0], &f);
     f.q = attention_side(n, a->q, call->in);
     f.k = attention_side(n, a->k, call->in);
     f.v = attention_side(n, a->v, call->in);
@@ -187,8 +201,11 @@ Err attention_cpu(const Call *call)
 #pragma omp parallel num_threads(threads)
     {
         int         thread = omp_get_thread_num();
-        ForwardWork w = forward_work(&f, (float *)call->workspace + (size_t)thread * f.thread_floats);
+        ForwardWork w = forward_work(&f,
+                                     (float *)call->workspace + (size_t)thread * f.thread_floats);
         int64_t     from, to;
+        if (f.amx)
+            amx_begin();
         parallel_piece(f.d.n_heads * panels, 1, thread, threads, &from, &to);
         while (from < to) {
             int64_t head = from / panels, first = from % panels;
@@ -196,6 +213,8 @@ Err attention_cpu(const Call *call)
             forward_group(&f, &w, head, first, first + count);
             from += count;
         }
+        if (f.amx)
+            amx_end();
     }
     return OK;
 }

@@ -4,11 +4,10 @@
  *
  *      dv = p^T dy        ds = scale * p * (dy v^T - delta)        dq = ds k        dk = ds^T q
  *
- * Keys are lanes: a panel is TILE_NR keys, scores are s[query*TILE_NR + key]. Five products a tile;
- * only ds is packed (for dq).
+ * Keys are lanes: a panel is TILE_NR keys, scores are s[query*TILE_NR + key]. Five products a tile.
  *
  *      for each group of panels of keys (up to BACKWARD_GROUP):
- *          for each block of queries: pack q and dy both ways
+ *          for each block of queries: pack q and dy, both ways
  *              for each panel:  s, p, ds;  dv^T += dy^T p;  dk^T += q^T ds;  pack ds
  *              dq += ds k                                       over all keys of the group
  *          write dk, dv
@@ -26,10 +25,7 @@
 #include "ops/parallel.h"
 #include "ops/vmath.h"
 
-enum {
-    BACKWARD_GROUP = 8, BACKWARD_QUERIES = 8 * TILE_MR,
-    SLOPE_PAD = GEMM_LANES - TILE_MR,        /* floats a row: packing writes whole vectors */
-};
+enum { BACKWARD_GROUP = 8, BACKWARD_QUERIES = 112 };     /* 8 panels of floats, 7 tiles of AMX */
 
 typedef struct Backward {
     AttentionDims d;
@@ -38,30 +34,34 @@ typedef struct Backward {
     float         scale;
     bool          mask_diagonal, want_q, want_k, want_v, want_t;
     bool          dq_direct;     /* dq is summed where it goes: fp32, whole vectors a row */
+    bool          amx;
     bool          split;         /* some head is cut between threads */
     int           threads;
     int64_t       panels, group, queries;
     double       *heat;          /* [n_heads][panels]: parts of the temperature's gradient */
     float        *work;          /* [threads][thread_floats] */
-    size_t        panel_floats, block_floats, score_floats, packed_floats, stage_floats, dense_floats;
-    size_t        dq_floats, thread_floats, heat_bytes;
+    size_t        b_floats, c_floats, rows_floats, columns_floats, score_floats, pair_floats, slope_floats;
+    size_t        stage_floats, keys_floats, dq_floats, thread_floats, heat_bytes;
 } Backward;
 
-typedef struct BackwardWork {    /* of one thread */
-    float *k, *v, *dk, *dv;      /* [group][width][32] */
-    float *k_rows;               /* [group*32][wide] */
-    float *q, *dy, *q_turned, *dy_turned;    /* packed panels of a block of queries */
+typedef struct BackwardWork {    /* of one thread; A and B are left- and right-hand sides */
+    float *k, *v;                /* B: [group], keys are lanes */
+    float *dk, *dv;              /* [group][width][32] */
+    float *k_columns;            /* B: columns are lanes */
+    float *q, *dy;               /* A: rows are those of a block of queries */
+    float *q_columns, *dy_columns;   /* A: rows are its columns */
     float *score, *slope;        /* [queries][32]: p, ds */
-    float *packed;               /* ds of a block against a group, as panels of queries */
+    float *pairs;                /* B: of either */
+    float *slope_rows;           /* A: ds of a block of queries against a group of keys */
     float *delta;                /* [lq] */
     float *stage, *turn;
     float *dq, *dq_front;        /* [lq][wide]: unless direct; of a head begun by an earlier thread */
 } BackwardWork;
 
-static void backward_plan(const Node *n, int threads, Backward *b)
+static void backward_plan(const Node *n, int threads, bool amx, Backward *b)
 {
     const AttentionAttr *a = ATTR(n, AttentionAttr);
-    *b = (Backward){ .d = attention_dims(n), .mask_diagonal = a->mask_diagonal,
+    *b = (Backward){ .d = attention_dims(n), .amx = amx, .mask_diagonal = a->mask_diagonal,
                      .want_q = a->wants[a->q.source], .want_k = a->wants[a->k.source],
                      .want_v = a->wants[a->v.source], .want_t = a->wants[ATTENTION_TEMPERATURE] };
     const AttentionDims *d = &b->d;
@@ -74,16 +74,20 @@ static void backward_plan(const Node *n, int threads, Backward *b)
     b->group = (b->panels + groups - 1) / groups;
     b->queries = gemm_min(BACKWARD_QUERIES, d->lq);
 
-    b->panel_floats = (size_t)(d->width * TILE_NR);
-    b->block_floats = tile_panel_floats(b->queries, d->width);
-    b->score_floats = (size_t)(b->queries * TILE_NR);
-    b->packed_floats = tile_panel_floats(b->queries, b->group * TILE_NR + SLOPE_PAD);
-    b->stage_floats = d->type == F32 ? 0 : tile_round(gemm_max(b->queries, TILE_NR) * d->width);
-    b->dense_floats = (size_t)(b->group * TILE_NR * d->wide);
-    b->dq_floats = b->want_q ? (size_t)(d->lq * d->wide) : 0;
-    b->thread_floats = (size_t)b->group * 4 * b->panel_floats + 2 * GEMM_LANES + b->dense_floats +
-                       4 * b->block_floats + 2 * b->score_floats + b->packed_floats +
-                       tile_round(d->lq) + b->stage_floats + tile_turn_floats(d->width) +
+    int64_t keys = b->group * TILE_NR;
+    b->b_floats = tile_b_floats(amx, d->width);
+    b->c_floats = (size_t)(tile_c_rows(amx, d->width) * TILE_NR);
+    b->keys_floats = (size_t)((d->width + TILE_NR - 1) / TILE_NR) * tile_b_floats(amx, keys);
+    b->rows_floats = tile_a_floats(amx, b->queries, d->width);
+    b->columns_floats = tile_a_floats(amx, d->width, b->queries);
+    b->score_floats = (size_t)(tile_c_rows(amx, b->queries) * TILE_NR);
+    b->pair_floats = amx ? tile_b_floats(amx, b->queries) : 0;
+    b->slope_floats = b->want_q ? tile_a_floats(amx, b->queries, keys) : 0;
+    b->stage_floats = tile_stage_floats(amx, d->type, b->queries, d->width);
+    b->dq_floats = b->want_q ? (size_t)(tile_c_rows(amx, d->lq) * d->wide) : 0;
+    b->thread_floats = (size_t)b->group * 2 * (b->b_floats + b->c_floats) + b->keys_floats +
+                       2 * (b->rows_floats + b->columns_floats + b->score_floats) + b->pair_floats +
+                       b->slope_floats + tile_round(d->lq) + b->stage_floats + tile_turn_floats(d->width) +
                        (b->dq_direct ? 0 : b->dq_floats) + (b->split ? b->dq_floats : 0);
     b->heat_bytes = b->want_t ? (size_t)gemm_round_up(d->n_heads * b->panels * 8, 64) : 0;
 }
@@ -91,20 +95,21 @@ static void backward_plan(const Node *n, int threads, Backward *b)
 static BackwardWork backward_work(const Backward *b, int thread)
 {
     float *at = b->work + (size_t)thread * b->thread_floats;
-    size_t panels = (size_t)b->group * b->panel_floats;
+    size_t group = (size_t)b->group;
     BackwardWork w;
-    w.k = at, at += panels + GEMM_LANES;     /* packing may run over by one vector */
-    w.v = at, at += panels + GEMM_LANES;
-    w.dk = at, at += panels;
-    w.dv = at, at += panels;
-    w.k_rows = at, at += b->dense_floats;
-    w.q = at, at += b->block_floats;
-    w.dy = at, at += b->block_floats;
-    w.q_turned = at, at += b->block_floats;
-    w.dy_turned = at, at += b->block_floats;
+    w.k = at, at += group * b->b_floats;
+    w.v = at, at += group * b->b_floats;
+    w.dk = at, at += group * b->c_floats;
+    w.dv = at, at += group * b->c_floats;
+    w.k_columns = at, at += b->keys_floats;
+    w.q = at, at += b->rows_floats;
+    w.dy = at, at += b->rows_floats;
+    w.q_columns = at, at += b->columns_floats;
+    w.dy_columns = at, at += b->columns_floats;
     w.score = at, at += b->score_floats;
     w.slope = at, at += b->score_floats;
-    w.packed = at, at += b->packed_floats;
+    w.pairs = at, at += b->pair_floats;
+    w.slope_rows = at, at += b->slope_floats;
     w.delta = at, at += tile_round(b->d.lq);
     w.stage = at, at += b->stage_floats;
     w.turn = at, at += tile_turn_floats(b->d.width);
@@ -132,37 +137,25 @@ static void backward_delta(const Backward *b, const BackwardWork *w, int64_t hea
     }
 }
 
-/* The score of a query and of its own key. */
-static void backward_mask(float *score, int64_t query, int64_t queries, int64_t key, int64_t n)
+/* The score of a query and its own key becomes what scale takes to minus infinity. */
+static void backward_mask(float *score, float scale, int64_t query, int64_t queries, int64_t key,
+                          int64_t n)
 {
     for (int64_t x = 0; x < n; x++)
         if (key + x >= query && key + x < query + queries)
-            score[(key + x - query) * TILE_NR + x] = -INFINITY;
+            score[(key + x - query) * TILE_NR + x] = scale > 0 ? -INFINITY : INFINITY;
 }
 
-/* score: from scores to p; slope: from scale * dy v^T to ds. */
-static void backward_softmax(float *restrict score, float *restrict slope, const float *restrict lse,
-                             const float *restrict delta, int64_t queries)
+/* score: from q k^T to p; slope: from dy v^T to ds. */
+static void backward_softmax(float *restrict score, float *restrict slope, float scale,
+                             const float *restrict lse, const float *restrict delta, int64_t queries)
 {
     for (int64_t i = 0; i < queries; i++)
         for (int x = 0; x < TILE_NR; x++) {
-            float p = vexp(score[i * TILE_NR + x] - lse[i]);
+            float p = vexp(scale * score[i * TILE_NR + x] - lse[i]);
             score[i * TILE_NR + x] = p;
-            slope[i * TILE_NR + x] = p * (slope[i * TILE_NR + x] - delta[i]);
+            slope[i * TILE_NR + x] = p * (scale * slope[i * TILE_NR + x] - delta[i]);
         }
-}
-
-/* Rows i.. of ds become columns [32*panel, 32*panel + n) of the packed left side of dq = ds k. */
-static void backward_pack_slope(const float *slope, int64_t queries, int64_t keys, int64_t first, int64_t n,
-                                float *packed)
-{
-    for (int64_t i = 0; i < queries; i += TILE_MR) {
-        const float *rows[GEMM_NR];
-        int64_t      count = gemm_min(TILE_MR, queries - i);
-        for (int64_t r = 0; r < count; r++)
-            rows[r] = slope + (i + r) * TILE_NR;
-        gemm_interleave(packed + i * (keys + SLOPE_PAD) + first * count, count, rows, count, n);
-    }
 }
 
 /* One block of queries against one panel of keys. */
@@ -170,25 +163,25 @@ static void backward_panel(const Backward *b, const BackwardWork *w, int64_t pan
                            int64_t queries, int64_t key, const float *lse, bool add)
 {
     int64_t width = b->d.width, n = gemm_min(TILE_NR, b->d.lk - key);
-    size_t  at = (size_t)panel * b->panel_floats;
-    TileProduct rows = { .m = queries, .n = n, .k = width, .b_step = TILE_NR, .ldc = TILE_NR };
-    TileProduct columns = { .m = width, .n = n, .k = queries, .b_step = TILE_NR, .ldc = TILE_NR,
-                            .alpha = 1, .add = add };
-    rows.alpha = b->scale;
-    rows.a = w->q, rows.b = w->k + at, rows.c = w->score;
-    tile_product(&rows);
+    size_t  from = (size_t)panel * b->b_floats, to = (size_t)panel * b->c_floats;
+    TileProduct rows = { .m = queries, .n = n, .k = width, .ldc = TILE_NR };
+    TileProduct columns = { .m = width, .n = n, .k = queries, .ldc = TILE_NR, .add = add };
+    rows.a = w->q, rows.b = w->k + from, rows.c = w->score;
+    tile_product(b->amx, &rows);
     if (b->mask_diagonal)
-        backward_mask(w->score, query, queries, key, n);
-    rows.a = w->dy, rows.b = w->v + at, rows.c = w->slope;
-    tile_product(&rows);
-    backward_softmax(w->score, w->slope, lse + query, w->delta + query, queries);
+        backward_mask(w->score, b->scale, query, queries, key, n);
+    rows.a = w->dy, rows.b = w->v + from, rows.c = w->slope;
+    tile_product(b->amx, &rows);
+    backward_softmax(w->score, w->slope, b->scale, lse + query, w->delta + query, queries);
     if (b->want_v) {
-        columns.a = w->dy_turned, columns.b = w->score, columns.c = w->dv + at;
-        tile_product(&columns);
+        columns.a = w->dy_columns, columns.b = tile_b_score(b->amx, w->score, queries, w->pairs);
+        columns.c = w->dv + to;
+        tile_product(b->amx, &columns);
     }
     if (b->want_k || b->want_t) {
-        columns.a = w->q_turned, columns.b = w->slope, columns.c = w->dk + at;
-        tile_product(&columns);
+        columns.a = w->q_columns, columns.b = tile_b_score(b->amx, w->slope, queries, w->pairs);
+        columns.c = w->dk + to;
+        tile_product(b->amx, &columns);
     }
 }
 
@@ -196,65 +189,76 @@ static void backward_panel(const Backward *b, const BackwardWork *w, int64_t pan
 static void backward_dq(const Backward *b, const BackwardWork *w, int64_t queries, int64_t keys,
                         float *dq, int64_t ld, bool add)
 {
-    for (int64_t i = 0; i < queries; i += TILE_MR)
-        for (int64_t c = 0; c < b->d.wide; c += TILE_NR)
-            tile_product(&(TileProduct){
-                .a = w->packed + i * (keys + SLOPE_PAD), .b = w->k_rows + c, .c = dq + i * ld + c,
-                .m = gemm_min(TILE_MR, queries - i), .n = gemm_min(TILE_NR, b->d.wide - c), .k = keys,
-                .b_step = b->d.wide, .ldc = ld, .alpha = 1, .add = add });
+    const float *k = w->k_columns;
+    for (int64_t c = 0; c < b->d.width; c += TILE_NR, k += tile_b_floats(b->amx, keys))
+        tile_product(b->amx, &(TileProduct){ .a = w->slope_rows, .b = k, .c = dq + c, .m = queries,
+                                             .n = gemm_min(TILE_NR,
+                                                           b->d.width - c), .k = keys, .ldc = ld,
+                                             .add = add, .from_score = true });
 }
 
-/* The keys of a group, packed for scores, dy v^T and dq. */
-static void backward_load_keys(const Backward *b, const BackwardWork *w, int64_t head, int64_t key, int64_t keys)
+/* The keys of a group, for scores, for dy v^T and for dq. */
+static void backward_load_keys(const Backward *b, const BackwardWork *w, int64_t head, int64_t key,
+                               int64_t keys)
 {
     HeadRows k = attention_rows(&b->k, &b->d, head), v = attention_rows(&b->v, &b->d, head);
-    int64_t  width = b->d.width, ld;
-    tile_dense(&k, key, keys, width, w->k_rows, b->d.wide);
-    tile_pack_rows(w->k_rows, b->d.wide, keys, width, TILE_NR, w->k);
+    int64_t  width = b->d.width;
     for (int64_t i = 0; i < keys; i += TILE_NR) {
-        int64_t      n = gemm_min(TILE_NR, keys - i);
-        const float *x = tile_load(&v, key + i, n, width, w->stage, &ld);
-        tile_pack_rows(x, ld, n, width, TILE_NR, w->v + i / TILE_NR * (int64_t)b->panel_floats);
+        int64_t n = gemm_min(TILE_NR, keys - i);
+        size_t  at = (size_t)(i / TILE_NR) * b->b_floats;
+        tile_b_rows(b->amx, &k, key + i, n, width, w->stage, w->k + at);
+        tile_b_rows(b->amx, &v, key + i, n, width, w->stage, w->v + at);
     }
+    tile_b_columns(b->amx, &k, key, keys, width, w->stage, w->k_columns);
 }
 
-static void backward_load_queries(const Backward *b, const BackwardWork *w, int64_t head, int64_t query,
+static void backward_load_queries(const Backward *b, const BackwardWork *w, int64_t head,
+                                  int64_t query,
                                   int64_t queries)
 {
     HeadRows q = attention_rows(&b->q, &b->d, head), dy = attention_rows(&b->dy, &b->d, head);
-    int64_t  ld;
-    const float *x = tile_load(&q, query, queries, b->d.width, w->stage, &ld);
-    tile_pack_rows(x, ld, queries, b->d.width, TILE_MR, w->q);
-    tile_pack_columns(x, ld, queries, b->d.width, w->q_turned);
-    x = tile_load(&dy, query, queries, b->d.width, w->stage, &ld);
-    tile_pack_rows(x, ld, queries, b->d.width, TILE_MR, w->dy);
-    tile_pack_columns(x, ld, queries, b->d.width, w->dy_turned);
+    int64_t  width = b->d.width;
+    tile_a_rows(b->amx, &q, query, queries, width, w->stage, w->q);
+    tile_a_columns(b->amx, &q, query, queries, width, w->stage, w->q_columns);
+    tile_a_rows(b->amx, &dy, query, queries, width, w->stage, w->dy);
+    tile_a_columns(b->amx, &dy, query, queries, width, w->stage, w->dy_columns);
 }
 
-static void backward_finish_keys(const Backward *b, const BackwardWork *w, int64_t head, int64_t from, int64_t to)
+/* k * dk, summed over a panel: its part of the temperature's gradient. */
+static double backward_heat(const Backward *b, const HeadRows *k, const float *dk, int64_t key,
+                            int64_t n)
+{
+    double heat = 0;
+    for (int64_t x = 0; x < n; x++)
+        for (int64_t c = 0; c < b->d.width; c++) {
+            float one;
+            heat += (double)*row_load(k->type, k->data, (key + x) * k->ld + c, 1, &one) *
+                    (double)dk[c * TILE_NR + x];
+        }
+    return heat;
+}
+
+static void backward_finish_keys(const Backward *b, const BackwardWork *w, int64_t head,
+                                 int64_t from,
+                                 int64_t to)
 {
     HeadRows dk = attention_rows(&b->dk, &b->d, head), dv = attention_rows(&b->dv, &b->d, head);
+    HeadRows k = attention_rows(&b->k, &b->d, head);
     for (int64_t p = from; p < to; p++) {
-        size_t       at = (size_t)(p - from) * b->panel_floats;
-        int64_t      n = gemm_min(TILE_NR, b->d.lk - p * TILE_NR);
-        double       heat = 0;
-        for (int64_t c = 0; b->want_t && c < b->d.width; c++) {
-            float sum = 0;
-            for (int64_t x = 0; x < n; x++)
-                sum += w->k[at + (size_t)(c * TILE_NR + x)] * w->dk[at + (size_t)(c * TILE_NR + x)];
-            heat += (double)sum;
-        }
+        size_t  at = (size_t)(p - from) * b->c_floats;
+        int64_t key = p * TILE_NR, n = gemm_min(TILE_NR, b->d.lk - key);
         if (b->want_t)
-            b->heat[head * b->panels + p] = heat;
+            b->heat[head * b->panels + p] = backward_heat(b, &k, w->dk + at, key, n);
         if (b->want_k)
-            tile_store_turned(w->dk + at, n, b->d.width, &dk, p * TILE_NR, w->turn);
+            tile_store_turned(w->dk + at, n, b->d.width, &dk, key, w->turn);
         if (b->want_v)
-            tile_store_turned(w->dv + at, n, b->d.width, &dv, p * TILE_NR, w->turn);
+            tile_store_turned(w->dv + at, n, b->d.width, &dv, key, w->turn);
     }
 }
 
 /* Panels [from, to) of one head against all its queries, dq summed at the given place. */
-static void backward_group(const Backward *b, const BackwardWork *w, int64_t head, int64_t from, int64_t to,
+static void backward_group(const Backward *b, const BackwardWork *w, int64_t head, int64_t from,
+                           int64_t to,
                            float *dq, int64_t ld, bool add)
 {
     int64_t key = from * TILE_NR, keys = gemm_min(to * TILE_NR, b->d.lk) - key;
@@ -263,10 +267,11 @@ static void backward_group(const Backward *b, const BackwardWork *w, int64_t hea
         int64_t queries = gemm_min(b->queries, b->d.lq - query);
         backward_load_queries(b, w, head, query, queries);
         for (int64_t p = from; p < to; p++) {
-            backward_panel(b, w, p - from, query, queries, p * TILE_NR, b->lse + head * b->d.lq, query > 0);
+            backward_panel(b, w, p - from, query, queries, p * TILE_NR, b->lse + head * b->d.lq,
+                           query > 0);
             if (b->want_q)
-                backward_pack_slope(w->slope, queries, keys, (p - from) * TILE_NR,
-                                    gemm_min(TILE_NR, b->d.lk - p * TILE_NR), w->packed);
+                tile_a_score(b->amx, w->slope, queries, (p - from) * TILE_NR,
+                             gemm_min(TILE_NR, b->d.lk - p * TILE_NR), keys, w->slope_rows);
         }
         if (b->want_q)
             backward_dq(b, w, queries, keys, dq + query * ld, ld, add);
@@ -321,7 +326,8 @@ static void backward_join(const Backward *b, int thread)
             for (int64_t c = 0; c < b->d.width; c++)
                 dq[i * ld + c] += more[i * b->d.wide + c];
             if (ends && !b->dq_direct)
-                convert_rows(rows.type, rows.data + i * rows.ld * type_bytes(rows.type), F32, dq + i * ld,
+                convert_rows(rows.type, rows.data + i * rows.ld * type_bytes(rows.type), F32,
+                             dq + i * ld,
                              (size_t)b->d.width);
         }
         owner = ends ? t : owner;            /* the next head that is cut begins in this run */
@@ -331,9 +337,11 @@ static void backward_join(const Backward *b, int thread)
 Err attention_grad_choose(const Node *n, const Device *device, Choice *choice)
 {
     Backward b;
-    backward_plan(n, device->threads, &b);
+    choice->algo[0] = attention_dims(n).type == BF16 && in_type(n,
+                                                                ATTENTION_INPUTS + 2) == BF16 && amx_ready();
+    backward_plan(n, device->threads, choice->algo[0], &b);
     choice->workspace_bytes = b.heat_bytes + (size_t)b.threads * b.thread_floats * sizeof(float);
-    choice->name = "own";
+    choice->name = choice->algo[0] ? "amx" : "own";
     return OK;
 }
 
@@ -342,7 +350,7 @@ Err attention_grad_cpu(const Call *call)
     const Node          *n = call->node;
     const AttentionAttr *a = ATTR(n, AttentionAttr);
     Backward b;
-    backward_plan(n, call->device->threads, &b);
+    backward_plan(n, call->device->threads, call->choice->algo[0], &b);
     b.q = attention_side(n, a->q, call->in), b.dq = attention_side(n, a->q, call->out);
     b.k = attention_side(n, a->k, call->in), b.dk = attention_side(n, a->k, call->out);
     b.v = attention_side(n, a->v, call->in), b.dv = attention_side(n, a->v, call->out);
@@ -356,7 +364,11 @@ Err attention_grad_cpu(const Call *call)
 
 #pragma omp parallel num_threads(b.threads)
     {
+        if (b.amx)
+            amx_begin();
         backward_run(&b, omp_get_thread_num());
+        if (b.amx)
+            amx_end();
         if (b.split && b.want_q) {
 #pragma omp barrier
             backward_join(&b, omp_get_thread_num());

@@ -61,9 +61,11 @@ static StoredWork stored_work(const Stored *s, int thread)
 
 static int64_t stored_blocks(int64_t length) { return (length + STORED_BLOCK - 1) / STORED_BLOCK; }
 
-static int64_t stored_count(int64_t length, int64_t first) { return gemm_min(STORED_BLOCK, length - first); }
+static int64_t stored_count(int64_t length,
+                            int64_t first) { return gemm_min(STORED_BLOCK, length - first); }
 
-static void stored_write(const HeadRows *dst, int64_t first, int64_t n, int64_t width, const float *src)
+static void stored_write(const HeadRows *dst, int64_t first, int64_t n, int64_t width,
+                         const float *src)
 {
     for (int64_t i = 0; i < n; i++)
         convert_rows(dst->type, dst->data + (first + i) * dst->ld * type_bytes(dst->type), F32,
@@ -72,7 +74,8 @@ static void stored_write(const HeadRows *dst, int64_t first, int64_t n, int64_t 
 
 static HeadRows stored_p(const Stored *s, int64_t head)
 {
-    return (HeadRows){ s->p + head * s->d.lq * s->d.lk * type_bytes(s->d.type), s->d.type, s->d.lk };
+    return (HeadRows){ s->p + head * s->d.lq * s->d.lk * type_bytes(s->d.type), s->d.type,
+                       s->d.lk };
 }
 
 static void stored_softmax(float *restrict row, int64_t n)
@@ -100,7 +103,8 @@ static void stored_forward_block(const Stored *s, const StoredWork *w, int64_t h
     for (int64_t key = 0; key < lk; key += STORED_BLOCK) {
         int64_t      keys = stored_count(lk, key);
         const float *b = tile_load(&k, key, keys, width, w->b, &ldb);
-        gemm_tile(false, true, queries, keys, width, s->scale, a, lda, b, ldb, 0, w->row + key, lk, w->gemm);
+        gemm_tile(false, true, queries, keys, width, s->scale, a, lda, b, ldb, 0, w->row + key, lk,
+                  w->gemm);
     }
     for (int64_t i = 0; i < queries; i++) {
         if (s->mask_diagonal)
@@ -111,14 +115,16 @@ static void stored_forward_block(const Stored *s, const StoredWork *w, int64_t h
     for (int64_t key = 0; key < lk; key += STORED_BLOCK) {
         int64_t      keys = stored_count(lk, key);
         const float *b = tile_load(&v, key, keys, width, w->b, &ldb);
-        gemm_tile(false, false, queries, width, keys, 1, w->row + key, lk, b, ldb, key > 0, w->sum, width,
+        gemm_tile(false, false, queries, width, keys, 1, w->row + key, lk, b, ldb, key > 0, w->sum,
+                  width,
                   w->gemm);
     }
     stored_write(&y, query, queries, width, w->sum);
 }
 
 /* dp of queries against keys [key, key+keys), into columns of rows ld apart. */
-static void stored_dp(const Stored *s, const StoredWork *w, const float *dy, int64_t ld_dy, int64_t queries,
+static void stored_dp(const Stored *s, const StoredWork *w, const float *dy, int64_t ld_dy,
+                      int64_t queries,
                       const HeadRows *v, int64_t key, int64_t keys, float *dp, int64_t ld)
 {
     int64_t      ldb;
@@ -127,7 +133,8 @@ static void stored_dp(const Stored *s, const StoredWork *w, const float *dy, int
 }
 
 /* delta and dq of a block of queries. */
-static void stored_backward_queries(const Stored *s, const StoredWork *w, int64_t head, int64_t query)
+static void stored_backward_queries(const Stored *s, const StoredWork *w, int64_t head,
+                                    int64_t query)
 {
     HeadRows k = attention_rows(&s->k, &s->d, head), v = attention_rows(&s->v, &s->d, head);
     HeadRows dy = attention_rows(&s->y, &s->d, head), dq = attention_rows(&s->dq, &s->d, head);
@@ -152,7 +159,8 @@ static void stored_backward_queries(const Stored *s, const StoredWork *w, int64_
     for (int64_t key = 0; key < lk; key += STORED_BLOCK) {
         int64_t      keys = stored_count(lk, key);
         const float *b = tile_load(&k, key, keys, width, w->b, &ldb);
-        gemm_tile(false, false, queries, width, keys, 1, w->row + key, lk, b, ldb, key > 0, w->sum, width,
+        gemm_tile(false, false, queries, width, keys, 1, w->row + key, lk, b, ldb, key > 0, w->sum,
+                  width,
                   w->gemm);
     }
     stored_write(&dq, query, queries, width, w->sum);
@@ -173,13 +181,16 @@ static void stored_backward_keys(const Stored *s, const StoredWork *w, int64_t h
         stored_dp(s, w, a, lda, queries, &v, key, keys, w->row, keys);
         for (int64_t i = 0; i < queries; i++) {
             float *restrict dp = w->row + i * keys, *restrict pi = w->more + i * keys;
-            convert_rows(F32, pi, p.type, p.data + ((query + i) * lk + key) * type_bytes(p.type), (size_t)keys);
+            convert_rows(F32, pi, p.type, p.data + ((query + i) * lk + key) * type_bytes(p.type),
+                         (size_t)keys);
             for (int64_t j = 0; j < keys; j++)
                 dp[j] = s->scale * pi[j] * (dp[j] - delta[i]);
         }
-        gemm_tile(true, false, keys, width, queries, 1, w->more, keys, a, lda, query > 0, w->sum_2, width, w->gemm);
+        gemm_tile(true, false, keys, width, queries, 1, w->more, keys, a, lda, query > 0, w->sum_2,
+                  width, w->gemm);
         const float *b = tile_load(&q, query, queries, width, w->b, &ldb);
-        gemm_tile(true, false, keys, width, queries, 1, w->row, keys, b, ldb, query > 0, w->sum, width, w->gemm);
+        gemm_tile(true, false, keys, width, queries, 1, w->row, keys, b, ldb, query > 0, w->sum,
+                  width, w->gemm);
     }
     if (dv.data)
         stored_write(&dv, key, keys, width, w->sum_2);

@@ -10,7 +10,8 @@ AttentionDims attention_dims(const Node *n)
     const AttentionAttr *a = ATTR(n, AttentionAttr);
     Shape         q = in_shape(n, a->q.source), k = in_shape(n, a->k.source);
     AttentionDims d = { .batch = dim(q, 0), .heads = a->heads, .lq = attention_length(q),
-                        .lk = attention_length(k), .width = a->width, .type = in_type(n, a->q.source) };
+                        .lk = attention_length(k), .width = a->width, .type = in_type(n,
+                                                                                      a->q.source) };
     d.wide = gemm_round_up(d.width, GEMM_LANES);
     d.n_heads = d.batch * d.heads;
     return d;
@@ -19,7 +20,8 @@ AttentionDims attention_dims(const Node *n)
 AttentionSide attention_side(const Node *n, AttentionSlice slice, void *const *pointers)
 {
     Shape s = in_shape(n, slice.source);
-    return (AttentionSide){ .data = pointers[slice.source], .type = in_type(n, slice.source), .ld = dim(s, -1),
+    return (AttentionSide){ .data = pointers[slice.source], .type = in_type(n, slice.source),
+                            .ld = dim(s, -1),
                             .batch_stride = shape_count(s) / dim(s, 0), .column = slice.column,
                             .head_stride = slice.head_stride };
 }
@@ -34,7 +36,8 @@ AttentionSide attention_side_y(const Node *n, void *data)
 HeadRows attention_rows(const AttentionSide *side, const AttentionDims *d, int64_t head)
 {
     int64_t first = head / d->heads * side->batch_stride + side->column + head % d->heads * side->head_stride;
-    return (HeadRows){ side->data ? side->data + first * type_bytes(side->type) : NULL, side->type, side->ld };
+    return (HeadRows){ side->data ? side->data + first * type_bytes(side->type) : NULL, side->type,
+                       side->ld };
 }
 
 float attention_scale(const Node *n, void *const *in)
@@ -42,65 +45,165 @@ float attention_scale(const Node *n, void *const *in)
     float value;
     if (!in_given(n, ATTENTION_TEMPERATURE))
         return ATTR(n, AttentionAttr)->scale;
-    return expf(*row_load(in_type(n, ATTENTION_TEMPERATURE), in[ATTENTION_TEMPERATURE], 0, 1, &value));
+    return expf(*row_load(in_type(n, ATTENTION_TEMPERATURE), in[ATTENTION_TEMPERATURE], 0, 1,
+                          &value));
 }
 
-const float *tile_load(const HeadRows *x, int64_t first, int64_t n, int64_t width, float *buffer, int64_t *ld)
+const float *tile_load(const HeadRows *x, int64_t first, int64_t n, int64_t width, float *buffer,
+                       int64_t *ld)
 {
     if (x->type == F32) {
         *ld = x->ld;
         return (const float *)x->data + first * x->ld;
     }
     *ld = width;
-    tile_dense(x, first, n, width, buffer, width);
+    for (int64_t i = 0; i < n; i++)
+        row_load(x->type, x->data, (first + i) * x->ld, width, buffer + i * width);
     return buffer;
 }
 
-void tile_dense(const HeadRows *x, int64_t first, int64_t n, int64_t width, float *dst, int64_t wide)
+/* AMX tiles are 16 rows by 32 of the summed index. */
+static int64_t tile_16(int64_t n) { return gemm_round_up(n, 16); }
+static int64_t tile_32(int64_t n) { return gemm_round_up(n, 32); }
+
+size_t tile_a_floats(bool amx, int64_t m, int64_t k)
 {
-    for (int64_t i = 0; i < n; i++) {
-        convert_rows(F32, dst + i * wide, x->type,
-                     x->data + (first + i) * x->ld * type_bytes(x->type), (size_t)width);
-        for (int64_t c = width; c < wide; c++)
-            dst[i * wide + c] = 0.0f;
+    if (amx)
+        return (size_t)(tile_16(m) * tile_32(k) / 2);
+    int64_t over = (GEMM_LANES - TILE_MR) * m + GEMM_LANES;  /* packing writes whole vectors */
+    return tile_round(m * k + over);
+}
+
+size_t tile_b_floats(bool amx, int64_t k)
+{
+    return (size_t)(amx ? tile_32(k) / 2 * TILE_NR : k * TILE_NR);
+}
+
+size_t tile_stage_floats(bool amx, Type type, int64_t rows, int64_t width)
+{
+    if (amx)                                 /* a block turned, or a panel of rows filled up */
+        return (size_t)gemm_max(tile_16(width) * 16, TILE_NR * tile_32(width) / 2);
+    return type == F32 ? 0 : tile_round(gemm_max(rows, TILE_NR) * width);
+}
+
+int64_t tile_c_rows(bool amx, int64_t m) { return amx ? tile_16(m) : m; }
+
+static void tile_pack_rows(const float *x, int64_t ld, int64_t n, int64_t width, int64_t panel,
+                           float *dst)
+{
+    GemmSide side = { .data = x, .type = F32, .ld = ld };
+    for (int64_t c = 0; c < width; c += GEMM_KC)
+        gemm_pack_along_k(&side, 0, n, panel, c, gemm_min(GEMM_KC, width - c), dst + c * panel);
+}
+
+void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *stage,
+                 float *a)
+{
+    int64_t ld;
+    if (amx) {
+        amx_a_rows(x, first, n, width, (uint16_t *)a);
+        return;
+    }
+    const float *rows = tile_load(x, first, n, width, stage, &ld);
+    for (int64_t i = 0; i < n; i += TILE_MR) {
+        int64_t count = gemm_min(TILE_MR, n - i);
+        tile_pack_rows(rows + i * ld, ld, count, width, count, a + i * width);
     }
 }
 
-void tile_pack_rows(const float *x, int64_t ld, int64_t rows, int64_t width, int64_t panel, float *dst)
+void tile_a_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
+                    float *stage,
+                    float *a)
 {
-    GemmSide side = { .data = x, .type = F32, .ld = ld };
-    for (int64_t i = 0; i < rows; i += panel) {
-        int64_t count = gemm_min(panel, rows - i), filled = panel == TILE_NR ? panel : count;
-        gemm_pack_along_k(&side, i, count, filled, 0, width, dst);
-        dst += filled * width;
+    int64_t ld;
+    if (amx) {
+        amx_a_columns(x, first, n, width, (uint32_t *)stage, (uint32_t *)a);
+        return;
     }
-}
-
-void tile_pack_columns(const float *x, int64_t ld, int64_t rows, int64_t width, float *dst)
-{
-    GemmSide side = { .data = x, .type = F32, .ld = ld };
+    GemmSide side = { .data = tile_load(x, first, n, width, stage, &ld), .type = F32 };
+    side.ld = ld;
     for (int64_t c = 0; c < width; c += TILE_MR) {
         int64_t count = gemm_min(TILE_MR, width - c);
-        gemm_pack_along_i(&side, c, count, count, 0, rows, dst);
-        dst += count * rows;
+        gemm_pack_along_i(&side, c, count, count, 0, n, a + c * n);
     }
 }
 
-size_t tile_panel_floats(int64_t rows, int64_t width)
+void tile_b_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *stage,
+                 float *b)
 {
-    return tile_round(rows * width + GEMM_LANES);
+    int64_t ld;
+    if (amx) {
+        amx_b_rows(x, first, n, width, (uint16_t *)stage, (uint32_t *)b);
+        return;
+    }
+    const float *rows = tile_load(x, first, n, width, stage, &ld);
+    tile_pack_rows(rows, ld, n, width, TILE_NR, b);
 }
 
-void tile_product(const TileProduct *p)
+void tile_b_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
+                    float *stage,
+                    float *b)
+{
+    int64_t ld;
+    if (amx) {
+        amx_b_columns(x, first, n, width, (uint32_t *)b);
+        return;
+    }
+    GemmSide side = { .type = F32 };
+    for (int64_t i = 0; i < n; i += TILE_NR) {           /* the stage holds a panel of rows,
+                                               at least */
+        int64_t rows = gemm_min(TILE_NR, n - i);
+        side.data = tile_load(x, first + i, rows, width, stage, &ld);
+        side.ld = ld;
+        for (int64_t c = 0; c < width; c += TILE_NR)
+            gemm_pack_along_i(&side, c, gemm_min(TILE_NR, width - c), TILE_NR, 0, rows,
+                              b + c * n + i * TILE_NR);
+    }
+}
+
+const float *tile_b_score(bool amx, const float *score, int64_t rows, float *pairs)
+{
+    if (!amx)
+        return score;
+    amx_b_score(score, rows, (uint32_t *)pairs);
+    return pairs;
+}
+
+/* Where the panel of A that begins with row i lies, when it is packed piece by piece along k: each
+ * panel then has room for the vector that packing runs over. */
+static int64_t tile_score_at(int64_t i,
+                             int64_t depth) { return i * (depth + GEMM_LANES - TILE_MR); }
+
+void tile_a_score(bool amx, const float *score, int64_t rows, int64_t k, int64_t n, int64_t depth,
+                  float *a)
+{
+    if (amx) {
+        amx_a_score(score, rows, k, n, depth, (uint16_t *)a);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i += TILE_MR) {
+        const float *row[TILE_NR];
+        int64_t      count = gemm_min(TILE_MR, rows - i);
+        for (int64_t r = 0; r < count; r++)
+            row[r] = score + (i + r) * TILE_NR;
+        gemm_interleave(a + tile_score_at(i, depth) + k * count, count, row, count, n);
+    }
+}
+
+void tile_product(bool amx, const TileProduct *p)
 {
     static const float zeros[TILE_NR];
-    GemmTile tile = { .k = p->k, .a = p->a, .b = p->b, .b_step = p->b_step, .init = zeros, .c = p->c,
-                      .ldc = p->ldc, .alpha = p->alpha, .add = p->add };
+    if (amx) {
+        amx_product(p);
+        return;
+    }
+    GemmTile tile = { .k = p->k, .b = p->b, .b_step = TILE_NR, .init = zeros, .ldc = p->ldc,
+                      .alpha = 1,
+                      .add = p->add };
     for (int64_t i = 0; i < p->m; i += TILE_MR) {
-        int64_t rows = gemm_min(TILE_MR, p->m - i);
-        gemm_kernel(rows, p->n > GEMM_LANES ? 2 : 1, &tile);
-        tile.a += rows * p->k;
-        tile.c += rows * p->ldc;
+        tile.a = p->a + (p->from_score ? tile_score_at(i, p->k) : i * p->k);
+        tile.c = p->c + i * p->ldc;
+        gemm_kernel(gemm_min(TILE_MR, p->m - i), p->n > GEMM_LANES ? 2 : 1, &tile);
     }
 }
 
@@ -109,7 +212,8 @@ size_t tile_turn_floats(int64_t width)
     return (size_t)(TILE_NR * gemm_round_up(width, TILE_NR));
 }
 
-void tile_store_turned(const float *x, int64_t n, int64_t width, const HeadRows *dst, int64_t first, float *turn)
+void tile_store_turned(const float *x, int64_t n, int64_t width, const HeadRows *dst, int64_t first,
+                       float *turn)
 {
     int64_t wide = gemm_round_up(width, TILE_NR), lanes = gemm_round_up(n, GEMM_LANES);
     for (int64_t c = 0; c < width; c += TILE_NR) {

@@ -1,14 +1,15 @@
 /* attention_tile.h -- what the attention kernels share: where q, k, v lie, how many there are of
- * everything, and products of small tiles by the kernel of device/gemm.h.
+ * everything, and products of small tiles.
  *
- * A product is C = alpha * A B (+ C). A comes in panels of TILE_MR rows, B in panels of TILE_NR
- * columns, both with the summed index outermost:
+ * A product is C = A B (+ C). B and C are panels of TILE_NR columns, C in fp32: c[i*ldc + x]. How A
+ * and B lie in memory is known only here and depends on who multiplies:
  *
- *      A panel: a[k*rows + r]          B panel: b[k*step + x], x < TILE_NR
+ *   floats (device/gemm.h)   A panel of TILE_MR rows: a[k*rows + r]     B: b[k*TILE_NR + x]
+ *   AMX, for bf16            A tiles of 16 rows by 32: a[r*32 + k]      B: pairs b[k/2*TILE_NR + x]
+ *                            with everything filled up by zeros (attention_amx.c)
  *
- * tile_pack_rows turns rows into such panels (rows become lanes), tile_pack_columns cuts rows at
- * columns (columns become lanes). A C panel has the form of a B panel, so the result of one product
- * is the right-hand side of the next: scores are never packed.
+ * Operands are made from the rows of a head, whose rows or columns become the rows of A or the lanes
+ * of B, or from a panel of scores. In floats a C panel already is a B panel: scores are not packed.
  */
 #ifndef OPS_ATTENTION_TILE_H
 #define OPS_ATTENTION_TILE_H
@@ -47,32 +48,66 @@ HeadRows      attention_rows(const AttentionSide *side, const AttentionDims *d, 
 float         attention_scale(const Node *n, void *const *in);
 
 /* Rows [first, first+n) as fp32, in place (ld as stored) or converted into buffer (ld = width). */
-const float *tile_load(const HeadRows *x, int64_t first, int64_t n, int64_t width, float *buffer, int64_t *ld);
-/* The same into a dense block of rows `wide` apart, zero beyond width. */
-void tile_dense(const HeadRows *x, int64_t first, int64_t n, int64_t width, float *dst, int64_t wide);
+const float *tile_load(const HeadRows *x, int64_t first, int64_t n, int64_t width, float *buffer,
+                       int64_t *ld);
 
-/* Panels of `panel` (TILE_MR or TILE_NR) rows, the last with what is left (TILE_NR: filled up with
- * zeros); writes tile_panel_floats. */
-void   tile_pack_rows(const float *x, int64_t ld, int64_t rows, int64_t width, int64_t panel, float *dst);
-void   tile_pack_columns(const float *x, int64_t ld, int64_t rows, int64_t width, float *dst);
-size_t tile_panel_floats(int64_t rows, int64_t width);   /* with room for the last vector; both kinds */
+/* Floats that an operand takes, and rows of C that a product with m rows writes. */
+size_t  tile_a_floats(bool amx, int64_t m, int64_t k);
+size_t  tile_b_floats(bool amx, int64_t k);          /* one panel */
+size_t  tile_stage_floats(bool amx, Type type, int64_t rows, int64_t width);
+int64_t tile_c_rows(bool amx, int64_t m);
+
+/* Operands from n rows of a head, from `first` on; stage: tile_stage_floats. */
+void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *stage,
+                 float *a);
+void tile_a_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
+                    float *stage,
+                    float *a);
+void tile_b_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *stage,
+                 float *b);
+/* Columns [c, c + TILE_NR) for each c: panels one after the other. */
+void tile_b_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
+                    float *stage,
+                    float *b);
+
+/* Operands from a panel of scores: its rows summed over; or its rows as rows of A, and its n lanes
+ * as columns [k, k+n) of the `depth` that are summed over. */
+const float *tile_b_score(bool amx, const float *score, int64_t rows, float *pairs);
+void         tile_a_score(bool amx, const float *score, int64_t rows, int64_t k, int64_t n,
+                          int64_t depth,
+                          float *a);
 
 typedef struct TileProduct {
-    const float *a;              /* panels of TILE_MR rows */
-    const float *b;
+    const float *a, *b;
     float       *c;
-    int64_t      m, n, k;        /* n: columns of one panel, at most TILE_NR */
-    int64_t      b_step, ldc;
-    float        alpha;
+    int64_t      m, n, k;        /* n: columns that matter, at most TILE_NR */
+    int64_t      ldc;
     bool         add;
+    bool         from_score;     /* A was made by tile_a_score */
 } TileProduct;
 
-void tile_product(const TileProduct *p);
+void tile_product(bool amx, const TileProduct *p);
 
-/* Writes a panel x[c*TILE_NR + i] as rows i = 0..n-1 of a head; turn: TILE_NR * round32(width). */
-void   tile_store_turned(const float *x, int64_t n, int64_t width, const HeadRows *dst, int64_t first,
+/* Writes a panel x[c*TILE_NR + i] as rows i = 0..n-1 of a head; turn: tile_turn_floats. */
+void   tile_store_turned(const float *x, int64_t n, int64_t width, const HeadRows *dst,
+                         int64_t first,
                          float *turn);
 size_t tile_turn_floats(int64_t width);
+
+/* AMX: a process asks once, a thread begins before its first product and ends after its last. */
+bool amx_ready(void);
+void amx_begin(void);
+void amx_end(void);
+void amx_a_rows(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint16_t *a);
+void amx_a_columns(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint32_t *stage,
+                   uint32_t *a);
+void amx_b_rows(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint16_t *stage,
+                uint32_t *b);
+void amx_b_columns(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint32_t *b);
+void amx_b_score(const float *score, int64_t rows, uint32_t *b);
+void amx_a_score(const float *score, int64_t rows, int64_t k, int64_t n, int64_t depth,
+                 uint16_t *a);
+void amx_product(const TileProduct *p);
 
 static inline size_t tile_round(int64_t floats) { return (size_t)gemm_round_up(floats, 16); }
 

@@ -128,3 +128,23 @@ Tensor cast(Tensor x, Type type)
 {
     return tensor_type(x) == type ? x : node_add(x.graph, &op_cast, &(CastAttr){ type }, TENSORS(x), NULL);
 }
+
+static Err assign_shape(Node *n)
+{
+    if (!shape_same(in_shape(n, 0), in_shape(n, 1)) || in_type(n, 0) != in_type(n, 1))
+        return fail(E_SHAPE, "assign: the state is %s %s, the value %s %s", type_name(in_type(n, 0)),
+                    shape_text(in_shape(n, 0)), type_name(in_type(n, 1)), shape_text(in_shape(n, 1)));
+    out_is_input(n, 0, 0);
+    return OK;
+}
+
+const OpDef op_assign = {
+    .name = "assign", .doc = "a persistent value takes the numbers of another",
+    .n_in = 2, .n_out = 1, .once = true,
+    .shape = assign_shape, .cost = move_cost, .cpu = { .run = assign_cpu },
+};
+
+void assign(Tensor state, Tensor x)
+{
+    node_add(state.graph, &op_assign, NULL, TENSORS(state, x), NULL);
+}

@@ -22,10 +22,12 @@ Tensor feed(Graph *graph, const char *name, Type type, Shape shape);  /* a batch
 Tensor reshape(Tensor x, Shape shape);       /* same bytes; one axis may be -1: what is left */
 Tensor add(Tensor a, Tensor b);              /* same shape; the sum has a's type */
 
+void   assign(Tensor state, Tensor x);       /* a persistent value takes x's numbers */
 Tensor cast(Tensor x, Type type);            /* rounded; x itself if it already has that type */
 
 Err feed_cpu(const Call *call);
 Err add_cpu(const Call *call);
 Err cast_cpu(const Call *call);
+Err assign_cpu(const Call *call);
 
 #endif

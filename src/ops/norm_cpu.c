@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { NORM_BLOCK = 8192 };      /* elements: a block and its partner stay in the second-level cache */
+enum { NORM_BLOCK = 2048 };      /* elements: a block, its partner and its columns stay in the first cache */
 
 NormPlan norm_plan(int64_t samples, int64_t pixels, int64_t channels, int64_t groups, bool may_fold, int threads)
 {

@@ -3,6 +3,15 @@
 
 #include "ops/ops.h"
 
+Tensor graph_counters(Graph *graph)
+{
+    int32_t module = graph->module;
+    graph->module = 0;
+    Tensor counters = state_add(graph, "run.counters", I32, SHAPE(COUNTER_WORDS), CLASS_INPUTS, false);
+    graph->module = module;
+    return counters;
+}
+
 static Cost sweep_cost(const Node *n)        /* a few operations on every element that passes */
 {
     return (Cost){ .flops = 4 * in_count(n, 1), .bytes = node_bytes(n) };

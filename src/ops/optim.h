@@ -40,6 +40,9 @@ typedef struct UpdateAttr {
     int   group;             /* which learning rate */
 } UpdateAttr;
 
+/* The step counters of a graph, made on first use: forward graphs need them for random numbers. */
+Tensor graph_counters(Graph *graph);
+
 Tensor accumulate(Tensor sum, Tensor x, Tensor counters);  /* sum = x on micro-batch 0, else sum + x */
 Tensor grad_seed(Tensor progress, Tensor loss);            /* d loss / d loss times the loss scale */
 Tensor grad_norm(Graph *graph, const Tensor *grads, int n);    /* [1]: sqrt of the sum of squares */

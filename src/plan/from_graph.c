@@ -61,7 +61,7 @@ Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const C
         p->in = view_ids(pool, program, graph, seen, out, node->in, node->n_in, &p->n_in);
         p->out = view_ids(pool, program, graph, seen, out, node->out, node->n_out, &p->n_out);
         for (int32_t j = 0; j < p->n_out; j++)
-            if (!out->values[p->out[j]].persistent)
+            if (out->values[p->out[j]].maker < 0)
                 out->values[p->out[j]].maker = out->n_nodes;
         if (node->inplace >= 0) {
             p->inplace = pool_alloc(pool, 1, sizeof *p->inplace);
@@ -71,6 +71,9 @@ Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const C
         }
         program->node_of[out->n_nodes++] = i;
     }
+    for (int32_t i = 0; i < graph->n_outputs; i++)
+        if (parts[graph->outputs[i].part])
+            out->values[view_value(program, graph, seen, out, graph->outputs[i].value)].final = true;
     program->pgraph = out;
     return pgraph_check(out);
 }

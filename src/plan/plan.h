@@ -62,7 +62,7 @@ Err  plan_write(const char *path, const PGraph *graph, const Plan *plan);
 
 typedef struct PlanOptions {
     int64_t  budget_bytes;   /* of live bytes */
-    int64_t  effort;         /* search moves; 0: the default, about 10 s on 2 cores */
+    int64_t  effort;         /* edits tried; 0: the default, about 10 s on 2 cores */
     double   time_limit_s;   /* 0: none */
     uint64_t seed;
     bool     layout;         /* judge by arena bytes instead of live bytes */

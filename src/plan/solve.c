@@ -10,7 +10,7 @@
  *
  *  1. Nothing on the ladder depends on the budget asked for, so a larger budget sees every plan that a
  *     smaller one on the ladder saw, and is never slower.
- *  2. Effort is counted in moves and dealt out by fixed shares; time only cuts, and then `cut` is set.
+ *  2. Effort is counted in edits of schedules and dealt out by fixed shares; time only cuts, and then `cut` is set.
  *  3. Two searches run side by side; each is deterministic, and the better one wins by cost, then
  *     peak, then number, so the result does not depend on which ended first.
  *  4. Every plan given passes plan_check.
@@ -32,7 +32,7 @@ typedef struct Solve {
     const PlanOptions *options;
     const Task        *task;
     double             deadline_s;
-    int64_t            moves;        /* all of them */
+    int64_t            effort;       /* all of it */
     int64_t            keep_all_bytes, bound_bytes;
     int32_t            rungs;        /* of the whole ladder */
     RunList            least;
@@ -41,10 +41,11 @@ typedef struct Solve {
     bool               cut;
 } Solve;
 
-/* About ten seconds on two cores: measured time of a move against nodes. */
-static int64_t solve_default_moves(int32_t n_nodes)
+/* About ten seconds on two cores: measured time of one edit against nodes. */
+static int64_t solve_default_effort(int32_t n_nodes)
 {
-    return (int64_t)(16e6 / (1.2 + 0.009 * n_nodes));
+    double n = n_nodes;
+    return (int64_t)(22e6 / (0.25 + 0.002 * n + 1e-7 * n * n));
 }
 
 static void solve_tell(const Solve *s, double done, const char *text)
@@ -53,9 +54,9 @@ static void solve_tell(const Solve *s, double done, const char *text)
         s->options->progress(s->options->progress_arg, done, text);
 }
 
-static SolverArgs solve_args(const Solve *s, int64_t budget, int64_t moves, uint64_t salt)
+static SolverArgs solve_args(const Solve *s, int64_t budget, int64_t effort, uint64_t salt)
 {
-    return (SolverArgs){ .task = s->task, .budget_bytes = budget, .moves = moves,
+    return (SolverArgs){ .task = s->task, .budget_bytes = budget, .effort = effort,
                          .seed = s->options->seed * 7919 + salt, .deadline_s = s->deadline_s };
 }
 
@@ -107,14 +108,14 @@ static void solve_least(Solve *s)
     }
     SolverArgs args[SOLVE_THREADS];
     for (int i = 0; i < SOLVE_THREADS; i++)
-        args[i] = solve_args(s, 0, s->moves / 10, 11 + (uint64_t)i);
+        args[i] = solve_args(s, 0, s->effort / 10, 11 + (uint64_t)i);
     args[1].start = best;
     solve_pair(s, solve_least_peak, args, LOWEST, &best);
     s->least = best;
 }
 
 /* The cheapest list within budget that the whole portfolio finds. */
-static void solve_budget(Solve *s, int64_t budget, int64_t moves, const RunList *warm, RunList *best)
+static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList *warm, RunList *best)
 {
     bool       large = s->task->n_nodes > 2000;
     SolverArgs seed = solve_args(s, budget, large ? 3 : 15, 0), args[SOLVE_THREADS];
@@ -122,11 +123,11 @@ static void solve_budget(Solve *s, int64_t budget, int64_t moves, const RunList 
     if (warm->node)
         run_list_keep(s->pool, best, warm, budget);
     solve_one(s, solve_next_use, &seed, budget, best);
-    seed.moves = large ? 120 : 300;
+    seed.effort = 1500;
     solve_one(s, solve_blocks, &seed, budget, best);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < SOLVE_THREADS; i++) {
-            args[i] = solve_args(s, budget, moves / (2 * SOLVE_THREADS), (uint64_t)(31 + 2 * round + i));
+            args[i] = solve_args(s, budget, effort / (2 * SOLVE_THREADS), (uint64_t)(31 + 2 * round + i));
             if (i > 0 || round > 0 || large)
                 args[i].start = *best;
         }
@@ -143,7 +144,7 @@ static int64_t solve_rung_bytes(const Solve *s, int32_t k)
 /* Solve every rung up to budget. */
 static void solve_ladder(Solve *s, int64_t budget)
 {
-    int64_t share = (s->moves - s->moves / 5) / (s->rungs + 1);
+    int64_t share = (s->effort - s->effort / 5) / (s->rungs + 1);
     int32_t lowest = 0;
     while (lowest < s->rungs && solve_rung_bytes(s, lowest) < s->least.peak_bytes)
         lowest++;
@@ -175,7 +176,7 @@ static const RunList *solve_highest(const Solve *s, int64_t budget)
 /* The best list for a budget: rungs below it, and the budget itself when it is not a rung. */
 static void solve_asked(Solve *s, int64_t budget, RunList *best)
 {
-    int64_t share = (s->moves - s->moves / 5) / (s->rungs + 1);
+    int64_t share = (s->effort - s->effort / 5) / (s->rungs + 1);
     solve_ladder(s, budget);
     *best = (RunList){ 0 };
     run_list_keep(s->pool, best, &s->least, budget);
@@ -270,7 +271,7 @@ static Err solve_placed(Pool *pool, Solve *s, RunList first, Plan **plan)
             least_plan = *plan;
         aim -= (*plan)->arena_bytes - budget;
         if (tries < 3 && aim >= s->least.peak_bytes) {
-            solve_budget(s, aim, s->moves / (2 * s->rungs), solve_highest(s, aim), &list);
+            solve_budget(s, aim, s->effort / (2 * s->rungs), solve_highest(s, aim), &list);
             if (list.node)
                 candidates[n++] = list;
         }
@@ -285,7 +286,7 @@ static void solve_init(Solve *s, Pool *pool, const PGraph *graph, const PlanOpti
     *s = (Solve){ .pool = pool, .graph = graph, .options = options, .task = task_new(pool, graph),
                   .keep_all_bytes = keep_all->live_bytes, .bound_bytes = keep_all->bound_bytes };
     s->rungs = graph->n_nodes <= 1000 ? LADDER_MOST : graph->n_nodes <= 4000 ? 10 : 4;
-    s->moves = options->effort > 0 ? options->effort : solve_default_moves(s->task->n_nodes);
+    s->effort = options->effort > 0 ? options->effort : solve_default_effort(s->task->n_nodes);
     s->deadline_s = options->time_limit_s > 0 ? clock_now() + options->time_limit_s : 0;
     solve_tell(s, 0, "searching the least peak");
     solve_least(s);

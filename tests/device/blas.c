@@ -1,5 +1,6 @@
-/* Every provider against plain loops in double: odd shapes, all kinds, types and layouts; guard bytes
- * around every result and around scratch; the same bits every time; nothing large allocated in a run. */
+/* Every provider against plain loops in double: odd shapes, all kinds, types and layouts; guard
+ * bytes around every result and around scratch; the same bits every time; nothing large allocated
+ * in a run. */
 #include "test.h"
 
 #include "device/blas.h"
@@ -79,7 +80,8 @@ static double get(Type type, const void *p, int64_t i)
 static uint32_t rng_state = 12345;
 static uint32_t rng(void) { return rng_state = rng_state * 1664525u + 1013904223u, rng_state >> 8; }
 static int64_t pick(const int64_t *from, size_t n) { return from[rng() % n]; }
-#define PICK(...) pick((const int64_t[]){ __VA_ARGS__ }, sizeof (int64_t[]){ __VA_ARGS__ } / sizeof(int64_t))
+#define PICK(...) pick((const int64_t[]){ __VA_ARGS__ }, \
+                       sizeof (int64_t[]){ __VA_ARGS__ } / sizeof(int64_t))
 
 static Buf buf_random(Type type, int64_t n)
 {
@@ -99,7 +101,8 @@ static double slack(Type type, double exact, double sum_of_sizes)
 }
 
 /* Runs a primitive twice on fresh scratch full of NaN; the results must be the same bits. */
-static int run_guarded(const Prim *prim, PrimArgs args, Buf *out, const Buf *start, const char *what)
+static int run_guarded(const Prim *prim, PrimArgs args, Buf *out, const Buf *start,
+                       const char *what)
 {
     Buf scratch = buf_new(prim->scratch_bytes, 0xFF), again = buf_new(out->bytes, 0);
     int ok = 1;
@@ -136,11 +139,16 @@ static void one_matmul(const Blas *blas, const MatmulDesc *d, int threads)
     Pool *pool = pool_new(NULL, "test");
     Prim *prim;
     char  what[400];
-    snprintf(what, sizeof what, "%s matmul batch %lld m %lld n %lld k %lld ld %lld %lld %lld strides %lld %lld "
-             "%lld types %s %s %s trans %d %d bias %d acc %d threads %d", blas->name, (long long)d->batch,
-             (long long)d->m, (long long)d->n, (long long)d->k, (long long)d->lda, (long long)d->ldb,
-             (long long)d->ldc, (long long)d->stride_a, (long long)d->stride_b, (long long)d->stride_c,
-             type_name(d->type_a), type_name(d->type_b), type_name(d->type_c), d->trans_a, d->trans_b,
+    snprintf(what, sizeof what,
+             "%s matmul batch %lld m %lld n %lld k %lld ld %lld %lld %lld strides %lld %lld "
+             "%lld types %s %s %s trans %d %d bias %d acc %d threads %d", blas->name,
+             (long long)d->batch,
+             (long long)d->m, (long long)d->n, (long long)d->k, (long long)d->lda,
+             (long long)d->ldb,
+             (long long)d->ldc, (long long)d->stride_a, (long long)d->stride_b,
+             (long long)d->stride_c,
+             type_name(d->type_a), type_name(d->type_b), type_name(d->type_c), d->trans_a,
+             d->trans_b,
              d->bias, d->accumulate, threads);
     Err err = blas->matmul(pool, d, threads, &prim);
     if (err) {
@@ -151,11 +159,14 @@ static void one_matmul(const Blas *blas, const MatmulDesc *d, int threads)
     }
     n_done++;
     int64_t last = d->batch - 1;
-    Buf a = buf_random(d->type_a, last * d->stride_a + ((d->trans_a ? d->k : d->m) - 1) * d->lda + (d->trans_a ? d->m : d->k));
-    Buf b = buf_random(d->type_b, last * d->stride_b + ((d->trans_b ? d->n : d->k) - 1) * d->ldb + (d->trans_b ? d->k : d->n));
+    Buf a = buf_random(d->type_a, last * d->stride_a + ((d->trans_a ? d->k : d->m) - 1) * d->lda
+                       + (d->trans_a ? d->m : d->k));
+    Buf b = buf_random(d->type_b, last * d->stride_b + ((d->trans_b ? d->n : d->k) - 1) * d->ldb
+                       + (d->trans_b ? d->k : d->n));
     Buf start = buf_random(d->type_c, last * d->stride_c + (d->m - 1) * d->ldc + d->n);
     Buf bias = buf_random(d->bias ? d->type_bias : F32, d->n), c = buf_new(start.bytes, 0);
-    run_guarded(prim, (PrimArgs){ .a = a.data, .b = b.data, .c = c.data, .bias = d->bias ? bias.data : NULL },
+    run_guarded(prim, (PrimArgs){ .a = a.data, .b = b.data, .c = c.data, .bias = d->bias
+                                  ? bias.data : NULL },
                 &c, &start, what);
     int bad = 0;
     unsigned char *touched = calloc(c.bytes, 1);
@@ -166,8 +177,10 @@ static void one_matmul(const Blas *blas, const MatmulDesc *d, int threads)
                 double sum = 0, sizes = 0;
                 int64_t at = i * d->stride_c + y * d->ldc + x;
                 for (int64_t k = 0; k < d->k; k++) {
-                    double p = get(d->type_a, a.data, i * d->stride_a + (d->trans_a ? k * d->lda + y : y * d->lda + k)) *
-                               get(d->type_b, b.data, i * d->stride_b + (d->trans_b ? x * d->ldb + k : k * d->ldb + x));
+                    double p = get(d->type_a, a.data, i * d->stride_a + (d->trans_a
+                            ? k * d->lda + y : y * d->lda + k)) *
+                               get(d->type_b, b.data, i * d->stride_b + (d->trans_b
+                                       ? x * d->ldb + k : k * d->ldb + x));
                     sum += p;
                     sizes += fabs(p);
                 }
@@ -176,7 +189,8 @@ static void one_matmul(const Blas *blas, const MatmulDesc *d, int threads)
                 double got = get(d->type_c, c.data, at);
                 memset(touched + at * size, 1, (size_t)size);
                 if (!(fabs(got - sum) <= slack(d->type_c, sum, sizes)) && !bad++)
-                    fprintf(stderr, "  at %lld,%lld,%lld: %.9g, exactly %.9g\n", (long long)i, (long long)y,
+                    fprintf(stderr, "  at %lld,%lld,%lld: %.9g, exactly %.9g\n", (long long)i,
+                            (long long)y,
                             (long long)x, got, sum);
             }
     for (size_t i = 0; i < c.bytes; i++)     /* between the rows nothing is written */
@@ -246,26 +260,30 @@ static void matmul_own(void)
 
 /* --- convolutions --- */
 
-static int64_t at5(const int64_t size[3], int64_t c, int64_t n, int64_t d, int64_t h, int64_t w, int64_t ch)
+static int64_t at5(const int64_t size[3], int64_t c, int64_t n, int64_t d, int64_t h, int64_t w,
+                   int64_t ch)
 {
     return (((n * size[0] + d) * size[1] + h) * size[2] + w) * c + ch;
 }
 
 /* Adds every product of the convolution to the result, in double; the one form serves all kinds. */
-static void conv_exact(const ConvDesc *d, const Buf *x, const Buf *w, const Buf *y, double *sum, double *sizes)
+static void conv_exact(const ConvDesc *d, const Buf *x, const Buf *w, const Buf *y, double *sum,
+                       double *sizes)
 {
     for (int64_t n = 0; n < d->n; n++)
     for (int64_t od = 0; od < d->out[0]; od++) for (int64_t oh = 0; oh < d->out[1]; oh++)
     for (int64_t ow = 0; ow < d->out[2]; ow++)
     for (int64_t kd = 0; kd < d->kernel[0]; kd++) for (int64_t kh = 0; kh < d->kernel[1]; kh++)
     for (int64_t kw = 0; kw < d->kernel[2]; kw++) {
-        int64_t id = od * d->stride[0] - d->pad_lo[0] + kd, ih = oh * d->stride[1] - d->pad_lo[1] + kh;
+        int64_t id = od * d->stride[0] - d->pad_lo[0] + kd,
+            ih = oh * d->stride[1] - d->pad_lo[1] + kh;
         int64_t iw = ow * d->stride[2] - d->pad_lo[2] + kw;
         if (id < 0 || ih < 0 || iw < 0 || id >= d->in[0] || ih >= d->in[1] || iw >= d->in[2])
             continue;
         for (int64_t i = 0; i < d->ci; i++)
             for (int64_t o = 0; o < d->co; o++) {
-                int64_t xi = at5(d->in, d->ci, n, id, ih, iw, i), yi = at5(d->out, d->co, n, od, oh, ow, o);
+                int64_t xi = at5(d->in, d->ci, n, id, ih, iw, i),
+                    yi = at5(d->out, d->co, n, od, oh, ow, o);
                 int64_t wi = at5(d->kernel, d->ci * d->co, 0, kd, kh, kw, i * d->co + o);
                 int64_t to = d->kind == CONV_FORWARD ? yi : d->kind == CONV_BACKWARD_DATA ? xi : wi;
                 double  p = (d->kind == CONV_BACKWARD_DATA ? 1 : get(d->type_x, x->data, xi)) *
@@ -286,13 +304,20 @@ static void one_conv(const Blas *blas, ConvDesc d, int threads)
     char  what[500];
     for (int i = 0; i < 3; i++)
         d.out[i] = (d.in[i] + d.pad_lo[i] + d.pad_hi[i] - d.kernel[i]) / d.stride[i] + 1;
-    snprintf(what, sizeof what, "%s conv kind %d n %lld c %lld->%lld in %lld %lld %lld k %lld %lld %lld s %lld %lld "
-             "%lld pad %lld %lld %lld, %lld %lld %lld types %s %s %s bias %d threads %d", blas->name, d.kind,
-             (long long)d.n, (long long)d.ci, (long long)d.co, (long long)d.in[0], (long long)d.in[1],
-             (long long)d.in[2], (long long)d.kernel[0], (long long)d.kernel[1], (long long)d.kernel[2],
-             (long long)d.stride[0], (long long)d.stride[1], (long long)d.stride[2], (long long)d.pad_lo[0],
-             (long long)d.pad_lo[1], (long long)d.pad_lo[2], (long long)d.pad_hi[0], (long long)d.pad_hi[1],
-             (long long)d.pad_hi[2], type_name(d.type_x), type_name(d.type_w), type_name(d.type_y), d.bias, threads);
+    snprintf(what, sizeof what,
+             "%s conv kind %d n %lld c %lld->%lld in %lld %lld %lld k %lld %lld %lld s %lld %lld "
+             "%lld pad %lld %lld %lld, %lld %lld %lld types %s %s %s bias %d threads %d",
+             blas->name, d.kind,
+             (long long)d.n, (long long)d.ci, (long long)d.co, (long long)d.in[0],
+             (long long)d.in[1],
+             (long long)d.in[2], (long long)d.kernel[0], (long long)d.kernel[1],
+             (long long)d.kernel[2],
+             (long long)d.stride[0], (long long)d.stride[1], (long long)d.stride[2],
+             (long long)d.pad_lo[0],
+             (long long)d.pad_lo[1], (long long)d.pad_lo[2], (long long)d.pad_hi[0],
+             (long long)d.pad_hi[1],
+             (long long)d.pad_hi[2], type_name(d.type_x), type_name(d.type_w), type_name(d.type_y),
+             d.bias, threads);
     Err err = blas->conv(pool, &d, threads, &prim);
     if (err) {
         if (!CHECK(err == E_DEVICE && blas != blas_own()))
@@ -302,14 +327,17 @@ static void one_conv(const Blas *blas, ConvDesc d, int threads)
         return;
     }
     n_done++;
-    int64_t nx = d.n * volume(d.in) * d.ci, ny = d.n * volume(d.out) * d.co, nw = volume(d.kernel) * d.ci * d.co;
+    int64_t nx = d.n * volume(d.in) * d.ci, ny = d.n * volume(d.out) * d.co,
+        nw = volume(d.kernel) * d.ci * d.co;
     Buf x = buf_random(d.type_x, nx), y = buf_random(d.type_y, ny), w = buf_random(d.type_w, nw);
     Buf bias = buf_random(d.bias ? d.type_bias : F32, d.co);
     Buf *out = d.kind == CONV_FORWARD ? &y : d.kind == CONV_BACKWARD_DATA ? &x : &w;
-    Type to = d.kind == CONV_FORWARD ? d.type_y : d.kind == CONV_BACKWARD_DATA ? d.type_x : d.type_w;
+    Type to = d.kind == CONV_FORWARD ? d.type_y : d.kind == CONV_BACKWARD_DATA ? d.type_x
+        : d.type_w;
     int64_t n_out = d.kind == CONV_FORWARD ? ny : d.kind == CONV_BACKWARD_DATA ? nx : nw;
     Buf start = buf_new(out->bytes, 0xFF);   /* NaN: every element must be written */
-    run_guarded(prim, (PrimArgs){ .a = x.data, .b = w.data, .c = y.data, .bias = d.bias ? bias.data : NULL },
+    run_guarded(prim, (PrimArgs){ .a = x.data, .b = w.data, .c = y.data, .bias = d.bias ? bias.data
+                                  : NULL },
                 out, &start, what);
     double *sum = calloc((size_t)n_out, 8), *sizes = calloc((size_t)n_out, 8);
     conv_exact(&d, &x, &w, &y, sum, sizes);
@@ -356,7 +384,8 @@ static void conv_random(const Blas *blas, int n)
             d.type_x = (Type)(rng() % 3), d.type_w = (Type)(rng() % 3);
             d.type_y = (Type)(rng() % 3), d.type_bias = (Type)(rng() % 3);
         } else if (t == BF16 && rng() % 2) {
-            *(d.kind == CONV_FORWARD ? &d.type_y : d.kind == CONV_BACKWARD_DATA ? &d.type_x : &d.type_w) = F32;
+            *(d.kind == CONV_FORWARD ? &d.type_y : d.kind == CONV_BACKWARD_DATA ? &d.type_x
+              : &d.type_w) = F32;
             d.type_bias = F32;
         }
         one_conv(blas, d, (int)PICK(1, 2, 3));
@@ -366,20 +395,29 @@ static void conv_random(const Blas *blas, int n)
 static void conv_fixed(const Blas *blas)
 {
     static const ConvDesc shapes[] = {
-        { .n = 2, .ci = 16, .co = 32, .in = { 1, 9, 33 }, .kernel = { 1, 3, 3 }, .stride = { 1, 1, 1 },
+        { .n = 2, .ci = 16, .co = 32, .in = { 1, 9, 33 }, .kernel = { 1, 3, 3 },
+          .stride = { 1, 1, 1 },
           .pad_lo = { 0, 1, 1 }, .pad_hi = { 0, 1, 1 } },
-        { .n = 1, .ci = 32, .co = 64, .in = { 1, 16, 16 }, .kernel = { 1, 3, 3 }, .stride = { 1, 2, 2 },
+        { .n = 1, .ci = 32, .co = 64, .in = { 1, 16, 16 }, .kernel = { 1, 3, 3 },
+          .stride = { 1, 2, 2 },
           .pad_lo = { 0, 0, 0 }, .pad_hi = { 0, 1, 1 } },
-        { .n = 1, .ci = 3, .co = 48, .in = { 4, 16, 16 }, .kernel = { 2, 4, 4 }, .stride = { 2, 4, 4 } },
-        { .n = 2, .ci = 64, .co = 64, .in = { 1, 1, 200 }, .kernel = { 1, 1, 3 }, .stride = { 1, 1, 1 },
+        { .n = 1, .ci = 3, .co = 48, .in = { 4, 16, 16 }, .kernel = { 2, 4, 4 },
+          .stride = { 2, 4, 4 } },
+        { .n = 2, .ci = 64, .co = 64, .in = { 1, 1, 200 }, .kernel = { 1, 1, 3 },
+          .stride = { 1, 1, 1 },
           .pad_lo = { 0, 0, 2 } },
-        { .n = 1, .ci = 128, .co = 3, .in = { 1, 17, 19 }, .kernel = { 1, 3, 3 }, .stride = { 1, 1, 1 },
+        { .n = 1, .ci = 128, .co = 3, .in = { 1, 17, 19 }, .kernel = { 1, 3, 3 },
+          .stride = { 1, 1, 1 },
           .pad_lo = { 0, 1, 1 }, .pad_hi = { 0, 1, 1 } },
-        { .n = 1, .ci = 100, .co = 100, .in = { 1, 8, 9 }, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 } },
-        { .n = 2, .ci = 5, .co = 7, .in = { 1, 9, 9 }, .kernel = { 1, 1, 1 }, .stride = { 1, 3, 3 } },
-        { .n = 1, .ci = 32, .co = 32, .in = { 5, 6, 7 }, .kernel = { 3, 3, 3 }, .stride = { 1, 2, 1 },
+        { .n = 1, .ci = 100, .co = 100, .in = { 1, 8, 9 }, .kernel = { 1, 1, 1 },
+          .stride = { 1, 1, 1 } },
+        { .n = 2, .ci = 5, .co = 7, .in = { 1, 9, 9 }, .kernel = { 1, 1, 1 },
+          .stride = { 1, 3, 3 } },
+        { .n = 1, .ci = 32, .co = 32, .in = { 5, 6, 7 }, .kernel = { 3, 3, 3 },
+          .stride = { 1, 2, 1 },
           .pad_lo = { 1, 1, 1 }, .pad_hi = { 1, 1, 1 } },
-        { .n = 1, .ci = 1, .co = 1, .in = { 1, 1, 1 }, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 } },
+        { .n = 1, .ci = 1, .co = 1, .in = { 1, 1, 1 }, .kernel = { 1, 1, 1 },
+          .stride = { 1, 1, 1 } },
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int kind = 0; kind < 3; kind++)
@@ -446,7 +484,8 @@ static void refusals(void)
 {
     const Prim *prim;
     MatmulDesc  d = plain(3, 4, 5, false, false);
-    ConvDesc    c = { .n = 1, .ci = 1, .co = 1, .in = { 1, 5, 5 }, .out = { 1, 5, 5 }, .kernel = { 1, 3, 3 },
+    ConvDesc    c = { .n = 1, .ci = 1, .co = 1, .in = { 1, 5, 5 }, .out = { 1, 5, 5 },
+                      .kernel = { 1, 3, 3 },
                       .stride = { 1, 1, 1 } };
     d.ldc = 3;
     CHECK_INT(blas_matmul(NULL, &d, 1, &prim), E_SHAPE);
@@ -468,10 +507,13 @@ static void tiles(void)
 {
     static const int64_t sizes[] = { 1, 2, 7, 14, 15, 16, 33, 64, 70, 128 };
     for (int round = 0; round < 200; round++) {
-        int64_t m = pick(sizes, 10), n = pick(sizes, 10), k = round % 20 == 0 ? 650 : pick(sizes, 10);
+        int64_t m = pick(sizes, 10), n = pick(sizes, 10), k = round % 20 == 0 ? 650
+            : pick(sizes, 10);
         bool    ta = rng() & 1, tb = rng() & 1;
-        float   alpha = round & 1 ? 1.0f : -0.37f, beta = round % 3 == 0 ? 0.0f : round % 3 == 1 ? 1.0f : 0.5f;
-        int64_t lda = (ta ? m : k) + PICK(0, 3), ldb = (tb ? k : n) + PICK(0, 3), ldc = n + PICK(0, 3);
+        float   alpha = round & 1 ? 1.0f : -0.37f, beta = round % 3 == 0 ? 0.0f : round % 3 == 1
+            ? 1.0f : 0.5f;
+        int64_t lda = (ta ? m : k) + PICK(0, 3), ldb = (tb ? k : n) + PICK(0, 3),
+            ldc = n + PICK(0, 3);
         Buf a = buf_random(F32, ((ta ? k : m) - 1) * lda + (ta ? m : k));
         Buf b = buf_random(F32, ((tb ? n : k) - 1) * ldb + (tb ? k : n));
         Buf c = buf_random(F32, (m - 1) * ldc + n), start = buf_new(c.bytes, 0);
@@ -487,9 +529,11 @@ static void tiles(void)
         int bad = 0;
         for (int64_t y = 0; y < m; y++)
             for (int64_t x = 0; x < ldc && y * ldc + x < (m - 1) * ldc + n; x++) {
-                double sum = x < n ? (double)beta * (double)fs[y * ldc + x] : (double)fs[y * ldc + x], sizes_sum = 1;
+                double sum = x < n ? (double)beta * (double)fs[y * ldc + x]
+                    : (double)fs[y * ldc + x], sizes_sum = 1;
                 for (int64_t i = 0; x < n && i < k; i++) {
-                    double p = (double)fa[ta ? i * lda + y : y * lda + i] * (double)fb[tb ? x * ldb + i : i * ldb + x];
+                    double p = (double)fa[ta ? i * lda + y : y * lda + i] * (double)fb[tb
+                            ? x * ldb + i : i * ldb + x];
                     sum += (double)alpha * p;
                     sizes_sum += fabs(p);
                 }

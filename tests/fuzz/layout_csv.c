@@ -1,6 +1,8 @@
-/* layout_csv.c -- fuzz target: no bytes may upset the CSV reader, and what it accepts can be solved.
+/* layout_csv.c -- fuzz target: no bytes may upset the CSV reader, and what it accepts can be
+ * solved.
  *
- *   clang -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/layout_csv.c src/layout/<all>.c src/base/<all>.c -lm
+ *   clang -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/layout_csv.c src/layout/<all>.c
+ * src/base/<all>.c -lm
  */
 #include "layout/layout.h"
 

@@ -6,7 +6,8 @@
 
 static void accepts(void)
 {
-    Buffer b[] = { { 0, 5, 10, 1, 0, 0 }, { 5, 9, 10, 1, 0, 0 },      /* one after the other in time */
+    /* one after the other in time */
+    Buffer b[] = { { 0, 5, 10, 1, 0, 0 }, { 5, 9, 10, 1, 0, 0 },
                    { 0, 9, 10, 1, 10, 0 }, { 2, 3, 4, 4, 20, 0 } };   /* one above the other */
     CHECK_OK(layout_check(b, 4, 24));
     CHECK_OK(layout_check(b, 4, -1));
@@ -22,13 +23,14 @@ static void refuses(void)
           "1 takes bytes [5, 15) in times [4, 9)");
     PLANT(b[1].offset = 0, "buffers 0 and 1 overlap: 0 takes bytes [0, 10) in times [0, 5), "
           "1 takes bytes [0, 10) in times [4, 9)");
-    PLANT((b[1].offset = 9, b[1].align = 1), "buffers 0 and 1 overlap: 0 takes bytes [0, 10) in times "
-          "[0, 5), 1 takes bytes [9, 19) in times [4, 9)");
+    PLANT((b[1].offset = 9, b[1].align = 1), "buffers 0 and 1 overlap: 0 takes bytes [0, 10) in "
+           "times [0, 5), 1 takes bytes [9, 19) in times [4, 9)");
     PLANT(b[0].offset = -1, "buffer 0 lies at offset -1, below 0");
-    PLANT(b[1].offset = 11, "buffer 1 lies at offset 11, which is not a multiple of its alignment 5");
+    PLANT(b[1].offset = 11, "buffer 1 lies at offset 11, which is not a multiple of its alignment "
+          "5");
     PLANT(b[1].offset = 15, "buffer 1 takes bytes [15, 25), beyond the capacity of 20");
-    PLANT(b[1].offset = INT64_MAX - 7, "buffer 1 lies at offset 9223372036854775800 with 10 bytes: it ends "
-          "beyond 2^63");
+    PLANT(b[1].offset = INT64_MAX - 7, "buffer 1 lies at offset 9223372036854775800 with 10 "
+          "bytes: it ends beyond 2^63");
     PLANT(b[0].size = 0, "buffer 0 has 0 bytes in times [0, 5); both must be positive");
     PLANT(b[0].upper = 0, "buffer 0 has 10 bytes in times [0, 0); both must be positive");
 }
@@ -54,7 +56,8 @@ static void agrees_with_all_pairs(void)
         for (int i = 0; i < 6; i++) {
             int lower = (int)random_below_at(key, draw++, 12);
             b[i] = (Buffer){ lower, lower + 1 + (int)random_below_at(key, draw++, 4),
-                             1 + (int)random_below_at(key, draw++, 4), 1, (int)random_below_at(key, draw++, 16), 0 };
+                             1 + (int)random_below_at(key, draw++, 4), 1,
+                                 (int)random_below_at(key, draw++, 16), 0 };
         }
         bool ok = plain(b, 6);
         CHECK_INT(layout_check(b, 6, -1) == OK, ok);

@@ -1,7 +1,8 @@
-/* instances.c -- published hard instances (google/minimalloc), solved to the capacity in their names.
+/* instances.c -- published hard instances (google/minimalloc), solved to the capacity in their
+ * names.
  *
- * Largest live sum = capacity in A, B and E: only a perfect packing counts. The nodes are bounded, so
- * that a search that got weaker fails here instead of getting slower unnoticed.
+ * Largest live sum = capacity in A, B and E: only a perfect packing counts. The nodes are bounded,
+ * so that a search that got weaker fails here instead of getting slower unnoticed.
  */
 #include "test.h"
 
@@ -15,7 +16,8 @@ static int seen;
 static void instance(const char *name, int64_t capacity, int64_t max_nodes)
 {
     Pool        *pool = pool_new(NULL, "test");
-    const char  *path = pool_print(pool, "%s/../shared/instances/layout/%s.%lld.csv", SOURCE_DIR, name,
+    const char  *path = pool_print(pool, "%s/../shared/instances/layout/%s.%lld.csv", SOURCE_DIR,
+                                   name,
                                    (long long)capacity);
     LayoutFile   file;
     LayoutResult result;
@@ -28,7 +30,8 @@ static void instance(const char *name, int64_t capacity, int64_t max_nodes)
         double start = clock_now();
         CHECK_OK(layout_solve(pool, file.buffers, file.n, &options, &result));
         printf("%s: %d buffers, arena %lld, bound %lld, %lld nodes, %.2f s\n", name, file.n,
-               (long long)result.arena_bytes, (long long)result.bound_bytes, (long long)result.n_nodes,
+               (long long)result.arena_bytes, (long long)result.bound_bytes,
+                   (long long)result.n_nodes,
                clock_now() - start);
         CHECK_OK(layout_check(file.buffers, file.n, capacity));
     }

@@ -19,7 +19,8 @@ static LayoutResult solved(const Buffer *buffers, int n, LayoutOptions options)
     Buffer      *copy = NEWN(pool, Buffer, n);
     LayoutResult result;
     int64_t      top = 0;
-    memcpy(copy, buffers, sizeof *copy * (size_t)n);
+    if (n)
+        memcpy(copy, buffers, sizeof *copy * (size_t)n);
     Err err = layout_solve(pool, copy, n, &options, &result);
     if (err)
         fprintf(stderr, "  said: %s\n", err_text());
@@ -37,7 +38,8 @@ static LayoutResult solved(const Buffer *buffers, int n, LayoutOptions options)
     return result;
 }
 
-#define SOLVE(list, ...) solved((list), (int)(sizeof(list) / sizeof *(list)), (LayoutOptions){ __VA_ARGS__ })
+#define SOLVE(list, ...) \
+    solved((list), (int)(sizeof(list) / sizeof *(list)), (LayoutOptions){ __VA_ARGS__ })
 
 static void by_hand(void)
 {
@@ -146,7 +148,8 @@ static void against_brute_force(int rounds, int most, bool aligned, bool fixed)
         brute(copy, done, n, left, top);
         LayoutResult r = solved(b, n, (LayoutOptions){ .seed = (uint64_t)(round % 3) });
         if (!CHECK_INT(r.arena_bytes, brute_best) || !CHECK(r.proved))
-            fprintf(stderr, "  round %d, %d buffers, bound %lld\n", round, n, (long long)r.bound_bytes);
+            fprintf(stderr, "  round %d, %d buffers, bound %lld\n", round, n,
+                    (long long)r.bound_bytes);
         above += r.arena_bytes > r.bound_bytes;
         solved(b, n, (LayoutOptions){ .capacity = brute_best });
     }
@@ -160,7 +163,7 @@ static void brute_both(void)    { against_brute_force(1500, 7, true, true); }
 
 static void alignment(void)
 {
-    /* All share 64, so 100 takes 128 unless it is on top: 100 below 60 needs 188, 60 below 100: 164. */
+    /* All share 64, so 100 takes 128 unless it is on top: 128 + 60, or better 64 + 100. */
     Buffer b[] = { { 0, 9, 100, 64, 0, 0 }, { 0, 9, 60, 64, 0, 0 } };
     LayoutResult r = SOLVE(b, .capacity = 0);
     CHECK_INT(r.arena_bytes, 164);
@@ -204,7 +207,8 @@ static void bad_input(void)
 static void huge_sizes(void)
 {
     const int64_t most = (int64_t)1 << 62;
-    Buffer fits[] = { { 0, 2, most, 1, 0, 0 }, { 1, 3, most - 2, 1, 0, 0 }, { 3, 9, most, 1, 0, 0 } };
+    Buffer fits[] = { { 0, 2, most, 1, 0, 0 }, { 1, 3, most - 2, 1, 0, 0 }, { 3, 9, most, 1, 0,
+        0 } };
     CHECK_INT(SOLVE(fits, .capacity = 0).arena_bytes, INT64_MAX - 1);
 
     Pool        *pool = pool_new(NULL, "test");
@@ -239,7 +243,8 @@ static void many(void)
     CHECK(longer.n_nodes <= 120000);
     for (int i = 0; i < 30000; i++)                      /* walls and alignment at scale */
         b[i] = (Buffer){ b[i].lower, b[i].upper, b[i].size, 1 + i % 256, 0, 0 };
-    for (int t = 0; t < 60400; t += 1000) {              /* one after the other, so never in conflict */
+    /* one after the other, so never in conflict */
+    for (int t = 0; t < 60400; t += 1000) {
         b[t / 100] = (Buffer){ t, t + 1000, 4096, 256, 256 * (t % 7), true };
     }
     solved(b, 30000, (LayoutOptions){ .max_nodes = -1 });
@@ -295,8 +300,8 @@ static void capacity_too_small(void)
     LayoutResult  r;
     LayoutOptions options = { .capacity = 19 };
     CHECK_INT(layout_solve(pool, b, 2, &options, &r), E_BUDGET);
-    CHECK_TEXT(err_text(), "2 buffers do not fit 19 bytes: the least arena possible is 20 bytes (20 B), "
-               "and no layout can be below 20 bytes");
+    CHECK_TEXT(err_text(), "2 buffers do not fit 19 bytes: the least arena possible is 20 bytes "
+                        "(20 B), and no layout can be below 20 bytes");
     CHECK_INT(r.arena_bytes, 20);
     CHECK_OK(layout_check(b, 2, 20));
     pool_free(pool);

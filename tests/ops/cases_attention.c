@@ -4,6 +4,8 @@
 #include "ops/attention.h"
 #include "ops/basic.h"
 
+#include <math.h>
+
 /* Torch: q, k, v as (B, heads, L, width), then y = softmax(l) v. */
 #define SPLIT(heads)  "s = lambda x: x.unflatten(-1, (" #heads ", -1)).transpose(1, 2)\n"
 #define THIRDS(heads) SPLIT(heads) "q, k, v = (s(x) for x in qkv.chunk(3, -1))\n"
@@ -97,7 +99,7 @@ static void locality(Case *c, AttentionOptions o)        /* LSA of vision transf
 static void temperature_alone(Case *c, AttentionOptions o)   /* only its gradient is wanted */
 {
     o.temperature = case_in_f32(c, "t", SHAPE(1), -1, 0.5f);
-    case_out(c, "y", attention_qkv(case_const(c, "qkv", SHAPE(1, 40, 12), -2, 2), 1, &o));
+    case_out(c, "y", attention_qkv(case_const(c, "qkv", SHAPE(2, 40, 12), -1, 2), 1, &o));
 }
 #define TORCH_TEMPERATURE THIRDS(1) "l = t.exp() * (q @ k.mT)\n" OUT
 
@@ -206,11 +208,58 @@ static void half_tiled(Case *c)  { half(c, (AttentionOptions){ 0 }); }
 static void half_stored(Case *c) { half(c, (AttentionOptions){ .stored = true }); }
 #define HALF(build) { "f16", build, THIRDS(1) LOGITS OUT, CASE_NO_DIFFERENCES, 2e-3, 1e-2, NULL }
 
+/* What builders must refuse. */
+static void misuse(Case *c)
+{
+    case_out(c, "y", attention_qkv(case_const(c, "qkv", SHAPE(1, 2, 6), -1, 1), 1, NULL));
+}
+
+static Graph *misuse_graph;
+
+static Tensor given(Shape shape) { return state_add(misuse_graph, "x", F32, shape, CLASS_CONSTANTS, false); }
+static Tensor other(Shape shape) { return state_add(misuse_graph, "z", F32, shape, CLASS_CONSTANTS, false); }
+
+static Tensor misuse_try(int which)
+{
+    AttentionOptions mask = { .mask_diagonal = true }, warm = { 0 }, scale = { .scale = INFINITY };
+    Tensor none = tensor_none(misuse_graph);
+    switch (which) {
+    case 0: return attention_qkv(given(SHAPE(2, 4, 18)), 4, NULL);           /* 18 / (3 * 4) */
+    case 1: return attention_qkv(given(SHAPE(2, 4, 18)), 0, NULL);
+    case 2: return attention_qkv(given(SHAPE(4, 18)), 2, NULL);              /* no sequence */
+    case 3: return attention_q_kv(given(SHAPE(2, 4, 6)), other(SHAPE(2, 4, 8)), 2, NULL);
+    case 4: return attention_q_kv(given(SHAPE(2, 4, 6)), other(SHAPE(3, 4, 12)), 2, NULL);
+    case 5: return attention_qkv(given(SHAPE(2, 1, 6)), 1, &mask);           /* nothing left to see */
+    case 6: return attention_q_kv(given(SHAPE(2, 4, 6)), other(SHAPE(2, 5, 12)), 2, &mask);
+    case 7: return attention(given(SHAPE(2, 4, 6)), other(SHAPE(2, 4, 6)), none, 2, NULL);
+    case 8: return attention_qkv(given(SHAPE(2, 4, 6)), 1, &scale);
+    case 9: return attention_qkv(state_add(misuse_graph, "i", I32, SHAPE(2, 4, 6), CLASS_CONSTANTS, false), 1, NULL);
+    case 10: return attention(given(SHAPE(1, 4, 6)), other(SHAPE(1, 5, 6)), given(SHAPE(1, 4, 6)), 1, NULL);
+    case 11: return attention_qkv(none, 1, NULL);
+    default:
+        warm.temperature = other(SHAPE(2));
+        return attention_qkv(given(SHAPE(2, 4, 6)), 1, &warm);
+    }
+}
+
+static const char *misuse_check(Case *c)
+{
+    for (int i = 0; i <= 12; i++) {
+        misuse_graph = graph_new(case_graph(c)->pool, F32);
+        Tensor y = misuse_try(i);
+        if (y.id != TENSOR_POISONED || graph_check(misuse_graph) != E_SHAPE)
+            return "a misuse was not refused";
+    }
+    return NULL;
+}
+#define MISUSE { "misuse", misuse, NULL, CASE_NO_TORCH, 0, 0, misuse_check }
+
 const OpCase cases_attention[] = {
 #define X(title, name, torch, flags, tol) { title, name##_tiled, torch, flags, 0, tol, NULL },
     CASES(X)
 #undef X
     HALF(half_tiled),
+    MISUSE,
     { 0 }
 };
 

@@ -98,7 +98,7 @@ static float *case_numbers(Case *c, const char *name, Shape shape, float low, fl
     RandomKey key = { .seed = case_seed(c, name) };
     for (int64_t i = 0; i < n; i++) {
         float u = random_uniform_at(key, (uint64_t)i);
-        data[i] = whole ? floorf(low + u * (high - low)) : bf16_near(low + u * (high - low));
+        data[i] = whole ? floorf(fmaf(u, high - low, low)) : bf16_near(fmaf(u, high - low, low));
     }
     return data;
 }

@@ -36,8 +36,8 @@ CASES = {name: (name + "-small", {}) for name in
 _VARIANTS = {
     "stdiff-l1": ("stdiff-small", {"loss": "l1", "noise_schedule": "linear", "beta_start": 1e-4,
                                    "beta_end": 0.02}),
-    "stablesr-before": ("stablesr-small", {"edge_stem": 0, "edge_width": 16, "edge_convs": 5,
-                                           "edge_ladder": [16, 16, 8, 8, 4]}),
+    "stablesr-before": ("stablesr-small", {"edge_stem": 0, "edge_width": 6, "edge_convs": 5,
+                                           "edge_ladder": [12, 12, 8, 8, 4]}),
     "stablesr-concat": ("stablesr-small", {"fusion": "concat"}),
     "stablesr-given": ("stablesr-small", {"latents": "given"}),
     "stablesr-published": ("stablesr-small", {"trainable": "published"}),
@@ -48,6 +48,9 @@ _VARIANTS = {
     "dit3d-wrap-resize": ("dit3d-wrap-small", {"image": [32, 48]}),
 }
 CASES.update({name: (recipe, {"model": keys}) for name, (recipe, keys) in _VARIANTS.items()})
+# A ReLU whose input lies within rounding of 0 may switch in another precision and move a gradient
+# by more than any tolerance: seeds whose first micro-batch keeps its distance (verify.py checks).
+SEEDS = {"stdiff": 3, "stdiff-l1": 3, "stablesr-before": 6}
 UPDATES = 3
 
 
@@ -173,13 +176,15 @@ def main():
     parser = argparse.ArgumentParser(description="make one test case")
     parser.add_argument("case")
     parser.add_argument("out")
-    parser.add_argument("--seed", type=int, default=2)
+    parser.add_argument("--seed", type=int)
     parser.add_argument("--precision", choices=("fp64", "fp32", "bf16"), default="fp64")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     args = parser.parse_args()
+    torch.set_num_threads(1)             # small work: threads would wait longer than they compute
 
     cfg = config(args.case, args.set)
-    module, model, micros, (inputs, noises) = prepare(cfg, args.seed)
+    seed = SEEDS.get(args.case, 2) if args.seed is None else args.seed
+    module, model, micros, (inputs, noises) = prepare(cfg, seed)
     weights = model.state_dict()
     truth = first_step(module, cfg, weights, micros[0])
     loss, y, grads = truth

@@ -38,7 +38,7 @@ RECIPES = {
         "model": {"image": 128, "latent": 16, "channels": 32, "head_width": 16, "groups": 8,
                   "context_tokens": 7, "context_width": 16, "spade_hidden": 16,
                   "struct_channels": 32, "struct_out": 32, "vae_channels": 8,
-                  "edge_stem": 8, "edge_width": 32, "edge_ladder": [16, 16, 8, 4]},
+                  "edge_stem": 8, "edge_width": 12, "edge_ladder": [12, 8, 8, 4]},
         "optimizer": {"lr": 1e-3}, "sampler": {"steps": 4, "eta": 0.5}}),
 }
 
@@ -361,7 +361,7 @@ def groups(model):
 
 def _images(cfg, gen):
     n, s = cfg["batch"], cfg["model"]["image"]
-    gt = torch.rand(n, 3, s, s, generator=gen) * 2 - 1
+    gt = F.interpolate(torch.rand(n, 3, 11, 11, generator=gen) * 2 - 1, (s, s), mode="bilinear")
     edge = (torch.rand(n, 1, s, s, generator=gen) < 0.2).float().expand(-1, 3, -1, -1) * 2 - 1
     lq = F.interpolate(F.avg_pool2d(gt, 4), scale_factor=4, mode="nearest")
     return gt, lq, edge.contiguous()

@@ -10,12 +10,13 @@
 #include <math.h>
 
 static const struct {
-    double hot, cold;        /* temperature at the first and the last move */
+    double hot, cold;        /* temperature at the beginning and the end */
+    double hot_node;         /* or at least this part of a mean node: small graphs have large steps */
     double price;            /* of the sum of bytes above the budget, in budgets, to begin with */
-    double price_step;       /* factor every price_moves moves */
-    int    price_moves;
+    double price_step;       /* factor every price_turns turns */
+    int    price_turns;
     double give_up;          /* temperatures: a rise beyond this is never accepted in practice */
-} anneal = { 1e-3, 1e-5, 0.01, 1.03, 64, 12 };
+} anneal = { 1e-3, 1e-5, 0.3, 0.01, 1.03, 64, 12 };
 
 /* Chances of the kinds of moves, above the budget and within it; in the order of MoveKind. */
 static const double anneal_mix[2][MOVE_KINDS] = { { 0.60, 0.15, 0.10, 0.15 }, { 0.15, 0.30, 0.25, 0.30 } };
@@ -34,7 +35,8 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     Pool    *scratch = pool_new(NULL, "anneal");
     int64_t  budget = args->budget_bytes;
     double   unit = args->task->base_cost > 0 ? args->task->base_cost : 1;
-    double   price = anneal.price, cooling = log(anneal.cold / anneal.hot);
+    double   hot = fmax(anneal.hot, anneal.hot_node / args->task->n_nodes);
+    double   price = anneal.price, cooling = log(anneal.cold / hot);
     double   per_byte = 1 / (double)(budget > 0 ? budget : 1);
     Search   x;
     search_init(&x, scratch, args);
@@ -42,14 +44,15 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     *out = (RunList){ 0 };
     if (now.excess <= 0)
         search_keep(pool, &x, now, out);
-    for (int64_t move = 0; move < args->moves; move++) {
-        double  heat = anneal.hot * exp(cooling * (double)move / (double)args->moves);
+    for (int64_t turn = 0; turn + x.s->n_edits < args->effort; turn++) {
+        double  spent = (double)(turn + x.s->n_edits) / (double)args->effort;
+        double  heat = hot * exp(cooling * spent);
         double  cost = x.s->cost, above = price * now.excess * per_byte * unit;
         int32_t mark = schedule_mark(x.s);
         int32_t where = now.excess > 0 && search_unit(&x) < 0.7 ? now.peak_position
                                                                  : search_below(&x, x.s->n);
         x.cost_limit = cost + above + anneal.give_up * heat * unit;
-        if (search_late(args, move)) {
+        if (search_late(args, turn)) {
             out->cut = true;
             break;
         }
@@ -69,7 +72,7 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
         }
         if (out->node && out->n == args->task->n_nodes)
             break;                           /* nothing runs twice: no schedule is cheaper */
-        if (move % anneal.price_moves == 0)
+        if (turn % anneal.price_turns == 0)
             price = fmin(1e4, fmax(1e-4, now.excess > 0 ? price * anneal.price_step
                                                         : price / anneal.price_step));
     }

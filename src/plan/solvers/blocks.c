@@ -36,6 +36,8 @@ typedef struct Blocks {
     bool     *present;       /* [value] */
     int32_t  *last;          /* [value] its last reader of all */
     int32_t  *n_runs;        /* [node] */
+    int32_t  *deadline;      /* [node] must not run after this node of the input order */
+    int32_t   now;           /* node of the input order being run */
     int32_t  *runs;
     int32_t   n, cap;
     int64_t   left;          /* evaluations */
@@ -91,25 +93,26 @@ static void blocks_classify(Blocks *b)
 {
     const Task *task = b->args->task;
     uint64_t   *hash = blocks_hashes(b->pool, task);
-    int32_t     size = 64;
+    int32_t     size = 64, peak = schedule_load(b->s, 0).peak_position;   /* of keeping everything */
     while (size < 2 * task->n_values)
         size *= 2;
     int32_t *table = NEWN(b->pool, int32_t, size);       /* class + 1 */
     for (int32_t v = 0; v < task->n_values; v++) {
         const TaskValue *value = &task->values[v];
-        int32_t from = value->maker, longest = 0;
+        int32_t from = value->maker, longest = 0, until = 0;
         b->window[v] = -1;
         b->last[v]   = value->final ? task->n_nodes : from;
         for (int32_t r = 0; r < value->n_readers; r++) {
             if (value->readers[r] - from > longest) {
                 longest = value->readers[r] - from;
+                until   = value->readers[r];
                 b->window[v] = from;
             }
             from = value->readers[r];
             b->last[v] = from > b->last[v] ? from : b->last[v];
         }
         if (value->bytes == 0 || longest < 2 || task->nodes[value->maker].once
-            || task->nodes[value->maker].n_after > 0) {
+            || b->window[v] >= peak || until <= peak) {   /* idle at the peak, or of no use */
             b->window[v] = -1;
             continue;
         }
@@ -141,7 +144,7 @@ static bool blocks_make(Blocks *b, int32_t value, int32_t depth)
     const Task     *task = b->args->task;
     int32_t         node = task->values[value].maker;
     const TaskNode *t = &task->nodes[node];
-    if (t->once || t->n_after > 0 || t->n_takes > 0 || depth > 20000 || b->n > 4 * task->n_nodes
+    if (t->once || b->deadline[node] < b->now || t->n_takes > 0 || depth > 20000 || b->n > 4 * task->n_nodes
         || ++b->n_runs[node] > SCHEDULE_MAX_RUNS - 2)
         return false;
     for (int32_t i = 0; i < t->n_in; i++) {
@@ -168,6 +171,7 @@ static bool blocks_list(Blocks *b)
     b->n = 0;
     for (int32_t n = 0; n < task->n_nodes; n++) {
         const TaskNode *t = &task->nodes[n];
+        b->now = n;
         for (int32_t i = 0; i < t->n_in; i++) {
             if (!b->present[t->in[i]] && !blocks_make(b, t->in[i], 0))
                 return false;
@@ -323,14 +327,15 @@ void solve_blocks(Pool *pool, const SolverArgs *args, RunList *out)
         .args = args, .pool = scratch, .s = schedule_new(scratch, args->task),
         .window = NEWN(scratch, int32_t, n_values), .dropped = NEWN(scratch, bool, n_values),
         .present = NEWN(scratch, bool, n_values), .last = NEWN(scratch, int32_t, n_values),
-        .n_runs = NEWN(scratch, int32_t, args->task->n_nodes + 1), .left = args->moves,
+        .n_runs = NEWN(scratch, int32_t, args->task->n_nodes + 1), .left = args->effort,
     };
     *out = (RunList){ 0 };
+    b.deadline = task_deadlines(scratch, args->task);
     blocks_classify(&b);
     blocks_climb(&b, pool, out);
     if (out->node)
         blocks_descend(&b, pool, out);
-    b.left = args->moves / 2;
+    b.left = args->effort / 2;
     blocks_whole(&b, pool, out);
     if (out->node)
         blocks_descend(&b, pool, out);

@@ -2,7 +2,7 @@
  *
  * Annealing on the bytes above a bar; whenever the peak comes under the bar, the bar is lowered by a
  * part of its distance to the structural bound. Many short runs beat one long one: what is found
- * depends on early luck, so the moves are dealt out in rounds, each from the start given.
+ * depends on early luck, so the effort is dealt out in rounds, each from the start given.
  */
 #include "plan/solvers/search.h"
 
@@ -10,11 +10,12 @@
 
 static const struct {
     double  hot, cold;       /* temperature, in parts of the bar */
+    double  hot_node;        /* or at least this, divided by the nodes */
     double  cost_weight;     /* one whole step of extra cost, in parts of the bar */
-    int64_t round_moves;
+    int64_t round_effort;
     int     lower;           /* the bar goes down by 1/lower of its distance to the bound */
     double  give_up;
-} least = { 1e-3, 3e-5, 1e-4, 40000, 50, 12 };
+} least = { 1e-3, 3e-5, 0.3, 1e-4, 400000, 50, 12 };
 
 static const double least_mix[MOVE_KINDS] = { 0.40, 0.15, 0.10, 0.35 };
 
@@ -39,24 +40,25 @@ static int64_t least_bar(int64_t peak, int64_t bound)
     return bar > bound ? bar : bound;
 }
 
-static void least_round(Pool *pool, const SolverArgs *args, int64_t moves, int64_t bound, RunList *out)
+static void least_round(Pool *pool, const SolverArgs *args, int64_t bound, RunList *out)
 {
     Pool   *scratch = pool_new(NULL, "least_peak");
     double  unit = args->task->base_cost > 0 ? args->task->base_cost : 1;
-    double  cooling = log(least.cold / least.hot);
+    double  hot = fmax(least.hot, least.hot_node / args->task->n_nodes);
+    double  cooling = log(least.cold / hot);
     Search  x;
     search_init(&x, scratch, args);
     Load    now = schedule_load(x.s, 0);
     if (least_better(out, x.s, now))
         search_keep(pool, &x, now, out);
     int64_t bar = least_bar(now.peak_bytes, bound);
-    for (int64_t move = 0; move < moves && out->peak_bytes > bound; move++) {
-        double  heat = least.hot * exp(cooling * (double)move / (double)moves);
+    for (int64_t turn = 0; turn + x.s->n_edits < args->effort && out->peak_bytes > bound; turn++) {
+        double  heat = hot * exp(cooling * (double)(turn + x.s->n_edits) / (double)args->effort);
         double  over = (double)(now.peak_bytes - bar) / (double)(bar + 1), cost = x.s->cost;
         int32_t mark = schedule_mark(x.s);
         int32_t where = search_unit(&x) < 0.7 ? now.peak_position : search_below(&x, x.s->n);
         x.cost_limit = cost + unit * (over + least.give_up * heat) / least.cost_weight;
-        if (search_late(args, move)) {
+        if (search_late(args, turn)) {
             out->cut = true;
             break;
         }
@@ -84,13 +86,14 @@ static void least_round(Pool *pool, const SolverArgs *args, int64_t moves, int64
 void solve_least_peak(Pool *pool, const SolverArgs *args, RunList *out)
 {
     int64_t    bound = plan_bound_bytes(args->task->graph);
+    int64_t    rounds = args->effort / least.round_effort + 1;
     SolverArgs round = *args;
     *out = (RunList){ 0 };
-    for (int64_t done = 0; done < args->moves && !out->cut; done += least.round_moves) {
-        int64_t left = args->moves - done;
-        round.seed = args->seed * 1000003u + (uint64_t)done;
-        least_round(pool, &round, left < least.round_moves ? left : least.round_moves, bound, out);
-        if (out->node && out->peak_bytes <= bound)
+    round.effort = args->effort / rounds;
+    for (int64_t k = 0; k < rounds && !out->cut; k++) {
+        round.seed = args->seed * 1000003u + (uint64_t)k;
+        least_round(pool, &round, bound, out);
+        if (out->peak_bytes <= bound)
             break;
     }
 }

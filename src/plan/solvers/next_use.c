@@ -31,7 +31,7 @@ typedef struct Event {
     int32_t    *reader;      /* [value] index of its next reader in the input order */
     int32_t    *stamp;       /* [value] of its newest heap entry */
     int32_t    *n_runs;      /* [node] */
-    int32_t    *deadline;    /* [node] must not run at or after this node of the input order */
+    int32_t    *deadline;    /* [node] must not run after this node of the input order */
     int32_t    *seen;        /* [node] for closures */
     int32_t     n_seen;
     Entry      *heap;
@@ -198,15 +198,9 @@ static bool event_solve(Pool *pool, const Task *task, int64_t budget, double g, 
         .task = task, .pool = pool, .budget = budget, .live = task->fixed_bytes, .g = g,
         .present = NEWN(pool, bool, n_values), .pins = NEWN(pool, int32_t, n_values),
         .reader = NEWN(pool, int32_t, n_values), .stamp = NEWN(pool, int32_t, n_values),
-        .n_runs = NEWN(pool, int32_t, n_nodes), .deadline = NEWN(pool, int32_t, n_nodes),
+        .n_runs = NEWN(pool, int32_t, n_nodes), .deadline = task_deadlines(pool, task),
         .seen = NEWN(pool, int32_t, n_nodes),
     };
-    for (int32_t n = 0; n < task->n_nodes; n++) {
-        const TaskNode *t = &task->nodes[n];
-        e.deadline[n] = task->n_nodes;
-        for (int32_t i = 0; i < t->n_after; i++)
-            e.deadline[n] = t->after[i] < e.deadline[n] ? t->after[i] : e.deadline[n];
-    }
     for (e.now = 0; e.now < task->n_nodes; e.now++) {
         if (!event_run(&e, e.now, 0))
             return false;
@@ -225,8 +219,8 @@ void solve_next_use(Pool *pool, const SolverArgs *args, RunList *out)
     static const double exponents[] = { 1, 0.5, 0.25 }, shrink[] = { 1, 0.97, 0.93, 0.88, 0.8 };
     int64_t fixed = args->task->fixed_bytes, tries = 15;
     *out = (RunList){ 0 };
-    if (args->moves < 15)
-        tries = args->moves > 0 ? args->moves : 1;
+    if (args->effort < 15)
+        tries = args->effort > 0 ? args->effort : 1;
     for (int64_t k = 0; k < tries; k++) {
         if (search_late(args, 0)) {
             out->cut = true;

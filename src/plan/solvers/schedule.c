@@ -11,6 +11,33 @@ static int32_t makings_before(const Schedule *s, const Makings *m, int32_t posit
     return k;
 }
 
+static bool schedule_takes(const TaskNode *reader, int32_t value)
+{
+    for (int32_t i = 0; i < reader->n_takes; i++) {
+        if (reader->in[i] == value)
+            return true;
+    }
+    return false;
+}
+
+/* The common case: made once, bytes never taken over. */
+static bool schedule_count_single(Schedule *s, const TaskValue *v, int64_t bytes)
+{
+    int32_t made = s->position[s->makings[v->maker].slot[0]], first = s->n, last = made;
+    for (int32_t r = 0; r < v->n_readers; r++) {
+        const Makings *uses = &s->makings[v->readers[r]];
+        if (uses->n == 0)
+            continue;
+        int32_t from = s->position[uses->slot[0]], to = s->position[uses->slot[uses->n - 1]];
+        first = from < first ? from : first;
+        last  = to > last ? to : last;
+    }
+    s->begin[made] += bytes;
+    if (!v->final)
+        s->end[last] += bytes;
+    return first > made;
+}
+
 /* Add (sign 1) or take back (sign -1) what value contributes to begin and end. False if a reader has
  * no making before it, or reads bytes that were taken over; then nothing sensible was added, and the
  * caller must take back with the same list before any edit. */
@@ -19,23 +46,22 @@ static bool schedule_count(Schedule *s, int32_t value, int64_t sign)
     const TaskValue *v = &s->task->values[value];
     const Makings   *m = &s->makings[v->maker];
     int64_t bytes = sign * v->bytes;
-    int32_t last[SCHEDULE_MAX_RUNS + 1], taker[SCHEDULE_MAX_RUNS + 1];
+    if (m->n == 1 && !v->takable)
+        return schedule_count_single(s, v, bytes);
+
+    int32_t made[SCHEDULE_MAX_RUNS + 1], last[SCHEDULE_MAX_RUNS + 1], taker[SCHEDULE_MAX_RUNS + 1];
     bool    valid = true;
     for (int32_t k = 0; k < m->n; k++) {
-        last[k]  = s->position[m->slot[k]];
+        made[k]  = last[k] = s->position[m->slot[k]];
         taker[k] = -1;
     }
     for (int32_t r = 0; r < v->n_readers; r++) {
-        const TaskNode *reader = &s->task->nodes[v->readers[r]];
-        const Makings  *uses = &s->makings[v->readers[r]];
-        bool takes = false;
-        for (int32_t i = 0; i < reader->n_takes; i++)
-            takes |= reader->in[i] == value;
-        for (int32_t u = 0; u < uses->n; u++) {
+        const Makings *uses = &s->makings[v->readers[r]];
+        bool takes = v->takable && schedule_takes(&s->task->nodes[v->readers[r]], value);
+        for (int32_t u = 0, k = -1; u < uses->n; u++) {
             int32_t position = s->position[uses->slot[u]];
-            int32_t k = m->n - 1;
-            while (k >= 0 && s->position[m->slot[k]] > position)
-                k--;
+            while (k + 1 < m->n && made[k + 1] < position)
+                k++;
             if (k < 0) {
                 valid = false;
                 continue;
@@ -49,12 +75,12 @@ static bool schedule_count(Schedule *s, int32_t value, int64_t sign)
         }
     }
     for (int32_t k = 0; k < m->n; k++) {
-        s->begin[s->position[m->slot[k]]] += bytes;
+        bool lasts = v->final && k == m->n - 1;
+        s->begin[made[k]] += bytes;
         if (taker[k] >= 0) {
-            valid &= taker[k] == last[k];
+            valid &= taker[k] == last[k] && !lasts;
             s->begin[taker[k]] -= bytes;
-            valid &= !(v->final && k == m->n - 1);
-        } else if (!(v->final && k == m->n - 1)) {
+        } else if (!lasts) {
             s->end[last[k]] += bytes;
         }
     }
@@ -114,6 +140,7 @@ static void schedule_open(Schedule *s, int32_t node, int32_t p)
         m->slot[k] = m->slot[k - 1];
     m->slot[k] = slot;
     s->cost += s->task->nodes[node].cost;
+    s->n_edits++;
     s->n++;
 }
 
@@ -135,6 +162,7 @@ static void schedule_close(Schedule *s, int32_t p)
     for (int32_t i = 0; i < s->n_slots; i++)
         s->position[i] -= s->position[i] > p;
     s->cost -= s->task->nodes[node].cost;
+    s->n_edits++;
     s->n--;
 }
 

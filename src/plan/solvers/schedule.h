@@ -46,6 +46,7 @@ typedef struct Schedule {
     double      cost;
     Edit       *journal;
     int32_t     n_journal, cap_journal;
+    int64_t     n_edits;     /* runs put in or taken out, ever: what a search costs */
 } Schedule;
 
 typedef struct Load {                /* what a pass over the schedule sees for a budget */

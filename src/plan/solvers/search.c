@@ -8,7 +8,7 @@
 
 enum {
     SEARCH_DEPTH = 12,       /* of inputs made again for inputs made again */
-    SEARCH_ROOM = 60,        /* runs that one remake may add */
+    SEARCH_ROOM = 64,        /* runs that one remake may add; often an eighth of it */
     SEARCH_LENGTH = 6,       /* a list may be this many times the nodes */
     SEARCH_TRIES = 20
 };
@@ -154,7 +154,7 @@ static bool search_remake(Search *x, int32_t p)
             continue;
         int32_t value = t->out[t->n_out > 1 ? search_below(x, t->n_out) : 0];
         int32_t next = search_next_reader(s, value, r, p);
-        x->room = SEARCH_ROOM;
+        x->room = SEARCH_ROOM >> search_below(x, 4);
         if (next < 0 || !search_run_again(x, node, next, 0))
             continue;
         search_clean(x, node);
@@ -275,9 +275,9 @@ bool run_list_keep(Pool *pool, RunList *best, const RunList *list, int64_t budge
     return true;
 }
 
-bool search_late(const SolverArgs *args, int64_t move)
+bool search_late(const SolverArgs *args, int64_t turn)
 {
-    return args->deadline_s > 0 && (move & 63) == 0 && clock_now() > args->deadline_s;
+    return args->deadline_s > 0 && (turn & 63) == 0 && clock_now() > args->deadline_s;
 }
 
 void search_polish(Search *x, int64_t budget_bytes)

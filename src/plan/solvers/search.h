@@ -31,7 +31,7 @@ int32_t search_below(Search *x, int32_t n);
 bool   search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_bytes);
 
 void   search_keep(Pool *pool, const Search *x, Load load, RunList *best);   /* copy the schedule */
-bool   search_late(const SolverArgs *args, int64_t move);                    /* past the deadline? */
+bool   search_late(const SolverArgs *args, int64_t turn);                    /* past the deadline? */
 
 /* Take out every second run that the budget can do without, the latest first. */
 void   search_polish(Search *x, int64_t budget_bytes);

@@ -1,6 +1,6 @@
 /* solver.h -- what every solver takes and gives: one signature, one table.
  *
- * A solver gets a task, a budget and a number of moves, and gives the cheapest list of runs it found
+ * A solver gets a task, a budget and an effort, and gives the cheapest list of runs it found
  * within the budget (or, with budget 0, the list of least peak). The same arguments give the same
  * list; only a deadline can cut it short, and then it says so.
  */
@@ -20,7 +20,7 @@ typedef struct RunList {
 typedef struct SolverArgs {
     const Task *task;
     int64_t     budget_bytes;
-    int64_t     moves;       /* effort */
+    int64_t     effort;      /* runs put in or taken out, schedules judged */
     uint64_t    seed;
     RunList     start;       /* where to begin; node NULL: every node once */
     double      deadline_s;  /* of clock_now(); 0: none */

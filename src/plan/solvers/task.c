@@ -219,9 +219,22 @@ Task *task_new(Pool *pool, const PGraph *graph)
         for (int32_t i = 0; i < task->nodes[t].n_in; i++) {
             TaskValue *value = &task->values[task->nodes[t].in[i]];
             value->readers[value->n_readers++] = t;
+            value->takable |= i < task->nodes[t].n_takes;
         }
     }
     return task;
+}
+
+int32_t *task_deadlines(Pool *pool, const Task *task)
+{
+    int32_t *deadline = NEWN(pool, int32_t, task->n_nodes + 1);
+    for (int32_t n = 0; n < task->n_nodes; n++) {
+        const TaskNode *t = &task->nodes[n];
+        deadline[n] = task->n_nodes;
+        for (int32_t i = 0; i < t->n_after; i++)
+            deadline[n] = t->after[i] < deadline[n] ? t->after[i] : deadline[n];
+    }
+    return deadline;
 }
 
 typedef struct Expand {

@@ -20,6 +20,7 @@ typedef struct TaskValue {
     int32_t  n_readers;
     int32_t  root;           /* PGraph value */
     bool     final;
+    bool     takable;        /* some reader takes over its bytes */
 } TaskValue;
 
 typedef struct TaskNode {
@@ -47,6 +48,9 @@ typedef struct Task {
 } Task;
 
 Task *task_new(Pool *pool, const PGraph *graph);
+
+/* [node] the first node of the input order that every run of it must precede; n_nodes: none. */
+int32_t *task_deadlines(Pool *pool, const Task *task);
 
 /* The runs of the PGraph that a list of task nodes stands for. */
 void  task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int32_t **runs,

@@ -1,0 +1,163 @@
+/* softmax_cpu.c -- softmax and its relatives on the CPU: a row at a time, in blocks. */
+#include "ops/softmax.h"
+
+#include "device/convert.h"
+#include "ops/parallel.h"
+#include "ops/vmath.h"
+
+RowSum softmax_row_sum(Type type, const void *x, int64_t first, int64_t n)
+{
+    float  buffer[ROW_BLOCK];
+    RowSum row = { .most = -INFINITY };
+    const float *block = buffer;
+    for (int64_t i = 0; i < n; i += ROW_BLOCK) {
+        int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK;
+        float   most = row.most;
+        block = row_load(type, x, first + i, m, buffer);
+#pragma omp simd reduction(max : most)
+        for (int64_t j = 0; j < m; j++)
+            most = block[j] > most ? block[j] : most;
+        row.most = most;
+    }
+    if (isinf(row.most)) {                   /* all -inf, or some +inf: no finite distance from it */
+        row.sum = 1;
+        return row;
+    }
+    for (int64_t i = 0; i < n; i += ROW_BLOCK) {
+        int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK;
+        float   sum = 0;
+        if (n > ROW_BLOCK)                   /* else the one block is still there */
+            block = row_load(type, x, first + i, m, buffer);
+#pragma omp simd reduction(+ : sum)
+        for (int64_t j = 0; j < m; j++)
+            sum += vexp(block[j] - row.most);
+        row.sum += sum;
+    }
+    return row;
+}
+
+/* y = fn(x) block by block over one row. */
+typedef enum RowWay { WAY_SOFTMAX, WAY_LOG } RowWay;
+
+static Err softmax_rows(const Call *call, RowWay way)
+{
+    const Node *node = call->node;
+    Shape   s = in_shape(node, 0);
+    Type    tx = in_type(node, 0), ty = out_type(node, 0);
+    int64_t rows = shape_rows(s), n = dim(s, -1);
+    int     threads = parallel_threads(call->device->threads, rows * n);
+
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t r = 0; r < rows; r++) {
+        float  buffer[2][ROW_BLOCK];
+        RowSum sum = softmax_row_sum(tx, call->in[0], r * n, n);
+        float  scale = 1.0f / sum.sum, log_sum = vlog(sum.sum);
+        for (int64_t i = 0; i < n; i += ROW_BLOCK) {
+            int64_t      m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
+            const float *x = row_load(tx, call->in[0], first, m, buffer[0]);
+            float       *y = row_open(ty, call->out[0], first, buffer[1]);
+            if (way == WAY_SOFTMAX)
+#pragma omp simd
+                for (int64_t j = 0; j < m; j++)
+                    y[j] = vexp(x[j] - sum.most) * scale;
+            else
+#pragma omp simd
+                for (int64_t j = 0; j < m; j++)
+                    y[j] = (x[j] - sum.most) - log_sum;
+            row_store(ty, call->out[0], first, m, y);
+        }
+    }
+    return OK;
+}
+
+Err softmax_cpu(const Call *call)     { return softmax_rows(call, WAY_SOFTMAX); }
+Err log_softmax_cpu(const Call *call) { return softmax_rows(call, WAY_LOG); }
+
+Err logsumexp_cpu(const Call *call)
+{
+    Shape   s = in_shape(call->node, 0);
+    int64_t rows = shape_rows(s), n = dim(s, -1);
+    float  *y = call->out[0];
+    int     threads = parallel_threads(call->device->threads, rows * n);
+
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t r = 0; r < rows; r++) {
+        RowSum sum = softmax_row_sum(in_type(call->node, 0), call->in[0], r * n, n);
+        y[r] = sum.most + vlog(sum.sum);
+    }
+    return OK;
+}
+
+/* dx = y (dy - sum(y dy)), and of the logarithm dx = dy - exp(y) sum(dy). */
+static Err softmax_grads(const Call *call, RowWay way)
+{
+    const Node *node = call->node;
+    Shape   s = in_shape(node, 0);
+    Type    ty = in_type(node, 0), td = in_type(node, 1), tx = out_type(node, 0);
+    int64_t rows = shape_rows(s), n = dim(s, -1);
+    int     threads = parallel_threads(call->device->threads, rows * n);
+
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t r = 0; r < rows; r++) {
+        float buffer[3][ROW_BLOCK], total = 0;
+        for (int64_t i = 0; i < n; i += ROW_BLOCK) {
+            int64_t      m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
+            const float *y = row_load(ty, call->in[0], first, m, buffer[0]);
+            const float *dy = row_load(td, call->in[1], first, m, buffer[1]);
+            float        sum = 0;
+            if (way == WAY_SOFTMAX)
+#pragma omp simd reduction(+ : sum)
+                for (int64_t j = 0; j < m; j++)
+                    sum += y[j] * dy[j];
+            else
+#pragma omp simd reduction(+ : sum)
+                for (int64_t j = 0; j < m; j++)
+                    sum += dy[j];
+            total += sum;
+        }
+        for (int64_t i = 0; i < n; i += ROW_BLOCK) {
+            int64_t      m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
+            const float *y = row_load(ty, call->in[0], first, m, buffer[0]);
+            const float *dy = row_load(td, call->in[1], first, m, buffer[1]);
+            float       *dx = row_open(tx, call->out[0], first, buffer[2]);
+            if (way == WAY_SOFTMAX)
+#pragma omp simd
+                for (int64_t j = 0; j < m; j++)
+                    dx[j] = y[j] * (dy[j] - total);
+            else
+#pragma omp simd
+                for (int64_t j = 0; j < m; j++)
+                    dx[j] = fmaf(-vexp(y[j]), total, dy[j]);
+            row_store(tx, call->out[0], first, m, dx);
+        }
+    }
+    return OK;
+}
+
+Err softmax_grad_cpu(const Call *call)     { return softmax_grads(call, WAY_SOFTMAX); }
+Err log_softmax_grad_cpu(const Call *call) { return softmax_grads(call, WAY_LOG); }
+
+Err logsumexp_grad_cpu(const Call *call)     /* in: x, lse, dy */
+{
+    const Node  *node = call->node;
+    const float *lse = call->in[1];
+    Shape   s = in_shape(node, 0);
+    Type    tx = in_type(node, 0), td = in_type(node, 2), ty = out_type(node, 0);
+    int64_t rows = shape_rows(s), n = dim(s, -1);
+    int     threads = parallel_threads(call->device->threads, rows * n);
+
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t r = 0; r < rows; r++) {
+        float buffer[3][ROW_BLOCK], dy = *row_load(td, call->in[2], r, 1, buffer[0]);
+        for (int64_t i = 0; i < n; i += ROW_BLOCK) {
+            int64_t      m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
+            const float *x = row_load(tx, call->in[0], first, m, buffer[1]);
+            float       *dx = row_open(ty, call->out[0], first, buffer[2]);
+#pragma omp simd
+            for (int64_t j = 0; j < m; j++)
+                dx[j] = vexp(x[j] - lse[r]) * dy;
+            row_store(ty, call->out[0], first, m, dx);
+        }
+    }
+    return OK;
+}

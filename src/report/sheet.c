@@ -1,0 +1,143 @@
+/* sheet.c -- collects what is live at the peak. */
+#include "report/sheet.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void live_add(Pool *pool, Sheet *sheet, int32_t *cap, LiveBuffer buffer)
+{
+    sheet->live_bytes += buffer.bytes;
+    sheet->classes[buffer.class] += buffer.bytes;
+    VEC_ADD(pool, sheet->live, sheet->n_live, *cap, buffer);
+}
+
+static void sheet_live(Pool *pool, Sheet *sheet)
+{
+    const Engine      *engine = sheet->engine;
+    const Graph       *graph = engine->graph;
+    const Program     *program = sheet->program;
+    const PlanBuffers *all = &program->buffers;
+    int32_t            cap = 0;
+
+    for (int32_t i = 0; i < graph->n_values; i++) {
+        const Value *v = value_at(graph, i);
+        if (engine->offset[i] >= 0)
+            live_add(pool, sheet, &cap, (LiveBuffer){ i, -1, v->class, v->module, v->source, v->bytes, 0,
+                                                      program->plan->n_steps });
+    }
+    /* In place, two values share a buffer for one step: the one that begins there counts. */
+    int32_t *holder = NEWN(pool, int32_t, all->n_buffers + 1);
+    for (int32_t i = 0; i < all->n_buffers; i++)
+        holder[i] = -1;
+    for (int32_t i = 0; i < all->n_stays; i++) {
+        const Stay *stay = &all->stays[i];
+        if (stay->first_step <= sheet->step && sheet->step <= stay->last_step &&
+            (holder[stay->buffer] < 0 || stay->first_step > all->stays[holder[stay->buffer]].first_step))
+            holder[stay->buffer] = i;
+    }
+    for (int32_t b = 0; b < all->n_buffers; b++) {
+        if (holder[b] < 0)
+            continue;
+        const Stay *stay = &all->stays[holder[b]];
+        if (stay->value < 0) {
+            const Node *node = &graph->nodes[program->node_of[stay->node]];
+            live_add(pool, sheet, &cap, (LiveBuffer){ -1, node->id, CLASS_WORKSPACE, node->module, node->source,
+                     program->pgraph->nodes[stay->node].workspace, stay->first_step, stay->last_step });
+        } else {
+            int32_t      id = program->value_of[stay->value];
+            const Value *v = value_at(graph, id);
+            live_add(pool, sheet, &cap, (LiveBuffer){ id, v->maker, v->class, v->module, v->source, v->bytes,
+                                                      stay->first_step, stay->last_step });
+        }
+    }
+}
+
+static int live_order(const void *a, const void *b)
+{
+    const LiveBuffer *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return (x->value > y->value) - (x->value < y->value);
+}
+
+static int row_order(const void *a, const void *b)
+{
+    const SheetRow *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return strcmp(x->name, y->name);
+}
+
+static void sheet_modules(Pool *pool, Sheet *sheet)
+{
+    const Graph *graph = sheet->engine->graph;
+    SheetRow    *rows = NEWN(pool, SheetRow, graph->n_modules);
+    for (int32_t i = 0; i < graph->n_modules; i++)
+        rows[i].name = *graph->modules[i].path ? graph->modules[i].path : "(model)";
+    for (int32_t i = 0; i < sheet->n_live; i++) {
+        rows[sheet->live[i].module].bytes += sheet->live[i].bytes;
+        rows[sheet->live[i].module].n++;
+    }
+    for (int32_t i = graph->n_modules - 1; i >= 0; i--) {    /* children stand after their parents */
+        rows[i].total += rows[i].bytes;
+        if (graph->modules[i].parent >= 0)
+            rows[graph->modules[i].parent].total += rows[i].total;
+    }
+    sheet->modules = NEWN(pool, SheetRow, graph->n_modules);
+    for (int32_t i = 0; i < graph->n_modules; i++)
+        if (rows[i].total)
+            sheet->modules[sheet->n_modules++] = rows[i];
+    qsort(sheet->modules, (size_t)sheet->n_modules, sizeof *rows, row_order);
+}
+
+static int source_order(const void *a, const void *b)
+{
+    const LiveBuffer *x = *(const LiveBuffer *const *)a, *y = *(const LiveBuffer *const *)b;
+    const char       *fx = x->source.file ? x->source.file : "", *fy = y->source.file ? y->source.file : "";
+    int               order = strcmp(fx, fy);
+    return order ? order : (x->source.line > y->source.line) - (x->source.line < y->source.line);
+}
+
+static void sheet_lines(Pool *pool, Sheet *sheet)
+{
+    const LiveBuffer **by_line = NEWN(pool, const LiveBuffer *, sheet->n_live + 1);
+    for (int32_t i = 0; i < sheet->n_live; i++)
+        by_line[i] = &sheet->live[i];
+    qsort(by_line, (size_t)sheet->n_live, sizeof *by_line, source_order);
+    sheet->lines = NEWN(pool, SheetRow, sheet->n_live + 1);
+    for (int32_t i = 0; i < sheet->n_live; i++) {
+        if (!i || source_order(&by_line[i - 1], &by_line[i]))
+            sheet->lines[sheet->n_lines++].name =
+                by_line[i]->source.file ? pool_print(pool, "%s:%d", by_line[i]->source.file, by_line[i]->source.line)
+                                        : "(engine)";
+        sheet->lines[sheet->n_lines - 1].bytes += by_line[i]->bytes;
+        sheet->lines[sheet->n_lines - 1].n++;
+    }
+    qsort(sheet->lines, (size_t)sheet->n_lines, sizeof *sheet->lines, row_order);
+}
+
+Err sheet_new(Pool *pool, const Engine *engine, Sheet **out)
+{
+    Sheet *sheet = NEW(pool, Sheet);
+    REQUIRE(engine->n_programs > 0);
+    sheet->engine = engine;
+    sheet->program = &engine->programs[engine->peak_program];
+    sheet->step = sheet->program->meter.peak_step;
+    sheet->node = sheet->program->node_of[sheet->program->plan->steps[sheet->step].id];
+    sheet->part = engine->graph->nodes[sheet->node].part;
+    sheet->peak_bytes = engine->arena_bytes;
+    sheet_live(pool, sheet);
+    sheet->gap_bytes = sheet->peak_bytes - sheet->live_bytes;
+    REQUIRE(sheet->live_bytes == sheet->program->live_bytes);    /* two ways of counting agree */
+    qsort(sheet->live, (size_t)sheet->n_live, sizeof *sheet->live, live_order);
+    sheet_modules(pool, sheet);
+    sheet_lines(pool, sheet);
+    for (int32_t i = 0; i < engine->graph->n_params; i++) {
+        const Param *param = &engine->graph->params[i];
+        sheet->parameters += shape_count(param->disk);
+        sheet->parameter_bytes += value_at(engine->graph, param->value)->bytes;
+        sheet->trained += param->trained ? shape_count(param->disk) : 0;
+    }
+    *out = sheet;
+    return OK;
+}

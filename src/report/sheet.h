@@ -1,0 +1,46 @@
+/* sheet.h -- the balance sheet of an engine: what is live at the peak, and what it is for.
+ *
+ * The peak instant is the first step with the largest live sum in the program with the largest arena.
+ * Every table (classes, modules, lines, tensors) adds up to peak_bytes: live buffers, the workspace of
+ * the node that runs, and one row of gaps (alignment and fragmentation).
+ */
+#ifndef REPORT_SHEET_H
+#define REPORT_SHEET_H
+
+#include "plan/engine.h"
+
+typedef struct LiveBuffer {
+    int32_t     value;           /* graph value, or -1: the workspace of `node` */
+    int32_t     node;            /* that made it, or -1 */
+    Class       class;
+    int32_t     module;
+    Source      source;
+    int64_t     bytes;
+    int32_t     first_step, last_step;   /* of the peak program; persistent ones: all of it */
+} LiveBuffer;
+
+typedef struct SheetRow {        /* a module's own bytes, or a line's */
+    const char *name;
+    int64_t     bytes;
+    int64_t     total;           /* modules: with everything below it */
+    int32_t     n;               /* buffers */
+} SheetRow;
+
+typedef struct Sheet {
+    const Engine  *engine;
+    const Program *program;
+    int32_t        step;         /* of the program's plan */
+    int32_t        node;         /* graph node that runs there */
+    Part           part;
+    int64_t        peak_bytes, live_bytes, gap_bytes;
+    int64_t        classes[CLASS_COUNT];
+    LiveBuffer    *live;         /* largest first */
+    SheetRow      *modules, *lines;      /* largest own bytes first, without the gaps */
+    int32_t        n_live, n_modules, n_lines;
+    int64_t        parameters, trained;  /* counts of numbers */
+    int64_t        parameter_bytes;
+} Sheet;
+
+Err sheet_new(Pool *pool, const Engine *engine, Sheet **sheet);
+
+#endif

@@ -1,0 +1,401 @@
+/* solve.c -- are the plans valid, cheap, repeatable and monotone? Against brute force on small graphs,
+ * published optima, and plain per-block checkpointing. Efforts are small, so that this takes seconds. */
+#include "test.h"
+
+#include "base/clock.h"
+#include "plan/make.h"
+
+#include <float.h>
+#include <math.h>
+#include <unistd.h>
+
+/* The cheapest schedule within a budget over all states (live values, nodes run): exact for graphs of
+ * at most 8 nodes and 10 values, single writers, no views, no inplace. DBL_MAX: impossible. */
+static double brute(const PGraph *g, int64_t budget)
+{
+    int      nv = g->n_values, nn = g->n_nodes, states = 1 << (nv + nn);
+    double  *cost = malloc(sizeof *cost * (size_t)states), best = DBL_MAX;
+    uint8_t *done = calloc((size_t)states, 1);
+    int      start = 0, must = 0;
+    int     *queue = malloc(sizeof *queue * (size_t)states);
+    for (int i = 0; i < states; i++)
+        cost[i] = DBL_MAX;
+    for (int v = 0; v < nv; v++) {
+        start |= g->values[v].persistent << v;
+        must  |= (g->values[v].final || g->values[v].persistent) << v;
+    }
+    cost[start] = 0;
+    /* Costs are whole numbers here: buckets of equal cost, label correcting. */
+    int n_queue = 0;
+    queue[n_queue++] = start;
+    while (n_queue > 0) {
+        int pick = 0;
+        for (int i = 1; i < n_queue; i++)
+            if (cost[queue[i]] < cost[queue[pick]])
+                pick = i;
+        int state = queue[pick];
+        queue[pick] = queue[--n_queue];
+        if (done[state])
+            continue;
+        done[state] = 1;
+        int live = state & ((1 << nv) - 1), ran = state >> nv;
+        if (ran == (1 << nn) - 1 && (live & must) == must) {
+            best = cost[state];
+            break;
+        }
+        for (int move = 0; move < nn + nv; move++) {
+            int    next;
+            double add = 0;
+            if (move < nn) {
+                const PNode *node = &g->nodes[move];
+                int     in = 0, out = 0;
+                int64_t bytes = node->workspace;
+                for (int i = 0; i < node->n_in; i++)
+                    in |= 1 << node->in[i];
+                for (int i = 0; i < node->n_out; i++)
+                    out |= 1 << node->out[i];
+                if ((live & in) != in || (node->once && (ran >> move & 1)))
+                    continue;
+                for (int v = 0; v < nv; v++)
+                    bytes += ((live | out) >> v & 1) ? g->values[v].bytes : 0;
+                if (bytes > budget)
+                    continue;
+                next = live | out | (ran | 1 << move) << nv;
+                add  = node->cost;
+            } else {
+                int v = move - nn;
+                if (!(live >> v & 1) || g->values[v].persistent)
+                    continue;
+                next = state & ~(1 << v);
+            }
+            if (cost[state] + add < cost[next]) {
+                cost[next] = cost[state] + add;
+                if (n_queue < states)
+                    queue[n_queue++] = next;
+            }
+        }
+    }
+    free(cost);
+    free(done);
+    free(queue);
+    return best;
+}
+
+static PGraph *tiny(Pool *pool, uint64_t seed)
+{
+    Make    m = make_begin(pool, seed);
+    int32_t nodes = 3 + (int32_t)make_random(&m, 6), given = make_value(&m, 1 + make_random(&m, 5), true);
+    for (int32_t n = 0; n < nodes && m.graph->n_values < 10; n++) {
+        int32_t a = (int32_t)make_random(&m, (uint32_t)m.graph->n_values);
+        int32_t b = (int32_t)make_random(&m, (uint32_t)m.graph->n_values);
+        int32_t out = make_value(&m, make_random(&m, 20), false);
+        int32_t node = a == b ? make_node(&m, 1 + make_random(&m, 9), make_random(&m, 4), a, -1, out, -1)
+                              : make_node(&m, 1 + make_random(&m, 9), 0, a, b, -1, out, -1);
+        if (make_random(&m, 4) == 0 && m.graph->n_values < 10) {      /* a second output */
+            int32_t second = make_value(&m, make_random(&m, 9), false);
+            PNode  *p = &m.graph->nodes[node];
+            p->out = NEWN(pool, int32_t, 2);
+            p->out[0] = out;
+            p->out[1] = second;
+            p->n_out  = 2;
+            m.graph->values[second].maker = node;
+        }
+        m.graph->nodes[node].once = make_random(&m, 6) == 0;
+        m.graph->values[out].final = make_random(&m, 5) == 0;
+    }
+    (void)given;
+    return m.graph;
+}
+
+static void brute_force_agrees(void)
+{
+    int compared = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        Pool   *pool = pool_new(NULL, "test");
+        PGraph *g = tiny(pool, seed);
+        Plan   *all, *plan;
+        CHECK_OK(plan_keep_all(pool, g, &all));
+        PlanOptions options = { .effort = 120000, .budget_bytes = 1 };
+        Err     err = plan_solve(pool, g, &options, &plan);
+        int64_t least = plan->live_bytes;
+        if (err == E_BUDGET) {
+            CHECK(brute(g, least) < DBL_MAX);
+            if (!CHECK(brute(g, least - 1) == DBL_MAX))
+                fprintf(stderr, "  seed %llu: least %lld\n", (unsigned long long)seed, (long long)least);
+        }
+        for (int64_t k = 0; k < 3 && least > 0; k++) {
+            options.budget_bytes = least + (all->live_bytes - least) * k / 3;
+            if (!CHECK_INT(plan_solve(pool, g, &options, &plan), OK))
+                continue;
+            CHECK_OK(plan_check(g, plan, options.budget_bytes));
+            if (!CHECK_NEAR(plan->cost, brute(g, options.budget_bytes), 1e-9))
+                fprintf(stderr, "  seed %llu budget %lld\n", (unsigned long long)seed,
+                        (long long)options.budget_bytes);
+            compared++;
+        }
+        pool_free(pool);
+    }
+    CHECK(compared > 100);
+}
+
+typedef struct Known { const char *graph; double fraction; int extra; } Known;
+
+/* Extra cost of proved optima (instances/README.md); ours may be lower where another order helps. */
+static void published_optima(void)
+{
+    static const Known known[] = {
+        { "VGG16", 0.9, 305 }, { "VGG16", 0.85, 305 }, { "vgg_unet", 0.8, 615 },
+        { "vgg_unet", 0.6, 1380 }, { "vgg_unet", 0.45, 2890 }, { "MobileNet", 0.8, 600 },
+        { "MobileNet", 0.5, 2650 }, { "RL100", 0.9, 377 }, { "RL100", 0.8, 1097 },
+        { "RL100", 0.7, 3692 },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        Pool       *pool = pool_new(NULL, "test");
+        const char *path = pool_print(pool, "%s/../shared/instances/recompute/%s.json", SOURCE_DIR,
+                                      known[i].graph);
+        PGraph *g;
+        Plan   *plan;
+        if (access(path, R_OK)) {
+            printf("skipped: no %s\n", path);
+        } else if (CHECK_INT(pgraph_read(pool, path, &g), OK)) {
+            PlanOptions options = {
+                .budget_bytes = (int64_t)ceil(known[i].fraction * (double)g->base_peak_bytes),
+                .effort = 8000000,
+            };
+            CHECK_OK(plan_solve(pool, g, &options, &plan));
+            CHECK_OK(plan_check(g, plan, options.budget_bytes));
+            if (!CHECK(plan->cost - plan->base_cost <= 1.01 * known[i].extra))
+                fprintf(stderr, "  %s at %.2f: extra %.0f, known %d\n", known[i].graph,
+                        known[i].fraction, plan->cost - plan->base_cost, known[i].extra);
+        }
+        pool_free(pool);
+    }
+}
+
+static void more_memory_is_never_slower(void)
+{
+    Pool   *pool = pool_new(NULL, "test");
+    PGraph *g = make_layered(pool, 60, 4);
+    Plan   *all, *plan, *again;
+    double  before = DBL_MAX;
+    CHECK_OK(plan_keep_all(pool, g, &all));
+    PlanOptions options = { .effort = 400000, .budget_bytes = 1, .seed = 3 };
+    CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
+    int64_t least = plan->live_bytes;
+    options.budget_bytes = least;             /* the minimum that was named works when asked for */
+    CHECK_OK(plan_solve(pool, g, &options, &plan));
+    CHECK(plan->live_bytes <= least);
+    options.budget_bytes = least - 1;
+    CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
+    CHECK_INT(plan->live_bytes, least);
+    for (int k = 1; k <= 20; k++) {
+        options.budget_bytes = (all->live_bytes * k + 19) / 20;
+        if (options.budget_bytes < least)
+            continue;
+        CHECK_OK(plan_solve(pool, g, &options, &plan));
+        CHECK(plan->live_bytes <= options.budget_bytes);
+        CHECK(plan->cost <= before);
+        before = plan->cost;
+    }
+    CHECK_NEAR(before, all->cost, 0);         /* keep-everything at the top */
+
+    options.budget_bytes = (least + all->live_bytes) / 2;
+    CHECK_OK(plan_solve(pool, g, &options, &plan));
+    CHECK_OK(plan_solve(pool, g, &options, &again));
+    CHECK_INT(plan->n_steps, again->n_steps);
+    CHECK(plan->n_steps == again->n_steps
+          && !memcmp(plan->steps, again->steps, sizeof(Step) * (size_t)plan->n_steps));
+    CHECK(!plan->cut);
+    pool_free(pool);
+}
+
+static void curve_falls(void)
+{
+    Pool   *pool = pool_new(NULL, "test");
+    PGraph *g = make_layered(pool, 50, 9);
+    Plan   *all, *plans[12];
+    int64_t budgets[12];
+    CHECK_OK(plan_keep_all(pool, g, &all));
+    for (int i = 0; i < 12; i++)
+        budgets[i] = all->live_bytes * (i + 1) / 11 + (i == 0);
+    PlanOptions options = { .effort = 300000 };
+    CHECK_OK(plan_curve(pool, g, &options, budgets, 12, plans));
+    CHECK(plans[0] == NULL);
+    CHECK(plans[11] != NULL && plans[11]->cost <= all->cost);
+    for (int i = 1; i < 12; i++)
+        CHECK(!plans[i - 1] || (plans[i] && plans[i]->cost <= plans[i - 1]->cost));
+    pool_free(pool);
+}
+
+/* 690 blocks are 20,000 nodes; here a tenth, for time. bench/plan.c does them all. */
+static void no_worse_than_per_block(void)
+{
+    Pool      *pool = pool_new(NULL, "test");
+    MakeBlocks blocks;
+    PGraph    *g = make_transformer(pool, 30, 1 << 16, &blocks);
+    CHECK_OK(pgraph_check(g));
+    for (int32_t k = 6; k <= 30; k += 8) {
+        Plan *plain, *plan;
+        CHECK_OK(make_per_block(pool, g, &blocks, k, &plain));
+        CHECK_OK(plan_check(g, plain, 0));
+        PlanOptions options = { .budget_bytes = plain->live_bytes, .effort = 200000 };
+        CHECK_OK(plan_solve(pool, g, &options, &plan));
+        CHECK(plan->cost < plain->cost);
+    }
+    pool_free(pool);
+}
+
+/* Views, takeovers, updates of persistent values and runs that may not be repeated, all at once: what
+ * the solvers make must pass the checker at every budget. */
+static PGraph *mixed(Pool *pool, uint64_t seed)
+{
+    Make    m = make_begin(pool, seed);
+    int32_t weight = make_value(&m, 10, true), live[200], n_live = 0, updates = 0;
+    live[n_live++] = make_act(&m, 5, 20, weight, -1, -1);
+    for (int32_t n = 0; n < 40; n++) {
+        int32_t a = live[make_random(&m, (uint32_t)n_live)];
+        int32_t b = live[make_random(&m, (uint32_t)n_live)];
+        switch (make_random(&m, 6)) {
+        case 0: {                                        /* a view, made by a node of its own */
+            int32_t v = make_value(&m, 0, false);
+            m.graph->values[v].view_of = pgraph_root(m.graph, a);
+            make_node(&m, 1, 0, a, -1, v, -1);
+            live[n_live++] = v;
+            break;
+        }
+        case 1: {                                        /* takes over the bytes of a fresh value */
+            int32_t fresh = make_act(&m, 3, 16, a, -1, -1), over = make_value(&m, 12, false);
+            int32_t node = make_node(&m, 2, 0, fresh, b, -1, over, -1);
+            m.graph->nodes[node].inplace = pool_alloc(pool, 1, sizeof *m.graph->nodes[node].inplace);
+            m.graph->nodes[node].inplace[0][0] = over;
+            m.graph->nodes[node].inplace[0][1] = fresh;
+            m.graph->nodes[node].n_inplace = 1;
+            live[n_live++] = over;
+            break;
+        }
+        case 2:                                          /* an update, after which others read */
+            if (updates++ < 4)
+                make_node(&m, 2, 0, weight, a, -1, weight, -1);
+            break;
+        case 3: {                                        /* a view of what the same node makes */
+            int32_t root = make_value(&m, 25, false), view = make_value(&m, 0, false);
+            m.graph->values[view].view_of = root;
+            make_node(&m, 7, 3, a, -1, root, view, -1);
+            live[n_live++] = root;
+            live[n_live++] = view;
+            break;
+        }
+        default:
+            live[n_live++] = make_act(&m, 1 + make_random(&m, 9), 5 + make_random(&m, 30), a, b,
+                                      make_random(&m, 3) == 0 ? weight : -1);
+            if (make_random(&m, 8) == 0)
+                m.graph->nodes[m.graph->n_nodes - 1].once = true;
+        }
+        if (m.graph->nodes[m.graph->n_nodes - 1].n_in == 2
+            && m.graph->nodes[m.graph->n_nodes - 1].in[0] == m.graph->nodes[m.graph->n_nodes - 1].in[1])
+            m.graph->nodes[m.graph->n_nodes - 1].n_in = 1;
+    }
+    m.graph->values[live[n_live - 1]].final = true;
+    m.graph->values[live[n_live / 2]].final = true;
+    return m.graph;
+}
+
+static void odd_graphs_are_planned(void)
+{
+    int saved = 0;
+    for (uint64_t seed = 1; seed <= 25; seed++) {
+        Pool   *pool = pool_new(NULL, "test");
+        PGraph *g = mixed(pool, seed);
+        Plan   *all, *plan;
+        if (!CHECK_INT(pgraph_check(g), OK)) {
+            fprintf(stderr, "  %s\n", err_text());
+            continue;
+        }
+        CHECK_OK(plan_keep_all(pool, g, &all));
+        CHECK_OK(plan_check(g, all, 0));
+        PlanOptions options = { .effort = 60000, .budget_bytes = 1, .seed = seed };
+        CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
+        CHECK_OK(plan_check(g, plan, 0));
+        int64_t least = plan->live_bytes;
+        saved += least < all->live_bytes;
+        for (int k = 0; k < 3; k++) {
+            options.budget_bytes = least + (all->live_bytes - least) * k / 3;
+            options.layout = k == 1;
+            Err err = plan_solve(pool, g, &options, &plan);
+            CHECK(err == OK || (options.layout && err == E_BUDGET));
+            CHECK_OK(plan_check(g, plan, err ? 0 : options.budget_bytes));
+            CHECK(err || plan_peak_bytes(plan) <= options.budget_bytes);
+        }
+        pool_free(pool);
+    }
+    CHECK(saved > 15);
+}
+
+static void layout_is_judged(void)
+{
+    Pool   *pool = pool_new(NULL, "test");
+    PGraph *g = make_layered(pool, 80, 21);
+    Plan   *all, *plan;
+    CHECK_OK(plan_keep_all(pool, g, &all));
+    PlanOptions options = { .effort = 300000, .budget_bytes = all->live_bytes * 8 / 10, .layout = true };
+    CHECK_OK(plan_solve(pool, g, &options, &plan));
+    CHECK(plan->arena_bytes >= plan->live_bytes);
+    CHECK(plan->arena_bytes <= options.budget_bytes);
+    options.budget_bytes = 1;
+    CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
+    int64_t least = plan->arena_bytes;
+    CHECK(least >= plan->live_bytes);
+    options.budget_bytes = least;
+    CHECK_OK(plan_solve(pool, g, &options, &plan));
+    CHECK(plan->arena_bytes <= least);
+    pool_free(pool);
+}
+
+static void time_only_cuts(void)
+{
+    Pool   *pool = pool_new(NULL, "test");
+    PGraph *g = make_layered(pool, 300, 5);
+    Plan   *all, *plan;
+    CHECK_OK(plan_keep_all(pool, g, &all));
+    PlanOptions options = { .budget_bytes = all->live_bytes * 9 / 10, .time_limit_s = 0.3,
+                            .effort = 1000000000000 };
+    double begin = clock_now();
+    CHECK_OK(plan_solve(pool, g, &options, &plan));
+    CHECK(plan->cut);
+    CHECK(clock_now() - begin < 20);
+    CHECK_OK(plan_check(g, plan, options.budget_bytes));
+    pool_free(pool);
+}
+
+static void edges(void)
+{
+    Pool   *pool = pool_new(NULL, "test");
+    Make    m = make_begin(pool, 1);
+    Plan   *plan;
+    PlanOptions options = { .budget_bytes = 5, .effort = 1000 };
+    CHECK_OK(plan_solve(pool, m.graph, &options, &plan));            /* nothing at all */
+    CHECK_INT(plan->n_steps, 0);
+    make_act(&m, 0, 10, -1, -1, -1);                                 /* one node, free of charge */
+    CHECK_INT(plan_solve(pool, m.graph, &options, &plan), E_BUDGET);
+    CHECK_INT(plan->live_bytes, 10);
+    CHECK(strstr(err_text(), "10") != NULL);
+    options.budget_bytes = 10;
+    CHECK_OK(plan_solve(pool, m.graph, &options, &plan));
+    options.budget_bytes = 0;                                        /* no budget: keep everything */
+    CHECK_OK(plan_solve(pool, m.graph, &options, &plan));
+    pool_free(pool);
+}
+
+int main(void)
+{
+    RUN(edges);
+    RUN(brute_force_agrees);
+    RUN(odd_graphs_are_planned);
+    RUN(more_memory_is_never_slower);
+    RUN(curve_falls);
+    RUN(layout_is_judged);
+    RUN(no_worse_than_per_block);
+    RUN(time_only_cuts);
+    RUN(published_optima);
+    return test_end();
+}

@@ -69,7 +69,7 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
                         "or use --backend own", blas_why());
         device->blas = blas_own();
     }
-    device->library = device->blas->version;
+    device->library = pool_print(pool, "%s %s", device->blas->name, device->blas->version);
     *out = device;
     return OK;
 }

@@ -17,8 +17,7 @@ static Err attention_check_slice(const Node *n, const AttentionAttr *a, Attentio
     int64_t end = slice.column + (a->heads - 1) * slice.head_stride + a->width;
     if (slice.column < 0 || slice.head_stride < a->width || end > dim(s, -1))
         return fail(E_SHAPE, "%s: %s of %lld heads of %lld columns does not lie within %s",
-                    n->op->name, what,
-                    (long long)a->heads, (long long)a->width, shape_text(s));
+                    n->op->name, what, (long long)a->heads, (long long)a->width, shape_text(s));
     return OK;
 }
 
@@ -37,8 +36,8 @@ static Err attention_check(const Node *n)
             return fail(E_SHAPE, "%s: input %d is missing", n->op->name, source);
         if (in_shape(n, source).rank < 3 || !type_is_float(in_type(n, source)))
             return fail(E_SHAPE, "%s: input %s of %s is not (batch, sequence, channels) of floats",
-                        n->op->name, shape_text(in_shape(n, source)), type_name(in_type(n,
-                                                                                        source)));
+                        n->op->name, shape_text(in_shape(n, source)),
+                        type_name(in_type(n, source)));
         if (in_type(n, source) != in_type(n, a->q.source))
             return fail(E_SHAPE, "%s: q is %s, k or v is %s", n->op->name,
                         type_name(in_type(n, a->q.source)), type_name(in_type(n, source)));
@@ -48,17 +47,16 @@ static Err attention_check(const Node *n)
     for (int i = 0; i < 3; i++)
         if (in_given(n, i) && used[i] != dim(in_shape(n, i), -1))
             return fail(E_SHAPE, "%s: %lld of the columns of %s are used", n->op->name,
-                        (long long)used[i],
-                        shape_text(in_shape(n, i)));
+                        (long long)used[i], shape_text(in_shape(n, i)));
     Shape q = in_shape(n, a->q.source), k = in_shape(n, a->k.source), v = in_shape(n, a->v.source);
-    if (dim(k, 0) != dim(q, 0) || dim(v, 0) != dim(q,
-                                                   0) || attention_length(k) != attention_length(v))
+    if (dim(k, 0) != dim(q, 0) || dim(v, 0) != dim(q, 0) ||
+        attention_length(k) != attention_length(v))
         return fail(E_SHAPE, "%s: batch or length of q %s, k %s and v %s do not agree", n->op->name,
                     shape_text(q), shape_text(k), shape_text(v));
     if (a->mask_diagonal && (attention_length(q) != attention_length(k) || attention_length(q) < 2))
-        return fail(E_SHAPE,
-                    "%s: a masked diagonal needs as many keys as queries, at least 2, not %lld and %lld",
-                    n->op->name, (long long)attention_length(k), (long long)attention_length(q));
+        return fail(E_SHAPE, "%s: a masked diagonal needs as many keys as queries, at least 2, "
+                    "not %lld and %lld", n->op->name, (long long)attention_length(k),
+                    (long long)attention_length(q));
     bool learned = in_given(n, ATTENTION_TEMPERATURE);
     if (learned && (shape_count(in_shape(n, ATTENTION_TEMPERATURE)) != 1 ||
                     !type_is_float(in_type(n, ATTENTION_TEMPERATURE))))
@@ -113,7 +111,7 @@ static Cost attention_grad_cost(const Node *n)
 
 static Cost attention_stored_grad_cost(const Node *n)
 {
-    return (Cost){ .flops = 5 * attention_flops(n), .bytes = node_bytes(n) };
+    return (Cost){ .flops = 6 * attention_flops(n), .bytes = node_bytes(n) };
 }
 
 /* Inputs of a gradient: those of the forward, then what it kept, then dy. Outputs: one gradient per
@@ -163,7 +161,7 @@ const OpDef op_attention = {
 };
 
 const OpDef op_attention_grad = {
-    .name = "attention_grad", .doc = "gradients of attention, with the scores computed again by tiles",
+    .name = "attention_grad", .doc = "gradients of attention, scores computed again by tiles",
     .attr_bytes = sizeof(AttentionAttr), .n_in = ATTENTION_INPUTS + 3, .n_out = ATTENTION_INPUTS,
     .shape = attention_grad_shape, .cost = attention_grad_cost,
     .cpu = { .choose = attention_grad_choose, .run = attention_grad_cpu },

@@ -6,7 +6,7 @@
  *
  *   attention          tiles (Dao et al. 2022, FlashAttention; 2023 for the order of the backward
  *                      loops): keeps q, k, v, y and one log-sum-exp per row
- *   attention_stored   keeps the probabilities instead: more bytes, fewer products in backward
+ *   attention_stored   keeps the probabilities instead of y and the log-sum-exp: the plain form
  */
 #ifndef OPS_ATTENTION_H
 #define OPS_ATTENTION_H
@@ -20,8 +20,7 @@ enum {                           /* inputs of both operators */
     ATTENTION_MAX_WIDTH = 4096,
 };
 
-typedef struct AttentionSlice {  /* head h of a row: columns column + h*head_stride,
-                                width of them */
+typedef struct AttentionSlice {  /* head h of a row: width columns from column + h*head_stride on */
     int     source;              /* which input */
     int64_t column, head_stride;
 } AttentionSlice;

@@ -1,9 +1,9 @@
-/* attention_amx.c -- tiles of bf16 multiplied by AMX (Intel SDM volume 1, chapter 18), for attention.
+/* attention_amx.c -- attention's tiles of bf16, multiplied by AMX (Intel SDM volume 1, chapter 18).
  *
  * TDPBF16PS adds to a 16 x 16 tile of fp32 the product of a 16 x 32 tile of bf16 and a 32 x 16 one
- * whose rows are taken in pairs: b[k/2][x] holds (B[k][x], B[k+1][x]) in 32 bits. So in 32-bit words:
+ * whose rows are taken in pairs: b[k/2][x] holds (B[k][x], B[k+1][x]) in 32 bits. So, in words:
  *
- *   rows of B's lanes     words of a row are its pairs: turn 32-bit words
+ *   rows of B's lanes     words of a row are its pairs: turn words
  *   columns               pair two rows, word by word
  *   columns of A's rows   pair two rows, then turn
  *
@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "device/convert.h"
 
-#if (defined __AMX_BF16__ || defined __AMXBF16__) && defined __linux__   /* gcc's and clang's name */
+#if (defined __AMX_BF16__ || defined __AMXBF16__) && defined __linux__   /* gcc's, clang's name */
 #define WITH_AMX
 #include <immintrin.h>
 #include <sys/syscall.h>
@@ -47,8 +47,7 @@ void amx_a_rows(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint
 
 /* pairs[x] = (low[x], high[x]); high may be NULL, for zeros. */
 static void amx_pair(uint32_t *restrict pairs, const uint16_t *restrict low,
-                     const uint16_t *restrict high,
-                     int64_t n)
+                     const uint16_t *restrict high, int64_t n)
 {
     if (high)
         for (int64_t x = 0; x < n; x++)
@@ -77,8 +76,7 @@ void amx_a_columns(const HeadRows *x, int64_t first, int64_t n, int64_t width, u
             int64_t i = k + 2 * j;
             if (i < n)
                 amx_pair(stage + j * wide, amx_row(x, first + i),
-                         i + 1 < n ? amx_row(x, first + i + 1) : NULL,
-                         width);
+                         i + 1 < n ? amx_row(x, first + i + 1) : NULL, width);
             else
                 memset(stage + j * wide, 0, (size_t)wide * 4);
         }
@@ -156,8 +154,11 @@ bool amx_ready(void)
 
 /* Eight tiles of 16 rows of 64 bytes. Constant, because gcc's intrinsic does not tell the compiler
  * that all 64 bytes are read. */
-static const struct { uint8_t palette, start,
-                      reserved[14]; uint16_t row_bytes[16]; uint8_t rows[16]; } amx_tiles = {
+static const struct {
+    uint8_t  palette, start, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t  rows[16];
+} amx_tiles = {
     .palette = 1,
     .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
     .rows = { 16, 16, 16, 16, 16, 16, 16, 16 },

@@ -1,6 +1,6 @@
 /* attention_cpu.c -- attention forward by tiles on the CPU.
  *
- * Queries are lanes: a panel is TILE_NR queries, and scores are kept turned, s[key*TILE_NR + query],
+ * Queries are lanes: a panel is TILE_NR queries, scores are kept turned, s[key*TILE_NR + query],
  * so that the running maximum and sum of a softmax are plain vectors and the scores of one product
  * are the right-hand side of the next (attention_tile.h).
  *
@@ -54,8 +54,9 @@ static void forward_plan(const Node *n, bool amx, Forward *f)
     f->score_floats = (size_t)(tile_c_rows(amx, f->keys) * TILE_NR);
     f->pair_floats = amx ? tile_b_floats(amx, f->keys) : 0;
     f->stage_floats = tile_stage_floats(amx, f->d.type, f->keys, width);
-    f->thread_floats = FORWARD_GROUP * (f->q_floats + f->y_floats + 2 * TILE_NR) + f->k_floats + f->v_floats +
-                       f->score_floats + f->pair_floats + f->stage_floats + tile_turn_floats(width);
+    f->thread_floats = FORWARD_GROUP * (f->q_floats + f->y_floats + 2 * TILE_NR) +
+                       f->k_floats + f->v_floats + f->score_floats + f->pair_floats +
+                       f->stage_floats + tile_turn_floats(width);
 }
 
 static ForwardWork forward_work(const Forward *f, float *at)
@@ -115,22 +116,20 @@ static void forward_softmax(float *restrict score, float scale, int64_t keys, bo
 }
 
 static void forward_panel(const Forward *f, const ForwardWork *w, int64_t i, int64_t query,
-                          int64_t key,
-                          int64_t keys)
+                          int64_t key, int64_t keys)
 {
     int64_t n = gemm_min(TILE_NR, f->d.lq - query), width = f->d.width;
     float  *y = w->y + (size_t)i * f->y_floats;
-    tile_product(f->amx,
-                 &(TileProduct){ .a = w->k, .b = w->q + (size_t)i * f->q_floats, .c = w->score,
-                                         .m = keys, .n = n, .k = width, .ldc = TILE_NR });
+    tile_product(f->amx, &(TileProduct){
+        .a = w->k, .b = w->q + (size_t)i * f->q_floats, .c = w->score,
+        .m = keys, .n = n, .k = width, .ldc = TILE_NR });
     if (f->mask_diagonal)
         forward_mask(w->score, f->scale, query, n, key, keys);
     forward_softmax(w->score, f->scale, keys, key == 0, w->top + i * TILE_NR, w->sum + i * TILE_NR,
                     y, width);
-    tile_product(f->amx,
-                 &(TileProduct){ .a = w->v, .b = tile_b_score(f->amx, w->score, keys, w->pairs),
-                                 .c = y,
-                                         .m = width, .n = n, .k = keys, .ldc = TILE_NR, .add = key > 0 });
+    tile_product(f->amx, &(TileProduct){
+        .a = w->v, .b = tile_b_score(f->amx, w->score, keys, w->pairs), .c = y,
+        .m = width, .n = n, .k = keys, .ldc = TILE_NR, .add = key > 0 });
 }
 
 /* y / sum and the log-sum-exp of one panel. */
@@ -160,8 +159,7 @@ static void forward_group(const Forward *f, const ForwardWork *w, int64_t head, 
     int64_t  width = f->d.width;
     for (int64_t p = from; p < to; p++)
         tile_b_rows(f->amx, &q, p * TILE_NR, gemm_min(TILE_NR, f->d.lq - p * TILE_NR), width,
-                    w->stage,
-                    w->q + (size_t)(p - from) * f->q_floats);
+                    w->stage, w->q + (size_t)(p - from) * f->q_floats);
     for (int64_t key = 0; key < f->d.lk; key += f->keys) {
         int64_t keys = gemm_min(f->keys, f->d.lk - key);
         tile_a_rows(f->amx, &k, key, keys, width, w->stage, w->k);
@@ -201,8 +199,8 @@ Err attention_cpu(const Call *call)
 #pragma omp parallel num_threads(threads)
     {
         int         thread = omp_get_thread_num();
-        ForwardWork w = forward_work(&f,
-                                     (float *)call->workspace + (size_t)thread * f.thread_floats);
+        float      *mine = (float *)call->workspace + (size_t)thread * f.thread_floats;
+        ForwardWork w = forward_work(&f, mine);
         int64_t     from, to;
         if (f.amx)
             amx_begin();

@@ -17,8 +17,8 @@
  * between runs, the thread that has its beginning sums into the usual place, each later one into a
  * buffer of its own, and these are added in thread order at the end.
  *
- * A temperature t (scale = exp t) has the gradient sum(ds * score) = sum(k * dk): one number a panel,
- * added in the order of panels.
+ * A temperature t (scale = exp t) has the gradient sum(ds * score) = sum(k * dk): one number a
+ * panel, added in the order of panels.
  */
 #include "device/convert.h"
 #include "ops/attention_tile.h"
@@ -40,8 +40,8 @@ typedef struct Backward {
     int64_t       panels, group, queries;
     double       *heat;          /* [n_heads][panels]: parts of the temperature's gradient */
     float        *work;          /* [threads][thread_floats] */
-    size_t        b_floats, c_floats, rows_floats, columns_floats, score_floats, pair_floats, slope_floats;
-    size_t        stage_floats, keys_floats, dq_floats, thread_floats, heat_bytes;
+    size_t        b_floats, c_floats, rows_floats, columns_floats, score_floats, pair_floats;
+    size_t        slope_floats, stage_floats, keys_floats, dq_floats, thread_floats, heat_bytes;
 } Backward;
 
 typedef struct BackwardWork {    /* of one thread; A and B are left- and right-hand sides */
@@ -55,7 +55,7 @@ typedef struct BackwardWork {    /* of one thread; A and B are left- and right-h
     float *slope_rows;           /* A: ds of a block of queries against a group of keys */
     float *delta;                /* [lq] */
     float *stage, *turn;
-    float *dq, *dq_front;        /* [lq][wide]: unless direct; of a head begun by an earlier thread */
+    float *dq, *dq_front;        /* [lq][wide]: unless direct; of a head begun by another thread */
 } BackwardWork;
 
 static void backward_plan(const Node *n, int threads, bool amx, Backward *b)
@@ -87,7 +87,8 @@ static void backward_plan(const Node *n, int threads, bool amx, Backward *b)
     b->dq_floats = b->want_q ? (size_t)(tile_c_rows(amx, d->lq) * d->wide) : 0;
     b->thread_floats = (size_t)b->group * 2 * (b->b_floats + b->c_floats) + b->keys_floats +
                        2 * (b->rows_floats + b->columns_floats + b->score_floats) + b->pair_floats +
-                       b->slope_floats + tile_round(d->lq) + b->stage_floats + tile_turn_floats(d->width) +
+                       b->slope_floats + tile_round(d->lq) + b->stage_floats +
+                       tile_turn_floats(d->width) +
                        (b->dq_direct ? 0 : b->dq_floats) + (b->split ? b->dq_floats : 0);
     b->heat_bytes = b->want_t ? (size_t)gemm_round_up(d->n_heads * b->panels * 8, 64) : 0;
 }
@@ -148,7 +149,8 @@ static void backward_mask(float *score, float scale, int64_t query, int64_t quer
 
 /* score: from q k^T to p; slope: from dy v^T to ds. */
 static void backward_softmax(float *restrict score, float *restrict slope, float scale,
-                             const float *restrict lse, const float *restrict delta, int64_t queries)
+                             const float *restrict lse, const float *restrict delta,
+                             int64_t queries)
 {
     for (int64_t i = 0; i < queries; i++)
         for (int x = 0; x < TILE_NR; x++) {
@@ -191,10 +193,10 @@ static void backward_dq(const Backward *b, const BackwardWork *w, int64_t querie
 {
     const float *k = w->k_columns;
     for (int64_t c = 0; c < b->d.width; c += TILE_NR, k += tile_b_floats(b->amx, keys))
-        tile_product(b->amx, &(TileProduct){ .a = w->slope_rows, .b = k, .c = dq + c, .m = queries,
-                                             .n = gemm_min(TILE_NR,
-                                                           b->d.width - c), .k = keys, .ldc = ld,
-                                             .add = add, .from_score = true });
+        tile_product(b->amx, &(TileProduct){
+            .a = w->slope_rows, .b = k, .c = dq + c, .m = queries,
+            .n = gemm_min(TILE_NR, b->d.width - c), .k = keys, .ldc = ld, .add = add,
+            .from_score = true });
 }
 
 /* The keys of a group, for scores, for dy v^T and for dq. */
@@ -213,8 +215,7 @@ static void backward_load_keys(const Backward *b, const BackwardWork *w, int64_t
 }
 
 static void backward_load_queries(const Backward *b, const BackwardWork *w, int64_t head,
-                                  int64_t query,
-                                  int64_t queries)
+                                  int64_t query, int64_t queries)
 {
     HeadRows q = attention_rows(&b->q, &b->d, head), dy = attention_rows(&b->dy, &b->d, head);
     int64_t  width = b->d.width;
@@ -239,8 +240,7 @@ static double backward_heat(const Backward *b, const HeadRows *k, const float *d
 }
 
 static void backward_finish_keys(const Backward *b, const BackwardWork *w, int64_t head,
-                                 int64_t from,
-                                 int64_t to)
+                                 int64_t from, int64_t to)
 {
     HeadRows dk = attention_rows(&b->dk, &b->d, head), dv = attention_rows(&b->dv, &b->d, head);
     HeadRows k = attention_rows(&b->k, &b->d, head);
@@ -258,8 +258,7 @@ static void backward_finish_keys(const Backward *b, const BackwardWork *w, int64
 
 /* Panels [from, to) of one head against all its queries, dq summed at the given place. */
 static void backward_group(const Backward *b, const BackwardWork *w, int64_t head, int64_t from,
-                           int64_t to,
-                           float *dq, int64_t ld, bool add)
+                           int64_t to, float *dq, int64_t ld, bool add)
 {
     int64_t key = from * TILE_NR, keys = gemm_min(to * TILE_NR, b->d.lk) - key;
     backward_load_keys(b, w, head, key, keys);
@@ -327,8 +326,7 @@ static void backward_join(const Backward *b, int thread)
                 dq[i * ld + c] += more[i * b->d.wide + c];
             if (ends && !b->dq_direct)
                 convert_rows(rows.type, rows.data + i * rows.ld * type_bytes(rows.type), F32,
-                             dq + i * ld,
-                             (size_t)b->d.width);
+                             dq + i * ld, (size_t)b->d.width);
         }
         owner = ends ? t : owner;            /* the next head that is cut begins in this run */
     }
@@ -337,8 +335,8 @@ static void backward_join(const Backward *b, int thread)
 Err attention_grad_choose(const Node *n, const Device *device, Choice *choice)
 {
     Backward b;
-    choice->algo[0] = attention_dims(n).type == BF16 && in_type(n,
-                                                                ATTENTION_INPUTS + 2) == BF16 && amx_ready();
+    choice->algo[0] = attention_dims(n).type == BF16 && amx_ready() &&
+                      in_type(n, ATTENTION_INPUTS + 2) == BF16;
     backward_plan(n, device->threads, choice->algo[0], &b);
     choice->workspace_bytes = b.heat_bytes + (size_t)b.threads * b.thread_floats * sizeof(float);
     choice->name = choice->algo[0] ? "amx" : "own";

@@ -1,7 +1,8 @@
 /* attention_stored_cpu.c -- attention that keeps its probabilities, on the CPU.
  *
  * The plain form: scores, softmax, product, by blocks of queries; gradients from the stored
- * probabilities. It is what attention_cpu.c is checked against, and the form to compare memory with.
+ * probabilities. It is what attention_cpu.c is checked against, and what its bytes are compared
+ * with; it needs six products backward where tiles need five and an exponential.
  *
  * Backward goes twice over the scores, so that every result has one owner: by blocks of queries for
  * delta = rowsum(p * dp) and dq, then by blocks of keys for dk and dv.
@@ -61,8 +62,10 @@ static StoredWork stored_work(const Stored *s, int thread)
 
 static int64_t stored_blocks(int64_t length) { return (length + STORED_BLOCK - 1) / STORED_BLOCK; }
 
-static int64_t stored_count(int64_t length,
-                            int64_t first) { return gemm_min(STORED_BLOCK, length - first); }
+static int64_t stored_count(int64_t length, int64_t first)
+{
+    return gemm_min(STORED_BLOCK, length - first);
+}
 
 static void stored_write(const HeadRows *dst, int64_t first, int64_t n, int64_t width,
                          const float *src)
@@ -116,8 +119,7 @@ static void stored_forward_block(const Stored *s, const StoredWork *w, int64_t h
         int64_t      keys = stored_count(lk, key);
         const float *b = tile_load(&v, key, keys, width, w->b, &ldb);
         gemm_tile(false, false, queries, width, keys, 1, w->row + key, lk, b, ldb, key > 0, w->sum,
-                  width,
-                  w->gemm);
+                  width, w->gemm);
     }
     stored_write(&y, query, queries, width, w->sum);
 }
@@ -160,8 +162,7 @@ static void stored_backward_queries(const Stored *s, const StoredWork *w, int64_
         int64_t      keys = stored_count(lk, key);
         const float *b = tile_load(&k, key, keys, width, w->b, &ldb);
         gemm_tile(false, false, queries, width, keys, 1, w->row + key, lk, b, ldb, key > 0, w->sum,
-                  width,
-                  w->gemm);
+                  width, w->gemm);
     }
     stored_write(&dq, query, queries, width, w->sum);
 }

@@ -3,6 +3,7 @@
 
 #include "device/convert.h"
 
+#include <float.h>
 #include <math.h>
 
 AttentionDims attention_dims(const Node *n)
@@ -10,8 +11,8 @@ AttentionDims attention_dims(const Node *n)
     const AttentionAttr *a = ATTR(n, AttentionAttr);
     Shape         q = in_shape(n, a->q.source), k = in_shape(n, a->k.source);
     AttentionDims d = { .batch = dim(q, 0), .heads = a->heads, .lq = attention_length(q),
-                        .lk = attention_length(k), .width = a->width, .type = in_type(n,
-                                                                                      a->q.source) };
+                        .lk = attention_length(k), .width = a->width,
+                        .type = in_type(n, a->q.source) };
     d.wide = gemm_round_up(d.width, GEMM_LANES);
     d.n_heads = d.batch * d.heads;
     return d;
@@ -21,9 +22,8 @@ AttentionSide attention_side(const Node *n, AttentionSlice slice, void *const *p
 {
     Shape s = in_shape(n, slice.source);
     return (AttentionSide){ .data = pointers[slice.source], .type = in_type(n, slice.source),
-                            .ld = dim(s, -1),
-                            .batch_stride = shape_count(s) / dim(s, 0), .column = slice.column,
-                            .head_stride = slice.head_stride };
+                            .ld = dim(s, -1), .batch_stride = shape_count(s) / dim(s, 0),
+                            .column = slice.column, .head_stride = slice.head_stride };
 }
 
 AttentionSide attention_side_y(const Node *n, void *data)
@@ -35,9 +35,9 @@ AttentionSide attention_side_y(const Node *n, void *data)
 
 HeadRows attention_rows(const AttentionSide *side, const AttentionDims *d, int64_t head)
 {
-    int64_t first = head / d->heads * side->batch_stride + side->column + head % d->heads * side->head_stride;
-    return (HeadRows){ side->data ? side->data + first * type_bytes(side->type) : NULL, side->type,
-                       side->ld };
+    int64_t first = head / d->heads * side->batch_stride + head % d->heads * side->head_stride;
+    int64_t bytes = (first + side->column) * type_bytes(side->type);
+    return (HeadRows){ side->data ? side->data + bytes : NULL, side->type, side->ld };
 }
 
 float attention_scale(const Node *n, void *const *in)
@@ -45,8 +45,9 @@ float attention_scale(const Node *n, void *const *in)
     float value;
     if (!in_given(n, ATTENTION_TEMPERATURE))
         return ATTR(n, AttentionAttr)->scale;
-    return expf(*row_load(in_type(n, ATTENTION_TEMPERATURE), in[ATTENTION_TEMPERATURE], 0, 1,
-                          &value));
+    const float *t = row_load(in_type(n, ATTENTION_TEMPERATURE), in[ATTENTION_TEMPERATURE], 0, 1,
+                              &value);
+    return fmaxf(expf(*t), FLT_MIN);         /* never 0: a masked score is scaled to infinity */
 }
 
 const float *tile_load(const HeadRows *x, int64_t first, int64_t n, int64_t width, float *buffer,
@@ -112,8 +113,7 @@ void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t 
 }
 
 void tile_a_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
-                    float *stage,
-                    float *a)
+                    float *stage, float *a)
 {
     int64_t ld;
     if (amx) {
@@ -141,8 +141,7 @@ void tile_b_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t 
 }
 
 void tile_b_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
-                    float *stage,
-                    float *b)
+                    float *stage, float *b)
 {
     int64_t ld;
     if (amx) {
@@ -150,8 +149,7 @@ void tile_b_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64
         return;
     }
     GemmSide side = { .type = F32 };
-    for (int64_t i = 0; i < n; i += TILE_NR) {           /* the stage holds a panel of rows,
-                                               at least */
+    for (int64_t i = 0; i < n; i += TILE_NR) {           /* the stage holds that many, at least */
         int64_t rows = gemm_min(TILE_NR, n - i);
         side.data = tile_load(x, first + i, rows, width, stage, &ld);
         side.ld = ld;
@@ -171,8 +169,10 @@ const float *tile_b_score(bool amx, const float *score, int64_t rows, float *pai
 
 /* Where the panel of A that begins with row i lies, when it is packed piece by piece along k: each
  * panel then has room for the vector that packing runs over. */
-static int64_t tile_score_at(int64_t i,
-                             int64_t depth) { return i * (depth + GEMM_LANES - TILE_MR); }
+static int64_t tile_score_at(int64_t i, int64_t depth)
+{
+    return i * (depth + GEMM_LANES - TILE_MR);
+}
 
 void tile_a_score(bool amx, const float *score, int64_t rows, int64_t k, int64_t n, int64_t depth,
                   float *a)
@@ -198,8 +198,7 @@ void tile_product(bool amx, const TileProduct *p)
         return;
     }
     GemmTile tile = { .k = p->k, .b = p->b, .b_step = TILE_NR, .init = zeros, .ldc = p->ldc,
-                      .alpha = 1,
-                      .add = p->add };
+                      .alpha = 1, .add = p->add };
     for (int64_t i = 0; i < p->m; i += TILE_MR) {
         tile.a = p->a + (p->from_score ? tile_score_at(i, p->k) : i * p->k);
         tile.c = p->c + i * p->ldc;

@@ -8,8 +8,9 @@
  *   AMX, for bf16            A tiles of 16 rows by 32: a[r*32 + k]      B: pairs b[k/2*TILE_NR + x]
  *                            with everything filled up by zeros (attention_amx.c)
  *
- * Operands are made from the rows of a head, whose rows or columns become the rows of A or the lanes
- * of B, or from a panel of scores. In floats a C panel already is a B panel: scores are not packed.
+ * Operands are made from the rows of a head, whose rows or columns become the rows of A or the
+ * lanes of B, or from a panel of scores. In floats a C panel already is a B panel: scores are
+ * not packed.
  */
 #ifndef OPS_ATTENTION_TILE_H
 #define OPS_ATTENTION_TILE_H
@@ -61,21 +62,18 @@ int64_t tile_c_rows(bool amx, int64_t m);
 void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *stage,
                  float *a);
 void tile_a_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
-                    float *stage,
-                    float *a);
+                    float *stage, float *a);
 void tile_b_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *stage,
                  float *b);
 /* Columns [c, c + TILE_NR) for each c: panels one after the other. */
 void tile_b_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
-                    float *stage,
-                    float *b);
+                    float *stage, float *b);
 
 /* Operands from a panel of scores: its rows summed over; or its rows as rows of A, and its n lanes
  * as columns [k, k+n) of the `depth` that are summed over. */
 const float *tile_b_score(bool amx, const float *score, int64_t rows, float *pairs);
 void         tile_a_score(bool amx, const float *score, int64_t rows, int64_t k, int64_t n,
-                          int64_t depth,
-                          float *a);
+                          int64_t depth, float *a);
 
 typedef struct TileProduct {
     const float *a, *b;
@@ -90,8 +88,7 @@ void tile_product(bool amx, const TileProduct *p);
 
 /* Writes a panel x[c*TILE_NR + i] as rows i = 0..n-1 of a head; turn: tile_turn_floats. */
 void   tile_store_turned(const float *x, int64_t n, int64_t width, const HeadRows *dst,
-                         int64_t first,
-                         float *turn);
+                         int64_t first, float *turn);
 size_t tile_turn_floats(int64_t width);
 
 /* AMX: a process asks once, a thread begins before its first product and ends after its last. */

@@ -92,12 +92,12 @@ static void conv_grad(Grad *g)
 {
     ConvAttr a = *ATTR(g->node, ConvAttr);
     Tensor   x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0);
-    if (grad_wants(g, 0))
-        grad_give(g, 0, conv_grad_x(dy, w, a));
-    if (grad_wants(g, 1))
-        grad_give(g, 1, conv_grad_w(x, dy, w, a));
     if (grad_wants(g, 2))
         grad_give(g, 2, reshape(bias_grad(dy), tensor_shape(grad_in(g, 2))));
+    if (grad_wants(g, 1))                    /* before dx: x may be gone by the time dx is made */
+        grad_give(g, 1, conv_grad_w(x, dy, w, a));
+    if (grad_wants(g, 0))
+        grad_give(g, 0, conv_grad_x(dy, w, a));
 }
 
 const OpDef op_conv = {
@@ -167,12 +167,12 @@ static void conv_transpose_grad(Grad *g)
 {
     ConvAttr a = *ATTR(g->node, ConvAttr);
     Tensor   x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0);
-    if (grad_wants(g, 0))
-        grad_give(g, 0, node_add(g->graph, &op_conv, &a, TENSORS(dy, w, tensor_none(g->graph)), NULL));
-    if (grad_wants(g, 1))
-        grad_give(g, 1, conv_grad_w(dy, x, w, a));
     if (grad_wants(g, 2))
         grad_give(g, 2, reshape(bias_grad(dy), tensor_shape(grad_in(g, 2))));
+    if (grad_wants(g, 1))
+        grad_give(g, 1, conv_grad_w(dy, x, w, a));
+    if (grad_wants(g, 0))
+        grad_give(g, 0, node_add(g->graph, &op_conv, &a, TENSORS(dy, w, tensor_none(g->graph)), NULL));
 }
 
 const OpDef op_conv_transpose = {

@@ -39,12 +39,12 @@ static void linear_grad(Grad *g)
 {
     LinearAttr attr = *ATTR(g->node, LinearAttr);
     Tensor     x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0);
-    if (grad_wants(g, 0))
-        grad_give(g, 0, node_add(g->graph, &op_linear_grad_x, &attr, TENSORS(dy, w), NULL));
-    if (grad_wants(g, 1))
-        grad_give(g, 1, node_add(g->graph, &op_linear_grad_w, &attr, TENSORS(x, dy), NULL));
     if (grad_wants(g, 2))
         grad_give(g, 2, reshape(bias_grad(dy), tensor_shape(grad_in(g, 2))));
+    if (grad_wants(g, 1))                    /* before dx: x may be gone by the time dx is made */
+        grad_give(g, 1, node_add(g->graph, &op_linear_grad_w, &attr, TENSORS(x, dy), NULL));
+    if (grad_wants(g, 0))
+        grad_give(g, 0, node_add(g->graph, &op_linear_grad_x, &attr, TENSORS(dy, w), NULL));
 }
 
 const OpDef op_linear = {

@@ -9,14 +9,14 @@
 #include <omp.h>
 #include <stdint.h>
 
-enum { PARALLEL_GRAIN = 16384 };     /* elements worth waking another thread for */
 enum { ROW_BLOCK = 1024 };           /* fp32 values staged on the stack at a time (device/convert.h) */
 
-/* Threads to use for this much elementwise work. */
+/* Threads of a region with this much elementwise work: always all of them, however small the work.
+ * A team of another size makes libgomp throw the old one away and allocate, in every step. */
 static inline int parallel_threads(int threads, int64_t elements)
 {
-    int64_t most = elements / PARALLEL_GRAIN;
-    return most < 1 ? 1 : most < threads ? (int)most : threads;
+    (void)elements;
+    return threads;
 }
 
 /* Piece i of n of [0, count), cut at multiples of unit. */

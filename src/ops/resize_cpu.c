@@ -170,13 +170,19 @@ static const float *sum_rows(const Resize *job, const Taps *taps, const void *sr
     int32_t from = taps->from[row], to = taps->from[row + 1];
     if (to == from + 1 && taps->weight[from] == 1.0f)
         return row_load(job->type_src, src, (image * job->src_h + taps->place[from]) * n, n, stage);
-    memset(sum, 0, (size_t)n * sizeof *sum);             /* nothing may have gone into a place: 0 */
+    if (from == to)                          /* no output used this row */
+        memset(sum, 0, (size_t)n * sizeof *sum);
     for (int32_t k = from; k < to; k++) {
         const float *x = row_load(job->type_src, src, (image * job->src_h + taps->place[k]) * n, n, stage);
         float        weight = taps->weight[k];
+        if (k == from)
 #pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            sum[i] += weight * x[i];
+            for (int64_t i = 0; i < n; i++)
+                sum[i] = weight * x[i];
+        else
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++)
+                sum[i] += weight * x[i];
     }
     return sum;
 }

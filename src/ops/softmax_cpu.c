@@ -36,7 +36,25 @@ RowSum softmax_row_sum(Type type, const void *x, int64_t first, int64_t n)
     return row;
 }
 
-/* y = fn(x) block by block over one row. */
+/* A row that fits a block: each exponential is computed once. */
+static void softmax_short(const float *x, float *y, int64_t n)
+{
+    float most = -INFINITY, sum = 0;
+#pragma omp simd reduction(max : most)
+    for (int64_t j = 0; j < n; j++)
+        most = x[j] > most ? x[j] : most;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++) {
+        float e = vexp(x[j] - most);
+        y[j] = e;
+        sum += e;
+    }
+    float scale = 1.0f / sum;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        y[j] *= scale;
+}
+
 typedef enum RowWay { WAY_SOFTMAX, WAY_LOG } RowWay;
 
 static Err softmax_rows(const Call *call, RowWay way)
@@ -49,7 +67,13 @@ static Err softmax_rows(const Call *call, RowWay way)
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        float  buffer[2][ROW_BLOCK];
+        float buffer[2][ROW_BLOCK];
+        if (way == WAY_SOFTMAX && n <= ROW_BLOCK) {
+            float *y = row_open(ty, call->out[0], r * n, buffer[1]);
+            softmax_short(row_load(tx, call->in[0], r * n, n, buffer[0]), y, n);
+            row_store(ty, call->out[0], r * n, n, y);
+            continue;
+        }
         RowSum sum = softmax_row_sum(tx, call->in[0], r * n, n);
         float  scale = 1.0f / sum.sum, log_sum = vlog(sum.sum);
         for (int64_t i = 0; i < n; i += ROW_BLOCK) {

@@ -30,25 +30,38 @@ static inline float vfloat(uint32_t bits)
     return x;
 }
 
-/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2. Adding 1.5 * 2^23 leaves n in the low bits of the sum; the
- * scale is applied in two halves, so that it neither overflows early nor loses subnormals. */
-static inline float vexp(float x)
+/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2. Adding 1.5 * 2^23 leaves n in the low bits of the sum. */
+static inline float vexp_parts(float x, int32_t *n)
 {
     const float shift = 0x1.8p23f;
-    x = x > 89.0f ? 89.0f : x;
-    x = x < -104.0f ? -104.0f : x;
-    float   t = fmaf(x, 0x1.715476p0f, shift), n = t - shift;
-    float   r = fmaf(n, -0x1.62e4p-1f, x);
-    int32_t k = (int32_t)(vbits(t) - vbits(shift));
-    r = fmaf(n, -0x1.7f7d1cp-20f, r);
+    float t = fmaf(x, 0x1.715476p0f, shift), whole = t - shift;
+    float r = fmaf(whole, -0x1.7f7d1cp-20f, fmaf(whole, -0x1.62e4p-1f, x));
     float p = 1.3814172e-03f;                /* exp(r) = 1 + r + r^2 p(r) */
     p = fmaf(p, r, 8.368922e-03f);
     p = fmaf(p, r, 4.1668408e-02f);
     p = fmaf(p, r, 1.666652e-01f);
     p = fmaf(p, r, 4.9999994e-01f);
-    p = fmaf(r * r, p, r) + 1.0f;
-    int32_t half = k >> 1;
-    return p * vfloat((uint32_t)(half + 127) << 23) * vfloat((uint32_t)(k - half + 127) << 23);
+    *n = (int32_t)(vbits(t) - vbits(shift));
+    return fmaf(r * r, p, r) + 1.0f;
+}
+
+/* The scale is applied in two halves, so that it neither overflows early nor loses subnormals. */
+static inline float vexp(float x)
+{
+    int32_t n;
+    x = x > 89.0f ? 89.0f : x;
+    x = x < -104.0f ? -104.0f : x;
+    float   p = vexp_parts(x, &n);
+    int32_t half = n >> 1;
+    return p * vfloat((uint32_t)(half + 127) << 23) * vfloat((uint32_t)(n - half + 127) << 23);
+}
+
+/* The same for |x| <= 87, where one scale will do. */
+static inline float vexp_within(float x)
+{
+    int32_t n;
+    float   p = vexp_parts(x, &n);
+    return p * vfloat((uint32_t)(n + 127) << 23);
 }
 
 /* log of a normal, finite, positive x. */
@@ -102,7 +115,8 @@ static inline float vtanh(float x)
     p = fmaf(p, z, 1.3330899e-01f);
     p = fmaf(p, z, -3.3333263e-01f);
     float small = fmaf(x * z, p, x);
-    float large = copysignf(1.0f - 2.0f / (vexp(2.0f * a) + 1.0f), x);
+    float b = a > 10.0f ? 10.0f : a;         /* beyond, it is 1 */
+    float large = copysignf(1.0f - 2.0f / (vexp_within(2.0f * b) + 1.0f), x);
     return a < 0.65f ? small : large;
 }
 
@@ -121,7 +135,7 @@ static inline float verf(float x)
     q = fmaf(q, b, -6.361421e-01f);
     q = fmaf(q, b, -1.1282713e+00f);
     q = fmaf(q, b, -5.6841825e-05f);
-    float large = copysignf(1.0f - vexp(q), x);
+    float large = copysignf(1.0f - vexp_within(q), x);
     return a < 0.8f ? fmaf(x, p, x) : large;
 }
 

@@ -113,10 +113,11 @@ static Err recipe_find(Pool *pool, const char *name, const char **path)
  * right behind the Recipe, so that one table reaches both. */
 static const Field *recipe_all_fields(Pool *pool, const ModelDef *model)
 {
-    Field *fields = NEWN(pool, Field, sizeof recipe_fields / sizeof *recipe_fields + 2);
+    Field *fields = NEWN(pool, Field, sizeof recipe_fields / sizeof *recipe_fields + 3);
+    fields[2] = (Field){ "name", FIELD_TEXT, offsetof(Recipe, name), .help = "what the run is called; default: the file's name" };
     fields[0] = (Field){ "system", FIELD_TEXT, offsetof(Recipe, system), .help = "which system" };
     fields[1] = (Field){ "model", FIELD_GROUP, sizeof(Recipe), .fields = model->fields, .help = "its sizes" };
-    memcpy(fields + 2, recipe_fields, sizeof recipe_fields);
+    memcpy(fields + 3, recipe_fields, sizeof recipe_fields);
     return fields;
 }
 
@@ -162,7 +163,8 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     if (strcmp(recipe->system, model->name))
         return fail(E_USAGE, "--set system=%s: take a recipe of that system instead", recipe->system);
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    recipe->name = pool_textn(pool, base, strcspn(base, "."));
+    if (!recipe->name)
+        recipe->name = pool_textn(pool, base, strcspn(base, "."));
     if (model->check)
         TRY(model->check(recipe->config));
     *out = recipe;

@@ -1,4 +1,4 @@
-/* cases_attention.c -- attention by tiles and with stored probabilities: the same cases for both. */
+/* cases_attention.c -- attention by tiles and with stored probabilities: the same cases. */
 #include "cases.h"
 
 #include "ops/attention.h"
@@ -29,14 +29,16 @@ static void by_head(Case *c, AttentionOptions o)
 
 static void q_and_kv(Case *c, AttentionOptions o)
 {
-    Tensor q = case_in(c, "q", SHAPE(2, 3, 6), -2, 2), kv = case_in(c, "kv", SHAPE(2, 5, 12), -2, 2);
+    Tensor q = case_in(c, "q", SHAPE(2, 3, 6), -2, 2),
+        kv = case_in(c, "kv", SHAPE(2, 5, 12), -2, 2);
     case_out(c, "y", attention_q_kv(q, kv, 2, &o));
 }
 #define TORCH_Q_AND_KV SPLIT(2) "k, v = (s(x) for x in kv.chunk(2, -1)); q = s(q)\n" LOGITS OUT
 
 static void q_and_kv_by_head(Case *c, AttentionOptions o)
 {
-    Tensor q = case_in(c, "q", SHAPE(1, 4, 9), -2, 2), kv = case_in(c, "kv", SHAPE(1, 6, 18), -2, 2);
+    Tensor q = case_in(c, "q", SHAPE(1, 4, 9), -2, 2),
+        kv = case_in(c, "kv", SHAPE(1, 6, 18), -2, 2);
     o.by_head = true;
     case_out(c, "y", attention_q_kv(q, kv, 3, &o));
 }
@@ -88,7 +90,7 @@ static void masked(Case *c, AttentionOptions o)          /* the diagonal crosses
 }
 #define TORCH_MASKED THIRDS(2) LOGITS MASK OUT
 
-static void locality(Case *c, AttentionOptions o)        /* LSA of vision transformers for small data */
+static void locality(Case *c, AttentionOptions o)        /* LSA: Lee et al. 2021 */
 {
     o.mask_diagonal = true;
     o.temperature = case_in(c, "t", SHAPE(1), -1, 0.5f);
@@ -118,19 +120,22 @@ static void same_k_and_v(Case *c, AttentionOptions o)
 
 static void frozen_context(Case *c, AttentionOptions o)
 {
-    Tensor q = case_in(c, "q", SHAPE(1, 5, 8), -2, 2), kv = case_const(c, "kv", SHAPE(1, 33, 16), -2, 2);
+    Tensor q = case_in(c, "q", SHAPE(1, 5, 8), -2, 2),
+        kv = case_const(c, "kv", SHAPE(1, 33, 16), -2, 2);
     case_out(c, "y", attention_q_kv(q, kv, 2, &o));
 }
 
 static void frozen_query(Case *c, AttentionOptions o)
 {
-    Tensor q = case_const(c, "q", SHAPE(1, 5, 8), -2, 2), kv = case_in(c, "kv", SHAPE(1, 33, 16), -2, 2);
+    Tensor q = case_const(c, "q", SHAPE(1, 5, 8), -2, 2),
+        kv = case_in(c, "kv", SHAPE(1, 33, 16), -2, 2);
     case_out(c, "y", attention_q_kv(q, kv, 2, &o));
 }
 
 static void only_v(Case *c, AttentionOptions o)
 {
-    Tensor q = case_const(c, "q", SHAPE(1, 5, 8), -2, 2), k = case_const(c, "k", SHAPE(1, 6, 8), -2, 2);
+    Tensor q = case_const(c, "q", SHAPE(1, 5, 8), -2, 2),
+        k = case_const(c, "k", SHAPE(1, 6, 8), -2, 2);
     case_out(c, "y", attention(q, k, case_in(c, "v", SHAPE(1, 6, 8), -2, 2), 2, &o));
 }
 
@@ -159,13 +164,13 @@ static void several_masked(Case *c, AttentionOptions o)
 }
 #define TORCH_SEVERAL_MASKED THIRDS(3) "l = t.exp() * (q @ k.mT)\n" MASK OUT
 
-static void text_context(Case *c, AttentionOptions o)  { three(c, &o, 4, SHAPE(2, 200, 256), 77, 1); }
-static void tokens_258(Case *c, AttentionOptions o)    { three(c, &o, 3, SHAPE(3, 258, 48), 258, 1); }
-static void one_wide_head(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 70, 512), 70, 1); }
-static void widest(Case *c, AttentionOptions o)        { three(c, &o, 1, SHAPE(1, 33, 1030), 50, 0.5f); }
+static void text(Case *c, AttentionOptions o)      { three(c, &o, 4, SHAPE(2, 200, 256), 77, 1); }
+static void tokens(Case *c, AttentionOptions o)    { three(c, &o, 3, SHAPE(3, 258, 48), 258, 1); }
+static void wide_head(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 70, 512), 70, 1); }
+static void widest(Case *c, AttentionOptions o)    { three(c, &o, 1, SHAPE(1, 33, 1030), 50, 1); }
 
-/* In bf16 a temperature's gradient may be off by more: it is a sum of terms that cancel, and delta =
- * rowsum(dy * y) sees the rounding of y (or, stored, that of the probabilities). */
+/* In bf16 a temperature's gradient may be off by more: it is a sum of terms that cancel, and delta
+ * = rowsum(dy * y) sees the rounding of y (or, stored, that of the probabilities). */
 #define CASES(X)                                                                                  \
     X("thirds",                   thirds,              TORCH_THIRDS, 0, 0)                        \
     X("by head",                  by_head,             TORCH_BY_HEAD, 0, 0)                       \
@@ -193,12 +198,12 @@ static void widest(Case *c, AttentionOptions o)        { three(c, &o, 1, SHAPE(1
     X("several tiles",            several_tiles,       THIRDS(3) LOGITS OUT, CASE_LIVE_ONLY, 0)   \
     X("several tiles, one head",  several_tiles_whole, THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("several tiles, masked",    several_masked,      TORCH_SEVERAL_MASKED, CASE_LIVE_ONLY, 0.1) \
-    X("77 words",                 text_context,        THREE(4) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
-    X("258 tokens",               tokens_258,          THREE(3) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
-    X("one head of 512",          one_wide_head,       THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("77 words",                 text,                THREE(4) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("258 tokens",               tokens,              THREE(3) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("one head of 512",          wide_head,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("one head of 1030",         widest,              THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)
 
-#define X(title, name, torch, flags, tol)                                                            \
+#define X(title, name, torch, flags, tol)                                                       \
     static void name##_tiled(Case *c)  { name(c, (AttentionOptions){ 0 }); }                    \
     static void name##_stored(Case *c) { name(c, (AttentionOptions){ .stored = true }); }
 CASES(X)
@@ -216,8 +221,15 @@ static void misuse(Case *c)
 
 static Graph *misuse_graph;
 
-static Tensor given(Shape shape) { return state_add(misuse_graph, "x", F32, shape, CLASS_CONSTANTS, false); }
-static Tensor other(Shape shape) { return state_add(misuse_graph, "z", F32, shape, CLASS_CONSTANTS, false); }
+static Tensor given(Shape shape)
+{
+    return state_add(misuse_graph, "x", F32, shape, CLASS_CONSTANTS, false);
+}
+
+static Tensor other(Shape shape)
+{
+    return state_add(misuse_graph, "z", F32, shape, CLASS_CONSTANTS, false);
+}
 
 static Tensor misuse_try(int which)
 {
@@ -229,12 +241,14 @@ static Tensor misuse_try(int which)
     case 2: return attention_qkv(given(SHAPE(4, 18)), 2, NULL);              /* no sequence */
     case 3: return attention_q_kv(given(SHAPE(2, 4, 6)), other(SHAPE(2, 4, 8)), 2, NULL);
     case 4: return attention_q_kv(given(SHAPE(2, 4, 6)), other(SHAPE(3, 4, 12)), 2, NULL);
-    case 5: return attention_qkv(given(SHAPE(2, 1, 6)), 1, &mask);           /* nothing left to see */
+    case 5: return attention_qkv(given(SHAPE(2, 1, 6)), 1, &mask);           /* sees nothing */
     case 6: return attention_q_kv(given(SHAPE(2, 4, 6)), other(SHAPE(2, 5, 12)), 2, &mask);
     case 7: return attention(given(SHAPE(2, 4, 6)), other(SHAPE(2, 4, 6)), none, 2, NULL);
     case 8: return attention_qkv(given(SHAPE(2, 4, 6)), 1, &scale);
-    case 9: return attention_qkv(state_add(misuse_graph, "i", I32, SHAPE(2, 4, 6), CLASS_CONSTANTS, false), 1, NULL);
-    case 10: return attention(given(SHAPE(1, 4, 6)), other(SHAPE(1, 5, 6)), given(SHAPE(1, 4, 6)), 1, NULL);
+    case 9: return attention_qkv(state_add(misuse_graph, "i", I32, SHAPE(2, 4, 6), CLASS_CONSTANTS,
+                                           false), 1, NULL);
+    case 10: return attention(given(SHAPE(1, 4, 6)), other(SHAPE(1, 5, 6)), given(SHAPE(1, 4, 6)),
+                              1, NULL);
     case 11: return attention_qkv(none, 1, NULL);
     default:
         warm.temperature = other(SHAPE(2));

@@ -3,6 +3,8 @@
 
 #include "ops/groupnorm.h"
 
+#include <string.h>
+
 static void plain(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(2, 3, 5, 12), -2, 3);
@@ -107,6 +109,40 @@ static void large_wide(Case *c)              /* more channels than a block is me
     case_out(c, "y", groupnorm(x, w, b, 32, 1e-5f, NORM_SILU));
 }
 
+/* Each misuse ends in a sentence with the numbers, not in a crash. */
+static const char *misuse(Case *c)
+{
+    static const char *const said[] = {
+        "30 channels do not divide into 32 groups", "do not divide into 0 groups", "given both or neither",
+        "weight is f32 (7), the channels 30", "must be floats (N,...,C)", "eps -1", "the map (2,5,30) does not fit",
+        "the map (none) does not fit",
+    };
+    (void)c;
+    for (int i = 0; i < (int)(sizeof said / sizeof *said); i++) {
+        Pool  *pool = pool_new(NULL, "misuse");
+        Graph *g = graph_new(pool, F32);
+        Tensor none = tensor_none(g), x = state_add(g, "x", F32, SHAPE(2, 4, 30), CLASS_INPUTS, false);
+        Tensor flat = state_add(g, "flat", F32, SHAPE(30), CLASS_INPUTS, false);
+        Tensor seven = state_add(g, "seven", F32, SHAPE(7), CLASS_INPUTS, false);
+        Tensor map = state_add(g, "map", F32, SHAPE(2, 5, 30), CLASS_INPUTS, false);
+        switch (i) {
+        case 0: groupnorm(x, none, none, 32, 1e-5f, NORM_SILU); break;
+        case 1: groupnorm(x, none, none, 0, 1e-5f, NORM_SILU); break;
+        case 2: groupnorm(x, flat, none, 3, 1e-5f, NORM_SILU); break;
+        case 3: groupnorm(x, seven, seven, 3, 1e-5f, NORM_SILU); break;
+        case 4: groupnorm(flat, none, none, 3, 1e-5f, NORM_SILU); break;
+        case 5: groupnorm(x, none, none, 3, -1, NORM_SILU); break;
+        case 6: spade(x, none, none, map, map, 30, 1e-5f); break;
+        case 7: spade(x, none, none, none, none, 30, 1e-5f); break;
+        }
+        bool right = graph_check(g) == E_SHAPE && strstr(err_text(), said[i]);
+        pool_free(pool);
+        if (!right)
+            return said[i];
+    }
+    return NULL;
+}
+
 #define GN(groups, affine, eps) "g = F.group_norm(x.movedim(-1, 1), " groups ", " affine ", " eps ").movedim(1, -1); "
 
 const OpCase cases_groupnorm[] = {
@@ -123,6 +159,7 @@ const OpCase cases_groupnorm[] = {
     { "instance", instance, GN("21", "None, None", "1e-5") "y = g" },
     { "twice", twice, GN("2", "None, None", "1e-5") "h = F.silu(g); "
       "y = F.gelu(F.group_norm(h.movedim(-1, 1), 4, None, None, 1e-5).movedim(1, -1))" },
+    { "misuse", one_pixel, NULL, CASE_NO_TORCH, 0, 0, misuse },
     { "large", large, GN("32", "w, b", "1e-5") "y = F.silu(g)", CASE_LIVE_ONLY },
     { "large thin", large_thin, GN("2", "w, b", "1e-5") "y = F.gelu(g)", CASE_LIVE_ONLY },
     { "large instance", large_instance, GN("40", "None, None", "1e-5") "y = g", CASE_LIVE_ONLY },

@@ -3,6 +3,9 @@
 
 #include "ops/layernorm.h"
 
+#include <math.h>
+#include <string.h>
+
 static void affine(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(2, 7, 37), -2, 3);
@@ -125,6 +128,37 @@ static void modulate_large(Case *c)          /* threads meet inside a sample */
     case_out(c, "y", layernorm_modulate(x, p, 468, 624, 1e-6f));
 }
 
+static const char *modulate_misuse(Case *c)
+{
+    static const char *const said[] = {
+        "cannot be shared among the samples", "are not all in (2,24)", "are not all in (2,24)", "overlap at 4 and 8",
+        "eps nan", "m must be one number", "weight is f32 (24)",
+    };
+    (void)c;
+    for (int i = 0; i < (int)(sizeof said / sizeof *said); i++) {
+        Pool  *pool = pool_new(NULL, "misuse");
+        Graph *g = graph_new(pool, F32);
+        Tensor x = state_add(g, "x", F32, SHAPE(3, 4, 8), CLASS_INPUTS, false);
+        Tensor pair = state_add(g, "pair", F32, SHAPE(2, 4, 8), CLASS_INPUTS, false);
+        Tensor p = state_add(g, "p", F32, SHAPE(2, 24), CLASS_INPUTS, false);
+        Tensor w = state_add(g, "w", F32, SHAPE(24), CLASS_INPUTS, false);
+        switch (i) {
+        case 0: layernorm_modulate(x, p, 0, 8, 1e-5f); break;
+        case 1: layernorm_modulate(pair, p, 0, 17, 1e-5f); break;
+        case 2: layernorm_modulate(pair, p, -1, 8, 1e-5f); break;
+        case 3: layernorm_modulate(pair, p, 4, 8, 1e-5f); break;
+        case 4: layernorm_modulate(pair, p, 0, 8, NAN); break;
+        case 5: scalar_norm(x, w, w); break;
+        case 6: layernorm(x, w, w, 1e-5f); break;
+        }
+        bool right = graph_check(g) == E_SHAPE && strstr(err_text(), said[i]);
+        pool_free(pool);
+        if (!right)
+            return said[i];
+    }
+    return NULL;
+}
+
 #define NORM(x, n, eps) "F.layer_norm(" x ", (" n ",), None, None, " eps ")"
 
 const OpCase cases_layernorm_modulate[] = {
@@ -136,6 +170,7 @@ const OpCase cases_layernorm_modulate[] = {
     { "frozen condition", modulate_frozen, "y = " NORM("x", "16", "1e-5") " * (1 + p[:, None, 16:]) + p[:, None, :16]" },
     { "frozen input", modulate_frozen_input,
       "y = " NORM("x", "16", "1e-5") " * (1 + p[:, None, 16:]) + p[:, None, :16]" },
+    { "misuse", modulate_vectors, NULL, CASE_NO_TORCH, 0, 0, modulate_misuse },
     { "large", modulate_large,
       "y = " NORM("x", "156", "1e-6") " * (1 + p[:, None, 624:780]) + p[:, None, 468:624]", CASE_LIVE_ONLY },
     { 0 }

@@ -110,9 +110,9 @@ class Lsa(nn.Module):
     def forward(self, x):
         q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2)
                    for y in self.Dense_0(x).chunk(3, -1))
-        logits = self.temperature.exp() * (q @ k.transpose(-1, -2))
-        self_mask = torch.eye(x.shape[1], dtype=torch.bool)
-        y = logits.masked_fill(self_mask, -math.inf).softmax(-1) @ v
+        others = ~torch.eye(x.shape[1], dtype=torch.bool)
+        q = (self.temperature.exp() * q).to(k.dtype)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=others, scale=1.0)
         return self.Dense_1(y.transpose(1, 2).flatten(-2))
 
 

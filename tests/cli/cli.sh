@@ -1,0 +1,113 @@
+#!/bin/sh
+# The command line as a user meets it: exit codes, one sentence on stderr, files left whole.
+#   cli.sh PROGRAM WORK_FOLDER
+set -u
+program=$1 work=$2
+rm -rf "$work" && mkdir -p "$work" && cd "$(dirname "$0")/../.." || exit 1
+passed=0 failed=0
+
+# expect CODE 'text that stdout or stderr must contain' arguments...
+expect() {
+    code=$1 text=$2
+    shift 2
+    "$program" "$@" > "$work/out" 2> "$work/err"
+    got=$?
+    if [ $got != "$code" ]; then
+        echo "plimsoll $*: exit code $got, expected $code" && sed 's/^/    /' "$work/err" && failed=$((failed + 1))
+    elif ! grep -qF -- "$text" "$work/out" "$work/err"; then
+        echo "plimsoll $*: nowhere says '$text'" && sed 's/^/    /' "$work/out" "$work/err" && failed=$((failed + 1))
+    elif [ "$code" != 0 ] && [ "$(grep -c '^plimsoll: ' "$work/err")" != 1 ]; then
+        echo "plimsoll $*: not exactly one sentence of failure" && sed 's/^/    /' "$work/err" && failed=$((failed + 1))
+    else
+        passed=$((passed + 1))
+    fi
+}
+# is 'what' condition...
+is() {
+    what=$1
+    shift
+    if "$@"; then passed=$((passed + 1)); else echo "$what" && failed=$((failed + 1)); fi
+}
+
+expect 0 "know, fit and train" help
+expect 0 "place buffers" layout --help
+expect 0 "plimsoll 0." --version
+expect 2 "say what to do"
+expect 2 "did you mean 'train'" trian
+expect 2 "did you mean '--steps'" train unet-small --step 3
+expect 2 "takes a whole number" train unet-small --steps many
+expect 2 "needs a value" train unet-small --steps
+expect 2 "did you mean 'unet-small'" explain unet-smal
+expect 2 "did you mean 'batch'" explain unet-small --set bacth=3
+expect 2 "must be from 1 to" explain unet-small --set batch=0
+expect 2 "did you mean 'bf16'" explain unet-small --precision bf61
+expect 2 "do not divide" explain unet-small --set model.groups=7
+expect 2 "is not a size" explain unet-small --budget lots
+
+printf 'system: unet\nbatch: 4\nmodle: {heads: 2}\n' > "$work/bad.yaml"
+expect 2 "bad.yaml:3" explain "$work/bad.yaml"
+printf 'system: unett\n' > "$work/bad2.yaml"
+expect 2 "did you mean 'unet'" explain "$work/bad2.yaml"
+printf 'system: unet\n\tbatch: 4\n' > "$work/tab.yaml"
+expect 1 "tab.yaml:2" explain "$work/tab.yaml"
+
+# layout
+printf 'id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n' > "$work/b.csv"
+expect 0 "3 buffers in 8 bytes" layout "$work/b.csv" --capacity 8 -o "$work/o.csv"
+is "layout wrote no offsets" grep -q '^id,lower,upper,size,offset' "$work/o.csv"
+expect 3 "no layout within 7 bytes" layout "$work/b.csv" --capacity 7
+expect 1 "nothere.csv" layout "$work/nothere.csv"
+printf 'id,lower,upper,size\na,0,2,x\n' > "$work/x.csv"
+expect 1 "x.csv: line 2" layout "$work/x.csv"
+
+# plan
+cat > "$work/g.json" <<'G'
+{"format": "plimsoll-graph-1",
+ "values": [{"id": "x", "bytes": 10, "persistent": true}, {"id": "a", "bytes": 10}, {"id": "b", "bytes": 10}, {"id": "c", "bytes": 10}],
+ "nodes": [{"id": "n1", "cost": 1, "inputs": ["x"], "outputs": ["a"]}, {"id": "n2", "cost": 1, "inputs": ["a"], "outputs": ["b"]},
+           {"id": "n3", "cost": 1, "inputs": ["a", "b"], "outputs": ["c"]}],
+ "finals": ["c"]}
+G
+expect 0 '"fits": true' plan "$work/g.json" --budget 40 --json -o "$work/p.json"
+is "plan wrote no plan" grep -q 'plimsoll-plan-1' "$work/p.json"
+expect 3 "the least peak found is 40" plan "$work/g.json" --budget 39
+printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
+expect 1 "cut.json" plan "$work/cut.json" --budget 40
+
+# train
+small="--set model.widths=[8] --set model.groups=4 --set model.heads=2 --set model.height=8 --set model.width=8 --batch 2 --set schedule.kind=constant"
+expect 0 '"measured_bytes"' train unet-small $small --steps 6 --out "$work/whole" --json
+expect 0 "4 steps" train unet-small $small --steps 4 --set save.every=2 --out "$work/half"
+expect 0 "unet-small: 2 steps" train --resume "$work/half" --steps 6
+is "resuming does not give the bits of an uninterrupted run" cmp -s "$work/whole/step-000006.safetensors" "$work/half/step-000006.safetensors"
+is "keep: 2 checkpoints should be left" [ "$(ls "$work/half" | grep -c safetensors)" = 2 ]
+expect 2 "already holds a run" train unet-small $small --steps 6 --out "$work/whole"
+expect 1 "holds no whole checkpoint" train unet-small $small --resume "$work"
+expect 2 "tensors unused" train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors"
+expect 0 "1 steps" train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
+expect 1 "the model has (128,32)" train unet-small --steps 1 --init "$work/whole/step-000006.safetensors"
+expect 1 "cannot" train unet-small $small --steps 1 --out /dev/null/run
+head -c 1000 "$work/whole/step-000006.safetensors" > "$work/whole/step-000009.safetensors"
+cp "$work/whole/step-000006.json" "$work/whole/step-000009.json"
+expect 1 "step-000009.safetensors" train --resume "$work/whole" --steps 12
+expect 1 "not finite" train unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
+
+# a signal: finish the step, save, exit 0, say how to go on
+"$program" train unet-small $small --steps 1000000 --out "$work/signal" --quiet > "$work/out" 2>&1 &
+pid=$!
+sleep 2
+kill -INT $pid
+wait $pid
+is "SIGINT should end with 0" [ $? = 0 ]
+is "SIGINT should say how to go on" grep -q -- "--resume $work/signal" "$work/out"
+is "SIGINT should leave a checkpoint" sh -c "ls $work/signal | grep -q json"
+
+# a full disk: one sentence, the old checkpoint stays
+(ulimit -f 40; "$program" train --resume "$work/half" --steps 9 --quiet > "$work/out" 2> "$work/err")
+is "a file size limit should fail with 1" [ $? = 1 ]
+is "a file size limit should be said" grep -q "cannot write" "$work/err"
+is "the last good checkpoint should stay" test -s "$work/half/step-000006.safetensors"
+is "no temporary file should stay" [ "$(ls "$work/half" | grep -vc -e safetensors -e json -e yaml)" = 0 ]
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

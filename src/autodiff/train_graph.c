@@ -49,7 +49,7 @@ static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spe
         in.v = param_state(graph, param, "optimizer.v", CLASS_OPTIMIZER);
     if (spec->ema)
         in.ema = param_state(graph, param, "ema", CLASS_EMA);
-    if (graph->compute != F32)
+    if (value_at(graph, param->value)->type != F32)
         in.master = param_state(graph, param, "master", CLASS_MASTER);
     param->m = in.m.id;
     param->v = in.v.id;

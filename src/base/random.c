@@ -90,7 +90,8 @@ static void random_many(RandomKey key, uint64_t first, int64_t n, uint32_t *out,
     Lanes    lanes;
     uint32_t part[4 * LANES];
     for (uint64_t at = first, end = first + (uint64_t)n; at < end; ) {
-        uint64_t start = at & ~(uint64_t)3, stop = start + 4 * LANES < end ? start + 4 * LANES : end;
+        uint64_t start = at & ~(uint64_t)3,
+                 stop = start + 4 * LANES < end ? start + 4 * LANES : end;
         bool     whole = at == start && stop == start + 4 * LANES;
         random_lanes(key, start / 4, &lanes);
         finish(&lanes, whole ? out + (at - first) : part);

@@ -70,7 +70,8 @@ static inline float random_log(float u)          /* of a normal float in (0,1) *
 static inline void random_normal_pair(uint32_t a, uint32_t b, float *x, float *y)
 {
     float    radius = sqrtf(-2.0f * random_log(random_unit(a)));
-    uint32_t turn = (b >> 9) * 2 + 1, quarter = (turn + (1u << 21)) >> 22;   /* turn in units of 2^-24 */
+    uint32_t turn = (b >> 9) * 2 + 1,
+             quarter = (turn + (1u << 21)) >> 22; /* turn in units of 2^-24 */
     float    f = (float)(int32_t)(turn - (quarter << 22)) * 0x1p-22f, z = f * f;
     float    s = 1.5820675e-04f, c = 9.036317e-04f;
     s = fmaf(s, z, -4.6812664e-03f);

@@ -149,6 +149,15 @@ Tensor param_add(Graph *graph, const char *name, Shape disk, Init init)
     return param_add_permuted(graph, name, disk, NULL, init);
 }
 
+Tensor param_add_f32(Graph *graph, const char *name, Shape disk, Init init)
+{
+    Type compute = graph->compute;
+    graph->compute = F32;
+    Tensor t = param_add(graph, name, disk, init);
+    graph->compute = compute;
+    return t;
+}
+
 static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shape, const void *data,
                            Class class, bool saved)
 {

@@ -185,6 +185,7 @@ static inline Graph *at_line(Graph *graph, const char *file, int line)
 /* Persistent values. param_add finds an existing parameter of that full name instead of making a
  * second one, so that a weight used twice, or in two parts, is one weight. */
 Tensor param_add(Graph *graph, const char *name, Shape disk, Init init);
+Tensor param_add_f32(Graph *graph, const char *name, Shape disk, Init init);    /* fp32 in every precision */
 Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int *axis, Init init);
 Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data, Class class);
 Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class class, bool saved);

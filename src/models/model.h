@@ -9,6 +9,46 @@
 #include "base/config.h"
 #include "ir/graph.h"
 
+/* Sampling: the `sampler:` section of a recipe. A system uses what it needs. */
+typedef enum SamplerKind { SAMPLER_DDPM, SAMPLER_DDIM, SAMPLER_RECURRENT } SamplerKind;
+typedef enum ColourFix { COLOUR_NONE, COLOUR_ADAIN, COLOUR_WAVELET } ColourFix;
+
+typedef struct SamplerConfig {
+    int     kind;                /* SamplerKind */
+    int64_t steps;               /* of the chain; 0: the system's own */
+    int64_t length;              /* audio: samples to generate */
+    double  eta, guidance, temperature;
+    int     colour;              /* ColourFix */
+} SamplerConfig;
+
+typedef enum ResultKind { RESULT_IMAGES, RESULT_CLIPS, RESULT_AUDIO } ResultKind;
+
+typedef struct SampleResult {
+    ResultKind  kind;            /* IMAGES (n,H,W,C), CLIPS (n,F,H,W,C), AUDIO (n,L,channels) */
+    Shape       shape;
+    const float *data;           /* in [-1,1] */
+    int64_t     rate;            /* audio: samples a second */
+} SampleResult;
+
+/* What a sampling loop may use; train/sample.c fills it. Loops run on the host in plain C: a chain step
+ * feeds x and t, runs PART_SAMPLE and reads the prediction. */
+typedef struct Sampler Sampler;
+struct Sampler {
+    Pool                *pool;
+    int64_t              n;      /* samples wanted, the batch of the sampling graph */
+    const SamplerConfig *config;
+    const char          *prompt; /* or NULL */
+    void                *own;
+    Err          (*run)(Sampler *s, Part part);
+    void        *(*feed)(Sampler *s, const char *name);      /* host buffer of a feed node: write, then run */
+    const float *(*output)(Sampler *s, const char *name);    /* a graph output as fp32, until the next run */
+    const float *(*weight)(Sampler *s, const char *param);   /* a parameter, fp32, disk order */
+    /* N(0,1) or (0,1) numbers: a function of (seed, name, index), or from a given file (tests). */
+    void         (*normal)(Sampler *s, const char *name, int64_t index, float *to, int64_t n);
+    void         (*uniform)(Sampler *s, const char *name, int64_t index, float *to, int64_t n);
+    void         (*progress)(Sampler *s, int64_t done, int64_t of);
+};
+
 typedef struct ModelDef {
     const char  *name, *summary;
     const Field *fields;         /* the `model:` section of a recipe */
@@ -16,9 +56,15 @@ typedef struct ModelDef {
     const void  *defaults;
     /* What the fields' ranges cannot say: "heads do not divide the width". NULL: nothing. */
     Err    (*check)(const void *config);
-    /* One micro-batch: feeds in, [1] fp32 loss out, divided by `share` (accumulated micro-batches). */
+    /* One micro-batch: feeds in, [1] fp32 loss out, times 1/share (accumulated micro-batches). Marks
+     * parameters that are not to be trained as frozen. Also graph_output(prediction, "output"). */
     Tensor (*loss)(Graph *graph, const void *config, int64_t batch, int64_t share);
     const char  *slow_params;    /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
+
+    /* The parts PART_SAMPLE_BEGIN (feeds there are loaded from the data or --input), PART_SAMPLE and
+     * PART_SAMPLE_END, for n samples; parts not needed stay empty. Set graph->part around each. */
+    void   (*sample_graph)(Graph *graph, const void *config, const SamplerConfig *sampler, int64_t n);
+    Err    (*sample)(Sampler *s, const void *config, SampleResult *result);
 } ModelDef;
 
 extern const ModelDef *const models_all[];

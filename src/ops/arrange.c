@@ -60,7 +60,8 @@ Tensor concat(const Tensor *parts, int n, int axis)
 {
     JoinAttr attr = { .n = n };
     if (n < 1 || n > ARRANGE_MOST)
-        return graph_poison(parts->graph, E_SHAPE, "concat: %d tensors; 1 to %d can be joined", n, ARRANGE_MOST);
+        return graph_poison(parts->graph, E_SHAPE, "concat: %d tensors; 1 to %d can be joined", n,
+                            ARRANGE_MOST);
     for (int i = 0; i < n; i++)
         if (!tensor_ok(parts[i]))
             return (Tensor){ parts[i].graph, TENSOR_POISONED };
@@ -70,15 +71,19 @@ Tensor concat(const Tensor *parts, int n, int axis)
     attr.type = tensor_type(parts[0]);
     attr.axis = axis_of(attr.whole, axis);
     if (attr.axis < 0)
-        return graph_poison(parts->graph, E_SHAPE, "concat: %s has no axis %d", shape_text(attr.whole), axis);
+        return graph_poison(parts->graph, E_SHAPE, "concat: %s has no axis %d",
+                            shape_text(attr.whole), axis);
     attr.whole.dim[attr.axis] = 0;
     for (int i = 0; i < n; i++) {
         Shape s = tensor_shape(parts[i]);
         if (s.rank != attr.whole.rank || tensor_type(parts[i]) != attr.type ||
             !shape_same(shape_with(s, attr.axis, 0), shape_with(attr.whole, attr.axis, 0)))
-            return graph_poison(parts->graph, E_SHAPE, "concat: part %d is %s %s, part 0 %s %s: they join along "
-                                "axis %d only", i, type_name(tensor_type(parts[i])), shape_text(s),
-                                type_name(attr.type), shape_text(tensor_shape(parts[0])), attr.axis);
+            return graph_poison(parts->graph, E_SHAPE,
+                                "concat: part %d is %s %s, part 0 %s %s: they join along "
+                                "axis %d only",
+                                i, type_name(tensor_type(parts[i])), shape_text(s),
+                                type_name(attr.type), shape_text(tensor_shape(parts[0])),
+                                attr.axis);
         attr.extent[i] = s.dim[attr.axis];
         attr.whole.dim[attr.axis] += s.dim[attr.axis];
     }
@@ -125,8 +130,8 @@ void split_at(Tensor *parts, const int64_t *extent, int n, Tensor x, int axis)
             sum += extent[i];
         }
         if (sum != attr.whole.dim[attr.axis])
-            graph_poison(x.graph, E_SHAPE, "split: the parts hold %lld of axis %d of %s", (long long)sum,
-                         attr.axis, shape_text(attr.whole));
+            graph_poison(x.graph, E_SHAPE, "split: the parts hold %lld of axis %d of %s",
+                         (long long)sum, attr.axis, shape_text(attr.whole));
     }
     if (x.graph->error || !tensor_ok(x)) {
         for (int i = 0; i < n; i++)
@@ -144,7 +149,8 @@ void split(Tensor *parts, int n, Tensor x, int axis)
     Shape   s = tensor_shape(x);
     int     at = tensor_ok(x) ? axis_of(s, axis) : -1;
     if (at >= 0 && n > 0 && s.dim[at] % n) {
-        graph_poison(x.graph, E_SHAPE, "split: axis %d of %s does not divide into %d", axis, shape_text(s), n);
+        graph_poison(x.graph, E_SHAPE, "split: axis %d of %s does not divide into %d", axis,
+                     shape_text(s), n);
         x.id = TENSOR_POISONED;
     }
     for (int i = 0; at >= 0 && i < n && i < ARRANGE_MOST; i++)
@@ -172,7 +178,9 @@ static Err slice_view_shape(Node *n)
 static void slice_rule(Grad *g)
 {
     SliceAttr attr = *ATTR(g->node, SliceAttr);
-    grad_give(g, 0, pad_axis(grad_dy(g, 0), attr.axis, attr.from, dim(tensor_shape(grad_in(g, 0)), attr.axis) - attr.to));
+    grad_give(g, 0,
+              pad_axis(grad_dy(g, 0), attr.axis, attr.from,
+                       dim(tensor_shape(grad_in(g, 0)), attr.axis) - attr.to));
 }
 
 static Cost no_cost(const Node *n)
@@ -205,12 +213,12 @@ Tensor slice(Tensor x, int axis, int64_t from, int64_t to)
     Shape s = tensor_shape(x);
     int   at = axis_of(s, axis);
     if (at < 0 || from < 0 || to > s.dim[at] || from >= to)
-        return graph_poison(x.graph, E_SHAPE, "slice: %lld to %lld of axis %d is not inside %s", (long long)from,
-                            (long long)to, axis, shape_text(s));
+        return graph_poison(x.graph, E_SHAPE, "slice: %lld to %lld of axis %d is not inside %s",
+                            (long long)from, (long long)to, axis, shape_text(s));
     if (from == 0 && to == s.dim[at])
         return x;
-    return node_add(x.graph, axis_leads(s, at) ? &op_slice_view : &op_slice, &(SliceAttr){ at, from, to },
-                    TENSORS(x), NULL);
+    return node_add(x.graph, axis_leads(s, at) ? &op_slice_view : &op_slice,
+                    &(SliceAttr){ at, from, to }, TENSORS(x), NULL);
 }
 
 static Err pad_shape(Node *n)
@@ -219,8 +227,8 @@ static Err pad_shape(Node *n)
     Shape s = in_shape(n, 0);
     for (int i = 0; i < s.rank; i++) {
         if (attr->before[i] < 0 || attr->after[i] < 0)
-            return fail(E_SHAPE, "pad: axis %d of %s by %lld and %lld; slice takes away", i, shape_text(s),
-                        (long long)attr->before[i], (long long)attr->after[i]);
+            return fail(E_SHAPE, "pad: axis %d of %s by %lld and %lld; slice takes away", i,
+                        shape_text(s), (long long)attr->before[i], (long long)attr->after[i]);
         s.dim[i] += attr->before[i] + attr->after[i];
     }
     out_set(n, 0, in_type(n, 0), s);
@@ -258,7 +266,8 @@ Tensor pad_axis(Tensor x, int axis, int64_t before, int64_t after)
     if (!tensor_ok(x))
         return x;
     if (at < 0)
-        return graph_poison(x.graph, E_SHAPE, "pad: %s has no axis %d", shape_text(tensor_shape(x)), axis);
+        return graph_poison(x.graph, E_SHAPE, "pad: %s has no axis %d", shape_text(tensor_shape(x)),
+                            axis);
     attr.before[at] = before;
     attr.after[at] = after;
     return pad(x, attr);
@@ -288,6 +297,7 @@ Tensor shift(Tensor x, int axis, int64_t by)
         return x;
     int at = axis_of(tensor_shape(x), axis);
     if (at < 0)
-        return graph_poison(x.graph, E_SHAPE, "shift: %s has no axis %d", shape_text(tensor_shape(x)), axis);
+        return graph_poison(x.graph, E_SHAPE, "shift: %s has no axis %d",
+                            shape_text(tensor_shape(x)), axis);
     return by ? node_add(x.graph, &op_shift, &(ShiftAttr){ at, by }, TENSORS(x), NULL) : x;
 }

@@ -35,7 +35,7 @@ void   split(Tensor *parts, int n, Tensor x, int axis);      /* n equal parts */
 void   split_at(Tensor *parts, const int64_t *extent, int n, Tensor x, int axis);
 Tensor pad(Tensor x, PadAttr attr);                          /* with zeros */
 Tensor pad_axis(Tensor x, int axis, int64_t before, int64_t after);
-Tensor shift(Tensor x, int axis, int64_t by);                /* y[i] = x[i - by], zeros where that is outside */
+Tensor shift(Tensor x, int axis, int64_t by); /* y[i] = x[i - by], zeros where that is outside */
 
 Err concat_cpu(const Call *call);
 Err split_cpu(const Call *call);

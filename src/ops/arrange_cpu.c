@@ -21,8 +21,8 @@ static Runs runs_of(Shape shape, int axis, Type type)
 
 /* Rows from..to: bytes from src (NULL: zeros) to dst, each with its stride. Single elements have
  * loops of their own; a call of memcpy for each would cost far more than the bytes. */
-static void copy_rows(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int64_t bytes,
-                      int64_t from, int64_t to)
+static void copy_rows(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
+                      int64_t bytes, int64_t from, int64_t to)
 {
     dst += from * dst_stride;
     src = src ? src + from * src_stride : NULL;
@@ -42,8 +42,8 @@ static void copy_rows(char *dst, int64_t dst_stride, const char *src, int64_t sr
 }
 
 /* The same with threads: over rows where there are several, over bytes where there is one. */
-static void copy_runs(const Call *call, char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
-                      int64_t bytes, int64_t rows)
+static void copy_runs(const Call *call, char *dst, int64_t dst_stride, const char *src,
+                      int64_t src_stride, int64_t bytes, int64_t rows)
 {
     int threads = parallel_threads(call->device->threads, rows * bytes / 4);
 #pragma omp parallel num_threads(threads)
@@ -79,7 +79,8 @@ Err split_cpu(const Call *call)
     for (int i = 0; i < at->n; i++) {
         int64_t bytes = at->extent[i] * runs.inner;
         if (call->out[i])
-            copy_runs(call, call->out[i], bytes, (char *)call->in[0] + offset, row, bytes, runs.outer);
+            copy_runs(call, call->out[i], bytes, (char *)call->in[0] + offset, row, bytes,
+                      runs.outer);
         offset += bytes;
     }
     return OK;
@@ -106,7 +107,8 @@ Err pad_cpu(const Call *call)
     while (axis > 0 && !at->before[axis] && !at->after[axis])
         axis--;
     Runs    runs = runs_of(y, axis, in_type(n, 0));
-    int64_t row = y.dim[axis] * runs.inner, bytes = x.dim[axis] * runs.inner, head = at->before[axis] * runs.inner;
+    int64_t row = y.dim[axis] * runs.inner, bytes = x.dim[axis] * runs.inner,
+            head = at->before[axis] * runs.inner;
     int     threads = parallel_threads(call->device->threads, runs.outer * row / 4);
 
 #pragma omp parallel for num_threads(threads) schedule(static)

@@ -17,14 +17,16 @@ typedef struct BatchnormAttr {
     int64_t count;               /* track: values behind each statistic */
 } BatchnormAttr;
 
-/* x (...,C), weight and bias (C), both or neither. statistics: (C,2) F32, mean and 1 / sqrt(var + eps),
- * var biased; may be NULL. */
+/* x (...,C), weight and bias (C), both or neither. statistics: (C,2) F32, mean and
+ * 1 / sqrt(var + eps), var biased; may be NULL. */
 Tensor batchnorm(Tensor x, Tensor weight, Tensor bias, float eps, bool relu, Tensor *statistics);
 
 /* mean, var: (C) F32 state; batches: (1) I32 state. As PyTorch: var is the unbiased one. */
-void   batchnorm_track(Tensor x, Tensor statistics, Tensor mean, Tensor var, Tensor batches, float eps, float momentum);
+void   batchnorm_track(Tensor x, Tensor statistics, Tensor mean, Tensor var, Tensor batches,
+                       float eps, float momentum);
 
-Tensor batchnorm_eval(Tensor x, Tensor weight, Tensor bias, Tensor mean, Tensor var, float eps, bool relu);
+Tensor batchnorm_eval(Tensor x, Tensor weight, Tensor bias, Tensor mean, Tensor var, float eps,
+                      bool relu);
 
 Err batchnorm_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err batchnorm_cpu(const Call *call);

@@ -1,4 +1,4 @@
-/* batchnorm_cpu.c -- batch norm on the CPU: a norm of one sample with a group per channel (norm_cpu.h). */
+/* batchnorm_cpu.c -- batch norm on the CPU: a norm of one sample with a group per channel. */
 #include "ops/batchnorm.h"
 
 #include "ops/norm_cpu.h"
@@ -8,11 +8,12 @@
 /* weight: its input; y: the gradient's input, -1 for a forward node. */
 static NormRun batchnorm_run(const Node *n, int weight, int dy, const Device *device)
 {
+    const BatchnormAttr *attr = ATTR(n, BatchnormAttr);
     Shape   x = in_shape(n, 0);
     int64_t channels = dim(x, -1);
     return (NormRun){
         .plan = norm_plan(1, shape_rows(x), channels, channels, true, device->threads),
-        .act = ATTR(n, BatchnormAttr)->relu ? NORM_RELU : NORM_LINEAR, .eps = (double)ATTR(n, BatchnormAttr)->eps,
+        .act = attr->relu ? NORM_RELU : NORM_LINEAR, .eps = (double)attr->eps,
         .type_x = in_type(n, 0), .type_y = dy < 0 ? out_type(n, 0) : in_type(n, dy),
         .type_w = in_given(n, weight) ? in_type(n, weight) : F32,
     };
@@ -69,7 +70,8 @@ Err batchnorm_track_cpu(const Call *call)
     const BatchnormAttr *attr = ATTR(call->node, BatchnormAttr);
     const float         *statistics = call->in[0];
     float               *mean = call->out[0], *var = call->out[1];
-    double               unbiased = (double)attr->count / (double)(attr->count - 1), share = (double)attr->momentum;
+    double               unbiased = (double)attr->count / (double)(attr->count - 1);
+    double               share = (double)attr->momentum;
     for (int64_t c = 0; c < in_shape(call->node, 1).dim[0]; c++) {
         double rstd = (double)statistics[2 * c + 1], now = 1 / (rstd * rstd) - (double)attr->eps;
         now = now > 0 ? now * unbiased : 0;  /* rounding may leave a constant channel just below */
@@ -88,7 +90,8 @@ static NormRun fixed_run(const Node *n, int weight, int dy, const Device *device
     return run;
 }
 
-static float *fixed_statistics(const NormRun *run, size_t behind, void *workspace, const float *mean, const float *var)
+static float *fixed_statistics(const NormRun *run, size_t behind, void *workspace,
+                               const float *mean, const float *var)
 {
     float *statistics = (float *)((char *)workspace + behind);
     for (int64_t c = 0; c < run->plan.channels; c++) {
@@ -98,7 +101,10 @@ static float *fixed_statistics(const NormRun *run, size_t behind, void *workspac
     return statistics;
 }
 
-static size_t fixed_bytes(const NormRun *run) { return 2 * (size_t)run->plan.channels * sizeof(float); }
+static size_t fixed_bytes(const NormRun *run)
+{
+    return 2 * (size_t)run->plan.channels * sizeof(float);
+}
 
 Err batchnorm_eval_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
@@ -114,7 +120,8 @@ Err batchnorm_eval_cpu(const Call *call)
     run.weight = call->in[1];
     run.bias = call->in[2];
     run.y = call->out[0];
-    run.statistics = fixed_statistics(&run, norm_forward_bytes(&run), call->workspace, call->in[3], call->in[4]);
+    run.statistics = fixed_statistics(&run, norm_forward_bytes(&run), call->workspace, call->in[3],
+                                      call->in[4]);
     norm_forward(&run, call->workspace);
     return OK;
 }
@@ -133,7 +140,8 @@ Err batchnorm_eval_grad_cpu(const Call *call)
     run.weight = call->in[1];
     run.bias = call->in[2];
     run.dy = call->in[5];
-    run.statistics = fixed_statistics(&run, norm_backward_bytes(&run), call->workspace, call->in[3], call->in[4]);
+    run.statistics = fixed_statistics(&run, norm_backward_bytes(&run), call->workspace, call->in[3],
+                                      call->in[4]);
     batchnorm_outputs(&run, call);
     norm_backward(&run, call->workspace);
     return OK;

@@ -62,7 +62,8 @@ static void weighted_sum_rule(Grad *g)
 const OpDef op_weighted_sum = {
     .name = "weighted_sum", .doc = "a x + b y with fixed a and b",
     .attr_bytes = sizeof(WeightedAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = binary_shape, .grad = weighted_sum_rule, .cost = binary_cost, .cpu = { .run = weighted_sum_cpu },
+    .shape = binary_shape, .grad = weighted_sum_rule, .cost = binary_cost,
+    .cpu = { .run = weighted_sum_cpu },
 };
 
 Tensor sub(Tensor x, Tensor y) { return node_add(x.graph, &op_sub, NULL, TENSORS(x, y), NULL); }
@@ -71,7 +72,8 @@ Tensor mul(Tensor x, Tensor y) { return node_add(x.graph, &op_mul, NULL, TENSORS
 Tensor weighted_sum(Tensor x, float a, Tensor y, float b)
 {
     if (!isfinite(a) || !isfinite(b))
-        return graph_poison(x.graph, E_SHAPE, "weighted_sum: %g x + %g y is not finite", (double)a, (double)b);
+        return graph_poison(x.graph, E_SHAPE, "weighted_sum: %g x + %g y is not finite", (double)a,
+                            (double)b);
     return node_add(x.graph, &op_weighted_sum, &(WeightedAttr){ a, b }, TENSORS(x, y), NULL);
 }
 
@@ -92,8 +94,10 @@ static Tensor rows_add(const OpDef *op, Tensor x, Tensor v, Tensor h, int n_in)
     Tensor     in[] = { x, v, h };
     ReduceAttr fit;
     if (tensor_ok(x) && tensor_ok(v) && !broadcast_fit(tensor_shape(x), tensor_shape(v), &fit))
-        return graph_poison(x.graph, E_SHAPE, "%s: %s does not lie along %s; give (C), (B,C) or ones in the "
-                            "repeated axes", op->name, shape_text(tensor_shape(v)), shape_text(tensor_shape(x)));
+        return graph_poison(x.graph, E_SHAPE,
+                            "%s: %s does not lie along %s; give (C), (B,C) or ones in the "
+                            "repeated axes",
+                            op->name, shape_text(tensor_shape(v)), shape_text(tensor_shape(x)));
     return node_add(x.graph, op, &fit, in, n_in, NULL);
 }
 
@@ -143,7 +147,8 @@ static void gated_add_rule(Grad *g)
 const OpDef op_gated_add = {
     .name = "gated_add", .doc = "x + gate h, gate repeated along h",
     .attr_bytes = sizeof(ReduceAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = rows_shape, .grad = gated_add_rule, .cost = binary_cost, .cpu = { .run = gated_add_cpu },
+    .shape = rows_shape, .grad = gated_add_rule, .cost = binary_cost,
+    .cpu = { .run = gated_add_cpu },
 };
 
 Tensor add_rows(Tensor x, Tensor v) { return rows_add(&op_add_rows, x, v, x, 2); }

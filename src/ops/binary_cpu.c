@@ -27,7 +27,8 @@ static void mul_row(const Call *call, int64_t first, int64_t n, const float *con
         out[i] = x[i] * y[i];
 }
 
-static void weighted_sum_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)
+static void weighted_sum_row(const Call *call, int64_t first, int64_t n, const float *const *in,
+                             float *out)
 {
     const float *x = in[0], *y = in[1];
     WeightedAttr w = *ATTR(call->node, WeightedAttr);
@@ -71,11 +72,13 @@ typedef struct AlongBuffers {
 } AlongBuffers;
 
 /* n values from element `first` on, against the n values of v that lie along them. */
-static void along_run(const Call *call, AlongFn *fn, int64_t first, int64_t n, const float *v, AlongBuffers *b)
+static void along_run(const Call *call, AlongFn *fn, int64_t first, int64_t n, const float *v,
+                      AlongBuffers *b)
 {
     const Node  *node = call->node;
     Type         type = out_type(node, 0);
-    const float *h = node->n_in == 3 ? row_load(in_type(node, 2), call->in[2], first, n, b->h) : NULL;
+    const float *h =
+        node->n_in == 3 ? row_load(in_type(node, 2), call->in[2], first, n, b->h) : NULL;
     float       *out = row_open(type, call->out[0], first, b->out);
     fn(n, row_load(in_type(node, 0), call->in[0], first, n, b->x), v, h, out);
     row_store(type, call->out[0], first, n, out);
@@ -83,8 +86,8 @@ static void along_run(const Call *call, AlongFn *fn, int64_t first, int64_t n, c
 
 /* Rows r.. of x, m of them, all against row a of v. Where K is small, v is written side by side as
  * often as fits a block, and so many rows are done at a time. */
-static void along_rows(const Call *call, AlongFn *fn, const ReduceAttr *at, int64_t a, int64_t r, int64_t m,
-                       AlongBuffers *b)
+static void along_rows(const Call *call, AlongFn *fn, const ReduceAttr *at, int64_t a, int64_t r,
+                       int64_t m, AlongBuffers *b)
 {
     Type    tv = in_type(call->node, 1);
     int64_t k = at->k, stripe = ROW_BLOCK / k < m ? ROW_BLOCK / k : m;

@@ -22,7 +22,8 @@ typedef struct DmlBlock {
     float   log_p[DML_MOST][BLOCK];          /* log p_j, then log pi_j p_j less a constant */
     float   d_mean[DML_MOST][BLOCK], d_scale[DML_MOST][BLOCK];   /* of log p_j; gradient only */
     float   log_pi[BLOCK], log_sum[BLOCK];   /* log sum exp(logits); log sum pi_j p_j plus that */
-    float   value[BLOCK], low[BLOCK], high[BLOCK], counts[BLOCK];    /* of the target: x, at an edge?, counted? */
+    float value[BLOCK], low[BLOCK], high[BLOCK],
+        counts[BLOCK]; /* of the target: x, at an edge?, counted? */
 } DmlBlock;
 
 static void block_load(DmlBlock *b, const Call *call, int64_t first)
@@ -37,7 +38,9 @@ static void block_load(DmlBlock *b, const Call *call, int64_t first)
     for (int64_t r = 0; r < BLOCK; r++) {
         float        buffer[3 * DML_MOST] = { 0 };
         bool         real = r < b->rows;
-        const float *x = real ? row_load(in_type(call->node, 0), call->in[0], (first + r) * n, n, buffer) : buffer;
+        const float *x =
+            real ? row_load(in_type(call->node, 0), call->in[0], (first + r) * n, n, buffer)
+                 : buffer;
         int32_t      t = real ? target[first + r] : LOSS_IGNORE;
         for (int64_t j = 0; j < n; j++)
             b->x[j][r] = x[j];
@@ -57,20 +60,24 @@ static void block_component(DmlBlock *b, int j)
     for (int i = 0; i < BLOCK; i++) {
         float log_scale = raw[i] < -7.0f ? -7.0f : raw[i];
         float inverse = vexp(-log_scale), centre = b->value[i] - mean[i];
-        float plus = inverse * (centre + half), minus = inverse * (centre - half), mid = inverse * centre;
-        float d = 2.0f * half * inverse, th = vtanh(0.5f * d), width = 2.0f * th / (1.0f + th);  /* 1 - e^-d */
-        float over = vsigmoid(-plus), under = vsigmoid(minus);       /* the mass above, below the bin */
+        float plus = inverse * (centre + half), minus = inverse * (centre - half),
+              mid = inverse * centre;
+        float d = 2.0f * half * inverse, th = vtanh(0.5f * d),
+              width = 2.0f * th / (1.0f + th);                 /* 1 - e^-d */
+        float over = vsigmoid(-plus), under = vsigmoid(minus); /* the mass above, below the bin */
         float p = vsigmoid(plus) * vsigmoid(-minus) * width;
         bool  low = b->low[i] != 0, high = b->high[i] != 0, plain = p > 1e-5f;
 
         float at = low ? plus : high ? minus : mid, soft = vsoftplus(at);
-        float log_p = plain ? vlog(p > 1e-12f ? p : 1e-12f) : mid - log_scale - 2.0f * soft + log_width;
+        float log_p =
+            plain ? vlog(p > 1e-12f ? p : 1e-12f) : mid - log_scale - 2.0f * soft + log_width;
         log_p = low ? plus - soft : high ? -soft : log_p;
 
         float tilt = 1.0f - 2.0f * vsigmoid(mid);                    /* by mid, in the tail */
         float by_mean = plain ? over - under : tilt;
         by_mean = low ? over : high ? -under : by_mean;
-        float by_scale = plain ? -plus * over + minus * under - d * (1.0f - width) / width : -mid * tilt - 1.0f;
+        float by_scale =
+            plain ? -plus * over + minus * under - d * (1.0f - width) / width : -mid * tilt - 1.0f;
         by_scale = low ? -plus * over : high ? minus * under : by_scale;
 
         b->log_p[j][i] = log_p;

@@ -10,7 +10,7 @@ typedef struct TimeAttr {
     Type    type;
 } TimeAttr;
 
-Tensor embedding(Tensor table, Tensor ids);          /* (V,C) by i32 ids of any shape -> ids' shape, C */
+Tensor embedding(Tensor table, Tensor ids); /* (V,C) by i32 ids of any shape -> ids' shape, C */
 Tensor lookup(Tensor table, Tensor ids);             /* (V) -> ids' shape */
 
 /* t (B), f32 or i32 -> (B, width): [cos(t f_k) | sin(t f_k)], f_k = longest^(-k / half) */

@@ -10,8 +10,8 @@ static Err ids_check(const int32_t *ids, int64_t count, int64_t most)
 {
     for (int64_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= most)
-            return fail(E_NUMBER, "embedding: id %d at place %lld is not one of 0 to %lld", ids[i], (long long)i,
-                        (long long)most - 1);
+            return fail(E_NUMBER, "embedding: id %d at place %lld is not one of 0 to %lld", ids[i],
+                        (long long)i, (long long)most - 1);
     return OK;
 }
 
@@ -26,7 +26,8 @@ Err embedding_cpu(const Call *call)
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < count; i++)
-        memcpy((char *)call->out[0] + i * row, (const char *)call->in[0] + ids[i] * row, (size_t)row);
+        memcpy((char *)call->out[0] + i * row, (const char *)call->in[0] + ids[i] * row,
+               (size_t)row);
     return OK;
 }
 
@@ -76,7 +77,9 @@ Err time_embedding_cpu(const Call *call)
             double angle = t * exp(-log((double)at->longest) * (double)k / (double)half);
             float  pair[2] = { (float)cos(angle), (float)sin(angle) };
             for (int i = 0; i < 2; i++)
-                convert_rows(at->type, (char *)call->out[0] + (b * at->width + i * half + k) * type_bytes(at->type),
+                convert_rows(at->type,
+                             (char *)call->out[0] +
+                                 (b * at->width + i * half + k) * type_bytes(at->type),
                              F32, &pair[i], 1);
         }
     }

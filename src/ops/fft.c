@@ -60,6 +60,9 @@ static Fft fft_shape(FftKind kind, int64_t n)
     REQUIRE(fft_valid(n));
     Fft f = { .kind = kind, .n = kind == FFT_REAL && n % 2 == 0 ? n / 2 : n, .n_real = n };
     fft_cut(&f);
+    /* Columns would fall on few lines of the cache if rows were a power of two apart. Spectra of real signals
+     * are worked on where they lie, in order. */
+    f.pitch = kind == FFT_ANGLE && f.n2 > 1 ? f.n2 + 1 : f.n2;
     return f;
 }
 
@@ -244,7 +247,7 @@ void fft_column(const Fft *f, int64_t j2, FftVec *scratch, FftVec *big, int flip
     for (int64_t k1 = 0; k1 < f->n1; k1++) {
         Cvec v;
         get(&v, col, k1, flip);
-        put(big, k1 * f->n2 + j2, flip, &v, w + 2 * k1, unit);
+        put(big, k1 * f->pitch + j2, flip, &v, w + 2 * k1, unit);
     }
 }
 
@@ -254,7 +257,7 @@ FftVec *fft_column_back(const Fft *f, int64_t j2, const FftVec *big, FftVec *scr
     bool         unit = f->n2 == 1;
     for (int64_t k1 = 0; k1 < f->n1; k1++) {
         Cvec v;                              /* flipped, times w, flipped back: times the conjugate of w */
-        get(&v, big, k1 * f->n2 + j2, 1);
+        get(&v, big, k1 * f->pitch + j2, 1);
         put(scratch, k1, 1, &v, w + 2 * k1, unit);
     }
     return stockham(f->n1, f->sub1, scratch, scratch + 2 * f->n1, 1);
@@ -268,7 +271,7 @@ FftVec *fft_row(const Fft *f, FftVec *row, FftVec *other, int flip)
 void fft_rows(const Fft *f, FftVec *big, FftVec *scratch, int flip)
 {
     for (int64_t k1 = 0; f->n2 > 1 && k1 < f->n1; k1++) {
-        FftVec *row = big + 2 * f->n2 * k1, *done = fft_row(f, row, scratch, flip);
+        FftVec *row = big + 2 * f->pitch * k1, *done = fft_row(f, row, scratch, flip);
         if (done != row)
             memcpy(row, done, (size_t)(2 * f->n2) * sizeof *row);
     }
@@ -334,7 +337,7 @@ void fft_real(const Fft *f, FftRows x, FftVec *big, FftVec *spectrum, FftVec *sc
         fft_column(f, j2, scratch, big, 0);
     }
     for (int64_t k1 = 0; k1 < f->n1; k1++) {
-        const FftVec *row = fft_row(f, big + 2 * f->n2 * k1, scratch, 0);
+        const FftVec *row = fft_row(f, big + 2 * f->pitch * k1, scratch, 0);
         for (int64_t k2 = 0; k2 < f->n2 && k1 + f->n1 * k2 < keep; k2++) {
             spectrum[2 * (k1 + f->n1 * k2)] = row[2 * k2];
             spectrum[2 * (k1 + f->n1 * k2) + 1] = row[2 * k2 + 1];

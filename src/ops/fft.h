@@ -7,7 +7,7 @@
  * twice however long it is. The small ones are Stockham's autosort form with factors 4, 2, 3, 5.
  *
  *   fft_column: element j1 * n2 + j2 of the signal is element j1 of column j2; what comes out goes to
- *               big[k1 * n2 + j2].
+ *               big[k1 * pitch + j2].
  *   fft_row:    row k1 of big; its element k2 is frequency k1 + n1 * k2.
  *
  * A convolution does not care about the order of frequencies and leaves them so. flip = 1 exchanges
@@ -32,6 +32,7 @@ typedef struct Fft {             /* points into a table (fft_table); made anew f
     FftKind      kind;
     int64_t      n;              /* of the complex transform */
     int64_t      n1, n2;
+    int64_t      pitch;          /* elements from one row to the next: at least n2; see fft_shape */
     int64_t      n_real;         /* FFT_REAL: length of the real signal */
     const float *sub1, *sub2;    /* twiddles of the passes */
     const float *cross;          /* [n2][n1][2], between columns and rows */
@@ -48,7 +49,7 @@ void    fft_table_fill(FftKind kind, int64_t n, float *table);
 Fft     fft_open(FftKind kind, int64_t n, const float *table);
 
 /* In FftVec: a whole signal, and the scratch of one thread. */
-static inline int64_t fft_signal_vecs(const Fft *f)  { return 2 * f->n; }
+static inline int64_t fft_signal_vecs(const Fft *f)  { return 2 * f->n1 * f->pitch; }
 static inline int64_t fft_scratch_vecs(const Fft *f) { return 4 * (f->n1 > f->n2 ? f->n1 : f->n2); }
 
 /* scratch[0..n1) holds the column; flip as above. */

@@ -94,16 +94,21 @@ static inline void lanes_store(const Lanes *y, int64_t l, const FftVec *v)
     convert_rows(y->type, p, F32, row, (size_t)y->n);
 }
 
-/* Columns of the weighted signal; the rows are still to do. */
+/* The weighted signal through its columns; the rows are still to do. Samples are first read in the order in which
+ * they lie: only big, which is near, is walked across. */
 static void conv_enter(const Conv *c, Lanes x, FftVec *big, FftVec *scratch)
 {
     const Fft *f = &c->f;
-    for (int64_t j2 = 0; j2 < f->n2; j2++) {
-        for (int64_t j1 = 0; j1 < f->n1; j1++) {
-            int64_t l = j1 * f->n2 + j2;
-            FftVec  v = { 0 };
+    for (int64_t j1 = 0, l = 0; j1 < f->n1; j1++)
+        for (int64_t j2 = 0; j2 < f->n2; j2++, l++) {
+            FftVec v = { 0 };
             if (l < c->length)
                 lanes_load(&x, l, &v);
+            big[2 * (j1 * f->pitch + j2)] = v;
+        }
+    for (int64_t j2 = 0; j2 < f->n2; j2++) {
+        for (int64_t j1 = 0; j1 < f->n1; j1++) {
+            FftVec v = big[2 * (j1 * f->pitch + j2)];
             scratch[2 * j1] = v * f->split[2 * j1];
             scratch[2 * j1 + 1] = v * f->split[2 * j1 + 1];
         }
@@ -112,15 +117,18 @@ static void conv_enter(const Conv *c, Lanes x, FftVec *big, FftVec *scratch)
 }
 
 /* The way back: y = conv + d * x, where x runs like y. */
-static void conv_leave(const Conv *c, const FftVec *big, Lanes y, const FftVec *d, const Lanes *x, FftVec *scratch)
+static void conv_leave(const Conv *c, FftVec *big, Lanes y, const FftVec *d, const Lanes *x, FftVec *scratch)
 {
     const Fft *f = &c->f;
     float      scale = 1 / (float)f->n;
     for (int64_t j2 = 0; j2 < f->n2; j2++) {
         const FftVec *col = fft_column_back(f, j2, big, scratch);
-        for (int64_t j1 = 0; j1 < f->n1 && j1 * f->n2 + j2 < c->length; j1++) {
-            int64_t l = j1 * f->n2 + j2;
-            FftVec  v = (col[2 * j1] * f->split[2 * j1] + col[2 * j1 + 1] * f->split[2 * j1 + 1]) * scale;
+        for (int64_t j1 = 0; j1 < f->n1; j1++)
+            big[2 * (j1 * f->pitch + j2)] = (col[2 * j1] * f->split[2 * j1] + col[2 * j1 + 1] * f->split[2 * j1 + 1]) * scale;
+    }
+    for (int64_t j1 = 0, l = 0; j1 < f->n1; j1++)
+        for (int64_t j2 = 0; j2 < f->n2 && l < c->length; j2++, l++) {
+            FftVec v = big[2 * (j1 * f->pitch + j2)];
             if (d) {
                 FftVec at;
                 lanes_load(x, l, &at);
@@ -128,7 +136,6 @@ static void conv_leave(const Conv *c, const FftVec *big, Lanes y, const FftVec *
             }
             lanes_store(&y, l, &v);
         }
-    }
 }
 
 static void multiply(FftVec *to, const FftVec *a, const FftVec *b, int64_t n, bool add)
@@ -146,8 +153,8 @@ static void conv_rows(const Conv *c, FftVec *big, const FftVec *spectrum, FftVec
 {
     int64_t n2 = c->f.n2;
     for (int64_t k1 = 0; k1 < c->f.n1; k1++) {
-        FftVec *row = big + 2 * n2 * k1, *done = fft_row(&c->f, row, scratch, 0);
-        multiply(done, done, spectrum + 2 * n2 * k1, n2, false);
+        FftVec *row = big + 2 * c->f.pitch * k1, *done = fft_row(&c->f, row, scratch, 0);
+        multiply(done, done, spectrum + 2 * c->f.pitch * k1, n2, false);
         fft_row(&c->f, done, done == row ? scratch : row, 1);
     }
 }
@@ -236,7 +243,7 @@ static void grad_rows(const Conv *c, FftVec *dy, FftVec *u, const FftVec *k, Fft
 {
     int64_t n2 = c->f.n2;
     for (int64_t k1 = 0; k1 < c->f.n1; k1++) {
-        int64_t at = 2 * n2 * k1;
+        int64_t at = 2 * c->f.pitch * k1;
         FftVec *row_u = fft_row(&c->f, u + at, scratch, 0);
         if (row_u != u + at)
             memcpy(u + at, row_u, (size_t)(2 * n2) * sizeof *u);
@@ -296,7 +303,7 @@ static void grad_kernel(const Conv *c, const Call *call, int64_t group, int64_t 
     FftVec *sum = slot_signal(c, call->workspace, slot, which), *scratch = slot_scratch(c, call->workspace, slot);
     for (int64_t piece = 1; piece < c->pieces; piece++) {
         const FftVec *more = slot_signal(c, call->workspace, slot + piece, which);
-        for (int64_t i = 0; i < 2 * c->f.n; i++)
+        for (int64_t i = 0; i < fft_signal_vecs(&c->f); i++)
             sum[i] += more[i];
     }
     fft_rows(&c->f, sum, scratch, 1);

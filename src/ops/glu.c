@@ -8,8 +8,8 @@ static Err glu_shape(Node *n)
 {
     Shape s = in_shape(n, 0);
     if (!rows_float(n, 1) || s.rank < 1 || dim(s, -1) % 2)
-        return fail(E_SHAPE, "%s: the last axis of %s %s does not halve", n->op->name, type_name(in_type(n, 0)),
-                    shape_text(s));
+        return fail(E_SHAPE, "%s: the last axis of %s %s does not halve", n->op->name,
+                    type_name(in_type(n, 0)), shape_text(s));
     out_set(n, 0, in_type(n, 0), shape_with(s, -1, dim(s, -1) / 2));
     return OK;
 }
@@ -27,17 +27,21 @@ static Cost glu_cost(const Node *n)
 
 static void glu_rule(Grad *g)
 {
-    grad_give(g, 0, node_add(g->graph, &op_glu_grad, NULL, TENSORS(grad_in(g, 0), grad_dy(g, 0)), NULL));
+    grad_give(g, 0,
+              node_add(g->graph, &op_glu_grad, NULL, TENSORS(grad_in(g, 0), grad_dy(g, 0)), NULL));
 }
 
 static void geglu_rule(Grad *g)
 {
-    grad_give(g, 0, node_add(g->graph, &op_geglu_grad, NULL, TENSORS(grad_in(g, 0), grad_dy(g, 0)), NULL));
+    grad_give(
+        g, 0,
+        node_add(g->graph, &op_geglu_grad, NULL, TENSORS(grad_in(g, 0), grad_dy(g, 0)), NULL));
 }
 
 const OpDef op_glu = {
     .name = "glu", .doc = "first half times sigmoid of the second",
-    .n_in = 1, .n_out = 1, .shape = glu_shape, .grad = glu_rule, .cost = glu_cost, .cpu = { .run = glu_cpu },
+    .n_in = 1, .n_out = 1,
+    .shape = glu_shape, .grad = glu_rule, .cost = glu_cost, .cpu = { .run = glu_cpu },
 };
 
 const OpDef op_glu_grad = {
@@ -48,7 +52,8 @@ const OpDef op_glu_grad = {
 
 const OpDef op_geglu = {
     .name = "geglu", .doc = "first half times gelu of the second",
-    .n_in = 1, .n_out = 1, .shape = glu_shape, .grad = geglu_rule, .cost = glu_cost, .cpu = { .run = geglu_cpu },
+    .n_in = 1, .n_out = 1,
+    .shape = glu_shape, .grad = geglu_rule, .cost = glu_cost, .cpu = { .run = geglu_cpu },
 };
 
 const OpDef op_geglu_grad = {

@@ -6,7 +6,8 @@
 #include "ops/vmath.h"
 
 typedef void GateFn(int64_t n, const float *a, const float *b, float *y);
-typedef void GateGradFn(int64_t n, const float *a, const float *b, const float *dy, float *da, float *db);
+typedef void GateGradFn(int64_t n, const float *a, const float *b, const float *dy, float *da,
+                        float *db);
 
 static void glu_gate(int64_t n, const float *a, const float *b, float *y)
 {
@@ -15,7 +16,8 @@ static void glu_gate(int64_t n, const float *a, const float *b, float *y)
         y[i] = a[i] * vsigmoid(b[i]);
 }
 
-static void glu_gate_grad(int64_t n, const float *a, const float *b, const float *dy, float *da, float *db)
+static void glu_gate_grad(int64_t n, const float *a, const float *b, const float *dy, float *da,
+                          float *db)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
@@ -32,7 +34,8 @@ static void geglu_gate(int64_t n, const float *a, const float *b, float *y)
         y[i] = a[i] * b[i] * vnormal_cdf(b[i]);
 }
 
-static void geglu_gate_grad(int64_t n, const float *a, const float *b, const float *dy, float *da, float *db)
+static void geglu_gate_grad(int64_t n, const float *a, const float *b, const float *dy, float *da,
+                            float *db)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
@@ -55,7 +58,8 @@ static Err gate_cpu(const Call *call, GateFn *fn)
         for (int64_t j = 0; j < c; j += ROW_BLOCK) {
             int64_t n = c - j < ROW_BLOCK ? c - j : ROW_BLOCK;
             float  *y = row_open(ty, call->out[0], r * c + j, out);
-            fn(n, row_load(tx, call->in[0], 2 * r * c + j, n, a), row_load(tx, call->in[0], (2 * r + 1) * c + j, n, b), y);
+            fn(n, row_load(tx, call->in[0], 2 * r * c + j, n, a),
+               row_load(tx, call->in[0], (2 * r + 1) * c + j, n, b), y);
             row_store(ty, call->out[0], r * c + j, n, y);
         }
     }
@@ -73,8 +77,10 @@ static Err gate_grad_cpu(const Call *call, GateGradFn *fn)
     for (int64_t r = 0; r < rows; r++) {
         float a[ROW_BLOCK], b[ROW_BLOCK], d[ROW_BLOCK], out[2][ROW_BLOCK];
         for (int64_t j = 0; j < c; j += ROW_BLOCK) {
-            int64_t n = c - j < ROW_BLOCK ? c - j : ROW_BLOCK, first = 2 * r * c + j, second = first + c;
-            float  *da = row_open(ty, call->out[0], first, out[0]), *db = row_open(ty, call->out[0], second, out[1]);
+            int64_t n = c - j < ROW_BLOCK ? c - j : ROW_BLOCK, first = 2 * r * c + j,
+                    second = first + c;
+            float *da = row_open(ty, call->out[0], first, out[0]),
+                  *db = row_open(ty, call->out[0], second, out[1]);
             fn(n, row_load(tx, call->in[0], first, n, a), row_load(tx, call->in[0], second, n, b),
                row_load(td, call->in[1], r * c + j, n, d), da, db);
             row_store(ty, call->out[0], first, n, da);

@@ -11,19 +11,24 @@ static Err groupnorm_check(const Node *n, const char *word, const GroupnormAttr 
     Shape   x = in_shape(n, 0);
     int64_t channels = dim(x, -1);
     if (x.rank < 2 || !type_is_float(in_type(n, 0)))
-        return fail(E_SHAPE, "%s: the input must be floats (N,...,C), not %s %s", word, type_name(in_type(n, 0)),
+        return fail(E_SHAPE, "%s: the input must be floats (N,...,C), not %s %s", word,
+                    type_name(in_type(n, 0)),
                     shape_text(x));
     if (attr->groups < 1 || channels % attr->groups != 0)
-        return fail(E_SHAPE, "%s: %lld channels do not divide into %lld groups", word, (long long)channels,
+        return fail(E_SHAPE, "%s: %lld channels do not divide into %lld groups", word,
+                    (long long)channels,
                     (long long)attr->groups);
     if (!(attr->eps >= 0) || !isfinite(attr->eps) || attr->act >= NORM_ACTS)
-        return fail(E_SHAPE, "%s: eps %g or activation %d is out of range", word, (double)attr->eps, (int)attr->act);
+        return fail(E_SHAPE, "%s: eps %g or activation %d is out of range", word, (double)attr->eps,
+                    (int)attr->act);
     if (in_given(n, 1) != in_given(n, 2))
         return fail(E_SHAPE, "%s: weight and bias are given both or neither", word);
     for (int i = 1; i <= 2; i++)
-        if (in_given(n, i) && (!shape_same(in_shape(n, i), SHAPE(channels)) || !type_is_float(in_type(n, i)) ||
+        if (in_given(n, i) && (!shape_same(in_shape(n, i), SHAPE(channels)) ||
+                               !type_is_float(in_type(n, i)) ||
                                in_type(n, i) != in_type(n, 1)))
-            return fail(E_SHAPE, "%s: %s is %s %s, the channels %lld", word, i == 1 ? "weight" : "bias",
+            return fail(E_SHAPE, "%s: %s is %s %s, the channels %lld", word,
+                        i == 1 ? "weight" : "bias",
                         type_name(in_type(n, i)), shape_text(in_shape(n, i)), (long long)channels);
     return OK;
 }
@@ -42,12 +47,13 @@ static void groupnorm_grad(Grad *g)
 {
     GroupnormGradAttr attr = { *ATTR(g->node, GroupnormAttr),
                                { grad_wants(g, 0), grad_wants(g, 1), grad_wants(g, 2) } };
-    bool   bends = attr.of.act != NORM_LINEAR;           /* only then is z, and with it the bias, needed */
+    bool   bends = attr.of.act != NORM_LINEAR;           /* only then are z and the bias needed */
     Tensor d[3];
     if (!tensor_ok(grad_dy(g, 0)))
         return;
     node_add(g->graph, &op_groupnorm_grad, &attr,
-             TENSORS(grad_in(g, 0), grad_out(g, 1), grad_in(g, 1), bends ? grad_in(g, 2) : tensor_none(g->graph),
+             TENSORS(grad_in(g, 0), grad_out(g, 1), grad_in(g, 1),
+                     bends ? grad_in(g, 2) : tensor_none(g->graph),
                      grad_dy(g, 0)), d);
     for (int i = 0; i < 3; i++)
         grad_give(g, i, d[i]);
@@ -66,7 +72,8 @@ static Cost groupnorm_cost(const Node *n)
 }
 
 const OpDef op_groupnorm = {
-    .name = "groupnorm", .doc = "act(weight * (x - mean) / sqrt(var + eps) + bias) over groups of channels",
+    .name = "groupnorm",
+    .doc = "act(weight * (x - mean) / sqrt(var + eps) + bias) over groups of channels",
     .attr_bytes = sizeof(GroupnormAttr), .n_in = 3, .n_out = 2, .inplace = IN_PLACE_OF(0),
     .shape = groupnorm_shape, .grad = groupnorm_grad, .cost = groupnorm_cost,
     .cpu = { .choose = groupnorm_choose_cpu, .run = groupnorm_cpu },
@@ -78,7 +85,8 @@ static Err groupnorm_grad_shape(Node *n)
     const bool *wants = ATTR(n, GroupnormGradAttr)->wants;
     Shape channels = SHAPE(dim(in_shape(n, 0), -1));
     if (!shape_same(in_shape(n, 0), in_shape(n, 4)))
-        return fail(E_SHAPE, "groupnorm_grad: %s and %s differ", shape_text(in_shape(n, 0)), shape_text(in_shape(n, 4)));
+        return fail(E_SHAPE, "groupnorm_grad: %s and %s differ", shape_text(in_shape(n, 0)),
+                    shape_text(in_shape(n, 4)));
     if (wants[0])
         out_set(n, 0, in_type(n, 0), in_shape(n, 0));
     for (int i = 1; i < 3; i++)
@@ -104,8 +112,8 @@ const OpDef op_groupnorm_grad = {
 
 Tensor groupnorm(Tensor x, Tensor weight, Tensor bias, int64_t groups, float eps, NormAct act)
 {
-    return node_add(x.graph, &op_groupnorm, &(GroupnormAttr){ .groups = groups, .eps = eps, .act = act },
-                    TENSORS(x, weight, bias), NULL);
+    GroupnormAttr attr = { .groups = groups, .eps = eps, .act = act };
+    return node_add(x.graph, &op_groupnorm, &attr, TENSORS(x, weight, bias), NULL);
 }
 
 Tensor instancenorm(Tensor x, float eps)
@@ -125,7 +133,8 @@ static Err spade_shape(Node *n)
     for (int i = 3; i <= (attr->packed ? 3 : 4); i++)
         if (!in_given(n, i) || !shape_same(in_shape(n, i), map) || in_type(n, i) != in_type(n, 0))
             return fail(E_SHAPE, "spade: the map %s does not fit %s; %s of that size is needed",
-                        in_given(n, i) ? shape_text(in_shape(n, i)) : "(none)", shape_text(h), shape_text(map));
+                        in_given(n, i) ? shape_text(in_shape(n, i)) : "(none)", shape_text(h),
+                        shape_text(map));
     out_set(n, 0, in_type(n, 0), h);
     out_set(n, 1, F32, SHAPE(h.dim[0], attr->groups, 2));
     return OK;
@@ -134,16 +143,18 @@ static Err spade_shape(Node *n)
 static void spade_grad(Grad *g)
 {
     GroupnormGradAttr attr = { *ATTR(g->node, GroupnormAttr),
-                               { grad_wants(g, 0), grad_wants(g, 1), grad_wants(g, 2), grad_wants(g, 3) } };
+                               { grad_wants(g, 0), grad_wants(g, 1), grad_wants(g, 2),
+                                 grad_wants(g, 3) } };
     bool   any = attr.wants[0] || attr.wants[1] || attr.wants[2] || attr.wants[3];
     Tensor d[4], none = tensor_none(g->graph);
     if (!tensor_ok(grad_dy(g, 0)))
         return;
-    grad_give(g, 4, grad_dy(g, 0));                      /* beta is only added; absent when packed */
+    grad_give(g, 4, grad_dy(g, 0));          /* beta is only added; absent when packed */
     if (!any)
         return;
     node_add(g->graph, &op_spade_grad, &attr,
-             TENSORS(grad_in(g, 0), grad_out(g, 1), grad_in(g, 1), attr.wants[3] ? grad_in(g, 2) : none,
+             TENSORS(grad_in(g, 0), grad_out(g, 1), grad_in(g, 1),
+                     attr.wants[3] ? grad_in(g, 2) : none,
                      grad_in(g, 3), grad_dy(g, 0)), d);
     for (int i = 0; i < 4; i++)
         grad_give(g, i, d[i]);
@@ -167,7 +178,8 @@ static Err spade_grad_shape(Node *n)
     const bool *wants = ATTR(n, GroupnormGradAttr)->wants;
     Shape channels = SHAPE(dim(in_shape(n, 0), -1));
     if (!shape_same(in_shape(n, 0), in_shape(n, 5)))
-        return fail(E_SHAPE, "spade_grad: %s and %s differ", shape_text(in_shape(n, 0)), shape_text(in_shape(n, 5)));
+        return fail(E_SHAPE, "spade_grad: %s and %s differ", shape_text(in_shape(n, 0)),
+                    shape_text(in_shape(n, 5)));
     if (wants[0])
         out_set(n, 0, in_type(n, 0), in_shape(n, 0));
     for (int i = 1; i < 3; i++)
@@ -191,7 +203,8 @@ const OpDef op_spade_grad = {
     .cpu = { .choose = spade_grad_choose_cpu, .run = spade_grad_cpu },
 };
 
-Tensor spade(Tensor h, Tensor weight, Tensor bias, Tensor gamma, Tensor beta, int64_t groups, float eps)
+Tensor spade(Tensor h, Tensor weight, Tensor bias, Tensor gamma, Tensor beta, int64_t groups,
+             float eps)
 {
     GroupnormAttr attr = { .groups = groups, .eps = eps, .packed = beta.id == TENSOR_NONE };
     return node_add(h.graph, &op_spade, &attr, TENSORS(h, weight, bias, gamma, beta), NULL);

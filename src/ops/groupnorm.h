@@ -27,9 +27,10 @@ typedef struct GroupnormGradAttr {
 Tensor groupnorm(Tensor x, Tensor weight, Tensor bias, int64_t groups, float eps, NormAct act);
 Tensor instancenorm(Tensor x, float eps);
 
-/* norm(h) * (1 + gamma) + beta. Instance norm: groups = C and no weight. beta none: gamma is the map
- * [gamma|beta] of 2C channels. */
-Tensor spade(Tensor h, Tensor weight, Tensor bias, Tensor gamma, Tensor beta, int64_t groups, float eps);
+/* norm(h) * (1 + gamma) + beta. Instance norm: groups = C and no weight. beta none: gamma is the
+ * map [gamma|beta] of 2C channels. */
+Tensor spade(Tensor h, Tensor weight, Tensor bias, Tensor gamma, Tensor beta, int64_t groups,
+             float eps);
 
 Err groupnorm_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err groupnorm_cpu(const Call *call);

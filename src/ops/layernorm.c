@@ -34,9 +34,11 @@ static Err layernorm_shape(Node *n)
     if (in_given(n, 1) != in_given(n, 2))
         return fail(E_SHAPE, "layernorm: weight and bias are given both or neither");
     for (int i = 1; i <= 2; i++)
-        if (in_given(n, i) && (!shape_same(in_shape(n, i), SHAPE(dim(x, -1))) || !type_is_float(in_type(n, i)) ||
+        if (in_given(n, i) && (!shape_same(in_shape(n, i), SHAPE(dim(x, -1))) ||
+                               !type_is_float(in_type(n, i)) ||
                                in_type(n, i) != in_type(n, 1)))
-            return fail(E_SHAPE, "layernorm: %s is %s %s, the last axis of the input %s", i == 1 ? "weight" : "bias",
+            return fail(E_SHAPE, "layernorm: %s is %s %s, the last axis of the input %s",
+                        i == 1 ? "weight" : "bias",
                         type_name(in_type(n, i)), shape_text(in_shape(n, i)), shape_text(x));
     out_set(n, 0, in_type(n, 0), x);
     return OK;
@@ -49,7 +51,8 @@ static void layernorm_grad(Grad *g)
     for (int i = 0; i < 3; i++)
         attr.wants[i] = grad_wants(g, i);
     node_add(g->graph, &op_layernorm_grad, &attr,
-             TENSORS(grad_in(g, 0), attr.wants[0] ? grad_in(g, 1) : tensor_none(g->graph), grad_dy(g, 0)), d);
+             TENSORS(grad_in(g, 0), attr.wants[0] ? grad_in(g, 1) : tensor_none(g->graph),
+                     grad_dy(g, 0)), d);
     for (int i = 0; i < 3; i++)
         grad_give(g, i, d[i]);
 }
@@ -82,7 +85,8 @@ const OpDef op_layernorm_grad = {
 
 Tensor layernorm(Tensor x, Tensor weight, Tensor bias, float eps)
 {
-    return node_add(x.graph, &op_layernorm, &(LayernormAttr){ .eps = eps }, TENSORS(x, weight, bias), NULL);
+    return node_add(x.graph, &op_layernorm, &(LayernormAttr){ .eps = eps },
+                    TENSORS(x, weight, bias), NULL);
 }
 
 /* in: x packed */
@@ -92,16 +96,21 @@ static Err layernorm_modulate_shape(Node *n)
     TRY(layernorm_check(n, "layernorm_modulate"));
     Shape   x = in_shape(n, 0), packed = in_shape(n, 1);
     int64_t c = dim(x, -1);
-    if (x.rank < 2 || packed.rank != 2 || x.dim[0] % packed.dim[0] != 0 || !type_is_float(in_type(n, 1)))
-        return fail(E_SHAPE, "layernorm_modulate: %s cannot be shared among the samples of %s", shape_text(packed),
+    if (x.rank < 2 || packed.rank != 2 || x.dim[0] % packed.dim[0] != 0 ||
+        !type_is_float(in_type(n, 1)))
+        return fail(E_SHAPE, "layernorm_modulate: %s cannot be shared among the samples of %s",
+                    shape_text(packed),
                     shape_text(x));
     if (attr->shift_at < 0 || attr->scale_at < 0 || attr->shift_at + c > packed.dim[1] ||
         attr->scale_at + c > packed.dim[1])
-        return fail(E_SHAPE, "layernorm_modulate: %lld columns from %lld (shift) and %lld (scale) are not all in %s",
-                    (long long)c, (long long)attr->shift_at, (long long)attr->scale_at, shape_text(packed));
+        return fail(E_SHAPE,
+                    "layernorm_modulate: %lld columns from %lld (shift) and %lld (scale) are not all "
+                    "in %s", (long long)c, (long long)attr->shift_at, (long long)attr->scale_at,
+                    shape_text(packed));
     int64_t apart = attr->shift_at - attr->scale_at;
     if (apart < c && -apart < c)
-        return fail(E_SHAPE, "layernorm_modulate: shift and scale of %lld columns overlap at %lld and %lld",
+        return fail(E_SHAPE,
+                    "layernorm_modulate: shift and scale of %lld columns overlap at %lld and %lld",
                     (long long)c, (long long)attr->shift_at, (long long)attr->scale_at);
     out_set(n, 0, in_type(n, 0), x);
     return OK;
@@ -113,20 +122,22 @@ static void layernorm_modulate_grad(Grad *g)
     Tensor        d[2];
     for (int i = 0; i < 2; i++)
         attr.wants[i] = grad_wants(g, i);
-    node_add(g->graph, &op_layernorm_modulate_grad, &attr, TENSORS(grad_in(g, 0), grad_in(g, 1), grad_dy(g, 0)), d);
+    node_add(g->graph, &op_layernorm_modulate_grad, &attr,
+             TENSORS(grad_in(g, 0), grad_in(g, 1), grad_dy(g, 0)), d);
     for (int i = 0; i < 2; i++)
         grad_give(g, i, d[i]);
 }
 
 const OpDef op_layernorm_modulate = {
-    .name = "layernorm_modulate", .doc = "LN(x) * (1 + scale) + shift, per sample; columns of one packed tensor",
+    .name = "layernorm_modulate",
+    .doc = "LN(x) * (1 + scale) + shift, per sample; columns of one packed tensor",
     .attr_bytes = sizeof(LayernormAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = layernorm_modulate_shape, .grad = layernorm_modulate_grad, .cost = layernorm_cost,
     .cpu = { .choose = layernorm_modulate_choose_cpu, .run = layernorm_modulate_cpu },
 };
 
-/* in: x packed dy; out: dx dpacked, which is zero outside its columns: small beside x, so that the sum over
- * all readers of packed is cheaper than any bookkeeping of parts */
+/* in: x packed dy; out: dx dpacked, which is zero outside its columns: it is small beside x, so that
+ * the sum over all readers of packed is cheaper than any bookkeeping of parts */
 static Err layernorm_modulate_grad_shape(Node *n)
 {
     for (int i = 0; i < 2; i++)
@@ -144,8 +155,8 @@ const OpDef op_layernorm_modulate_grad = {
 
 Tensor layernorm_modulate(Tensor x, Tensor packed, int64_t shift_at, int64_t scale_at, float eps)
 {
-    return node_add(x.graph, &op_layernorm_modulate,
-                    &(LayernormAttr){ .eps = eps, .shift_at = shift_at, .scale_at = scale_at }, TENSORS(x, packed), NULL);
+    LayernormAttr attr = { .eps = eps, .shift_at = shift_at, .scale_at = scale_at };
+    return node_add(x.graph, &op_layernorm_modulate, &attr, TENSORS(x, packed), NULL);
 }
 
 /* in: x m s */

@@ -1,8 +1,8 @@
-/* layernorm_cpu.c -- norms over the last axis on the CPU: row by row, each row in the cache throughout.
+/* layernorm_cpu.c -- norms over the last axis on the CPU: row by row, each in the cache throughout.
  *
- * Rows are cut into one run per thread. Layer norm is the modulated norm with one weight and bias for
- * all rows; sums for their gradients are kept per (sample of packed b, thread t) in slot b + t, which
- * no other has, since runs are consecutive.
+ * Rows are cut into one run per thread. Layer norm is the modulated norm with one weight and bias
+ * for all rows. Sums for their gradients are kept per (row b of packed, thread t) in slot b + t,
+ * which no other has, since runs are consecutive.
  */
 #include "ops/layernorm.h"
 
@@ -71,9 +71,11 @@ static void rows_affine(const Rows *job, int64_t sample, float *weight, float *b
 {
     int64_t at = sample * job->pitch, n = job->width;
     if (job->weight)
-        convert_rows(F32, weight, job->type_w, (const char *)job->weight + at * type_bytes(job->type_w), (size_t)n);
+        convert_rows(F32, weight, job->type_w,
+                     (const char *)job->weight + at * type_bytes(job->type_w), (size_t)n);
     if (job->bias)
-        convert_rows(F32, bias, job->type_w, (const char *)job->bias + at * type_bytes(job->type_w), (size_t)n);
+        convert_rows(F32, bias, job->type_w, (const char *)job->bias + at * type_bytes(job->type_w),
+                     (size_t)n);
     for (int64_t c = 0; c < n; c++) {
         weight[c] = (job->weight ? weight[c] : 1) + job->plus;
         bias[c] = job->bias ? bias[c] : 0;
@@ -91,8 +93,10 @@ static void rows_forward(const Rows *job)
 {
 #pragma omp parallel num_threads(job->threads)
     {
-        float  *weight = job->floats + omp_get_thread_num() * rows_thread_floats(job), *bias = weight + job->width;
-        float  *stage_x = weight + ROWS_VECTORS * job->width, *stage_y = stage_x + job->stage_rows * job->width;
+        float  *weight = job->floats + omp_get_thread_num() * rows_thread_floats(job);
+        float  *bias = weight + job->width;
+        float  *stage_x = weight + ROWS_VECTORS * job->width;
+        float  *stage_y = stage_x + job->stage_rows * job->width;
         int64_t from, to, w = job->width, sample = -1;
         parallel_piece(job->rows, 1, omp_get_thread_num(), job->threads, &from, &to);
         for (int64_t r = from, some; r < to; r += some) {
@@ -101,7 +105,8 @@ static void rows_forward(const Rows *job)
             float       *y = row_open(job->type_y, job->y, r * w, stage_y);
             for (int64_t i = 0; i < some; i++) {
                 const float *xi = x + i * w;
-                float       *yi = y + i * w, mean = row_mean(xi, w), rstd = row_rstd(xi, w, mean, job->eps);
+                float       *yi = y + i * w;
+                float        mean = row_mean(xi, w), rstd = row_rstd(xi, w, mean, job->eps);
                 if ((r + i) / job->per != sample)
                     rows_affine(job, sample = (r + i) / job->per, weight, bias);
 #pragma omp simd
@@ -113,14 +118,16 @@ static void rows_forward(const Rows *job)
     }
 }
 
-/* Sums over a row of g = dy * weight and g * xhat; with `both`, also dy * xhat and dy into columns. */
-static inline __attribute__((always_inline)) void row_backward_sums(bool both, const float *x, const float *dy,
-    int64_t n, float mean, float rstd, const float *weight, float *dweight, float *dbias, float *sum, float *dot)
+/* Sums over a row of g = dy * weight and g * xhat; with `both`, dy * xhat and dy into columns. */
+static inline __attribute__((always_inline)) void
+row_backward_sums(bool both, const float *x, const float *dy, int64_t n, float mean, float rstd,
+                  const float *weight, float *dweight, float *dbias, float *sum, float *dot)
 {
     Lanes   a = { 0 }, b = { 0 };
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        Lanes xhat = (lanes_at(x + i) - mean) * rstd, d = lanes_at(dy + i), g = d * lanes_at(weight + i);
+        Lanes xhat = (lanes_at(x + i) - mean) * rstd, d = lanes_at(dy + i);
+        Lanes g = d * lanes_at(weight + i);
         a += g;
         b += g * xhat;
         if (both) {
@@ -167,11 +174,14 @@ static void rows_backward(const Rows *job)
         for (int64_t r = from, some; r < to; r += some) {
             some = to - r < job->stage_rows ? to - r : job->stage_rows;
             const float *x = row_load(job->type, job->x, r * w, some * w, stage);
-            const float *dy = row_load(job->type_y, job->dy, r * w, some * w, stage + job->stage_rows * w);
-            float       *dx = job->y ? row_open(job->type, job->y, r * w, stage + 2 * job->stage_rows * w) : NULL;
+            const float *dy = row_load(job->type_y, job->dy, r * w, some * w,
+                                       stage + job->stage_rows * w);
+            float       *dx = job->y ? row_open(job->type, job->y, r * w,
+                                                stage + 2 * job->stage_rows * w) : NULL;
             for (int64_t i = 0; i < some; i++) {
                 const float *xi = x + i * w, *di = dy + i * w;
-                float        mean = row_mean(xi, w), rstd = row_rstd(xi, w, mean, job->eps), sum, dot;
+                float        mean = row_mean(xi, w), rstd = row_rstd(xi, w, mean, job->eps);
+                float        sum, dot;
                 if ((r + i) / job->per != sample) {
                     if (unsaved)
                         rows_flush(job, sample, t, dweight, dbias);
@@ -179,11 +189,13 @@ static void rows_backward(const Rows *job)
                     unsaved = 0;
                     if (job->sums) {
                         memset(dweight, 0, (size_t)w * 2 * sizeof *dweight);
-                        memset(job->sums + (sample + t) * 2 * w, 0, (size_t)w * 2 * sizeof *job->sums);
+                        memset(job->sums + (sample + t) * 2 * w, 0,
+                               (size_t)w * 2 * sizeof *job->sums);
                     }
                 }
                 if (job->sums) {
-                    row_backward_sums(true, xi, di, w, mean, rstd, weight, dweight, dbias, &sum, &dot);
+                    row_backward_sums(true, xi, di, w, mean, rstd, weight, dweight, dbias, &sum,
+                                      &dot);
                     if (++unsaved == FLUSH_ROWS) {       /* short float sums keep their accuracy */
                         rows_flush(job, sample, t, dweight, dbias);
                         unsaved = 0;
@@ -197,7 +209,8 @@ static void rows_backward(const Rows *job)
                 float *yi = dx + i * w;
 #pragma omp simd
                 for (int64_t c = 0; c < w; c++)
-                    yi[c] = rstd * (di[c] * weight[c] - mean_sum - (xi[c] - mean) * rstd * mean_dot);
+                    yi[c] = rstd * (di[c] * weight[c] - mean_sum -
+                                    (xi[c] - mean) * rstd * mean_dot);
             }
             if (dx)
                 row_store(job->type, job->y, r * w, some * w, dx);

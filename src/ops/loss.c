@@ -23,15 +23,16 @@ static Err loss_same(const Node *n)
 {
     if (!shape_same(in_shape(n, 0), in_shape(n, 1)) || !rows_float(n, 2))
         return fail(E_SHAPE, "%s: %s %s against %s %s", n->op->name, type_name(in_type(n, 0)),
-                    shape_text(in_shape(n, 0)), type_name(in_type(n, 1)), shape_text(in_shape(n, 1)));
+                    shape_text(in_shape(n, 0)), type_name(in_type(n, 1)),
+                    shape_text(in_shape(n, 1)));
     return OK;
 }
 
 static Err loss_scalar(const Node *n, int i)             /* an absent or [1] f32 denominator */
 {
     if (in_given(n, i) && (in_type(n, i) != F32 || shape_count(in_shape(n, i)) != 1))
-        return fail(E_SHAPE, "%s: the denominator is one f32, not %s %s", n->op->name, type_name(in_type(n, i)),
-                    shape_text(in_shape(n, i)));
+        return fail(E_SHAPE, "%s: the denominator is one f32, not %s %s", n->op->name,
+                    type_name(in_type(n, i)), shape_text(in_shape(n, i)));
     return OK;
 }
 
@@ -47,22 +48,26 @@ static Err masked_shape(Node *n)             /* in: x, target, mask, denominator
     TRY(loss_same(n));
     TRY(loss_scalar(n, 3));
     Shape x = in_shape(n, 0), mask = in_shape(n, 2), thin = x.rank ? shape_with(x, -1, 1) : x;
-    if (in_type(n, 2) != U8 || x.rank < 1 || !(shape_same(mask, thin) || shape_same(mask, shape_drop(x, -1))))
-        return fail(E_SHAPE, "%s: the mask of %s is u8 %s, not %s %s", n->op->name, shape_text(x), shape_text(thin),
-                    type_name(in_type(n, 2)), shape_text(mask));
+    if (in_type(n, 2) != U8 || x.rank < 1 ||
+        !(shape_same(mask, thin) || shape_same(mask, shape_drop(x, -1))))
+        return fail(E_SHAPE, "%s: the mask of %s is u8 %s, not %s %s", n->op->name, shape_text(x),
+                    shape_text(thin), type_name(in_type(n, 2)), shape_text(mask));
     out_set(n, 0, F32, SHAPE(1));
     if (!in_given(n, 3))
         out_set(n, 1, F32, SHAPE(1));
     return OK;
 }
 
-static Err cross_entropy_shape(Node *n)      /* in: x, target, denominator; out: loss, denominator, log-sum-exp */
+static Err cross_entropy_shape(
+    Node *n) /* in: x, target, denominator; out: loss, denominator, log-sum-exp */
 {
     Shape x = in_shape(n, 0);
     TRY(loss_scalar(n, 2));
-    if (!rows_float(n, 1) || in_type(n, 1) != I32 || x.rank < 1 || shape_count(in_shape(n, 1)) != shape_rows(x))
-        return fail(E_SHAPE, "cross_entropy: %s %s against %s %s; one i32 per row is wanted", type_name(in_type(n, 0)),
-                    shape_text(x), type_name(in_type(n, 1)), shape_text(in_shape(n, 1)));
+    if (!rows_float(n, 1) || in_type(n, 1) != I32 || x.rank < 1 ||
+        shape_count(in_shape(n, 1)) != shape_rows(x))
+        return fail(E_SHAPE, "cross_entropy: %s %s against %s %s; one i32 per row is wanted",
+                    type_name(in_type(n, 0)), shape_text(x), type_name(in_type(n, 1)),
+                    shape_text(in_shape(n, 1)));
     out_set(n, 0, F32, SHAPE(1));
     if (!in_given(n, 2))
         out_set(n, 1, F32, SHAPE(1));
@@ -92,16 +97,20 @@ static Tensor loss_denominator(Grad *g, int in)
 
 static void masked_rule(Grad *g)
 {
-    grad_give(g, 0, node_add(g->graph, &op_masked_l1_loss_grad, g->node->attr,
-                             TENSORS(grad_in(g, 0), grad_in(g, 1), grad_in(g, 2), loss_denominator(g, 3), grad_dy(g, 0)),
-                             NULL));
+    grad_give(g, 0,
+              node_add(g->graph, &op_masked_l1_loss_grad, g->node->attr,
+                       TENSORS(grad_in(g, 0), grad_in(g, 1), grad_in(g, 2), loss_denominator(g, 3),
+                               grad_dy(g, 0)),
+                       NULL));
 }
 
 static void cross_entropy_rule(Grad *g)
 {
-    grad_give(g, 0, node_add(g->graph, &op_cross_entropy_grad, g->node->attr,
-                             TENSORS(grad_in(g, 0), grad_in(g, 1), loss_denominator(g, 2), grad_out(g, 2), grad_dy(g, 0)),
-                             NULL));
+    grad_give(g, 0,
+              node_add(g->graph, &op_cross_entropy_grad, g->node->attr,
+                       TENSORS(grad_in(g, 0), grad_in(g, 1), loss_denominator(g, 2), grad_out(g, 2),
+                               grad_dy(g, 0)),
+                       NULL));
 }
 
 const OpDef op_mse_loss = {
@@ -163,8 +172,14 @@ static Tensor loss_add(const OpDef *op, float scale, const Tensor *in, int n)
     return node_add(in->graph, op, &(LossAttr){ .scale = scale }, in, n, NULL);
 }
 
-Tensor mse_loss(Tensor x, Tensor target, float scale) { return loss_add(&op_mse_loss, scale, TENSORS(x, target)); }
-Tensor l1_loss(Tensor x, Tensor target, float scale)  { return loss_add(&op_l1_loss, scale, TENSORS(x, target)); }
+Tensor mse_loss(Tensor x, Tensor target, float scale)
+{
+    return loss_add(&op_mse_loss, scale, TENSORS(x, target));
+}
+Tensor l1_loss(Tensor x, Tensor target, float scale)
+{
+    return loss_add(&op_l1_loss, scale, TENSORS(x, target));
+}
 
 Tensor masked_l1_loss(Tensor x, Tensor target, Tensor mask, Tensor denominator, float scale)
 {

@@ -21,7 +21,8 @@ Tensor mse_loss(Tensor x, Tensor target, float scale);       /* mean (x - target
 Tensor l1_loss(Tensor x, Tensor target, float scale);        /* mean |x - target| */
 
 /* sum m |x - target| / max(1, sum m); mask u8 with x's axes, the last absent or 1 */
-Tensor masked_l1_loss(Tensor x, Tensor target, Tensor mask, Tensor denominator_or_none, float scale);
+Tensor masked_l1_loss(Tensor x, Tensor target, Tensor mask, Tensor denominator_or_none,
+                      float scale);
 
 /* mean -log softmax(x)[target]; x (...,V), target i32 (...) */
 Tensor cross_entropy(Tensor x, Tensor target, Tensor denominator_or_none, float scale);

@@ -15,7 +15,8 @@ static int64_t pieces_of(int64_t count, int64_t piece) { return (count + piece -
 Err loss_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     (void)device;
-    choice->workspace_bytes = (size_t)pieces_of(shape_count(in_shape(n, 0)), LOSS_PIECE) * sizeof(double);
+    choice->workspace_bytes =
+        (size_t)pieces_of(shape_count(in_shape(n, 0)), LOSS_PIECE) * sizeof(double);
     return OK;
 }
 
@@ -23,7 +24,8 @@ Err loss_choose_cpu(const Node *n, const Device *device, Choice *choice)
 static const float *mask_row(const Call *call, int64_t first, int64_t n, float *buffer)
 {
     const uint8_t *mask = call->in[2];
-    int64_t channels = dim(in_shape(call->node, 0), -1), row = first / channels, at = first % channels;
+    int64_t channels = dim(in_shape(call->node, 0), -1), row = first / channels,
+            at = first % channels;
     for (int64_t i = 0; i < n; i++) {
         buffer[i] = mask[row] ? 1.0f : 0.0f;
         if (++at == channels) {
@@ -118,9 +120,11 @@ Err masked_l1_loss_cpu(const Call *call)
     return OK;
 }
 
-static void mse_grad_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)
+static void mse_grad_row(const Call *call, int64_t first, int64_t n, const float *const *in,
+                         float *out)
 {
-    float f = (float)(2 * (double)ATTR(call->node, LossAttr)->scale / in_count(call->node, 0)) * *(float *)call->in[2];
+    float f = (float)(2 * (double)ATTR(call->node, LossAttr)->scale / in_count(call->node, 0)) *
+              *(float *)call->in[2];
     const float *x = in[0], *t = in[1];
     (void)first;
 #pragma omp simd
@@ -130,9 +134,11 @@ static void mse_grad_row(const Call *call, int64_t first, int64_t n, const float
 
 static inline float sign_of(float d) { return d > 0 ? 1.0f : d < 0 ? -1.0f : d; }
 
-static void l1_grad_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)
+static void l1_grad_row(const Call *call, int64_t first, int64_t n, const float *const *in,
+                        float *out)
 {
-    float f = (float)((double)ATTR(call->node, LossAttr)->scale / in_count(call->node, 0)) * *(float *)call->in[2];
+    float f = (float)((double)ATTR(call->node, LossAttr)->scale / in_count(call->node, 0)) *
+              *(float *)call->in[2];
     const float *x = in[0], *t = in[1];
     (void)first;
 #pragma omp simd
@@ -140,7 +146,8 @@ static void l1_grad_row(const Call *call, int64_t first, int64_t n, const float 
         out[i] = f * sign_of(x[i] - t[i]);
 }
 
-static void masked_grad_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)
+static void masked_grad_row(const Call *call, int64_t first, int64_t n, const float *const *in,
+                            float *out)
 {
     float buffer[ROW_BLOCK], denominator = *(float *)call->in[3];
     float f = ATTR(call->node, LossAttr)->scale / denominator * *(float *)call->in[4];
@@ -159,8 +166,8 @@ Err loss_targets(const char *op, const int32_t *target, int64_t n, int64_t most,
     *counted = 0;
     for (int64_t i = 0; i < n; i++) {
         if (target[i] != LOSS_IGNORE && (target[i] < 0 || target[i] >= most))
-            return fail(E_NUMBER, "%s: target %d at place %lld is neither %d nor one of 0 to %lld", op, target[i],
-                        (long long)i, LOSS_IGNORE, (long long)most - 1);
+            return fail(E_NUMBER, "%s: target %d at place %lld is neither %d nor one of 0 to %lld",
+                        op, target[i], (long long)i, LOSS_IGNORE, (long long)most - 1);
         *counted += target[i] != LOSS_IGNORE;
     }
     return OK;
@@ -169,7 +176,8 @@ Err loss_targets(const char *op, const int32_t *target, int64_t n, int64_t most,
 Err cross_entropy_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     (void)device;
-    choice->workspace_bytes = (size_t)pieces_of(shape_rows(in_shape(n, 0)), LOSS_ROWS) * sizeof(double);
+    choice->workspace_bytes =
+        (size_t)pieces_of(shape_rows(in_shape(n, 0)), LOSS_ROWS) * sizeof(double);
     return OK;
 }
 
@@ -194,7 +202,8 @@ Err cross_entropy_cpu(const Call *call)
             float  x;
             lse[r] = row.most + vlog(row.sum);
             if (target[r] != LOSS_IGNORE)
-                sum += (double)lse[r] - (double)*row_load(type, call->in[0], r * n + target[r], 1, &x);
+                sum +=
+                    (double)lse[r] - (double)*row_load(type, call->in[0], r * n + target[r], 1, &x);
         }
         partial[p] = sum;
     }
@@ -222,7 +231,8 @@ Err cross_entropy_grad_cpu(const Call *call)     /* in: x, target, denominator, 
     for (int64_t r = 0; r < rows; r++) {
         float buffer[2][ROW_BLOCK], f = target[r] == LOSS_IGNORE ? 0 : factor;
         for (int64_t i = 0; i < n; i += ROW_BLOCK) {
-            int64_t      m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i, hit = target[r] - i;
+            int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i,
+                    hit = target[r] - i;
             const float *x = row_load(tx, call->in[0], first, m, buffer[0]);
             float       *dx = row_open(ty, call->out[0], first, buffer[1]);
 #pragma omp simd

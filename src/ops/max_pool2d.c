@@ -7,17 +7,19 @@ static Err max_pool2d_shape(Node *n)
 {
     Shape x = in_shape(n, 0);
     if (x.rank != 4 || x.dim[1] < 2 || x.dim[2] < 2 || !type_is_float(in_type(n, 0)))
-        return fail(E_SHAPE, "max_pool2d: the input must be floats (N,H,W,C), at least 2x2, not %s %s",
+        return fail(E_SHAPE,
+                    "max_pool2d: the input must be floats (N,H,W,C), at least 2x2, not %s %s",
                     type_name(in_type(n, 0)), shape_text(x));
     out_set(n, 0, in_type(n, 0), SHAPE(x.dim[0], x.dim[1] / 2, x.dim[2] / 2, x.dim[3]));
     return OK;
 }
 
-/* Reads the input and finds the largest again. An index map of a sixteenth of the input's bytes would be
- * smaller, but the input is nearly always kept anyway: by the ReLU before, which reads its output. */
+/* Reads the input and finds the largest again. An index map of a sixteenth of the input's bytes would
+ * be smaller, but the input is nearly always kept anyway: by the ReLU before, which reads its output. */
 static void max_pool2d_grad(Grad *g)
 {
-    grad_give(g, 0, node_add(g->graph, &op_max_pool2d_grad, NULL, TENSORS(grad_in(g, 0), grad_dy(g, 0)), NULL));
+    grad_give(g, 0, node_add(g->graph, &op_max_pool2d_grad, NULL,
+                             TENSORS(grad_in(g, 0), grad_dy(g, 0)), NULL));
 }
 
 static Cost pool_cost(const Node *n)

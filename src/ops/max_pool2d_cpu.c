@@ -15,11 +15,13 @@ static Cells cells_of(Shape x, const Device *device)
 {
     int64_t rows = x.dim[0] * (x.dim[1] / 2);
     int     most = parallel_threads(device->threads, shape_count(x));
-    return (Cells){ rows, x.dim[2] / 2, x.dim[1], x.dim[2], x.dim[3], rows < most ? (int)rows : most };
+    return (Cells){ rows, x.dim[2] / 2, x.dim[1], x.dim[2], x.dim[3],
+                    rows < most ? (int)rows : most };
 }
 
 /* The four corners of a cell, channels c .. c + n. */
-static void cell_load(Type type, const void *x, const Cells *k, int64_t row, int64_t col, int64_t c, int64_t n,
+static void cell_load(Type type, const void *x, const Cells *k, int64_t row, int64_t col, int64_t c,
+                      int64_t n,
                       float (*stage)[POOL_BLOCK], const float *corner[4], int64_t at[4])
 {
     int64_t half = k->height / 2, y = row / half * k->height + row % half * 2;
@@ -76,7 +78,8 @@ Err max_pool2d_grad_cpu(const Call *call)
         for (int64_t col = 0; col < k.cols; col++)
             for (int64_t c = 0; c < k.channels; c += POOL_BLOCK) {
                 int64_t      n = k.channels - c < POOL_BLOCK ? k.channels - c : POOL_BLOCK;
-                const float *dy = row_load(type_dy, call->in[1], (row * k.cols + col) * k.channels + c, n, stage_dy);
+                const float *dy = row_load(type_dy, call->in[1],
+                                           (row * k.cols + col) * k.channels + c, n, stage_dy);
                 cell_load(type, call->in[0], &k, row, col, c, n, stage, x, at);
                 for (int j = 0; j < 4; j++)
                     d[j] = row_open(type, call->out[0], at[j], stage_d[j]);

@@ -8,7 +8,8 @@
 static Err counters_check(const Node *n, int i)
 {
     if (!in_given(n, i) || in_type(n, i) != I32 || shape_count(in_shape(n, i)) != COUNTER_WORDS)
-        return fail(E_SHAPE, "%s: the step counters (%d i32) are missing", n->op->name, COUNTER_WORDS);
+        return fail(E_SHAPE, "%s: the step counters (%d i32) are missing", n->op->name,
+                    COUNTER_WORDS);
     return OK;
 }
 
@@ -17,7 +18,8 @@ static Err noise_shape(Node *n)
     const NoiseAttr *attr = ATTR(n, NoiseAttr);
     TRY(counters_check(n, 0));
     if (n->op == &op_random_ints ? attr->below < 1 : !type_is_float(attr->type))
-        return fail(E_SHAPE, "%s: cannot draw %s below %u", n->op->name, type_name(attr->type), attr->below);
+        return fail(E_SHAPE, "%s: cannot draw %s below %u", n->op->name, type_name(attr->type),
+                    attr->below);
     out_set(n, 0, attr->type, attr->shape);
     out_class(n, 0, CLASS_INPUTS);
     return OK;
@@ -53,25 +55,31 @@ static Tensor noise(const OpDef *op, Tensor counters, NoiseAttr attr)
 
 Tensor random_normal(Tensor counters, uint32_t stream, Type type, Shape shape)
 {
-    return noise(&op_random_normal, counters, (NoiseAttr){ .stream = stream, .type = type, .shape = shape });
+    return noise(&op_random_normal, counters,
+                 (NoiseAttr){ .stream = stream, .type = type, .shape = shape });
 }
 
 Tensor random_uniform(Tensor counters, uint32_t stream, Type type, Shape shape)
 {
-    return noise(&op_random_uniform, counters, (NoiseAttr){ .stream = stream, .type = type, .shape = shape });
+    return noise(&op_random_uniform, counters,
+                 (NoiseAttr){ .stream = stream, .type = type, .shape = shape });
 }
 
 Tensor random_ints(Tensor counters, uint32_t stream, int32_t below, Shape shape)
 {
-    return noise(&op_random_ints, counters, (NoiseAttr){ .stream = stream, .type = I32, .shape = shape,
-                                                         .below = below < 1 ? 0 : (uint32_t)below });
+    return noise(&op_random_ints, counters,
+                 (NoiseAttr){ .stream = stream,
+                              .type = I32,
+                              .shape = shape,
+                              .below = below < 1 ? 0 : (uint32_t)below });
 }
 
 static Err dropout_shape(Node *n)
 {
     TRY(counters_check(n, 1));
     if (!rows_float(n, 1))
-        return fail(E_SHAPE, "%s: %s is not a number to zero", n->op->name, type_name(in_type(n, 0)));
+        return fail(E_SHAPE, "%s: %s is not a number to zero", n->op->name,
+                    type_name(in_type(n, 0)));
     out_set(n, 0, in_type(n, 0), in_shape(n, 0));
     return OK;
 }
@@ -79,10 +87,12 @@ static Err dropout_shape(Node *n)
 static Tensor drop(const OpDef *op, Tensor x, Tensor counters, uint32_t stream, float rate)
 {
     if (!(rate >= 0 && rate < 1))
-        return graph_poison(x.graph, E_SHAPE, "%s: a rate of %g is not in [0,1)", op->name, (double)rate);
+        return graph_poison(x.graph, E_SHAPE, "%s: a rate of %g is not in [0,1)", op->name,
+                            (double)rate);
     if (rate == 0)
         return x;
-    return node_add(x.graph, op, &(NoiseAttr){ .stream = stream, .rate = rate }, TENSORS(x, counters), NULL);
+    return node_add(x.graph, op, &(NoiseAttr){ .stream = stream, .rate = rate },
+                    TENSORS(x, counters), NULL);
 }
 
 /* The same mask again: dx = dropout(dy) under the same counters. */
@@ -99,9 +109,11 @@ const OpDef op_dropout = {
 };
 
 const OpDef op_drop_samples = {
-    .name = "drop_samples", .doc = "zeroes whole samples, as classifier-free guidance drops its condition",
+    .name = "drop_samples",
+    .doc = "zeroes whole samples, as classifier-free guidance drops its condition",
     .attr_bytes = sizeof(NoiseAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = dropout_shape, .grad = dropout_rule, .cost = noise_cost, .cpu = { .run = drop_samples_cpu },
+    .shape = dropout_shape, .grad = dropout_rule, .cost = noise_cost,
+    .cpu = { .run = drop_samples_cpu },
 };
 
 Tensor dropout(Tensor x, Tensor counters, uint32_t stream, float rate)

@@ -20,9 +20,12 @@ typedef struct NoiseAttr {
 
 Tensor random_normal(Tensor counters, uint32_t stream, Type type, Shape shape);
 Tensor random_uniform(Tensor counters, uint32_t stream, Type type, Shape shape);     /* (0,1) */
-Tensor random_ints(Tensor counters, uint32_t stream, int32_t below, Shape shape);    /* I32, 0 .. below - 1 */
-Tensor dropout(Tensor x, Tensor counters, uint32_t stream, float rate);      /* the rest times 1 / (1 - rate) */
-Tensor drop_samples(Tensor x, Tensor counters, uint32_t stream, float rate); /* whole samples, rest unscaled */
+Tensor random_ints(Tensor counters, uint32_t stream, int32_t below,
+                   Shape shape); /* I32, 0 .. below - 1 */
+Tensor dropout(Tensor x, Tensor counters, uint32_t stream,
+               float rate); /* the rest times 1 / (1 - rate) */
+Tensor drop_samples(Tensor x, Tensor counters, uint32_t stream,
+                    float rate); /* whole samples, rest unscaled */
 
 Err random_normal_cpu(const Call *call);
 Err random_uniform_cpu(const Call *call);

@@ -22,14 +22,16 @@ static uint64_t noise_first(const Call *call, int counters_in, int64_t count)
     return (uint64_t)(uint32_t)c[COUNTER_MICRO] * (uint64_t)count;
 }
 
-static void normal_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)
+static void normal_row(const Call *call, int64_t first, int64_t n, const float *const *in,
+                       float *out)
 {
     (void)in;
     int64_t count = shape_count(out_shape(call->node, 0));
     random_normals(noise_key(call, 0), noise_first(call, 0, count) + (uint64_t)first, n, out);
 }
 
-static void uniform_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)
+static void uniform_row(const Call *call, int64_t first, int64_t n, const float *const *in,
+                        float *out)
 {
     (void)in;
     int64_t count = shape_count(out_shape(call->node, 0));
@@ -51,7 +53,8 @@ Err random_ints_cpu(const Call *call)
     return OK;
 }
 
-static void dropout_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)
+static void dropout_row(const Call *call, int64_t first, int64_t n, const float *const *in,
+                        float *out)
 {
     float        rate = ATTR(call->node, NoiseAttr)->rate, scale = 1 / (1 - rate), u[ROW_BLOCK];
     const float *x = in[0];
@@ -62,7 +65,8 @@ static void dropout_row(const Call *call, int64_t first, int64_t n, const float 
         out[i] = u[i] < rate ? 0.0f : x[i] * scale;
 }
 
-static void drop_samples_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)
+static void drop_samples_row(const Call *call, int64_t first, int64_t n, const float *const *in,
+                             float *out)
 {
     Shape     s = out_shape(call->node, 0);
     int64_t   samples = s.dim[0], each = shape_count(s) / samples;

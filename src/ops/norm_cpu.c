@@ -6,11 +6,13 @@
 
 #include <math.h>
 
-enum { NORM_BLOCK = 2048 };      /* elements: a block, its partner and its columns stay in the first cache */
+enum { NORM_BLOCK = 2048 };      /* elements: so that a block and its columns stay in the first cache */
 
-NormPlan norm_plan(int64_t samples, int64_t pixels, int64_t channels, int64_t groups, bool may_fold, int threads)
+NormPlan norm_plan(int64_t samples, int64_t pixels, int64_t channels, int64_t groups, bool may_fold,
+                   int threads)
 {
-    int64_t fold = 16 * ((8 + channels - 1) / channels);     /* whole vectors, at least 128 columns */
+    /* whole vectors, at least 128 columns */
+    int64_t fold = 16 * ((8 + channels - 1) / channels);
     if (!may_fold || channels >= 64 || pixels < 4 * fold)
         fold = 1;
     int64_t wide = fold * channels, rows = NORM_BLOCK / wide, all = samples * pixels;
@@ -35,7 +37,9 @@ static int64_t norm_stage_floats(const NormPlan *plan, NormNeeds needs)
 
 size_t norm_work_bytes(const NormPlan *plan, NormNeeds needs)
 {
-    int64_t doubles = 2 * norm_slots(plan) * plan->wide + (needs.totals ? 2 * plan->samples * plan->channels : 0);
+    int64_t doubles = 2 * norm_slots(plan) * plan->wide;
+    if (needs.totals)
+        doubles += 2 * plan->samples * plan->channels;
     int64_t floats = plan->threads * (NORM_VECTORS * plan->wide + norm_stage_floats(plan, needs));
     return (size_t)doubles * sizeof(double) + (size_t)floats * sizeof(float);
 }
@@ -84,7 +88,8 @@ NormPiece norm_piece_first(const NormPlan *plan, int thread)
 
 NormPiece norm_piece_next(const NormPlan *plan, NormPiece piece)
 {
-    return norm_piece_at(plan, (int)(piece.slot - piece.sample), piece.first + piece.count, piece.end);
+    return norm_piece_at(plan, (int)(piece.slot - piece.sample), piece.first + piece.count,
+                         piece.end);
 }
 
 bool norm_block_next(const NormPlan *plan, const NormPiece *piece, NormBlock *block)
@@ -104,9 +109,11 @@ bool norm_block_next(const NormPlan *plan, const NormPiece *piece, NormBlock *bl
     return block->done == full && rest > 0;
 }
 
-/* Mean and squared deviations of a block, column by column, joined to those of the rows before it. */
-static void norm_block_moments(const float *x, const NormBlock *block, float *restrict mean_of_block,
-                               float *restrict deviation, double *restrict mean, double *restrict squares)
+/* Mean and squared deviations of a block, by column, joined to those of the rows before it. */
+static void norm_block_moments(const float *x, const NormBlock *block,
+                               float *restrict mean_of_block,
+                               float *restrict deviation, double *restrict mean,
+                               double *restrict squares)
 {
     int64_t rows = block->rows, cols = block->cols;
     float   part = 1.0f / (float)rows;
@@ -184,7 +191,8 @@ static NormPiece norm_sample_next(const NormPlan *plan, NormPiece piece)
 }
 
 /* One group of one sample, from all its pieces: first the mean, then deviations from it. */
-static void norm_join_group(const NormPlan *plan, const NormWork *work, int64_t sample, int64_t group, double eps,
+static void norm_join_group(const NormPlan *plan, const NormWork *work, int64_t sample,
+                            int64_t group, double eps,
                             float *statistics)
 {
     int64_t width = plan->channels / plan->groups;
@@ -198,24 +206,28 @@ static void norm_join_group(const NormPlan *plan, const NormWork *work, int64_t 
         for (int64_t at = group * width; at < plan->wide; at += plan->channels)
             for (int64_t c = at; c < at + width; c++) {
                 double delta = work->one[p.slot * plan->wide + c] - mean;
-                squares += work->two[p.slot * plan->wide + c] + norm_rows_of(plan, &p, c) * delta * delta;
+                squares += work->two[p.slot * plan->wide + c];
+                squares += norm_rows_of(plan, &p, c) * delta * delta;
             }
     statistics[0] = (float)mean;
     statistics[1] = (float)(1 / sqrt(squares / count + eps));
 }
 
-void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, const void *x, double eps,
+void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, const void *x,
+                     double eps,
                      float *statistics)
 {
     int    thread = omp_get_thread_num();
     float *stage = norm_stage(plan, work, thread, 0);
-    float *mean_of_block = norm_vector(plan, work, thread, 0), *deviation = norm_vector(plan, work, thread, 1);
+    float *mean_of_block = norm_vector(plan, work, thread, 0);
+    float *deviation = norm_vector(plan, work, thread, 1);
     for (NormPiece p = norm_piece_first(plan, thread); p.count; p = norm_piece_next(plan, p)) {
         double *mean = work->one + p.slot * plan->wide, *squares = work->two + p.slot * plan->wide;
         memset(mean, 0, (size_t)plan->wide * sizeof *mean);
         memset(squares, 0, (size_t)plan->wide * sizeof *squares);
         for (NormBlock b = { 0 }; norm_block_next(plan, &p, &b);)
-            norm_block_moments(row_load(type, x, b.first, b.rows * b.cols, stage), &b, mean_of_block, deviation,
+            norm_block_moments(row_load(type, x, b.first, b.rows * b.cols, stage), &b,
+                               mean_of_block, deviation,
                                mean, squares);
     }
 #pragma omp barrier
@@ -224,10 +236,12 @@ void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, cons
         norm_join_group(plan, work, i / plan->groups, i % plan->groups, eps, statistics + 2 * i);
 }
 
-void norm_add_sums(const NormPlan *plan, const NormWork *work, const NormPiece *piece, const NormBlock *block,
+void norm_add_sums(const NormPlan *plan, const NormWork *work, const NormPiece *piece,
+                   const NormBlock *block,
                    const float *one, const float *two)
 {
-    double *sum_one = work->one + piece->slot * plan->wide, *sum_two = work->two + piece->slot * plan->wide;
+    double *sum_one = work->one + piece->slot * plan->wide;
+    double *sum_two = work->two + piece->slot * plan->wide;
     if (block->done == 0) {
         memset(sum_one, 0, (size_t)plan->wide * sizeof *sum_one);
         memset(sum_two, 0, (size_t)plan->wide * sizeof *sum_two);
@@ -243,7 +257,8 @@ void norm_totals(const NormPlan *plan, const NormWork *work)
 #pragma omp barrier
 #pragma omp for schedule(static)
     for (int64_t n = 0; n < plan->samples; n++) {
-        double *one = work->total_one + n * plan->channels, *two = work->total_two + n * plan->channels;
+        double *one = work->total_one + n * plan->channels;
+        double *two = work->total_two + n * plan->channels;
         memset(one, 0, (size_t)plan->channels * sizeof *one);
         memset(two, 0, (size_t)plan->channels * sizeof *two);
         for (NormPiece p = norm_sample_first(plan, n); p.count; p = norm_sample_next(plan, p))
@@ -278,7 +293,8 @@ static void norm_repeat(const NormPlan *plan, float *wide)
         wide[c] = wide[c - plan->channels];
 }
 
-void norm_spread_statistics(const NormPlan *plan, const float *statistics, int64_t sample, float *mean,
+void norm_spread_statistics(const NormPlan *plan, const float *statistics, int64_t sample,
+                            float *mean,
                             float *rstd)
 {
     int64_t      width = plan->channels / plan->groups;
@@ -292,7 +308,8 @@ void norm_spread_statistics(const NormPlan *plan, const float *statistics, int64
     norm_repeat(plan, rstd);
 }
 
-void norm_spread_affine(const NormPlan *plan, Type type, const void *values, float absent, float *wide)
+void norm_spread_affine(const NormPlan *plan, Type type, const void *values, float absent,
+                        float *wide)
 {
     if (values)
         convert_rows(F32, wide, type, values, (size_t)plan->channels);
@@ -302,12 +319,14 @@ void norm_spread_affine(const NormPlan *plan, Type type, const void *values, flo
     norm_repeat(plan, wide);
 }
 
-void norm_spread_means(const NormPlan *plan, const NormWork *work, int64_t sample, const float *weight,
+void norm_spread_means(const NormPlan *plan, const NormWork *work, int64_t sample,
+                       const float *weight,
                        float *mean_one, float *mean_two)
 {
     int64_t       width = plan->channels / plan->groups;
     double        count = (double)plan->pixels * (double)width;
-    const double *one = work->total_one + sample * plan->channels, *two = work->total_two + sample * plan->channels;
+    const double *one = work->total_one + sample * plan->channels;
+    const double *two = work->total_two + sample * plan->channels;
     for (int64_t g = 0; g < plan->groups; g++) {
         double sum_one = 0, sum_two = 0;
         for (int64_t c = g * width; c < (g + 1) * width; c++) {

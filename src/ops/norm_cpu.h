@@ -44,7 +44,7 @@ enum { NORM_VECTORS = 6 };
 
 typedef struct NormNeeds {
     bool totals;                 /* sums over a sample, for gradients */
-    int  stages;                 /* blocks converted at a time, one per tensor that is read or written */
+    int  stages;                 /* blocks converted at a time, one per tensor read or written */
     Type type;                   /* of those tensors */
 } NormNeeds;
 
@@ -68,29 +68,34 @@ NormPiece norm_piece_first(const NormPlan *plan, int thread);
 NormPiece norm_piece_next(const NormPlan *plan, NormPiece piece);
 bool      norm_block_next(const NormPlan *plan, const NormPiece *piece, NormBlock *block);
 
-/* The following are called by every thread of a parallel region; those that end in a barrier say so. */
+/* The following are called by every thread of a parallel region; barriers inside are said. */
 
 /* Statistics [samples][groups][2]: mean, 1 / sqrt(var + eps). Ends in a barrier. */
-void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, const void *x, double eps,
+void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, const void *x,
+                     double eps,
                      float *statistics);
 
 /* Adds the sums of all pieces into total_one and total_two. Begins and ends with a barrier. */
 void norm_totals(const NormPlan *plan, const NormWork *work);
 
 /* Adds a block's column sums to those of its piece. */
-void norm_add_sums(const NormPlan *plan, const NormWork *work, const NormPiece *piece, const NormBlock *block,
+void norm_add_sums(const NormPlan *plan, const NormWork *work, const NormPiece *piece,
+                   const NormBlock *block,
                    const float *one, const float *two);
 
 /* dweight and dbias from the totals; NULL: not wanted. Shared among threads, no barrier. */
 void norm_affine_grads(const NormPlan *plan, const NormWork *work, float *dweight, float *dbias);
 
 /* What every column of a sample is treated with; weight or bias NULL: 1 and 0. */
-void norm_spread_statistics(const NormPlan *plan, const float *statistics, int64_t sample, float *mean,
+void norm_spread_statistics(const NormPlan *plan, const float *statistics, int64_t sample,
+                            float *mean,
                             float *rstd);
-void norm_spread_affine(const NormPlan *plan, Type type, const void *values, float absent, float *wide);
+void norm_spread_affine(const NormPlan *plan, Type type, const void *values, float absent,
+                        float *wide);
 
 /* Means of dxhat and of dxhat * xhat over each group, from the totals. */
-void norm_spread_means(const NormPlan *plan, const NormWork *work, int64_t sample, const float *weight,
+void norm_spread_means(const NormPlan *plan, const NormWork *work, int64_t sample,
+                       const float *weight,
                        float *mean_one, float *mean_two);
 
 /* act(weight * (x - mean) * rstd + bias), and its gradients. */

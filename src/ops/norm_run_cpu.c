@@ -1,4 +1,4 @@
-/* norm_run_cpu.c -- forward and backward of act(weight * (x - mean) * rstd + bias): two sweeps each. */
+/* norm_run_cpu.c -- act(weight * (x - mean) * rstd + bias) and its gradients: two sweeps each. */
 #include "ops/norm_cpu.h"
 
 #include "device/convert.h"
@@ -62,7 +62,8 @@ INLINE void block_sums(NormAct act, const NormBlock *b, Columns k, const float *
         }
 }
 
-INLINE void block_backward(NormAct act, const NormBlock *b, Columns k, const float *x, const float *dy, float *dx)
+INLINE void block_backward(NormAct act, const NormBlock *b, Columns k, const float *x,
+                           const float *dy, float *dx)
 {
     for (int64_t r = 0; r < b->rows; r++)
 #pragma omp simd
@@ -90,12 +91,14 @@ static void run_forward(NormAct act, const NormBlock *b, Columns k, const float 
     PER_ACT(act, block_forward, b, k, x, y);
 }
 
-static void run_sums(NormAct act, const NormBlock *b, Columns k, const float *x, const float *dy, float *one, float *two)
+static void run_sums(NormAct act, const NormBlock *b, Columns k, const float *x, const float *dy,
+                     float *one, float *two)
 {
     PER_ACT(act, block_sums, b, k, x, dy, one, two);
 }
 
-static void run_backward(NormAct act, const NormBlock *b, Columns k, const float *x, const float *dy, float *dx)
+static void run_backward(NormAct act, const NormBlock *b, Columns k, const float *x,
+                         const float *dy, float *dx)
 {
     PER_ACT(act, block_backward, b, k, x, dy, dx);
 }
@@ -144,8 +147,10 @@ void norm_forward(const NormRun *run, void *workspace)
             norm_spread_statistics(plan, run->statistics, p.sample, mean, rstd);
             for (NormBlock b = { 0 }; norm_block_next(plan, &p, &b);) {
                 int64_t      n = b.rows * b.cols;
-                const float *x = row_load(run->type_x, run->x, b.first, n, norm_stage(plan, &work, t, 0));
-                float       *y = row_open(run->type_y, run->y, b.first, norm_stage(plan, &work, t, 1));
+                const float *x = row_load(run->type_x, run->x, b.first, n,
+                                          norm_stage(plan, &work, t, 0));
+                float       *y = row_open(run->type_y, run->y, b.first,
+                                          norm_stage(plan, &work, t, 1));
                 run_forward(run->act, &b, k, x, y);
                 row_store(run->type_y, run->y, b.first, n, y);
             }
@@ -170,7 +175,8 @@ void norm_backward(const NormRun *run, void *workspace)
         norm_spread_affine(plan, run->type_w, run->weight, 1, weight);
         norm_spread_affine(plan, run->type_w, run->bias, 0, bias);
 
-        for (NormPiece p = norm_piece_first(plan, t); sums && p.count; p = norm_piece_next(plan, p)) {
+        for (NormPiece p = norm_piece_first(plan, t); sums && p.count;
+             p = norm_piece_next(plan, p)) {
             norm_spread_statistics(plan, run->statistics, p.sample, mean, rstd);
             for (NormBlock b = { 0 }; norm_block_next(plan, &p, &b);) {
                 int64_t n = b.rows * b.cols;
@@ -183,7 +189,8 @@ void norm_backward(const NormRun *run, void *workspace)
             norm_totals(plan, &work);
             norm_affine_grads(plan, &work, run->dweight, run->dbias);
         }
-        for (NormPiece p = norm_piece_first(plan, t); run->dx && p.count; p = norm_piece_next(plan, p)) {
+        for (NormPiece p = norm_piece_first(plan, t); run->dx && p.count;
+             p = norm_piece_next(plan, p)) {
             norm_spread_statistics(plan, run->statistics, p.sample, mean, rstd);
             if (run->fixed)                  /* given statistics do not move with x */
                 memset(one, 0, (size_t)plan->wide * 2 * sizeof *one);
@@ -193,7 +200,8 @@ void norm_backward(const NormRun *run, void *workspace)
                 int64_t      n = b.rows * b.cols;
                 const float *x = row_load(run->type_x, run->x, b.first, n, stage_x);
                 const float *dy = row_load(run->type_y, run->dy, b.first, n, stage_dy);
-                float       *dx = row_open(run->type_x, run->dx, b.first, norm_stage(plan, &work, t, 2));
+                float       *dx = row_open(run->type_x, run->dx, b.first,
+                                           norm_stage(plan, &work, t, 2));
                 run_backward(run->act, &b, k, x, dy, dx);
                 row_store(run->type_x, run->dx, b.first, n, dx);
             }

@@ -15,10 +15,11 @@ static Err permute_shape(Node *n)
             seen |= 1u << attr->axis[i];
     }
     if (seen != (1u << attr->rank) - 1)
-        return fail(E_SHAPE, "permute: the axes given for %s are not an order of its %d", shape_text(in_shape(n, 0)),
-                    attr->rank);
+        return fail(E_SHAPE, "permute: the axes given for %s are not an order of its %d",
+                    shape_text(in_shape(n, 0)), attr->rank);
     if (count != shape_count(in_shape(n, 0)) || count != shape_count(attr->shape))
-        return fail(E_SHAPE, "permute: %s cannot become %s", shape_text(in_shape(n, 0)), shape_text(attr->shape));
+        return fail(E_SHAPE, "permute: %s cannot become %s", shape_text(in_shape(n, 0)),
+                    shape_text(attr->shape));
     out_set(n, 0, in_type(n, 0), attr->shape);
     return OK;
 }
@@ -42,7 +43,8 @@ static Cost permute_cost(const Node *n)
 const OpDef op_permute = {
     .name = "permute", .doc = "axes in another order",
     .attr_bytes = sizeof(PermuteAttr), .n_in = 1, .n_out = 1,
-    .shape = permute_shape, .grad = permute_rule, .cost = permute_cost, .cpu = { .run = permute_cpu },
+    .shape = permute_shape, .grad = permute_rule, .cost = permute_cost,
+    .cpu = { .run = permute_cpu },
 };
 
 /* Where the axes longer than one keep their order no byte moves: that is a reshape. */
@@ -70,7 +72,8 @@ Tensor permute(Tensor x, const int *axis)
         attr.dim[i] = s.dim[i];
         attr.axis[i] = axis[i];
         if (axis[i] < 0 || axis[i] >= s.rank)
-            return graph_poison(x.graph, E_SHAPE, "permute: %s has no axis %d", shape_text(s), axis[i]);
+            return graph_poison(x.graph, E_SHAPE, "permute: %s has no axis %d", shape_text(s),
+                                axis[i]);
         attr.shape.dim[i] = s.dim[axis[i]];
     }
     return permute_as(x, attr);
@@ -83,7 +86,8 @@ Tensor swap_axes(Tensor x, int a, int b)
     if (!tensor_ok(x))
         return x;
     if (p < 0 || q < 0 || p >= s.rank || q >= s.rank)
-        return graph_poison(x.graph, E_SHAPE, "swap_axes: %s has no axes %d and %d", shape_text(s), a, b);
+        return graph_poison(x.graph, E_SHAPE, "swap_axes: %s has no axes %d and %d", shape_text(s),
+                            a, b);
     for (int i = 0; i < s.rank; i++)
         axis[i] = i == p ? q : i == q ? p : i;
     return permute(x, axis);
@@ -97,10 +101,12 @@ static Tensor patches(Tensor x, Shape whole, const int *patch, int n, bool cut)
     if (!tensor_ok(x))
         return x;
     if (whole.rank != n + 2)
-        return graph_poison(x.graph, E_SHAPE, "patches: %s is not (B,%s,C)", shape_text(whole), n == 2 ? "H,W" : "D,H,W");
+        return graph_poison(x.graph, E_SHAPE, "patches: %s is not (B,%s,C)", shape_text(whole),
+                            n == 2 ? "H,W" : "D,H,W");
     for (int i = 0; i < n; i++) {
         if (patch[i] < 1 || whole.dim[i + 1] % patch[i])
-            return graph_poison(x.graph, E_SHAPE, "patches: axis %d of %s does not divide into patches of %d", i + 1,
+            return graph_poison(x.graph, E_SHAPE,
+                                "patches: axis %d of %s does not divide into patches of %d", i + 1,
                                 shape_text(whole), patch[i]);
         tokens *= whole.dim[i + 1] / patch[i];
         width *= patch[i];
@@ -134,8 +140,14 @@ static Tensor patches(Tensor x, Shape whole, const int *patch, int n, bool cut)
     return permute_as(x, attr);
 }
 
-Tensor patchify2d(Tensor x, int p, int q)        { return patches(x, tensor_shape(x), (int[]){ p, q }, 2, true); }
-Tensor patchify3d(Tensor x, int p, int q, int r) { return patches(x, tensor_shape(x), (int[]){ p, q, r }, 3, true); }
+Tensor patchify2d(Tensor x, int p, int q)
+{
+    return patches(x, tensor_shape(x), (int[]){ p, q }, 2, true);
+}
+Tensor patchify3d(Tensor x, int p, int q, int r)
+{
+    return patches(x, tensor_shape(x), (int[]){ p, q, r }, 3, true);
+}
 
 Tensor unpatchify2d(Tensor x, Shape image, int p, int q)
 {

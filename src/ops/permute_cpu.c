@@ -29,7 +29,7 @@ static Axes axes_of(const PermuteAttr *at)
         int     last = axes.rank - 1;
         if (extent == 1)
             continue;
-        if (last >= 0 && axes.from[last] == from * extent) {     /* follows its neighbour as before */
+        if (last >= 0 && axes.from[last] == from * extent) { /* follows its neighbour as before */
             axes.dim[last] *= extent;
             axes.from[last] = from;
         } else {
@@ -46,7 +46,8 @@ static Axes axes_of(const PermuteAttr *at)
 }
 
 /* Where output index `flat`, counted over all axes but `skip` and `skip2`, begins on both sides. */
-static void axes_start(const Axes *axes, int skip, int skip2, int64_t flat, int64_t *from, int64_t *to)
+static void axes_start(const Axes *axes, int skip, int skip2, int64_t flat, int64_t *from,
+                       int64_t *to)
 {
     *from = *to = 0;
     for (int i = axes->rank - 1; i >= 0; i--) {
@@ -58,12 +59,13 @@ static void axes_start(const Axes *axes, int skip, int skip2, int64_t flat, int6
     }
 }
 
-#define TILE_COPY(T)                                                                                    \
-    static void tile_##T(T *restrict y, int64_t y_step, const T *restrict x, int64_t x_step, int64_t rows, int64_t n) \
-    {                                                                                                   \
-        for (int64_t r = 0; r < rows; r++)                                                              \
-            for (int64_t i = 0; i < n; i++)                                                             \
-                y[r * y_step + i] = x[i * x_step + r];                                                  \
+#define TILE_COPY(T)                                                                         \
+    static void tile_##T(T *restrict y, int64_t y_step, const T *restrict x, int64_t x_step, \
+                         int64_t rows, int64_t n)                                            \
+    {                                                                                        \
+        for (int64_t r = 0; r < rows; r++)                                                   \
+            for (int64_t i = 0; i < n; i++)                                                  \
+                y[r * y_step + i] = x[i * x_step + r];                                       \
     }
 TILE_COPY(uint32_t)
 TILE_COPY(uint16_t)
@@ -76,7 +78,7 @@ Err permute_cpu(const Call *call)
     int64_t     count = shape_count(at->shape), size = type_bytes(in_type(call->node, 0));
     const char *x = call->in[0];
     char       *y = call->out[0];
-    int         last = axes.rank - 1, inner = 0, threads = parallel_threads(call->device->threads, count);
+    int last = axes.rank - 1, inner = 0, threads = parallel_threads(call->device->threads, count);
     while (axes.from[inner] != 1)
         inner++;
 
@@ -100,11 +102,14 @@ Err permute_cpu(const Call *call)
             int64_t     m = n - i0 < TILE ? n - i0 : TILE, dst = to + r0 * axes.to[inner] + i0;
             const char *src = x + (from + r0 + i0 * axes.from[last]) * size;
             if (size == 4)
-                tile_uint32_t((uint32_t *)(void *)y + dst, axes.to[inner], (const void *)src, axes.from[last], r, m);
+                tile_uint32_t((uint32_t *)(void *)y + dst, axes.to[inner], (const void *)src,
+                              axes.from[last], r, m);
             else if (size == 2)
-                tile_uint16_t((uint16_t *)(void *)y + dst, axes.to[inner], (const void *)src, axes.from[last], r, m);
+                tile_uint16_t((uint16_t *)(void *)y + dst, axes.to[inner], (const void *)src,
+                              axes.from[last], r, m);
             else
-                tile_uint8_t((uint8_t *)y + dst, axes.to[inner], (const void *)src, axes.from[last], r, m);
+                tile_uint8_t((uint8_t *)y + dst, axes.to[inner], (const void *)src, axes.from[last],
+                             r, m);
         }
     }
     return OK;

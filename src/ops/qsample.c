@@ -8,11 +8,13 @@ static Err q_sample_shape(Node *n)           /* in: x0, noise, abar, t */
 {
     Shape x = in_shape(n, 0), abar = in_shape(n, 2);
     if (!shape_same(x, in_shape(n, 1)) || !rows_float(n, 2))
-        return fail(E_SHAPE, "q_sample: %s and its noise %s differ", shape_text(x), shape_text(in_shape(n, 1)));
+        return fail(E_SHAPE, "q_sample: %s and its noise %s differ", shape_text(x),
+                    shape_text(in_shape(n, 1)));
     if (abar.rank != 1 || in_type(n, 2) != F32 || in_type(n, 3) != I32 ||
         x.dim[0] % shape_count(in_shape(n, 3)))
-        return fail(E_SHAPE, "q_sample: times %s %s in a table %s %s do not serve %s", type_name(in_type(n, 3)),
-                    shape_text(in_shape(n, 3)), type_name(in_type(n, 2)), shape_text(abar), shape_text(x));
+        return fail(E_SHAPE, "q_sample: times %s %s in a table %s %s do not serve %s",
+                    type_name(in_type(n, 3)), shape_text(in_shape(n, 3)), type_name(in_type(n, 2)),
+                    shape_text(abar), shape_text(x));
     out_set(n, 0, in_type(n, 0), x);
     return OK;
 }

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-static void q_sample_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)
+static void q_sample_row(const Call *call, int64_t first, int64_t n, const float *const *in,
+                         float *out)
 {
     const float   *abar = call->in[2];
     const int32_t *t = call->in[3];
@@ -24,10 +25,10 @@ static void q_sample_row(const Call *call, int64_t first, int64_t n, const float
 Err q_sample_cpu(const Call *call)
 {
     const int32_t *t = call->in[3];
-    int64_t        count = shape_count(in_shape(call->node, 3)), most = in_shape(call->node, 2).dim[0];
+    int64_t count = shape_count(in_shape(call->node, 3)), most = in_shape(call->node, 2).dim[0];
     for (int64_t i = 0; i < count; i++)
         if (t[i] < 0 || t[i] >= most)
-            return fail(E_NUMBER, "q_sample: time %d of sample %lld is not one of 0 to %lld", t[i], (long long)i,
-                        (long long)most - 1);
+            return fail(E_NUMBER, "q_sample: time %d of sample %lld is not one of 0 to %lld", t[i],
+                        (long long)i, (long long)most - 1);
     return rows_run(call, 2, q_sample_row);
 }

@@ -53,7 +53,7 @@ static void sum_rule(Grad *g)
     ReduceAttr attr = *ATTR(g->node, ReduceAttr);
     attr.shape = tensor_shape(grad_in(g, 0));
     attr.type = tensor_type(grad_in(g, 0));
-    if (in_given(g->node, 1)) {              /* only gradient rules build it; nothing asks further */
+    if (in_given(g->node, 1)) { /* only gradient rules build it; nothing asks further */
         graph_poison(g->graph, E_SHAPE, "sum of a product: a second gradient is not known");
         return;
     }
@@ -69,8 +69,8 @@ const OpDef op_sum = {
 
 Tensor reduce_sum(Tensor x, Tensor y, ReduceAttr attr)
 {
-    if (attr.m == 1 && attr.scale == 1 && !tensor_ok(y) && tensor_ok(x) && tensor_type(x) == attr.type &&
-        shape_same(tensor_shape(x), attr.shape))
+    if (attr.m == 1 && attr.scale == 1 && !tensor_ok(y) && tensor_ok(x) &&
+        tensor_type(x) == attr.type && shape_same(tensor_shape(x), attr.shape))
         return x;
     return node_add(x.graph, &op_sum, &attr, TENSORS(x, y), NULL);
 }
@@ -111,7 +111,8 @@ static Tensor sum_scaled(Tensor x, int first, int last, bool mean)
     Shape s = tensor_shape(x);
     int   from = first < 0 ? first + s.rank : first, to = last < 0 ? last + s.rank : last;
     if (from < 0 || to >= s.rank || from > to)
-        return graph_poison(x.graph, E_SHAPE, "sum: %s has no axes %d to %d", shape_text(s), first, last);
+        return graph_poison(x.graph, E_SHAPE, "sum: %s has no axes %d to %d", shape_text(s), first,
+                            last);
     ReduceAttr attr = { .a = 1, .m = 1, .k = 1, .scale = 1, .type = tensor_type(x) };
     for (int i = 0; i < s.rank; i++) {
         *(i < from ? &attr.a : i > to ? &attr.k : &attr.m) *= s.dim[i];
@@ -135,8 +136,9 @@ static Tensor repeat(Tensor x, int axis, int64_t n, bool each)
     Shape s = tensor_shape(x);
     int   at = axis < 0 ? axis + s.rank : axis;
     if (at < 0 || at >= s.rank || n < 1)
-        return graph_poison(x.graph, E_SHAPE, "repeat: %s cannot be repeated %lld times along axis %d",
-                            shape_text(s), (long long)n, axis);
+        return graph_poison(x.graph, E_SHAPE,
+                            "repeat: %s cannot be repeated %lld times along axis %d", shape_text(s),
+                            (long long)n, axis);
     if (n == 1)
         return x;
     ReduceAttr attr = { .a = 1, .m = n, .k = 1, .scale = 1, .type = tensor_type(x),

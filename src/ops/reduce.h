@@ -23,7 +23,7 @@ bool broadcast_fit(Shape x, Shape v, ReduceAttr *fit);
 Tensor reduce_sum(Tensor x, Tensor y_or_none, ReduceAttr attr);
 Tensor reduce_repeat(Tensor x, ReduceAttr attr);
 
-Tensor sum_axes(Tensor x, int first, int last);      /* axes first..last, dropped; all of them: (1) */
+Tensor sum_axes(Tensor x, int first, int last); /* axes first..last, dropped; all of them: (1) */
 Tensor mean_axes(Tensor x, int first, int last);
 Tensor repeat_each(Tensor x, int axis, int64_t n);   /* a b -> a a b b */
 Tensor tile(Tensor x, int axis, int64_t n);          /* a b -> a b a b */

@@ -60,7 +60,8 @@ static void sum_piece(const Call *call, const ReduceAttr *at, int64_t a, int64_t
     for (int64_t r = from; r < to; r += stripe) {
         int64_t rows = to - r < stripe ? to - r : stripe, first = (a * at->m + r) * at->k + k0;
         stripe_add(sum, row_load(in_type(n, 0), call->in[0], first, rows * width, buffer_x),
-                   call->in[1] ? row_load(in_type(n, 1), call->in[1], first, rows * width, buffer_y) : NULL,
+                   call->in[1] ? row_load(in_type(n, 1), call->in[1], first, rows * width, buffer_y)
+                               : NULL,
                    rows * width);
     }
     for (int64_t s = 1; s < stripe && s < to - from; s++)
@@ -88,12 +89,14 @@ Err sum_cpu(const Call *call)
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < tasks; t++) {
-        int64_t block = t % cuts.blocks, piece = t / cuts.blocks % cuts.pieces, a = t / cuts.blocks / cuts.pieces;
+        int64_t block = t % cuts.blocks, piece = t / cuts.blocks % cuts.pieces,
+                a = t / cuts.blocks / cuts.pieces;
         int64_t from = piece * cuts.rows, to = from + cuts.rows < at->m ? from + cuts.rows : at->m;
         int64_t k0 = block * cuts.block, width = k0 + cuts.block < at->k ? cuts.block : at->k - k0;
         float   row[ROW_BLOCK];
         bool    whole = cuts.pieces == 1;
-        sum_piece(call, at, a, from, to, k0, width, whole ? row : partial + (a * cuts.pieces + piece) * at->k + k0);
+        sum_piece(call, at, a, from, to, k0, width,
+                  whole ? row : partial + (a * cuts.pieces + piece) * at->k + k0);
         if (whole)
             sum_finish(call, at, a * at->k + k0, width, row);
     }
@@ -136,7 +139,8 @@ Err repeat_cpu(const Call *call)
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++)
         if (copy)
-            memcpy((char *)call->out[0] + (size_t)r * bytes, (char *)call->in[0] + (size_t)(r / at->m) * bytes, bytes);
+            memcpy((char *)call->out[0] + (size_t)r * bytes,
+                   (char *)call->in[0] + (size_t)(r / at->m) * bytes, bytes);
         else
             repeat_scaled(call, at, r);
     return OK;

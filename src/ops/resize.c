@@ -8,14 +8,16 @@ static Err resize_shape(Node *n)
     const ResizeAttr *attr = ATTR(n, ResizeAttr);
     Shape x = in_shape(n, 0);
     if (x.rank != 4 || !type_is_float(in_type(n, 0)))
-        return fail(E_SHAPE, "resize: the input must be floats (N,H,W,C), not %s %s", type_name(in_type(n, 0)),
+        return fail(E_SHAPE, "resize: the input must be floats (N,H,W,C), not %s %s",
+                    type_name(in_type(n, 0)),
                     shape_text(x));
     if (attr->height < 1 || attr->width < 1 || attr->mode >= RESIZE_MODES)
         return fail(E_SHAPE, "resize: %s cannot become %lld x %lld by mode %d", shape_text(x),
                     (long long)attr->height, (long long)attr->width, (int)attr->mode);
     if (x.dim[1] > INT32_MAX / 4 || x.dim[2] > INT32_MAX / 4 || attr->height > INT32_MAX / 4 ||
         attr->width > INT32_MAX / 4)
-        return fail(E_SHAPE, "resize: %s to %lld x %lld is too large", shape_text(x), (long long)attr->height,
+        return fail(E_SHAPE, "resize: %s to %lld x %lld is too large", shape_text(x),
+                    (long long)attr->height,
                     (long long)attr->width);
     out_set(n, 0, in_type(n, 0), SHAPE(x.dim[0], attr->height, attr->width, x.dim[3]));
     return OK;
@@ -30,14 +32,14 @@ static void resize_grad(Grad *g)
 
 static Cost resize_cost(const Node *n)
 {
-    static const double taps[] = { 1, 4, 8, 4 };         /* products per output, columns after rows */
-    double larger = in_count(n, 0) > (double)shape_count(out_shape(n, 0)) ? in_count(n, 0)
-                                                                          : (double)shape_count(out_shape(n, 0));
+    static const double taps[] = { 1, 4, 8, 4 };         /* products per output, both axes */
+    double in = in_count(n, 0), out = (double)shape_count(out_shape(n, 0)), larger = in > out ? in : out;
     return (Cost){ .flops = 2 * taps[ATTR(n, ResizeAttr)->mode] * larger, .bytes = node_bytes(n) };
 }
 
 const OpDef op_resize = {
-    .name = "resize", .doc = "an image at another size: nearest, bilinear, bicubic, adaptive average",
+    .name = "resize",
+    .doc = "an image at another size: nearest, bilinear, bicubic, adaptive average",
     .attr_bytes = sizeof(ResizeAttr), .n_in = 1, .n_out = 1,
     .shape = resize_shape, .grad = resize_grad, .cost = resize_cost,
     .cpu = { .choose = resize_choose_cpu, .run = resize_cpu },
@@ -61,7 +63,8 @@ const OpDef op_resize_grad = {
 
 Tensor resize(Tensor x, int64_t height, int64_t width, ResizeMode mode)
 {
-    if (tensor_ok(x) && tensor_shape(x).rank == 4 && tensor_shape(x).dim[1] == height && tensor_shape(x).dim[2] == width)
+    if (tensor_ok(x) && tensor_shape(x).rank == 4 && tensor_shape(x).dim[1] == height &&
+        tensor_shape(x).dim[2] == width)
         return x;                            /* every mode keeps an image of the same size */
     return node_add(x.graph, &op_resize, &(ResizeAttr){ mode, height, width }, TENSORS(x), NULL);
 }

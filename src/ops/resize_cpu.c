@@ -1,8 +1,8 @@
 /* resize_cpu.c -- resizing on the CPU: per output row, first a sum of input rows, then of columns.
  *
- * A Taps table says for each place of the output which places of the input it sums, with weights. The
- * gradient uses the transposed table. Tables are made anew in the workspace by each run: they cost
- * nothing beside the image.
+ * A Taps table says for each place of the output which places of the input it sums, with weights.
+ * The gradient uses the transposed table. Tables are made anew in the workspace by each run: they
+ * cost nothing beside the image.
  */
 #include "ops/resize.h"
 
@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-typedef struct Taps {            /* places from[i] .. from[i+1] of place[] and weight[] belong to output i */
+typedef struct Taps {            /* entries from[i] .. from[i+1] belong to output i */
     int32_t *from, *place;
     float   *weight;
 } Taps;
@@ -70,7 +70,8 @@ static int64_t taps_of(Axis a, int64_t i, int32_t *place, float *weight)
     bool   bilinear = a.mode == RESIZE_BILINEAR;
     if (bilinear && at < 0)
         at = 0;
-    int64_t base = (int64_t)floor(at), n = bilinear ? 2 : MOST_TAPS, first = bilinear ? base : base - 1;
+    int64_t base = (int64_t)floor(at), n = bilinear ? 2 : MOST_TAPS;
+    int64_t first = bilinear ? base : base - 1;
     for (int64_t k = 0; k < n; k++) {
         int64_t p = first + k;
         double  d = at - (double)p;
@@ -84,7 +85,8 @@ static Taps taps_forward(Axis a, Taps t)
 {
     t.from[0] = 0;
     for (int64_t i = 0; i < a.out; i++)
-        t.from[i + 1] = t.from[i] + (int32_t)taps_of(a, i, t.place + t.from[i], t.weight + t.from[i]);
+        t.from[i + 1] = t.from[i] + (int32_t)taps_of(a, i, t.place + t.from[i],
+                                                     t.weight + t.from[i]);
     return t;
 }
 
@@ -119,19 +121,23 @@ typedef struct Resize {
 
 static Resize resize_of(const Node *n, bool transposed, const Device *device)
 {
-    Shape      src = in_shape(n, 0), dst = out_shape(n, 0), in = transposed ? dst : src, out = transposed ? src : dst;
+    Shape      src = in_shape(n, 0), dst = out_shape(n, 0), in = transposed ? dst : src;
+    Shape      out = transposed ? src : dst;
     ResizeMode mode = ATTR(n, ResizeAttr)->mode;
-    int64_t    rows = dst.dim[0] * dst.dim[1], work = shape_count(src) > shape_count(dst) ? shape_count(src) : shape_count(dst);
+    int64_t    rows = dst.dim[0] * dst.dim[1];
+    int64_t    work = shape_count(src) > shape_count(dst) ? shape_count(src) : shape_count(dst);
     int        most = parallel_threads(device->threads, work);
     return (Resize){
-        .y = { mode, in.dim[1], out.dim[1] }, .x = { mode, in.dim[2], out.dim[2] }, .transposed = transposed,
+        .y = { mode, in.dim[1], out.dim[1] }, .x = { mode, in.dim[2], out.dim[2] },
+        .transposed = transposed,
         .images = src.dim[0], .channels = src.dim[3],
         .src_h = src.dim[1], .src_w = src.dim[2], .dst_h = dst.dim[1], .dst_w = dst.dim[2],
-        .type_src = in_type(n, 0), .type_dst = out_type(n, 0), .threads = rows < most ? (int)rows : most,
+        .type_src = in_type(n, 0), .type_dst = out_type(n, 0),
+        .threads = rows < most ? (int)rows : most,
     };
 }
 
-/* 4-byte words of a table: starts, places, weights; and those of its forward form when transposed. */
+/* 4-byte words of a table: starts, places, weights; when transposed, also of its forward form. */
 static int64_t taps_words(Axis a, bool transposed)
 {
     int64_t taps = 2 * taps_count(a);
@@ -145,7 +151,8 @@ static Taps taps_make(Axis a, bool transposed, int32_t *words)
     if (!transposed)
         return taps_forward(a, forward);
     words += a.out + 1 + 2 * taps;
-    return taps_transposed(a, forward, (Taps){ words, words + a.in + 1, (float *)(words + a.in + 1 + taps) });
+    return taps_transposed(a, forward, (Taps){ words, words + a.in + 1,
+                                               (float *)(words + a.in + 1 + taps) });
 }
 
 /* Floats of one thread: a sum of rows, a converted row of the source, a row of the result. */
@@ -157,13 +164,14 @@ static int64_t thread_floats(const Resize *job)
 static Err choose(const Node *n, bool transposed, const Device *device, Choice *choice)
 {
     Resize job = resize_of(n, transposed, device);
-    choice->workspace_bytes = 4 * (size_t)(taps_words(job.y, transposed) + taps_words(job.x, transposed) +
-                                           job.threads * thread_floats(&job));
+    int64_t words = taps_words(job.y, transposed) + taps_words(job.x, transposed);
+    choice->workspace_bytes = 4 * (size_t)(words + job.threads * thread_floats(&job));
     return OK;
 }
 
 /* The rows that make one output row, summed. A single row of weight 1 is used where it lies. */
-static const float *sum_rows(const Resize *job, const Taps *taps, const void *src, int64_t image, int64_t row,
+static const float *sum_rows(const Resize *job, const Taps *taps, const void *src, int64_t image,
+                             int64_t row,
                              float *sum, float *stage)
 {
     int64_t n = job->src_w * job->channels;
@@ -173,7 +181,8 @@ static const float *sum_rows(const Resize *job, const Taps *taps, const void *sr
     if (from == to)                          /* no output used this row */
         memset(sum, 0, (size_t)n * sizeof *sum);
     for (int32_t k = from; k < to; k++) {
-        const float *x = row_load(job->type_src, src, (image * job->src_h + taps->place[k]) * n, n, stage);
+        const float *x = row_load(job->type_src, src, (image * job->src_h + taps->place[k]) * n, n,
+                                  stage);
         float        weight = taps->weight[k];
         if (k == from)
 #pragma omp simd
@@ -211,7 +220,7 @@ static void sum_columns(const Resize *job, const Taps *taps, const float *row, f
     }
 }
 
-/* Nearest is a choice of pixels: bytes are copied as they are, and a row taken again is copied whole. */
+/* Nearest is a choice of pixels: bytes are copied; a row taken again is copied whole. */
 static void copy_nearest(const Call *call, const Resize *job, const Taps *y, const Taps *x)
 {
     size_t      pixel = (size_t)(job->channels * type_bytes(job->type_src));
@@ -241,7 +250,8 @@ static Err run(const Call *call, bool transposed)
     int32_t *words = call->workspace;
     Taps     y = taps_make(job.y, transposed, words);
     Taps     x = taps_make(job.x, transposed, words + taps_words(job.y, transposed));
-    float   *floats = (float *)(words + taps_words(job.y, transposed) + taps_words(job.x, transposed));
+    int64_t  tables = taps_words(job.y, transposed) + taps_words(job.x, transposed);
+    float   *floats = (float *)(words + tables);
     int64_t  n = job.dst_w * job.channels;
     if (job.y.mode == RESIZE_NEAREST && !transposed) {
         copy_nearest(call, &job, &y, &x);
@@ -251,11 +261,13 @@ static Err run(const Call *call, bool transposed)
 #pragma omp parallel num_threads(job.threads)
     {
         float  *sum = floats + omp_get_thread_num() * thread_floats(&job);
-        float  *stage = sum + job.src_w * job.channels, *stage_dst = stage + job.src_w * job.channels;
+        float  *stage = sum + job.src_w * job.channels;
+        float  *stage_dst = stage + job.src_w * job.channels;
         int64_t from, to;
         parallel_piece(job.images * job.dst_h, 1, omp_get_thread_num(), job.threads, &from, &to);
         for (int64_t r = from; r < to; r++) {
-            const float *row = sum_rows(&job, &y, call->in[0], r / job.dst_h, r % job.dst_h, sum, stage);
+            const float *row = sum_rows(&job, &y, call->in[0], r / job.dst_h, r % job.dst_h, sum,
+                                        stage);
             float       *dst = row_open(job.type_dst, call->out[0], r * n, stage_dst);
             sum_columns(&job, &x, row, dst);
             row_store(job.type_dst, call->out[0], r * n, n, dst);
@@ -264,8 +276,12 @@ static Err run(const Call *call, bool transposed)
     return OK;
 }
 
-Err resize_choose_cpu(const Node *n, const Device *device, Choice *choice) { return choose(n, false, device, choice); }
-Err resize_cpu(const Call *call)                                           { return run(call, false); }
+Err resize_choose_cpu(const Node *n, const Device *device, Choice *choice)
+{
+    return choose(n, false, device, choice);
+}
+
+Err resize_cpu(const Call *call) { return run(call, false); }
 
 Err resize_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {

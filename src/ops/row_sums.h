@@ -43,7 +43,8 @@ static inline float row_sum(const float *x, int64_t n)
 }
 
 /* The sum of (x - mean) * (y - shift). */
-static inline __attribute__((always_inline)) float row_dot(const float *x, float mean, const float *y, float shift,
+static inline __attribute__((always_inline)) float row_dot(const float *x, float mean,
+                                                           const float *y, float shift,
                                                             int64_t n)
 {
     Lanes   a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };

@@ -21,7 +21,8 @@ static ScalarRows scalar_rows(const Node *n, const Device *device)
 {
     int64_t width = dim(in_shape(n, 0), -1), rows = shape_rows(in_shape(n, 0));
     int     most = parallel_threads(device->threads, rows * width);
-    return (ScalarRows){ .rows = rows, .width = width, .stage_rows = STAGE_FLOATS / width > 1 ? STAGE_FLOATS / width : 1,
+    return (ScalarRows){ .rows = rows, .width = width,
+                         .stage_rows = STAGE_FLOATS / width > 1 ? STAGE_FLOATS / width : 1,
                          .threads = rows < most ? (int)rows : most };
 }
 
@@ -32,7 +33,8 @@ static size_t scalar_bytes(const ScalarRows *job, int stages, Type type)
     return (size_t)job->threads * (2 * sizeof(double) + (size_t)floats * sizeof(float));
 }
 
-static float *scalar_stage(const ScalarRows *job, int stages, Type type, void *workspace, int thread)
+static float *scalar_stage(const ScalarRows *job, int stages, Type type, void *workspace,
+                           int thread)
 {
     int64_t floats = type == F32 ? 0 : stages * job->stage_rows * job->width;
     return (float *)((double *)workspace + 2 * job->threads) + thread * floats;
@@ -106,8 +108,10 @@ Err scalar_norm_grad_cpu(const Call *call)
         for (int64_t r = from, some; r < to; r += some) {
             some = to - r < job.stage_rows ? to - r : job.stage_rows;
             const float *x = row_load(type, call->in[0], r * w, some * w, stage);
-            const float *dy = row_load(type_dy, call->in[3], r * w, some * w, stage + job.stage_rows * w);
-            float       *dx = call->out[0] ? row_open(type, call->out[0], r * w, stage + 2 * job.stage_rows * w) : NULL;
+            const float *dy = row_load(type_dy, call->in[3], r * w, some * w,
+                                       stage + job.stage_rows * w);
+            float       *dx = call->out[0] ? row_open(type, call->out[0], r * w,
+                                                      stage + 2 * job.stage_rows * w) : NULL;
             for (int64_t i = 0; i < some; i++) {
                 const float *xi = x + i * w, *di = dy + i * w;
                 float        mean = row_sum(xi, w) / (float)w;

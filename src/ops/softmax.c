@@ -7,12 +7,12 @@
 static Err softmax_check(const Node *n)
 {
     if (!rows_float(n, 1) || in_shape(n, 0).rank < 1)
-        return fail(E_SHAPE, "%s: %s %s has no axis of numbers", n->op->name, type_name(in_type(n, 0)),
-                    shape_text(in_shape(n, 0)));
+        return fail(E_SHAPE, "%s: %s %s has no axis of numbers", n->op->name,
+                    type_name(in_type(n, 0)), shape_text(in_shape(n, 0)));
     return OK;
 }
 
-static Err softmax_shape(Node *n)            /* also of the gradients, whose input 0 is the larger */
+static Err softmax_shape(Node *n) /* also of the gradients, whose input 0 is the larger */
 {
     TRY(softmax_check(n));
     out_set(n, 0, in_type(n, 0), in_shape(n, 0));
@@ -34,12 +34,16 @@ static Cost softmax_cost(const Node *n)
 
 static void softmax_rule(Grad *g)
 {
-    grad_give(g, 0, node_add(g->graph, &op_softmax_grad, NULL, TENSORS(grad_out(g, 0), grad_dy(g, 0)), NULL));
+    grad_give(
+        g, 0,
+        node_add(g->graph, &op_softmax_grad, NULL, TENSORS(grad_out(g, 0), grad_dy(g, 0)), NULL));
 }
 
 static void log_softmax_rule(Grad *g)
 {
-    grad_give(g, 0, node_add(g->graph, &op_log_softmax_grad, NULL, TENSORS(grad_out(g, 0), grad_dy(g, 0)), NULL));
+    grad_give(g, 0,
+              node_add(g->graph, &op_log_softmax_grad, NULL, TENSORS(grad_out(g, 0), grad_dy(g, 0)),
+                       NULL));
 }
 
 static void logsumexp_rule(Grad *g)
@@ -51,7 +55,8 @@ static void logsumexp_rule(Grad *g)
 const OpDef op_softmax = {
     .name = "softmax", .doc = "exp(x) / sum exp(x) over the last axis",
     .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = softmax_shape, .grad = softmax_rule, .cost = softmax_cost, .cpu = { .run = softmax_cpu },
+    .shape = softmax_shape, .grad = softmax_rule, .cost = softmax_cost,
+    .cpu = { .run = softmax_cpu },
 };
 
 const OpDef op_softmax_grad = {
@@ -63,7 +68,8 @@ const OpDef op_softmax_grad = {
 const OpDef op_log_softmax = {
     .name = "log_softmax", .doc = "x - log sum exp(x) over the last axis",
     .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = softmax_shape, .grad = log_softmax_rule, .cost = softmax_cost, .cpu = { .run = log_softmax_cpu },
+    .shape = softmax_shape, .grad = log_softmax_rule, .cost = softmax_cost,
+    .cpu = { .run = log_softmax_cpu },
 };
 
 const OpDef op_log_softmax_grad = {
@@ -75,7 +81,8 @@ const OpDef op_log_softmax_grad = {
 const OpDef op_logsumexp = {
     .name = "logsumexp", .doc = "log sum exp(x) over the last axis",
     .n_in = 1, .n_out = 1,
-    .shape = logsumexp_shape, .grad = logsumexp_rule, .cost = softmax_cost, .cpu = { .run = logsumexp_cpu },
+    .shape = logsumexp_shape, .grad = logsumexp_rule, .cost = softmax_cost,
+    .cpu = { .run = logsumexp_cpu },
 };
 
 const OpDef op_logsumexp_grad = {

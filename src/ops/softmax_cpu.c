@@ -19,7 +19,7 @@ RowSum softmax_row_sum(Type type, const void *x, int64_t first, int64_t n)
             most = block[j] > most ? block[j] : most;
         row.most = most;
     }
-    if (isinf(row.most)) {                   /* all -inf, or some +inf: no finite distance from it */
+    if (isinf(row.most)) { /* all -inf, or some +inf: no finite distance from it */
         row.sum = 1;
         return row;
     }

@@ -9,7 +9,8 @@
 #include "ops/parallel.h"
 
 /* Stages: 0 h, 1 dy or y, 2 dh, 3-4 gamma (and beta), 5-6 their gradient. */
-enum { SPADE_H, SPADE_Y, SPADE_DH, SPADE_MAP, SPADE_DMAP = 5, SPADE_STAGES = 7, SPADE_FORWARD_STAGES = 5 };
+enum { SPADE_H, SPADE_Y, SPADE_DH, SPADE_MAP, SPADE_DMAP = 5, SPADE_STAGES = 7,
+       SPADE_FORWARD_STAGES = 5 };
 
 static NormPlan spade_plan(const Node *n, const GroupnormAttr *attr, const Device *device)
 {
@@ -20,7 +21,8 @@ static NormPlan spade_plan(const Node *n, const GroupnormAttr *attr, const Devic
 
 static NormNeeds spade_needs(const Node *n, bool backward)
 {
-    return (NormNeeds){ .totals = backward, .stages = backward ? SPADE_STAGES : SPADE_FORWARD_STAGES,
+    return (NormNeeds){ .totals = backward,
+                        .stages = backward ? SPADE_STAGES : SPADE_FORWARD_STAGES,
                         .type = in_type(n, 0) };
 }
 
@@ -52,11 +54,15 @@ Err spade_cpu(const Call *call)
             norm_spread_statistics(&plan, call->out[1], p.sample, mean, rstd);
             for (NormBlock b = { 0 }; norm_block_next(&plan, &p, &b);) {
                 int64_t      count = b.rows * channels, map = b.first / channels * pitch;
-                const float *h = row_load(type, call->in[0], b.first, count, norm_stage(&plan, &work, t, SPADE_H));
+                const float *h = row_load(type, call->in[0], b.first, count,
+                                          norm_stage(&plan, &work, t, SPADE_H));
                 float       *stage = norm_stage(&plan, &work, t, SPADE_MAP), *below = stage + count;
                 const float *gamma = row_load(type, call->in[3], map, b.rows * pitch, stage);
-                const float *beta = attr->packed ? gamma + channels : row_load(type, call->in[4], map, count, below);
-                float       *y = row_open(type, call->out[0], b.first, norm_stage(&plan, &work, t, SPADE_Y));
+                const float *beta = gamma + channels;
+                if (!attr->packed)
+                    beta = row_load(type, call->in[4], map, count, below);
+                float       *y = row_open(type, call->out[0], b.first,
+                                          norm_stage(&plan, &work, t, SPADE_Y));
                 for (int64_t r = 0; r < b.rows; r++)
 #pragma omp simd
                     for (int64_t c = 0; c < channels; c++) {
@@ -84,19 +90,24 @@ typedef struct SpadeRows {
     int64_t      count, map;     /* elements of h; the first element of the map */
 } SpadeRows;
 
-static SpadeRows spade_load(const Call *call, const NormPlan *plan, const NormWork *work, const NormBlock *b,
+static SpadeRows spade_load(const Call *call, const NormPlan *plan, const NormWork *work,
+                            const NormBlock *b,
                             int64_t pitch, int thread)
 {
     Type      type = in_type(call->node, 0);
     SpadeRows rows = { .count = b->rows * b->cols, .map = b->first / plan->channels * pitch };
-    rows.h = row_load(type, call->in[0], b->first, rows.count, norm_stage(plan, work, thread, SPADE_H));
-    rows.dy = row_load(type, call->in[5], b->first, rows.count, norm_stage(plan, work, thread, SPADE_Y));
-    rows.gamma = row_load(type, call->in[4], rows.map, b->rows * pitch, norm_stage(plan, work, thread, SPADE_MAP));
+    rows.h = row_load(type, call->in[0], b->first, rows.count,
+                      norm_stage(plan, work, thread, SPADE_H));
+    rows.dy = row_load(type, call->in[5], b->first, rows.count,
+                       norm_stage(plan, work, thread, SPADE_Y));
+    rows.gamma = row_load(type, call->in[4], rows.map, b->rows * pitch,
+                          norm_stage(plan, work, thread, SPADE_MAP));
     return rows;
 }
 
 /* First sweep: sums of dn = dy (1 + gamma) and dn * xhat per channel. */
-static void spade_sums(const NormBlock *b, const SpadeRows *rows, int64_t pitch, const float *mean, const float *rstd,
+static void spade_sums(const NormBlock *b, const SpadeRows *rows, int64_t pitch, const float *mean,
+                       const float *rstd,
                        float *restrict one, float *restrict two)
 {
     for (int64_t c = 0; c < b->cols; c++)
@@ -129,7 +140,8 @@ Err spade_grad_cpu(const Call *call)
         float *one = norm_vector(&plan, &work, t, 4), *two = norm_vector(&plan, &work, t, 5);
         norm_spread_affine(&plan, type_w, call->in[2], 1, weight);
         norm_spread_affine(&plan, type_w, call->in[3], 0, bias);
-        for (NormPiece p = norm_piece_first(&plan, t); sums && p.count; p = norm_piece_next(&plan, p)) {
+        for (NormPiece p = norm_piece_first(&plan, t); sums && p.count;
+             p = norm_piece_next(&plan, p)) {
             norm_spread_statistics(&plan, call->in[1], p.sample, mean, rstd);
             for (NormBlock b = { 0 }; norm_block_next(&plan, &p, &b);) {
                 SpadeRows rows = spade_load(call, &plan, &work, &b, pitch, t);
@@ -142,14 +154,16 @@ Err spade_grad_cpu(const Call *call)
             norm_affine_grads(&plan, &work, call->out[1], call->out[2]);
         }
         bool maps = call->out[0] || call->out[3];
-        for (NormPiece p = norm_piece_first(&plan, t); maps && p.count; p = norm_piece_next(&plan, p)) {
+        for (NormPiece p = norm_piece_first(&plan, t); maps && p.count;
+             p = norm_piece_next(&plan, p)) {
             norm_spread_statistics(&plan, call->in[1], p.sample, mean, rstd);
             if (call->out[0])
                 norm_spread_means(&plan, &work, p.sample, weight, one, two);
             for (NormBlock b = { 0 }; norm_block_next(&plan, &p, &b);) {
                 SpadeRows rows = spade_load(call, &plan, &work, &b, pitch, t);
                 if (call->out[3]) {          /* first: dh may take dy's bytes */
-                    float *dmap = row_open(type, call->out[3], rows.map, norm_stage(&plan, &work, t, SPADE_DMAP));
+                    float *dmap = row_open(type, call->out[3], rows.map,
+                                           norm_stage(&plan, &work, t, SPADE_DMAP));
                     for (int64_t r = 0; r < b.rows; r++) {
 #pragma omp simd
                         for (int64_t c = 0; c < channels; c++) {
@@ -165,7 +179,8 @@ Err spade_grad_cpu(const Call *call)
                 }
                 if (!call->out[0])
                     continue;
-                float *dh = row_open(type, call->out[0], b.first, norm_stage(&plan, &work, t, SPADE_DH));
+                float *dh = row_open(type, call->out[0], b.first,
+                                     norm_stage(&plan, &work, t, SPADE_DH));
                 for (int64_t r = 0; r < b.rows; r++)
 #pragma omp simd
                     for (int64_t c = 0; c < channels; c++) {

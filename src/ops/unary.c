@@ -9,7 +9,8 @@
 static Err unary_shape(Node *n)
 {
     if (!rows_float(n, n->n_in))
-        return fail(E_SHAPE, "%s: %s is not a number to compute with", n->op->name, type_name(in_type(n, 0)));
+        return fail(E_SHAPE, "%s: %s is not a number to compute with", n->op->name,
+                    type_name(in_type(n, 0)));
     out_set(n, 0, in_type(n, n->n_in - 1), in_shape(n, 0));      /* a gradient has dy's type */
     return OK;
 }
@@ -25,16 +26,29 @@ static Cost unary_cost(const Node *n, double flops)
     return (Cost){ .flops = flops * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-#define X(fn, reads, flops, text)                                                                       \
-    static void fn##_rule(Grad *g) { unary_grad(g, &op_##fn##_grad, reads); }                           \
-    static Cost fn##_cost(const Node *n) { return unary_cost(n, flops); }                               \
-    const OpDef op_##fn = {                                                                             \
-        .name = #fn, .doc = text, .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0),                     \
-        .shape = unary_shape, .grad = fn##_rule, .cost = fn##_cost, .cpu = { .run = fn##_cpu },         \
-    };                                                                                                  \
-    const OpDef op_##fn##_grad = {                                                                      \
-        .name = #fn "_grad", .doc = "gradient of " #fn, .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), \
-        .shape = unary_shape, .cost = fn##_cost, .cpu = { .run = fn##_grad_cpu },                       \
+#define X(fn, reads, flops, text)                                             \
+    static void fn##_rule(Grad *g) { unary_grad(g, &op_##fn##_grad, reads); } \
+    static Cost fn##_cost(const Node *n) { return unary_cost(n, flops); }     \
+    const OpDef op_##fn = {                                                   \
+        .name = #fn,                                                          \
+        .doc = text,                                                          \
+        .n_in = 1,                                                            \
+        .n_out = 1,                                                           \
+        .inplace = IN_PLACE_OF(0),                                            \
+        .shape = unary_shape,                                                 \
+        .grad = fn##_rule,                                                    \
+        .cost = fn##_cost,                                                    \
+        .cpu = { .run = fn##_cpu },                                           \
+    };                                                                        \
+    const OpDef op_##fn##_grad = {                                            \
+        .name = #fn "_grad",                                                  \
+        .doc = "gradient of " #fn,                                            \
+        .n_in = 2,                                                            \
+        .n_out = 1,                                                           \
+        .inplace = IN_PLACE_OF(1),                                            \
+        .shape = unary_shape,                                                 \
+        .cost = fn##_cost,                                                    \
+        .cpu = { .run = fn##_grad_cpu },                                      \
     };
 UNARY_LIST(X)
 #undef X
@@ -69,7 +83,8 @@ const OpDef op_affine = {
 Tensor affine(Tensor x, float scale, float offset)
 {
     if (!isfinite(scale) || !isfinite(offset))
-        return graph_poison(x.graph, E_SHAPE, "affine: %g x + %g is not finite", (double)scale, (double)offset);
+        return graph_poison(x.graph, E_SHAPE, "affine: %g x + %g is not finite", (double)scale,
+                            (double)offset);
     if (scale == 1 && offset == 0)
         return x;
     return node_add(x.graph, &op_affine, &(AffineAttr){ scale, offset }, TENSORS(x), NULL);

@@ -6,7 +6,11 @@
 #include "ops/vmath.h"
 
 static inline float silu_at(float x)      { return x * vsigmoid(x); }
-static inline float silu_slope(float x)   { float s = vsigmoid(x); return s * fmaf(x, 1.0f - s, 1.0f); }
+static inline float silu_slope(float x)
+{
+    float s = vsigmoid(x);
+    return s * fmaf(x, 1.0f - s, 1.0f);
+}
 static inline float relu_at(float x)      { return x < 0 ? 0.0f : x; }      /* NaN stays NaN */
 static inline float relu_slope(float y)   { return y > 0 ? 1.0f : 0.0f; }
 static inline float tanh_at(float x)      { return vtanh(x); }
@@ -35,29 +39,28 @@ static inline float gelu_tanh_slope(float x)
     return s * fmaf(2.0f * x * (1.0f - s), du, 1.0f);
 }
 
-#define X(fn, reads, flops, doc)                                                                            \
-    static void fn##_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)    \
-    {                                                                                                       \
-        const float *x = in[0];                                                                             \
-        (void)call, (void)first;                                                                            \
-        _Pragma("omp simd")                                                                                 \
-        for (int64_t i = 0; i < n; i++)                                                                     \
-            out[i] = fn##_at(x[i]);                                                                         \
-    }                                                                                                       \
-    static void fn##_grad_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out) \
-    {                                                                                                       \
-        const float *kept = in[0], *dy = in[1];                                                             \
-        (void)call, (void)first;                                                                            \
-        _Pragma("omp simd")                                                                                 \
-        for (int64_t i = 0; i < n; i++)                                                                     \
-            out[i] = dy[i] * fn##_slope(kept[i]);                                                           \
-    }                                                                                                       \
-    Err fn##_cpu(const Call *call)      { return rows_run(call, 1, fn##_row); }                             \
+#define X(fn, reads, flops, doc)                                                                  \
+    static void fn##_row(const Call *call, int64_t first, int64_t n, const float *const *in,      \
+                         float *out)                                                              \
+    {                                                                                             \
+        const float *x = in[0];                                                                   \
+        (void)call, (void)first;                                                                  \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = fn##_at(x[i]);               \
+    }                                                                                             \
+    static void fn##_grad_row(const Call *call, int64_t first, int64_t n, const float *const *in, \
+                              float *out)                                                         \
+    {                                                                                             \
+        const float *kept = in[0], *dy = in[1];                                                   \
+        (void)call, (void)first;                                                                  \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = dy[i] * fn##_slope(kept[i]); \
+    }                                                                                             \
+    Err fn##_cpu(const Call *call) { return rows_run(call, 1, fn##_row); }                        \
     Err fn##_grad_cpu(const Call *call) { return rows_run(call, 2, fn##_grad_row); }
 UNARY_LIST(X)
 #undef X
 
-static void affine_row(const Call *call, int64_t first, int64_t n, const float *const *in, float *out)
+static void affine_row(const Call *call, int64_t first, int64_t n, const float *const *in,
+                       float *out)
 {
     const float *x = in[0];
     AffineAttr   a = *ATTR(call->node, AffineAttr);

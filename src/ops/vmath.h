@@ -128,7 +128,8 @@ static inline float verf(float x)
     p = fmaf(p, z, 1.1283113e-01f);
     p = fmaf(p, z, -3.7612602e-01f);
     p = fmaf(p, z, 1.2837908e-01f);
-    float b = a > 3.95f ? 3.95f : a, q = 2.0870045e-04f; /* above: 1 - exp(q(x)); beyond 3.95 it is 1 */
+    float b = a > 3.95f ? 3.95f : a,
+          q = 2.0870045e-04f; /* above: 1 - exp(q(x)); beyond 3.95 it is 1 */
     q = fmaf(q, b, -3.1649e-03f);
     q = fmaf(q, b, 2.269741e-02f);
     q = fmaf(q, b, -1.0487645e-01f);

@@ -1,4 +1,4 @@
-/* weight_norm.h -- a weight given by its length and direction, row by row (Salimans & Kingma 2016). */
+/* weight_norm.h -- a weight by length and direction, row by row (Salimans & Kingma 2016). */
 #ifndef OPS_WEIGHT_NORM_H
 #define OPS_WEIGHT_NORM_H
 

@@ -44,7 +44,8 @@ Err weight_norm_cpu(const Call *call)
         for (int64_t r = from; r < to; r++) {
             const float *v = row_load(in_type(n, 1), call->in[1], r * w, w, stage);
             float       *y = row_open(out_type(n, 0), call->out[0], r * w, stage + w);
-            float        scale = *row_load(in_type(n, 0), call->in[0], r, 1, &one) / sqrtf(row_dot(v, 0, v, 0, w));
+            float        length = sqrtf(row_dot(v, 0, v, 0, w));
+            float        scale = *row_load(in_type(n, 0), call->in[0], r, 1, &one) / length;
 #pragma omp simd
             for (int64_t c = 0; c < w; c++)
                 y[c] = scale * v[c];
@@ -76,8 +77,10 @@ Err weight_norm_grad_cpu(const Call *call)
         for (int64_t r = from; r < to; r++) {
             const float *v = row_load(in_type(n, 1), call->in[1], r * w, w, stage);
             const float *dw = row_load(in_type(n, 2), call->in[2], r * w, w, stage + w);
-            float        square = row_dot(v, 0, v, 0, w), dot = row_dot(dw, 0, v, 0, w), length = sqrtf(square);
-            float        scale = *row_load(in_type(n, 0), call->in[0], r, 1, &one) / length, along = dot / square;
+            float        square = row_dot(v, 0, v, 0, w), dot = row_dot(dw, 0, v, 0, w);
+            float        length = sqrtf(square);
+            float        scale = *row_load(in_type(n, 0), call->in[0], r, 1, &one) / length;
+            float        along = dot / square;
             if (dg)
                 dg[r] = dot / length;
             if (dv)

@@ -1,6 +1,7 @@
 /* solve.c -- from a graph and a budget to a plan: the order in which solvers are tried.
  *
  *   keep everything           fits? done: nothing can be cheaper
+ *   exact                     the optimum, for graphs of a few nodes; else:
  *   least peak                knows no budget, so the minimum it names is found again when asked for
  *   the ladder                the same budgets for every call, each 1/20 of the keep-all peak (fewer
  *                             for large graphs), from the least peak up to the budget asked for;
@@ -94,6 +95,13 @@ static void solve_least(Solve *s)
 {
     int64_t low = s->bound_bytes, high = s->keep_all_bytes;
     RunList best = { 0 };
+    if (exact_can(s->task)) {
+        SolverArgs args = solve_args(s, LOWEST, 0, 0);
+        solve_one(s, solve_exact, &args, LOWEST, &best);
+        args.budget_bytes = best.peak_bytes;
+        solve_one(s, solve_exact, &args, best.peak_bytes, &s->least);
+        return;
+    }
     for (int i = 0; i < 12 && low < high; i++) {
         int64_t    middle = low + (high - low) / 2;
         RunList    found = { 0 };
@@ -120,6 +128,10 @@ static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList
     bool       large = s->task->n_nodes > 2000;
     SolverArgs seed = solve_args(s, budget, large ? 3 : 15, 0), args[SOLVE_THREADS];
     *best = (RunList){ 0 };
+    if (exact_can(s->task)) {
+        solve_one(s, solve_exact, &seed, budget, best);
+        return;
+    }
     if (warm->node)
         run_list_keep(s->pool, best, warm, budget);
     solve_one(s, solve_next_use, &seed, budget, best);

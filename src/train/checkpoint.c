@@ -238,6 +238,34 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
     return OK;
 }
 
+/* A saved state that belongs to the model rather than to the run: batch-norm statistics. */
+static const Value *state_find(const Graph *graph, const char *name)
+{
+    for (int32_t i = 0; i < graph->n_constants; i++) {
+        const Value *value = value_at(graph, graph->constants[i].value);
+        if (graph->constants[i].saved && value->class == CLASS_CONSTANTS && !strcmp(value->name, name))
+            return value;
+    }
+    return NULL;
+}
+
+/* PyTorch counts batches in int64, we in i32; all else is fp32 on both sides. */
+static Err state_load(Session *session, const char *path, const Value *value, int32_t id, const SafeTensor *t)
+{
+    int64_t count = shape_count(value->shape);
+    if (value->type == F32 && t->type == SAFE_F32 && t->n_bytes == (size_t)value->bytes)
+        memcpy(session_bytes(session, id), t->data, t->n_bytes);
+    else if (value->type == I32 && t->type == SAFE_I64 && t->n_bytes == (size_t)count * 8)
+        for (int64_t i = 0; i < count; i++) {
+            int64_t x;
+            memcpy(&x, (const char *)t->data + 8 * i, 8);
+            ((int32_t *)session_bytes(session, id))[i] = (int32_t)x;
+        }
+    else
+        return tensor_misfit(path, t, value->shape);
+    return OK;
+}
+
 Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
 {
     const Graph *graph = session_engine(session)->graph;
@@ -255,7 +283,7 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
             first_missing = graph->params[i].name;
     }
     for (int i = 0; i < file.n; i++)
-        if (!param_find((Graph *)(uintptr_t)graph, file.tensors[i].name) && !unused++)
+        if (!param_find((Graph *)(uintptr_t)graph, file.tensors[i].name) && !state_find(graph, file.tensors[i].name) && !unused++)
             first_unused = file.tensors[i].name;
     if (!partial && (missing || unused))
         return fail(E_USAGE, "%s does not match the model: %d parameters missing%s%s, %d tensors unused%s%s; "
@@ -273,6 +301,11 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
                 session_put_param(session, i, graph->params[i].ema, data);
         }
         pool_free(one);
+    }
+    for (int i = 0; i < file.n; i++) {
+        const Value *state = state_find(graph, file.tensors[i].name);
+        if (state)
+            TRY(state_load(session, path, state, (int32_t)(state - graph->values), &file.tensors[i]));
     }
     pool_free(work);
     return OK;

@@ -51,6 +51,20 @@ static const Field data_fields[] = {
     { 0 }
 };
 
+static const char *const sampler_kinds[] = { "ddpm", "ddim", "recurrent", NULL };
+static const char *const colour_fixes[] = { "none", "adain", "wavelet", NULL };
+
+static const Field sampler_fields[] = {
+    { "kind",        FIELD_CHOICE, offsetof(SamplerConfig, kind),        0, 0, sampler_kinds, NULL, "ddpm, ddim or recurrent" },
+    { "steps",       FIELD_INT,    offsetof(SamplerConfig, steps),       0, 1e6, NULL, NULL, "of the chain; 0: the system's own" },
+    { "length",      FIELD_INT,    offsetof(SamplerConfig, length),      0, 1e12, NULL, NULL, "audio: samples to generate" },
+    { "eta",         FIELD_NUMBER, offsetof(SamplerConfig, eta),         0, 1, NULL, NULL, "ddim: noise added, 0 to 1" },
+    { "guidance",    FIELD_NUMBER, offsetof(SamplerConfig, guidance),    0, 1000, NULL, NULL, "classifier-free guidance; 1: none" },
+    { "temperature", FIELD_NUMBER, offsetof(SamplerConfig, temperature), 0, 100, NULL, NULL, "audio: of the mixture choice" },
+    { "colour",      FIELD_CHOICE, offsetof(SamplerConfig, colour),      0, 0, colour_fixes, NULL, "none, adain or wavelet" },
+    { 0 }
+};
+
 static const Field save_fields[] = {
     { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL, "steps between checkpoints; 0: only at the end" },
     { "keep",  FIELD_INT, offsetof(EveryConfig, keep),  1, 1e6, NULL, NULL, "how many of the newest to keep" },
@@ -67,6 +81,7 @@ static const Field recipe_fields[] = {
     { "schedule",   FIELD_GROUP,  offsetof(Recipe, schedule),   0, 0, NULL, schedule_fields, "how the rate moves" },
     { "ema",        FIELD_GROUP,  offsetof(Recipe, ema),        0, 0, NULL, ema_fields, "average of the weights" },
     { "data",       FIELD_GROUP,  offsetof(Recipe, data),       0, 0, NULL, data_fields, "where samples come from" },
+    { "sampler",    FIELD_GROUP,  offsetof(Recipe, sampler),    0, 0, NULL, sampler_fields, "how results are drawn" },
     { "save",       FIELD_GROUP,  offsetof(Recipe, save),       0, 0, NULL, save_fields, "checkpoints" },
     { 0 }
 };
@@ -153,6 +168,7 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
         .schedule = { .cycles = 0.5, .period = 1000, .growth = 2 },
         .ema = { .decay = 0.9999, .power = 0.75 },
         .data = { .kind = "shapes", .samples = 1024 },
+        .sampler = { .guidance = 1, .temperature = 1 },
         .save = { .keep = 2 },
     };
     memcpy(recipe->config, model->defaults, model->config_bytes);

@@ -54,6 +54,7 @@ typedef struct Recipe {
     ScheduleConfig  schedule;
     EmaConfig       ema;
     DataConfig      data;
+    SamplerConfig   sampler;
     EveryConfig     save;
 } Recipe;
 

@@ -16,7 +16,8 @@ static void philox_known_answers(void)       /* Random123's kat_vectors, philox4
     CHECK_INT(w[1], 0x41c83b0eu);
     CHECK_INT(w[2], 0xa20bc7c6u);
     CHECK_INT(w[3], 0x6d5451fdu);
-    random_block((RandomKey){ 0x299f31d0a4093822u, 0x13198a2eu, 0x03707344u }, 0x85a308d3243f6a88u, w);
+    random_block((RandomKey){ 0x299f31d0a4093822u, 0x13198a2eu, 0x03707344u }, 0x85a308d3243f6a88u,
+                 w);
     CHECK_INT(w[0], 0xd16cfe09u);
     CHECK_INT(w[3], 0x24126ea1u);
 }
@@ -37,7 +38,8 @@ static void many_are_the_same(void)
             for (int64_t i = 0; i < n; i++) {
                 uint64_t e = starts[s] + (uint64_t)i;
                 differ += u[i] != random_uniform_at(key, e) || z[i] != random_normal_at(key, e);
-                differ += (uint32_t)(((uint64_t)w[i] * 1000) >> 32) != random_below_at(key, e, 1000);
+                differ +=
+                    (uint32_t)(((uint64_t)w[i] * 1000) >> 32) != random_below_at(key, e, 1000);
             }
             CHECK_INT(differ, 0);
         }
@@ -64,7 +66,8 @@ static void normals_are_normal(void)
         random_normal_pair(a, b, &x, &y);
         double radius = sqrt(-2 * log((double)random_unit(a)));
         double turn = 2 * 3.14159265358979323846 * (((b >> 9) + 0.5) / 8388608.0);
-        worst = fmax(worst, fmax(fabs((double)x - radius * cos(turn)), fabs((double)y - radius * sin(turn))));
+        worst = fmax(worst, fmax(fabs((double)x - radius * cos(turn)),
+                                 fabs((double)y - radius * sin(turn))));
     }
     CHECK_NEAR(worst, 0, 1.5e-6);
 }

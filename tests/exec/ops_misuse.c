@@ -40,10 +40,13 @@ static void pointwise(void)
     REFUSED(affine(input(F32, SHAPE(3)), NAN, 0), "not finite");
     REFUSED(sub(input(F32, SHAPE(2, 3)), input(F32, SHAPE(3, 2))), "(2,3) and (3,2)");
     REFUSED(mul(input(F32, SHAPE(3)), input(U8, SHAPE(3))), "u8");
-    REFUSED(add_rows(input(F32, SHAPE(2, 4, 3)), input(F32, SHAPE(4))), "(4) does not lie along (2,4,3)");
+    REFUSED(add_rows(input(F32, SHAPE(2, 4, 3)), input(F32, SHAPE(4))),
+            "(4) does not lie along (2,4,3)");
     REFUSED(mul_rows(input(F32, SHAPE(2, 4, 3)), input(F32, SHAPE(3, 3))), "does not lie along");
     REFUSED(mul_rows(input(F32, SHAPE(3)), input(F32, SHAPE(1, 3))), "does not lie along");
-    REFUSED(gated_add(input(F32, SHAPE(2, 4, 3)), input(F32, SHAPE(2, 3)), input(F32, SHAPE(2, 5, 3))), "differ");
+    REFUSED(
+        gated_add(input(F32, SHAPE(2, 4, 3)), input(F32, SHAPE(2, 3)), input(F32, SHAPE(2, 5, 3))),
+        "differ");
     REFUSED(weighted_sum(input(F32, SHAPE(3)), INFINITY, input(F32, SHAPE(3)), 1), "not finite");
     REFUSED(glu(input(F32, SHAPE(2, 3))), "does not halve");
 }
@@ -73,7 +76,8 @@ static void arrangement(void)
     REFUSED(swap_axes(input(F32, SHAPE(4, 2)), 0, 2), "no axes");
     REFUSED(patchify2d(input(F32, SHAPE(1, 5, 4, 3)), 2, 2), "patches of 2");
     REFUSED(patchify3d(input(F32, SHAPE(1, 4, 4, 3)), 2, 2, 2), "is not (B,D,H,W,C)");
-    REFUSED(unpatchify2d(input(F32, SHAPE(1, 4, 11)), SHAPE(1, 4, 4, 3), 2, 2), "(1,4,11) is not (1,4,12)");
+    REFUSED(unpatchify2d(input(F32, SHAPE(1, 4, 11)), SHAPE(1, 4, 4, 3), 2, 2),
+            "(1,4,11) is not (1,4,12)");
     REFUSED(sum_axes(input(F32, SHAPE(4, 2)), 1, 0), "no axes");
     REFUSED(sum_axes(input(I32, SHAPE(4, 2)), 0, 0), "i32");
     REFUSED(tile(input(F32, SHAPE(4, 2)), 0, 0), "0 times");
@@ -89,22 +93,29 @@ static void numbers(void)
     REFUSED(embedding(input(F32, SHAPE(4)), input(I32, SHAPE(4))), "a table (V,C)");
     REFUSED(embedding(input(F32, SHAPE(4, 2)), input(F32, SHAPE(4))), "i32 ids");
     REFUSED(time_embedding(input(F32, SHAPE(4)), 7, 10000), "width 7");
-    REFUSED(q_sample(input(F32, SHAPE(4, 3)), input(F32, SHAPE(4, 3)), input(F32, SHAPE(9)), input(I32, SHAPE(3))), "do not serve");
+    REFUSED(q_sample(input(F32, SHAPE(4, 3)), input(F32, SHAPE(4, 3)), input(F32, SHAPE(9)),
+                     input(I32, SHAPE(3))),
+            "do not serve");
     REFUSED(softmax(input(I32, SHAPE(4))), "i32");
     REFUSED(mse_loss(input(F32, SHAPE(4)), input(F32, SHAPE(5)), 1), "(4) against f32 (5)");
     REFUSED(mse_loss(input(F32, SHAPE(4)), input(F32, SHAPE(4)), NAN), "scale");
     REFUSED(masked_l1_loss(input(F32, SHAPE(4, 3)), input(F32, SHAPE(4, 3)), input(U8, SHAPE(4, 3)),
                            tensor_none(graph), 1), "(4,1)");
-    REFUSED(cross_entropy(input(F32, SHAPE(4, 3)), input(I32, SHAPE(5)), tensor_none(graph), 1), "one i32 per row");
-    REFUSED(cross_entropy(input(F32, SHAPE(4, 3)), input(I32, SHAPE(4)), input(F32, SHAPE(2)), 1), "denominator");
-    REFUSED(dml_loss(input(F32, SHAPE(4, 4)), input(I32, SHAPE(4)), tensor_none(graph), 256, 1), "3 K");
-    REFUSED(dml_loss(input(F32, SHAPE(4, 6)), input(I32, SHAPE(4)), tensor_none(graph), 1, 1), "1 levels");
+    REFUSED(cross_entropy(input(F32, SHAPE(4, 3)), input(I32, SHAPE(5)), tensor_none(graph), 1),
+            "one i32 per row");
+    REFUSED(cross_entropy(input(F32, SHAPE(4, 3)), input(I32, SHAPE(4)), input(F32, SHAPE(2)), 1),
+            "denominator");
+    REFUSED(dml_loss(input(F32, SHAPE(4, 4)), input(I32, SHAPE(4)), tensor_none(graph), 256, 1),
+            "3 K");
+    REFUSED(dml_loss(input(F32, SHAPE(4, 6)), input(I32, SHAPE(4)), tensor_none(graph), 1, 1),
+            "1 levels");
 }
 
 static void views_cost_nothing(void)
 {
     graph = graph_new(pool, F32);
-    Tensor x = input(F32, SHAPE(5, 4)), y = slice(x, 0, 2, 4), z = slice(reshape(x, SHAPE(1, 5, 4)), 1, 3, 5);
+    Tensor x = input(F32, SHAPE(5, 4)), y = slice(x, 0, 2, 4),
+           z = slice(reshape(x, SHAPE(1, 5, 4)), 1, 3, 5);
     CHECK_OK(graph_check(graph));
     CHECK_INT(value_at(graph, y.id)->root, x.id);
     CHECK_INT(value_at(graph, y.id)->offset, 2 * 4 * 4);
@@ -134,13 +145,24 @@ static void refuses(int32_t number, const char *text, Tensor (*build)(Tensor ids
 
 static Tensor table(int64_t rows, int64_t width)
 {
-    return constant_add(graph, "table", F32, width ? SHAPE(rows, width) : SHAPE(rows), NULL, CLASS_CONSTANTS);
+    return constant_add(graph, "table", F32, width ? SHAPE(rows, width) : SHAPE(rows), NULL,
+                        CLASS_CONSTANTS);
 }
 
 static Tensor build_embedding(Tensor ids) { return embedding(table(3, 2), ids); }
-static Tensor build_entropy(Tensor ids)   { return cross_entropy(table(1, 3), ids, tensor_none(graph), 1); }
-static Tensor build_dml(Tensor ids)       { return dml_loss(table(1, 3), ids, tensor_none(graph), 16, 1); }
-static Tensor build_q(Tensor ids)         { return q_sample(table(1, 3), table(1, 3), constant_add(graph, "abar", F32, SHAPE(4), NULL, CLASS_CONSTANTS), ids); }
+static Tensor build_entropy(Tensor ids)
+{
+    return cross_entropy(table(1, 3), ids, tensor_none(graph), 1);
+}
+static Tensor build_dml(Tensor ids)
+{
+    return dml_loss(table(1, 3), ids, tensor_none(graph), 16, 1);
+}
+static Tensor build_q(Tensor ids)
+{
+    return q_sample(table(1, 3), table(1, 3),
+                    constant_add(graph, "abar", F32, SHAPE(4), NULL, CLASS_CONSTANTS), ids);
+}
 
 static void numbers_outside(void)
 {

@@ -22,7 +22,8 @@ static double ulps(float got, double want)
 static double want_sigmoid(double x)  { return 1 / (1 + exp(-x)); }
 static double want_softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 
-static void sweep(const char *name, float (*f)(float), double (*want)(double), float low, float high, double most)
+static void sweep(const char *name, float (*f)(float), double (*want)(double), float low,
+                  float high, double most)
 {
     double worst = 0;
     float  at = 0;
@@ -57,10 +58,12 @@ static void odd_values(void)
 {
     CHECK(isnan(vexp(NAN)) && isnan(vlog(NAN)) && isnan(vtanh(NAN)) && isnan(vsigmoid(NAN)));
     CHECK(isnan(verf(NAN)) && isnan(vsoftplus(NAN)) && isnan(vlog1p(NAN)) && isnan(vlog(-1.0f)));
-    CHECK(isinf(vexp(INFINITY)) && isinf(vexp(100.0f)) && vexp(-INFINITY) == 0 && vexp(-110.0f) == 0);
+    CHECK(isinf(vexp(INFINITY)) && isinf(vexp(100.0f)) && vexp(-INFINITY) == 0 &&
+          vexp(-110.0f) == 0);
     CHECK(vexp(0.0f) == 1 && vexp(-100.0f) > 0 && vexp(88.7f) < INFINITY);
     CHECK(vlog(1.0f) == 0 && vlog(0.0f) == -INFINITY && vlog(INFINITY) == INFINITY);
-    CHECK(vtanh(INFINITY) == 1 && vtanh(-INFINITY) == -1 && vtanh(0.0f) == 0 && vtanh(1e-40f) == 1e-40f);
+    CHECK(vtanh(INFINITY) == 1 && vtanh(-INFINITY) == -1 && vtanh(0.0f) == 0 &&
+          vtanh(1e-40f) == 1e-40f);
     CHECK(verf(INFINITY) == 1 && verf(-INFINITY) == -1 && verf(0.0f) == 0);
     CHECK(vsigmoid(-INFINITY) == 0 && vsigmoid(INFINITY) == 1 && vsigmoid(0.0f) == 0.5f);
     CHECK(vsoftplus(INFINITY) == INFINITY && vsoftplus(-INFINITY) == 0 && vsoftplus(200.0f) == 200);
@@ -84,7 +87,8 @@ static void vector_is_scalar(void)
     int differ = 0;
     for (int i = 0; i < N; i++) {
         volatile float one = x[i];
-        differ += e[i] != vexp(one) || l[i] != vsoftplus(one) || t[i] != vtanh(one) || r[i] != verf(one);
+        differ +=
+            e[i] != vexp(one) || l[i] != vsoftplus(one) || t[i] != vtanh(one) || r[i] != verf(one);
     }
     CHECK_INT(differ, 0);
 }

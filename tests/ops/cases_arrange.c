@@ -8,7 +8,8 @@
 static void concat_axes(Case *c)
 {
     Tensor a = case_in(c, "a", SHAPE(2, 3, 5), -2, 2), b = case_in(c, "b", SHAPE(2, 3, 1), -2, 2);
-    Tensor d = case_in(c, "d", SHAPE(2, 4, 5), -2, 2), e = case_const(c, "e", SHAPE(2, 3, 4), -2, 2);
+    Tensor d = case_in(c, "d", SHAPE(2, 4, 5), -2, 2),
+           e = case_const(c, "e", SHAPE(2, 3, 4), -2, 2);
     case_out(c, "last", concat(TENSORS(a, b, e, a), -1));
     case_out(c, "middle", concat(TENSORS(d, a), 1));
     case_out(c, "first", concat(TENSORS(a, a, a), 0));
@@ -17,19 +18,24 @@ static void concat_axes(Case *c)
 
 static void concat_thin(Case *c)             /* single elements side by side */
 {
-    case_out(c, "y", concat(TENSORS(case_in(c, "a", SHAPE(3, 7, 1), -2, 2), case_in(c, "b", SHAPE(3, 7, 1), -2, 2)), 2));
+    case_out(c, "y",
+             concat(TENSORS(case_in(c, "a", SHAPE(3, 7, 1), -2, 2),
+                            case_in(c, "b", SHAPE(3, 7, 1), -2, 2)),
+                    2));
 }
 
 static void concat_large(Case *c)
 {
-    Tensor a = case_in(c, "a", SHAPE(3, 900, 17), -2, 2), b = case_in(c, "b", SHAPE(3, 900, 9), -2, 2);
+    Tensor a = case_in(c, "a", SHAPE(3, 900, 17), -2, 2),
+           b = case_in(c, "b", SHAPE(3, 900, 9), -2, 2);
     case_out(c, "y", concat(TENSORS(a, b), 2));
     case_out(c, "z", concat(TENSORS(a, a), 0));
 }
 
 const OpCase cases_concat[] = {
-    { "each axis", concat_axes, "last = torch.cat([a, b, e, a], -1); middle = torch.cat([d, a], 1); "
-                                "first = torch.cat([a, a, a]); alone = b * 1" },
+    { "each axis", concat_axes,
+      "last = torch.cat([a, b, e, a], -1); middle = torch.cat([d, a], 1); "
+      "first = torch.cat([a, a, a]); alone = b * 1" },
     { "thin", concat_thin, "y = torch.cat([a, b], 2)" },
     { "large", concat_large, "y = torch.cat([a, b], 2); z = torch.cat([a, a])", CASE_LIVE_ONLY },
     { 0 }
@@ -55,7 +61,8 @@ static void split_large(Case *c)
 }
 
 const OpCase cases_split[] = {
-    { "parts", split_parts, "p = x.chunk(3, -1); gate = p[0] * p[2]; head = x[:, :1]; tail = x[:, 1:]; all = x * 1" },
+    { "parts", split_parts,
+      "p = x.chunk(3, -1); gate = p[0] * p[2]; head = x[:, :1]; tail = x[:, 1:]; all = x * 1" },
     { "large", split_large, "p = x.chunk(2, 1); y = p[0] * p[1]", CASE_LIVE_ONLY },
     { 0 }
 };
@@ -97,7 +104,9 @@ static void pad_axes(Case *c)
 
 static void pad_large(Case *c)
 {
-    case_out(c, "y", pad(case_in(c, "x", SHAPE(2, 99, 51, 5), -2, 2), (PadAttr){ { 0, 1, 1 }, { 0, 1, 1 } }));
+    case_out(
+        c, "y",
+        pad(case_in(c, "x", SHAPE(2, 99, 51, 5), -2, 2), (PadAttr){ { 0, 1, 1 }, { 0, 1, 1 } }));
 }
 
 const OpCase cases_pad[] = {
@@ -123,8 +132,9 @@ static void shift_large(Case *c)
 }
 
 const OpCase cases_shift[] = {
-    { "ways", shift_ways, "right = F.pad(x, (0, 0, 1, 0))[:, :5]; left = F.pad(x, (0, 0, 0, 2))[:, 2:]; "
-                          "channels = F.pad(x, (2, 0))[:, :, :3]; gone = x * 0; stays = x * 1" },
+    { "ways", shift_ways,
+      "right = F.pad(x, (0, 0, 1, 0))[:, :5]; left = F.pad(x, (0, 0, 0, 2))[:, 2:]; "
+      "channels = F.pad(x, (2, 0))[:, :, :3]; gone = x * 0; stays = x * 1" },
     { "large", shift_large, "y = F.pad(x, (0, 0, 1, 0))[:, :3001]", CASE_LIVE_ONLY },
     { 0 }
 };

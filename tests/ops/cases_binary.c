@@ -6,7 +6,8 @@
 
 static void sub_odd(Case *c)
 {
-    case_out(c, "y", sub(case_in(c, "a", SHAPE(3, 5, 7), -2, 2), case_in(c, "b", SHAPE(3, 5, 7), -2, 2)));
+    case_out(c, "y",
+             sub(case_in(c, "a", SHAPE(3, 5, 7), -2, 2), case_in(c, "b", SHAPE(3, 5, 7), -2, 2)));
 }
 
 static void sub_same(Case *c)
@@ -23,7 +24,8 @@ const OpCase cases_sub[] = {
 
 static void mul_odd(Case *c)
 {
-    case_out(c, "y", mul(case_in(c, "a", SHAPE(3, 5, 7), -2, 2), case_in(c, "b", SHAPE(3, 5, 7), -2, 2)));
+    case_out(c, "y",
+             mul(case_in(c, "a", SHAPE(3, 5, 7), -2, 2), case_in(c, "b", SHAPE(3, 5, 7), -2, 2)));
 }
 
 static void mul_square(Case *c)
@@ -34,7 +36,8 @@ static void mul_square(Case *c)
 
 static void mul_large(Case *c)
 {
-    case_out(c, "y", mul(case_in(c, "a", SHAPE(70001), -2, 2), case_const(c, "b", SHAPE(70001), -2, 2)));
+    case_out(c, "y",
+             mul(case_in(c, "a", SHAPE(70001), -2, 2), case_const(c, "b", SHAPE(70001), -2, 2)));
 }
 
 const OpCase cases_mul[] = {
@@ -57,34 +60,48 @@ const OpCase cases_weighted_sum[] = {
 
 static void add_rows_bc(Case *c)
 {
-    case_out(c, "y", add_rows(case_in(c, "x", SHAPE(3, 5, 2, 7), -2, 2), case_in(c, "v", SHAPE(3, 7), -2, 2)));
+    case_out(
+        c, "y",
+        add_rows(case_in(c, "x", SHAPE(3, 5, 2, 7), -2, 2), case_in(c, "v", SHAPE(3, 7), -2, 2)));
 }
 
 static void add_rows_c(Case *c)
 {
-    case_out(c, "y", add_rows(case_in(c, "x", SHAPE(2, 9, 5), -2, 2), case_in(c, "v", SHAPE(5), -2, 2)));
+    case_out(c, "y",
+             add_rows(case_in(c, "x", SHAPE(2, 9, 5), -2, 2), case_in(c, "v", SHAPE(5), -2, 2)));
 }
 
 static void add_rows_positions(Case *c)
 {
-    case_out(c, "y", add_rows(case_in(c, "x", SHAPE(3, 9, 5), -2, 2), case_in(c, "v", SHAPE(1, 9, 5), -2, 2)));
+    case_out(
+        c, "y",
+        add_rows(case_in(c, "x", SHAPE(3, 9, 5), -2, 2), case_in(c, "v", SHAPE(1, 9, 5), -2, 2)));
 }
 
 static void add_rows_thin(Case *c)
 {
-    case_out(c, "y", add_rows(case_in(c, "x", SHAPE(2, 17, 1), -2, 2), case_in(c, "v", SHAPE(2, 1), -2, 2)));
-    case_out(c, "z", add_rows(case_in(c, "w", SHAPE(2, 4, 3), -2, 2), case_in(c, "s", SHAPE(1, 1, 1), -2, 2)));
+    case_out(
+        c, "y",
+        add_rows(case_in(c, "x", SHAPE(2, 17, 1), -2, 2), case_in(c, "v", SHAPE(2, 1), -2, 2)));
+    case_out(
+        c, "z",
+        add_rows(case_in(c, "w", SHAPE(2, 4, 3), -2, 2), case_in(c, "s", SHAPE(1, 1, 1), -2, 2)));
 }
 
 static void add_rows_flat(Case *c)           /* nothing is repeated */
 {
-    case_out(c, "y", add_rows(case_in(c, "x", SHAPE(4, 6), -2, 2), case_in(c, "v", SHAPE(4, 6), -2, 2)));
+    case_out(c, "y",
+             add_rows(case_in(c, "x", SHAPE(4, 6), -2, 2), case_in(c, "v", SHAPE(4, 6), -2, 2)));
 }
 
-static void add_rows_large(Case *c)          /* several pieces of rows, rows wider than a block too */
+static void add_rows_large(Case *c) /* several pieces of rows, rows wider than a block too */
 {
-    case_out(c, "y", add_rows(case_in(c, "x", SHAPE(3, 5000, 7), -2, 2), case_in(c, "v", SHAPE(3, 7), -2, 2)));
-    case_out(c, "z", add_rows(case_in(c, "w", SHAPE(70, 1, 1300), -2, 2), case_in(c, "u", SHAPE(1, 1, 1300), -2, 2)));
+    case_out(
+        c, "y",
+        add_rows(case_in(c, "x", SHAPE(3, 5000, 7), -2, 2), case_in(c, "v", SHAPE(3, 7), -2, 2)));
+    case_out(c, "z",
+             add_rows(case_in(c, "w", SHAPE(70, 1, 1300), -2, 2),
+                      case_in(c, "u", SHAPE(1, 1, 1300), -2, 2)));
 }
 
 const OpCase cases_add_rows[] = {
@@ -99,22 +116,30 @@ const OpCase cases_add_rows[] = {
 
 static void mul_rows_bc(Case *c)
 {
-    case_out(c, "y", mul_rows(case_in(c, "x", SHAPE(3, 4, 2, 7), -2, 2), case_in(c, "v", SHAPE(3, 7), -2, 2)));
+    case_out(
+        c, "y",
+        mul_rows(case_in(c, "x", SHAPE(3, 4, 2, 7), -2, 2), case_in(c, "v", SHAPE(3, 7), -2, 2)));
 }
 
 static void mul_rows_sample(Case *c)         /* one number per sample */
 {
-    case_out(c, "y", mul_rows(case_in(c, "x", SHAPE(3, 4, 5), -2, 2), case_in(c, "v", SHAPE(3, 1, 1), -2, 2)));
+    case_out(
+        c, "y",
+        mul_rows(case_in(c, "x", SHAPE(3, 4, 5), -2, 2), case_in(c, "v", SHAPE(3, 1, 1), -2, 2)));
 }
 
 static void mul_rows_f32(Case *c)            /* a vector of another type */
 {
-    case_out(c, "y", mul_rows(case_in(c, "x", SHAPE(3, 4, 5), -2, 2), case_in_f32(c, "v", SHAPE(5), -2, 2)));
+    case_out(
+        c, "y",
+        mul_rows(case_in(c, "x", SHAPE(3, 4, 5), -2, 2), case_in_f32(c, "v", SHAPE(5), -2, 2)));
 }
 
 static void mul_rows_large(Case *c)
 {
-    case_out(c, "y", mul_rows(case_in(c, "x", SHAPE(2, 800, 65), -2, 2), case_in(c, "v", SHAPE(2, 65), -2, 2)));
+    case_out(
+        c, "y",
+        mul_rows(case_in(c, "x", SHAPE(2, 800, 65), -2, 2), case_in(c, "v", SHAPE(2, 65), -2, 2)));
 }
 
 const OpCase cases_mul_rows[] = {
@@ -133,7 +158,8 @@ static void gated_small(Case *c)
 
 static void gated_large(Case *c)
 {
-    Tensor x = case_in(c, "x", SHAPE(2, 700, 48), -2, 2), h = case_in(c, "h", SHAPE(2, 700, 48), -2, 2);
+    Tensor x = case_in(c, "x", SHAPE(2, 700, 48), -2, 2),
+           h = case_in(c, "h", SHAPE(2, 700, 48), -2, 2);
     case_out(c, "y", gated_add(x, case_in(c, "g", SHAPE(2, 48), -2, 2), h));
 }
 

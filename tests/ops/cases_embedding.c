@@ -5,18 +5,25 @@
 
 static void embedding_tokens(Case *c)
 {
-    case_out(c, "y", embedding(case_in(c, "table", SHAPE(7, 5), -2, 2), case_ints(c, "ids", SHAPE(3, 11), 0, 7)));
+    case_out(c, "y",
+             embedding(case_in(c, "table", SHAPE(7, 5), -2, 2),
+                       case_ints(c, "ids", SHAPE(3, 11), 0, 7)));
 }
 
 static void embedding_thin(Case *c)          /* rows that no id names get zeros */
 {
-    case_out(c, "y", embedding(case_in(c, "table", SHAPE(40, 1), -2, 2), case_ints(c, "ids", SHAPE(5), 0, 40)));
-    case_out(c, "z", lookup(case_in(c, "levels", SHAPE(9), -2, 2), case_ints(c, "t", SHAPE(2, 3), 0, 9)));
+    case_out(
+        c, "y",
+        embedding(case_in(c, "table", SHAPE(40, 1), -2, 2), case_ints(c, "ids", SHAPE(5), 0, 40)));
+    case_out(c, "z",
+             lookup(case_in(c, "levels", SHAPE(9), -2, 2), case_ints(c, "t", SHAPE(2, 3), 0, 9)));
 }
 
 static void embedding_large(Case *c)
 {
-    case_out(c, "y", embedding(case_in(c, "table", SHAPE(64, 33), -2, 2), case_ints(c, "ids", SHAPE(2, 1500), 0, 64)));
+    case_out(c, "y",
+             embedding(case_in(c, "table", SHAPE(64, 33), -2, 2),
+                       case_ints(c, "ids", SHAPE(2, 1500), 0, 64)));
 }
 
 const OpCase cases_embedding[] = {
@@ -40,11 +47,13 @@ static void time_floats(Case *c)
 }
 
 const OpCase cases_time_embedding[] = {
-    { "whole times", time_ints, "a = t[:, None] * torch.exp(-math.log(10000) * torch.arange(6).double() / 6); "
-                                "y = torch.cat([a.cos(), a.sin()], 1)" },
-    { "any time", time_floats, "t = torch.tensor([0, 0.5, 999.25]).double()[:, None]; "
-                               "y = torch.cat([t.cos(), t.sin()], 1); "
-                               "a = t * torch.exp(-math.log(10000) * torch.arange(32).double() / 32); "
-                               "z = torch.cat([a.cos(), a.sin()], 1)" },
+    { "whole times", time_ints,
+      "a = t[:, None] * torch.exp(-math.log(10000) * torch.arange(6).double() / 6); "
+      "y = torch.cat([a.cos(), a.sin()], 1)" },
+    { "any time", time_floats,
+      "t = torch.tensor([0, 0.5, 999.25]).double()[:, None]; "
+      "y = torch.cat([t.cos(), t.sin()], 1); "
+      "a = t * torch.exp(-math.log(10000) * torch.arange(32).double() / 32); "
+      "z = torch.cat([a.cos(), a.sin()], 1)" },
     { 0 }
 };

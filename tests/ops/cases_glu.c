@@ -4,12 +4,23 @@
 #include "ops/glu.h"
 #include "ops/unary.h"
 
-#define GLU_CASES(name)                                                                                \
-    static void name##_odd(Case *c)   { case_out(c, "y", name(case_in(c, "x", SHAPE(3, 5, 14), -4, 4))); }  \
-    static void name##_thin(Case *c)  { case_out(c, "y", name(case_in(c, "x", SHAPE(7, 2), -4, 4))); } \
-    static void name##_after(Case *c)        /* an input of its own, whose bytes the gradient takes */ \
-    { case_out(c, "y", name(affine(case_in(c, "x", SHAPE(4, 6), -2, 2), 2, 0.5f))); }                  \
-    static void name##_large(Case *c) { case_out(c, "y", name(case_in(c, "x", SHAPE(30, 2100), -4, 4))); }
+#define GLU_CASES(name)                                                                         \
+    static void name##_odd(Case *c)                                                             \
+    {                                                                                           \
+        case_out(c, "y", name(case_in(c, "x", SHAPE(3, 5, 14), -4, 4)));                        \
+    }                                                                                           \
+    static void name##_thin(Case *c)                                                            \
+    {                                                                                           \
+        case_out(c, "y", name(case_in(c, "x", SHAPE(7, 2), -4, 4)));                            \
+    }                                                                                           \
+    static void name##_after(Case *c) /* an input of its own, whose bytes the gradient takes */ \
+    {                                                                                           \
+        case_out(c, "y", name(affine(case_in(c, "x", SHAPE(4, 6), -2, 2), 2, 0.5f)));           \
+    }                                                                                           \
+    static void name##_large(Case *c)                                                           \
+    {                                                                                           \
+        case_out(c, "y", name(case_in(c, "x", SHAPE(30, 2100), -4, 4)));                        \
+    }
 GLU_CASES(glu)
 GLU_CASES(geglu)
 

@@ -5,7 +5,8 @@
 
 static void permute_orders(Case *c)
 {
-    Tensor x = case_in(c, "x", SHAPE(2, 3, 4, 5), -2, 2), z = case_in(c, "z", SHAPE(1, 6, 1), -2, 2);
+    Tensor x = case_in(c, "x", SHAPE(2, 3, 4, 5), -2, 2),
+           z = case_in(c, "z", SHAPE(1, 6, 1), -2, 2);
     case_out(c, "nchw", permute(x, (int[]){ 0, 3, 1, 2 }));
     case_out(c, "heads", permute(x, (int[]){ 0, 2, 1, 3 }));
     case_out(c, "back", permute(x, (int[]){ 3, 2, 1, 0 }));
@@ -37,12 +38,15 @@ static void patches_3d(Case *c)
 }
 
 const OpCase cases_permute[] = {
-    { "orders", permute_orders, "nchw = x.permute(0, 3, 1, 2); heads = x.permute(0, 2, 1, 3); "
-                                "back = x.permute(3, 2, 1, 0); swap = x.transpose(0, 3); same = x * 1; "
-                                "ones = z.permute(1, 2, 0)" },
-    { "patches", patches_2d, "p = x.reshape(2, 2, 2, 2, 3, 3).permute(0, 1, 3, 2, 4, 5).reshape(2, 4, 18); x2 = x * 1" },
-    { "cubes", patches_3d, "p = x.reshape(2, 2, 2, 2, 1, 2, 3, 3).permute(0, 1, 3, 5, 2, 4, 6, 7).reshape(2, 8, 18); "
-                           "x2 = x * 1" },
+    { "orders", permute_orders,
+      "nchw = x.permute(0, 3, 1, 2); heads = x.permute(0, 2, 1, 3); "
+      "back = x.permute(3, 2, 1, 0); swap = x.transpose(0, 3); same = x * 1; "
+      "ones = z.permute(1, 2, 0)" },
+    { "patches", patches_2d,
+      "p = x.reshape(2, 2, 2, 2, 3, 3).permute(0, 1, 3, 2, 4, 5).reshape(2, 4, 18); x2 = x * 1" },
+    { "cubes", patches_3d,
+      "p = x.reshape(2, 2, 2, 2, 1, 2, 3, 3).permute(0, 1, 3, 5, 2, 4, 6, 7).reshape(2, 8, 18); "
+      "x2 = x * 1" },
     { "large", permute_large, "y = x.transpose(1, 2); z = w.permute(2, 0, 3, 1)", CASE_LIVE_ONLY },
     { 0 }
 };

@@ -21,9 +21,11 @@ static void sum_large(Case *c)               /* several pieces, and K wider than
 }
 
 const OpCase cases_sum[] = {
-    { "each axis", sum_each, "middle = x.sum((1, 2)); mean = x.mean((1, 2)); front = x.sum(0); back = x.mean(-1); "
-                             "all = x.sum().reshape(1)" },
-    { "large", sum_large, "y = x.sum(0); z = w.mean(1); s = v.sum().reshape(1)", CASE_LIVE_ONLY, 2e-5 },
+    { "each axis", sum_each,
+      "middle = x.sum((1, 2)); mean = x.mean((1, 2)); front = x.sum(0); back = x.mean(-1); "
+      "all = x.sum().reshape(1)" },
+    { "large", sum_large, "y = x.sum(0); z = w.mean(1); s = v.sum().reshape(1)", CASE_LIVE_ONLY,
+      2e-5 },
     { 0 }
 };
 
@@ -42,8 +44,9 @@ static void repeat_large(Case *c)
 }
 
 const OpCase cases_repeat[] = {
-    { "each and tiled", repeat_both, "each = x.repeat_interleave(3, 0); inner = x.repeat_interleave(2, 2); "
-                                     "tiled = x.repeat(1, 4, 1); once = x * 1" },
+    { "each and tiled", repeat_both,
+      "each = x.repeat_interleave(3, 0); inner = x.repeat_interleave(2, 2); "
+      "tiled = x.repeat(1, 4, 1); once = x * 1" },
     { "large", repeat_large, "y = x.repeat_interleave(40, 0)", CASE_LIVE_ONLY },
     { 0 }
 };

@@ -3,11 +3,23 @@
 
 #include "ops/softmax.h"
 
-#define ROW_CASES(name)                                                                                     \
-    static void name##_odd(Case *c)   { case_out(c, "y", name(case_in(c, "x", SHAPE(3, 5, 7), -4, 4))); }   \
-    static void name##_thin(Case *c)  { case_out(c, "y", name(case_in(c, "x", SHAPE(6, 1), -4, 4))); }      \
-    static void name##_far(Case *c)   { case_out(c, "y", name(case_in(c, "x", SHAPE(2, 9), 60, 400))); }    \
-    static void name##_wide(Case *c)  { case_out(c, "y", name(case_in(c, "x", SHAPE(21, 2600), -4, 4))); }
+#define ROW_CASES(name)                                                  \
+    static void name##_odd(Case *c)                                      \
+    {                                                                    \
+        case_out(c, "y", name(case_in(c, "x", SHAPE(3, 5, 7), -4, 4)));  \
+    }                                                                    \
+    static void name##_thin(Case *c)                                     \
+    {                                                                    \
+        case_out(c, "y", name(case_in(c, "x", SHAPE(6, 1), -4, 4)));     \
+    }                                                                    \
+    static void name##_far(Case *c)                                      \
+    {                                                                    \
+        case_out(c, "y", name(case_in(c, "x", SHAPE(2, 9), 60, 400)));   \
+    }                                                                    \
+    static void name##_wide(Case *c)                                     \
+    {                                                                    \
+        case_out(c, "y", name(case_in(c, "x", SHAPE(21, 2600), -4, 4))); \
+    }
 ROW_CASES(softmax)
 ROW_CASES(log_softmax)
 ROW_CASES(logsumexp)

@@ -4,13 +4,19 @@
 #include "ops/unary.h"
 
 /* Odd sizes, far values, and enough for two threads. */
-#define UNARY_CASES(name, builder, low, high)                                                          \
-    static void name##_odd(Case *c)                                                                    \
-    { case_out(c, "y", builder(case_in(c, "x", SHAPE(3, 7, 5), low, high))); }                         \
-    static void name##_one(Case *c)                                                                    \
-    { case_out(c, "y", builder(case_in(c, "x", SHAPE(1), -1, 1))); }                                  \
-    static void name##_large(Case *c)                                                                  \
-    { case_out(c, "y", builder(case_in(c, "x", SHAPE(257, 259), low, high))); }
+#define UNARY_CASES(name, builder, low, high)                                   \
+    static void name##_odd(Case *c)                                             \
+    {                                                                           \
+        case_out(c, "y", builder(case_in(c, "x", SHAPE(3, 7, 5), low, high)));  \
+    }                                                                           \
+    static void name##_one(Case *c)                                             \
+    {                                                                           \
+        case_out(c, "y", builder(case_in(c, "x", SHAPE(1), -1, 1)));            \
+    }                                                                           \
+    static void name##_large(Case *c)                                           \
+    {                                                                           \
+        case_out(c, "y", builder(case_in(c, "x", SHAPE(257, 259), low, high))); \
+    }
 
 UNARY_CASES(silu, silu, -9, 9)
 UNARY_CASES(relu, relu, -2, 2)
@@ -111,6 +117,7 @@ static void chain_in_place(Case *c)          /* each may take over the bytes of 
 
 const OpCase cases_affine[] = {
     { "twice", affine_twice, "y = -2.5 * x + 0.75; negated = -x; same = x * 1" },
-    { "chain in place", chain_in_place, "y = F.relu(2 * torch.tanh(1.5 * x + 0.1) - 0.25)", CASE_NO_DIFFERENCES },
+    { "chain in place", chain_in_place, "y = F.relu(2 * torch.tanh(1.5 * x + 0.1) - 0.25)",
+      CASE_NO_DIFFERENCES },
     { 0 }
 };

@@ -69,7 +69,7 @@ static void faults_are_found(void)
     JUDGE("views", R(na), R(nview), D(a));
     JUDGE("never runs", R(na), R(nb), R(nview), R(nsum), R(update));
     JUDGE("final", R(na), R(nb), R(nview), R(nsum), R(update), R(nout), D(out));
-    JUDGE("root", R(na), R(nb), D(a), R(nview));
+    JUDGE("not live", R(na), R(nb), D(a), R(nview));
     JUDGE("nothing of this graph", STEP_RUN, 77);
     JUDGE("nothing of this graph", STEP_DROP, 77);
     JUDGE("nothing of this graph", 99, 0);

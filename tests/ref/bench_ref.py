@@ -4,10 +4,10 @@
     bench_ref.py [--threads 2] [--steps 8] [--precision fp32,bf16] [WORK ...]
 
 One JSON line a run: {"work", "precision", "layout", "parameters", "ms", "peak_mib", "import_mib",
-"static_mib", "loss", "threads", "torch"}. ms is the median step (forward, backward, fused AdamW, EMA);
-peak_mib the most resident memory above the process with torch imported; static_mib what parameters,
-gradients, Adam and EMA take. Each run is a process of its own. Convolutional work runs in both
-layouts, since which is faster depends on the precision.
+"static_mib", "loss", "threads", "torch"}. ms is the median step (forward, backward, fused AdamW,
+EMA); peak_mib the most resident memory above the process with torch imported; static_mib what
+parameters, gradients, Adam and EMA take. Each run is a process of its own. Convolutional work runs
+in both layouts, since which is faster depends on the precision.
 """
 import argparse
 import json
@@ -106,7 +106,8 @@ def amx_works():
     code = ("import torch; l = torch.nn.Linear(64, 64).bfloat16();"
             "l(torch.ones(64, 64).bfloat16()).sum().backward()")
     env = {**os.environ, "ONEDNN_MAX_CPU_ISA": "DEFAULT"}
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True).returncode == 0
+    probe = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True)
+    return probe.returncode == 0
 
 
 def main():

@@ -13,13 +13,14 @@ from exactly the stored weights and batch.
   ref.safetensors      loss, output, grad.NAME   of micro-batch 0 (not divided by accumulate)
                        losses, grad_norm, lr     of each micro-batch, each update, each update
                        param.NAME, ema.NAME, state.NAME (batch norm)   after three updates
-                       error.loss, error.output, error.NAME            with fp32 or bf16: what PyTorch
+                       error.loss, error.output, error.NAME      with fp32 or bf16: what PyTorch
                        itself is off in that precision, by the rule of error() below
   sample.safetensors   in.NAME, noise.NAME, out.NAME of a short sampling run on the stored weights
 
 A gradient that is zero by algebra (a bias before a norm, a key bias) has a norm below 1e-9 of the
-largest. In fp32 and bf16 it is rounding noise, in PyTorch too, and Adam turns noise into steps of up
-to the learning rate: hold such a tensor to error.NAME with room, and param, ema to lr per update.
+largest. In fp32 and bf16 it is rounding noise, in PyTorch too, and Adam turns noise into steps of
+up to the learning rate: hold such a tensor to error.NAME with room, and its param and ema to the
+learning rate per update.
 """
 import argparse
 import json

@@ -22,8 +22,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-# There are virtual machines whose processor names AMX but faults in oneDNN's AMX kernels, which bf16
-# would pick. oneDNN reads this at its first use; who sets it beforehand decides.
+# There are virtual machines whose processor names AMX but faults in oneDNN's AMX kernels, which
+# bf16 would pick. oneDNN reads this at its first use; who sets it beforehand decides.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 # What every recipe has beside its own `system`, `batch`, `accumulate`, `model` and `sampler`.

@@ -1,8 +1,8 @@
 """DiT3D, text to sign video (facts/models.md 4): two readings of one document.
 
 Reading B, `dit3d`: a diffusion transformer over 3-D patches, text and time by adaLN-Zero.
-Reading A, `dit3d-wrap`: a frozen 2-D DiT looks at each frame, its pooled features are mixed in time,
-modulated by text (FiLM) and decoded by a small convolutional net; the input is added back.
+Reading A, `dit3d-wrap`: a frozen 2-D DiT looks at each frame, its pooled features are mixed in
+time, modulated by text (FiLM) and decoded by a small convolutional net; the input is added back.
 Clips are (B, 3, frames, H, W); text is a 768-vector, `keep` (B,) is 0 where it is dropped.
 """
 import torch

@@ -321,8 +321,8 @@ def dml_log_prob(params, k, bits):
     x, h = (2 * k / Q - 1).to(params.dtype), 1 / Q
     inv = torch.exp(-log_scale)
     plus, mid, minus = (x - mean + h) * inv, (x - mean) * inv, (x - mean - h) * inv
-    # p = sigma(plus) - sigma(minus) = sigma(plus) sigma(-minus) (1 - exp(minus - plus)): the product
-    # loses no digits where the difference of two nearly equal numbers would lose most of them.
+    # p = sigma(plus) - sigma(minus) = sigma(plus) sigma(-minus) (1 - exp(minus - plus)): the
+    # product loses no digits where the difference of two nearly equal numbers loses most of them.
     log_p = -F.softplus(-plus) - F.softplus(minus) + torch.log(-torch.expm1(-2 * h * inv))
     density = mid - log_scale - 2 * F.softplus(mid) + math.log(2 * h)
     inner = torch.where(log_p > math.log(1e-5), log_p, density)

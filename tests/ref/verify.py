@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Does the reference itself hold? Every check here can fail on its own; prints one line each.
 
-S4's kernel against its recurrence, generation against convolution, the mixture's total mass, float32
-and bf16 gradients against float64, and a falling loss for every case of case.py.
+S4's kernel against its recurrence, generation against convolution, the mixture's total mass,
+float32 and bf16 gradients against float64, and a falling loss for every case of case.py.
 """
 import sys
 import time

@@ -1,7 +1,7 @@
 /* solver.h -- what every solver takes and gives: one signature, one table.
  *
  * A solver gets a task, a budget and an effort, and gives the cheapest list of runs it found
- * within the budget (or, with budget 0, the list of least peak). The same arguments give the same
+ * within the budget (least_peak, and exact with LOWEST: the list of least peak). The same arguments give the same
  * list; only a deadline can cut it short, and then it says so.
  */
 #ifndef PLAN_SOLVERS_SOLVER_H
@@ -30,6 +30,7 @@ typedef void SolveFn(Pool *pool, const SolverArgs *args, RunList *out);
 
 /*          name        optimal when                what it does */
 #define SOLVER_LIST(X)                                                                            \
+    X(exact,      "always; tiny graphs only",  "Dijkstra over all states")                                \
     X(least_peak, "small graphs, in practice", "annealing on the peak alone, the bar lowered as it goes") \
     X(next_use,   "never, but it is quick",    "run the step, drop what is cheap and needed late")        \
     X(blocks,     "chains of equal blocks",    "recompute equal values of the first k blocks, class by class") \
@@ -38,6 +39,8 @@ typedef void SolveFn(Pool *pool, const SolverArgs *args, RunList *out);
 #define X(name, when, text) SolveFn solve_##name;
 SOLVER_LIST(X)
 #undef X
+
+bool exact_can(const Task *task);    /* is the graph small enough for solve_exact? */
 
 /* Keep list as *best if it is within budget and cheaper, or lower at the same cost; with budget
  * LOWEST, if it is lower, or cheaper at the same peak. True if kept. */

@@ -1,0 +1,292 @@
+/* model_case.c -- one system against PyTorch in fp64 (tests/ref/case.py makes the case).
+ *
+ *   model_case CASE_FOLDER [fp32|bf16]
+ *
+ * Loss, output and every gradient of the first micro-batch; then three updates: how far each parameter
+ * and its average moved. Compared as contract section 6 says. */
+#include "../test.h"
+
+#include "base/safetensors.h"
+#include "device/convert.h"
+#include "ops/optim.h"
+#include "train/checkpoint.h"
+#include "train/feeds.h"
+#include "train/recipe.h"
+
+#include <stdlib.h>
+
+typedef struct Judge {
+    Pool         *pool;
+    Recipe       *recipe;
+    TrainingGraph graph;
+    Session      *session;
+    Feeds         feeds;
+    SafeFile      weights, batch, ref;
+    bool          bf16;
+    double        worst;
+    const char   *worst_name;
+} Judge;
+
+static const float *find_f32(const SafeFile *file, const char *name, int64_t *n)
+{
+    const SafeTensor *t = safetensors_find(file, name);
+    if (!t || t->type != SAFE_F32)
+        return NULL;
+    *n = (int64_t)(t->n_bytes / 4);
+    return t->data;
+}
+
+/* Our tensors are channels-last: the file's channel axis (2 if that fits, else 1) moves to the end. */
+static bool moved_last(const SafeTensor *t, Shape shape, int axis)
+{
+    if (t->rank != shape.rank || axis >= t->rank)
+        return false;
+    for (int i = 0, o = 0; i < t->rank; i++)
+        if (i != axis && t->shape[i] != shape.dim[o++])
+            return false;
+    return t->shape[axis] == shape.dim[shape.rank - 1];
+}
+
+static int channel_axis(const SafeTensor *t, Shape shape)
+{
+    static const int tries[] = { 2, 1 };
+    for (int i = 0; i < 2 && t->rank >= 3 + (tries[i] == 2) * 2; i++)
+        if (moved_last(t, shape, tries[i]))
+            return tries[i];
+    for (int axis = 1; axis < t->rank; axis++)
+        if (t->rank >= 3 && moved_last(t, shape, axis))
+            return axis;
+    return t->rank - 1;
+}
+
+/* Element i of a channels-last tensor is element source_index(...) of the file's. */
+static int64_t source_index(const SafeTensor *t, int axis, int64_t i)
+{
+    int64_t inner = 1;
+    for (int a = axis + 1; a < t->rank; a++)
+        inner *= t->shape[a];
+    int64_t c = t->shape[axis], outer = i / (inner * c), rest = i % (inner * c);
+    return outer * inner * c + rest % c * inner + rest / c;
+}
+
+static Err feed_micro(Judge *j, int micro)
+{
+    for (int32_t f = 0; f < j->feeds.n; f++) {
+        FeedBuffer       *feed = &j->feeds.list[f];
+        const char       *name = pool_print(j->pool, "micro%d.%s", micro, feed->name);
+        const SafeTensor *t = safetensors_find(&j->batch, name);
+        int64_t           n = shape_count(feed->shape), have = 1;
+        for (int a = 0; t && a < t->rank; a++)
+            have *= t->shape[a];
+        if (!t || have != n)
+            return fail(E_FORMAT, "the batch has no '%s' of %s", name, shape_text(feed->shape));
+        int axis = channel_axis(t, feed->shape);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t from = source_index(t, axis, i);
+            double  x = t->type == SAFE_F32 ? (double)((const float *)t->data)[from] : (double)((const int64_t *)t->data)[from];
+            if (feed->type == F32)
+                ((float *)feed->bytes)[i] = (float)x;
+            else if (feed->type == I32)
+                ((int32_t *)feed->bytes)[i] = (int32_t)x;
+            else
+                ((uint8_t *)feed->bytes)[i] = (uint8_t)x;
+        }
+    }
+    return OK;
+}
+
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    return isfinite(sum) ? sqrt(sum) : 1e30;
+}
+
+static double length(const float *a, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)a[i] * (double)a[i];
+    return sqrt(sum);
+}
+
+static double torch_error(Judge *j, const char *name)
+{
+    int64_t      n;
+    const float *e = find_f32(&j->ref, pool_print(j->pool, "error.%s", name), &n);
+    return e ? (double)*e : 0;
+}
+
+static void judge(Judge *j, const char *what, const char *name, double error, double allowed)
+{
+    if (error > j->worst * 1.0) {
+        j->worst = error;
+        j->worst_name = name;
+    }
+    if (error <= allowed) {
+        test_passed++;
+        return;
+    }
+    test_failed++;
+    fprintf(stderr, "%s of %s is off by %.3g (allowed %.3g)\n", what, name, error, allowed);
+}
+
+static Err judge_first(Judge *j)
+{
+    Graph  *graph = j->graph.graph;
+    int64_t n;
+    double  share = (double)j->recipe->accumulate, largest = 0;
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const float *r = find_f32(&j->ref, pool_print(j->pool, "grad.%s", graph->params[i].name), &n);
+        largest = r && length(r, n) > largest ? length(r, n) : largest;
+    }
+    /* Gradients of one micro-batch: those of the first, before anything is added. */
+    float **got = NEWN(j->pool, float *, graph->n_params);
+    for (int32_t i = 0; i < graph->n_params; i++)
+        if (graph->params[i].trained) {
+            got[i] = NEWN(j->pool, float, shape_count(graph->params[i].disk));
+            if (!value_at(graph, graph->params[i].grad)->persistent)
+                TRY(session_watch(j->session, graph->params[i].grad, got[i]));
+        }
+    TRY(feed_micro(j, 0));
+    TRY(session_run(j->session, PART_MICRO));
+
+    double loss = (double)*(float *)session_bytes(j->session, j->graph.train.loss.id) * share;
+    const float *want = find_f32(&j->ref, "loss", &n);
+    printf("loss %.6f, PyTorch %.6f\n", loss, (double)*want);
+    judge(j, "the value", "loss", fabs(loss - (double)*want) / fabs((double)*want), j->bf16 ? 2e-3 : 1e-4);
+
+    const void       *output = session_output(j->session, "output");
+    const SafeTensor *out = safetensors_find(&j->ref, "output");
+    if (output && out) {
+        for (int32_t i = 0; i < graph->n_outputs; i++) {
+            if (strcmp(graph->outputs[i].name, "output"))
+                continue;
+            const Value *v = value_at(graph, graph->outputs[i].value);
+            int64_t      count = shape_count(v->shape);
+            float       *ours = NEWN(j->pool, float, count), *theirs = NEWN(j->pool, float, count);
+            convert_rows(F32, ours, v->type, output, (size_t)count);
+            int axis = channel_axis(out, v->shape);
+            for (int64_t e = 0; e < count; e++)
+                theirs[e] = ((const float *)out->data)[source_index(out, axis, e)];
+            judge(j, "the value", "output", distance(ours, theirs, count) / length(theirs, count),
+                  j->bf16 ? 1.5 * torch_error(j, "output") + 5e-3 : 2e-4);
+        }
+    } else {
+        fprintf(stderr, "no output to compare\n");
+        test_failed++;
+    }
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        Param       *p = &graph->params[i];
+        const float *r = find_f32(&j->ref, pool_print(j->pool, "grad.%s", p->name), &n);
+        if (!p->trained || !r) {
+            if (p->trained != (r != NULL)) {
+                fprintf(stderr, "%s is %strained here and not there\n", p->name, p->trained ? "" : "not ");
+                test_failed++;
+            }
+            continue;
+        }
+        if (n != shape_count(p->disk)) {
+            fprintf(stderr, "%s has %lld numbers here, %lld there\n", p->name, (long long)shape_count(p->disk), (long long)n);
+            test_failed++;
+            continue;
+        }
+        float *ours = NEWN(j->pool, float, n);
+        if (value_at(graph, p->grad)->persistent) {
+            session_get_param(j->session, i, p->grad, ours);
+        } else {                             /* watched in arena order: put it through the parameter's own */
+            memcpy(session_bytes(j->session, p->m), got[i], (size_t)n * 4);
+            session_get_param(j->session, i, p->m, ours);
+            memset(session_bytes(j->session, p->m), 0, (size_t)n * 4);
+        }
+        for (int64_t e = 0; e < n; e++)
+            ours[e] *= (float)share;
+        double norm = length(r, n), floor_norm = 1e-4 * largest;
+        double error = distance(ours, r, n) / (norm > floor_norm ? norm : floor_norm);
+        double allowed = j->bf16 ? 1.5 * torch_error(j, p->name) + 5e-3 : 2e-4;
+        if (norm < 1e-9 * largest)           /* zero by algebra: rounding noise in PyTorch too */
+            allowed = fmax(allowed, 10 * torch_error(j, p->name) + 2e-3);
+        judge(j, "the gradient", p->name, error, allowed);
+    }
+    printf("largest error %.3g (%s)\n", j->worst, j->worst_name ? j->worst_name : "-");
+    return OK;
+}
+
+static Err run_updates(Judge *j)
+{
+    TrainGraph *g = &j->graph.train;
+    int32_t    *counters = session_bytes(j->session, g->counters.id);
+    float      *rates = session_bytes(j->session, g->rates.id);
+    for (int step = 0; step < 3; step++) {
+        double factor = schedule_factor(j->recipe, step);
+        counters[COUNTER_STEP] = step;
+        rates[RATE_EMA_DECAY] = (float)ema_decay(j->recipe, step);
+        for (int i = 0; i < j->graph.n_groups; i++)
+            rates[RATE_GROUPS + i] = (float)((double)j->graph.groups[i].lr * factor);
+        for (int micro = 0; micro < j->recipe->accumulate; micro++) {
+            counters[COUNTER_MICRO] = micro;
+            TRY(feed_micro(j, step * (int)j->recipe->accumulate + micro));
+            TRY(session_run(j->session, PART_MICRO));
+        }
+        TRY(session_run(j->session, PART_UPDATE));
+    }
+    return OK;
+}
+
+/* Movement, not value: an element whose gradient is near zero may step either way, so most of the
+ * length of the movement must agree, and nothing may have moved further than Adam can. */
+static void judge_moved(Judge *j, const char *prefix, int32_t i, int32_t value)
+{
+    const Param *p = &j->graph.graph->params[i];
+    int64_t      n, m;
+    const float *start = find_f32(&j->weights, p->name, &n);
+    const float *want = find_f32(&j->ref, pool_print(j->pool, "%s.%s", prefix, p->name), &m);
+    if (value < 0 || !start || !want || n != m)
+        return;
+    float *ours = NEWN(j->pool, float, n), *moved = NEWN(j->pool, float, n);
+    session_get_param(j->session, i, value, ours);
+    for (int64_t e = 0; e < n; e++)
+        moved[e] = want[e] - start[e];
+    double step = length(moved, n), rounding = 2e-7 * length(start, n);
+    judge(j, prefix, p->name, distance(ours, want, n) / (step + 10 * rounding + 1e-12), j->bf16 ? 0.5 : 0.05);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        printf("skipped: no case given\n");
+        return 77;
+    }
+    Judge   j = { .pool = pool_new(NULL, "judge"), .bf16 = argc > 2 && !strcmp(argv[2], "bf16") };
+    Device *device;
+    Engine *engine;
+    const char *sets[] = { j.bf16 ? "precision=bf16" : "precision=fp32" };
+#define STOP(call) do { if (call) { fprintf(stderr, "%s\n", err_text()); return 1; } } while (0)
+    STOP(recipe_read(j.pool, pool_print(j.pool, "%s/config.json", argv[1]), sets, 1, &j.recipe));
+    STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/weights.safetensors", argv[1]), &j.weights));
+    STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/batch.safetensors", argv[1]), &j.batch));
+    STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/ref.safetensors", argv[1]), &j.ref));
+    STOP(device_cpu(j.pool, &(DeviceOptions){ .threads = 2 }, &device));
+    STOP(recipe_graph(j.pool, j.recipe, true, &j.graph));
+    STOP(engine_new(j.pool, j.graph.graph, device, NULL, &engine));
+    STOP(session_new(j.pool, engine, &j.session));
+    STOP(session_init(j.session, 1));
+    STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]), false));
+    STOP(feeds_new(j.pool, j.session, PART_MICRO, &j.feeds));
+    STOP(judge_first(&j));
+
+    /* Start again: batch-norm statistics have moved. */
+    STOP(session_init(j.session, 1));
+    STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]), false));
+    STOP(run_updates(&j));
+    for (int32_t i = 0; i < j.graph.graph->n_params; i++) {
+        const Param *p = &j.graph.graph->params[i];
+        judge_moved(&j, "param", i, p->master >= 0 ? p->master : p->value);
+        judge_moved(&j, "ema", i, p->ema);
+    }
+    for (int part = 0; part < PART_COUNT; part++)
+        CHECK_INT(session_measured_bytes(j.session, (Part)part), session_planned_bytes(j.session, (Part)part));
+    pool_free(j.pool);
+    return test_end();
+}

@@ -239,7 +239,7 @@ static Err run_updates(Judge *j)
 static void judge_moved(Judge *j, const char *prefix, int32_t i, int32_t value)
 {
     const Param *p = &j->graph.graph->params[i];
-    int64_t      n, m;
+    int64_t      n = 0, m = 0;
     const float *start = find_f32(&j->weights, p->name, &n);
     const float *want = find_f32(&j->ref, pool_print(j->pool, "%s.%s", prefix, p->name), &m);
     if (value < 0 || !start || !want || n != m)

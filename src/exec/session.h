@@ -32,6 +32,10 @@ Err    session_run(Session *session, Part part);
  * graph has none of that name. */
 const void *session_output(const Session *session, const char *name);
 
+/* Runs the part once and lowers best_ns[node] to each node's time where it was faster (start with
+ * infinity). For benches and profiles. */
+Err session_profile(Session *session, Part part, double *best_ns);
+
 /* Runs the part again, looking at every float written; the first that is not finite, or NULL. For
  * after the fact: it is slow and may allocate. */
 const char *session_first_bad(Session *session, Part part);

@@ -54,6 +54,67 @@ Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, i
     return x;
 }
 
+Tensor conv3d(const char *name, Tensor x, int64_t out, int kernel, int pad, Layer how)
+{
+    static const int taps_first[] = { 2, 3, 4, 1, 0 };   /* (O,I,KD,KH,KW) on disk */
+    if (!tensor_ok(x))
+        return x;
+    int64_t in = dim(tensor_shape(x), -1), fan_in = in * kernel * kernel * kernel;
+    scope_open(x.graph, "%s", name);
+    Tensor w = param_add_permuted(x.graph, "weight", SHAPE(out, in, kernel, kernel, kernel), taps_first,
+                                  layer_init(how, fan_in, false));
+    ConvAttr attr = { .stride = { 1, 1, 1 }, .pad_lo = { pad, pad, pad }, .pad_hi = { pad, pad, pad } };
+    x = conv_op(x, w, layer_bias(x.graph, out, fan_in, how), attr);
+    scope_close(x.graph);
+    return x;
+}
+
+Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how)
+{
+    static const int taps_first[] = { 2, 3, 1, 0 };      /* (I,O,KH,KW) on disk, (KH,KW,O,I) here */
+    if (!tensor_ok(x))
+        return x;
+    int64_t in = dim(tensor_shape(x), -1), fan_in = out * kernel * kernel;   /* as PyTorch counts it */
+    scope_open(x.graph, "%s", name);
+    Tensor w = param_add_permuted(x.graph, "weight", SHAPE(in, out, kernel, kernel), taps_first,
+                                  layer_init(how, fan_in, false));
+    x = conv_transpose_op(x, w, layer_bias(x.graph, out, fan_in, how), conv_attr(stride, pad));
+    scope_close(x.graph);
+    return x;
+}
+
+Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, Layer how)
+{
+    static const int channels_last[2][5] = { { 0, 2, 3, 1 }, { 0, 2, 3, 4, 1 } };    /* (O,KH,KW,I) here */
+    if (!tensor_ok(x))
+        return x;
+    int64_t in = dim(tensor_shape(x), -1), volume = in;
+    Shape   disk = SHAPE(out, in);
+    for (int i = 0; i < patch->n; i++)
+        volume *= disk.dim[disk.rank++] = patch->at[i];
+    scope_open(x.graph, "%s", name);
+    Tensor w = param_add_permuted(x.graph, "weight", disk, channels_last[patch->n == 3], layer_init(how, volume, false));
+    x = cast(x, tensor_type(w));             /* before it is cut: what is kept for the weight is smaller */
+    x = patch->n == 3 ? patchify3d(x, (int)patch->at[0], (int)patch->at[1], (int)patch->at[2])
+                      : patchify2d(x, (int)patch->at[0], (int)patch->at[1]);
+    x = linear_op(x, reshape(w, SHAPE(out, volume)), layer_bias(x.graph, out, volume, how), (LinearAttr){ 0 });
+    scope_close(x.graph);
+    return x;
+}
+
+Tensor layer_norm(const char *name, Tensor x, float eps)
+{
+    if (!tensor_ok(x))
+        return x;
+    int64_t width = dim(tensor_shape(x), -1);
+    scope_open(x.graph, "%s", name);
+    Tensor w = param_add(x.graph, "weight", SHAPE(width), (Init){ .kind = INIT_ONES });
+    Tensor b = param_add(x.graph, "bias", SHAPE(width), (Init){ .kind = INIT_ZEROS });
+    x = layernorm(x, w, b, eps);
+    scope_close(x.graph);
+    return x;
+}
+
 Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act)
 {
     if (!tensor_ok(x))
@@ -97,36 +158,59 @@ Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below)
     return tensor_class(steps, CLASS_INPUTS);
 }
 
-static Tensor schedule_table(Graph *graph, int64_t steps, double (*beta)(int64_t, int64_t, double, double), double a, double b)
+Tensor noise_keep(Tensor x, const char *name, float rate)
 {
-    float *table = NEWN(graph->pool, float, steps);
-    double product = 1;
+    if (!tensor_ok(x))
+        return x;
+    if (!x.graph->given_noise)
+        return drop_samples(x, graph_counters(x.graph), random_stream(name), rate);
+    Tensor keep = feed(x.graph, name, F32, SHAPE(tensor_shape(x).dim[0], 1));
+    return mul_rows(x, tensor_class(keep, CLASS_INPUTS));
+}
+
+const char *const noise_schedules[] = { "cosine", "linear", "scaled_linear", NULL };
+
+static double beta_at(NoiseSchedule kind, int64_t i, int64_t steps, double first, double last)
+{
+    if (kind == NOISE_COSINE) {
+        double now = cos(((double)i / (double)steps + 0.008) / 1.008 * 1.5707963267948966);
+        double next = cos(((double)(i + 1) / (double)steps + 0.008) / 1.008 * 1.5707963267948966);
+        return fmin(1 - next * next / (now * now), 0.999);
+    }
+    double part = steps > 1 ? (double)i / (double)(steps - 1) : 0;
+    if (kind == NOISE_LINEAR)
+        return first + (last - first) * part;
+    double root = sqrt(first) + (sqrt(last) - sqrt(first)) * part;
+    return root * root;
+}
+
+double *alpha_bar_table(Pool *pool, NoiseSchedule kind, int64_t steps, double first, double last)
+{
+    double *table = NEWN(pool, double, steps), product = 1;
     for (int64_t i = 0; i < steps; i++)
-        table[i] = (float)(product *= 1 - beta(i, steps, a, b));
-    return constant_add(graph, "alpha_bar", F32, SHAPE(steps), table, CLASS_CONSTANTS);
+        table[i] = product *= 1 - beta_at(kind, i, steps, first, last);
+    return table;
 }
 
-static double beta_linear(int64_t i, int64_t steps, double first, double last)
+Tensor alpha_bar_constant(Graph *graph, const double *table, int64_t steps)
 {
-    return steps > 1 ? first + (last - first) * (double)i / (double)(steps - 1) : first;
+    float *rounded = NEWN(graph->pool, float, steps);
+    for (int64_t i = 0; i < steps; i++)
+        rounded[i] = (float)table[i];
+    return constant_add(graph, "alpha_bar", F32, SHAPE(steps), rounded, CLASS_CONSTANTS);
 }
 
-static double beta_cosine(int64_t i, int64_t steps, double a, double b)
+int64_t respaced_time(int64_t steps, int64_t of, int64_t i)
 {
-    (void)a;
-    (void)b;
-    double now = cos(((double)i / (double)steps + 0.008) / 1.008 * 1.5707963267948966);
-    double next = cos(((double)(i + 1) / (double)steps + 0.008) / 1.008 * 1.5707963267948966);
-    double beta = 1 - next * next / (now * now);
-    return beta < 0.999 ? beta : 0.999;
+    return of < 2 ? 0 : (int64_t)nearbyint((double)i * (double)(steps - 1) / (double)(of - 1));
 }
 
 Tensor schedule_linear(Graph *graph, int64_t steps, double first, double last)
 {
-    return schedule_table(graph, steps, beta_linear, first, last);
+    return alpha_bar_constant(graph, alpha_bar_table(graph->pool, NOISE_LINEAR, steps, first, last), steps);
 }
 
 Tensor schedule_cosine(Graph *graph, int64_t steps)
 {
-    return schedule_table(graph, steps, beta_cosine, 0, 0);
+    return alpha_bar_constant(graph, alpha_bar_table(graph->pool, NOISE_COSINE, steps, 0, 0), steps);
 }

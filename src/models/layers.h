@@ -15,9 +15,11 @@
 #include "ops/conv.h"
 #include "ops/embedding.h"
 #include "ops/groupnorm.h"
+#include "ops/layernorm.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/noise.h"
+#include "ops/permute.h"
 #include "ops/qsample.h"
 #include "ops/reduce.h"
 #include "ops/resize.h"
@@ -37,6 +39,12 @@ Init   init_fan_in(int64_t fan_in);
 
 Tensor linear(const char *name, Tensor x, int64_t out, Layer how);                       /* (..., I) -> (..., O) */
 Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how);
+Tensor conv3d(const char *name, Tensor x, int64_t out, int kernel, int pad, Layer how);   /* (N,D,H,W,C) */
+Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how);
+/* A convolution whose stride is its kernel, over images or volumes (as patch has 2 or 3 axes): one
+ * product over cut-out patches. (B,...,C) -> (B, tokens, out). */
+Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, Layer how);
+Tensor layer_norm(const char *name, Tensor x, float eps);                                /* with affine */
 Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act);                     /* group norm with affine */
 Tensor skip(Tensor x);           /* pushed by the down path for the up path */
 
@@ -46,6 +54,17 @@ Tensor upsample_nearest(Tensor x, int64_t factor);
 /* Noise of a training step: drawn from (seed, step, name, element), or fed when the graph says so. */
 Tensor noise_normal(Graph *graph, const char *name, Shape shape);
 Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below);
+/* x (B,...) with whole samples zeroed, a share `rate` of them; fed as (B,1) factors 0 or 1. */
+Tensor noise_keep(Tensor x, const char *name, float rate);
+
+/* Noise schedules: the key `noise_schedule`, and the running products of 1 - beta they mean. The last
+ * two go from beta `first` to `last`; the cosine one (Nichol and Dhariwal 2021) does not use them. */
+typedef enum NoiseSchedule { NOISE_COSINE, NOISE_LINEAR, NOISE_SCALED_LINEAR } NoiseSchedule;
+extern const char *const noise_schedules[];
+double *alpha_bar_table(Pool *pool, NoiseSchedule kind, int64_t steps, double first, double last);
+Tensor  alpha_bar_constant(Graph *graph, const double *table, int64_t steps);
+/* Time number i (0 .. of - 1) of a chain of `of` steps through `steps` times, both ends kept. */
+int64_t respaced_time(int64_t steps, int64_t of, int64_t i);
 
 /* Cumulative products of (1 - beta) as a constant table. */
 Tensor schedule_linear(Graph *graph, int64_t steps, double first, double last);
@@ -60,12 +79,26 @@ static inline Tensor at_tensor(Tensor t, const char *file, int line)
 #define AT(x)                      at_tensor((x), __FILE__, __LINE__)
 #define linear(name, x, ...)       linear(name, AT(x), __VA_ARGS__)
 #define conv2d(name, x, ...)       conv2d(name, AT(x), __VA_ARGS__)
+#define conv3d(name, x, ...)       conv3d(name, AT(x), __VA_ARGS__)
+#define conv_transpose2d(name, x, ...) conv_transpose2d(name, AT(x), __VA_ARGS__)
+#define patch_embed(name, x, ...)  patch_embed(name, AT(x), __VA_ARGS__)
+#define layer_norm(name, x, ...)   layer_norm(name, AT(x), __VA_ARGS__)
 #define norm_act(name, x, ...)     norm_act(name, AT(x), __VA_ARGS__)
 #define skip(x)                    skip(AT(x))
 #define add(a, ...)                add(AT(a), __VA_ARGS__)
 #define mul(a, ...)                mul(AT(a), __VA_ARGS__)
 #define sub(a, ...)                sub(AT(a), __VA_ARGS__)
 #define add_rows(a, ...)           add_rows(AT(a), __VA_ARGS__)
+#define gated_add(x, ...)          gated_add(AT(x), __VA_ARGS__)
+#define layernorm_modulate(x, ...) layernorm_modulate(AT(x), __VA_ARGS__)
+#define slice(x, ...)              slice(AT(x), __VA_ARGS__)
+#define pad_axis(x, ...)           pad_axis(AT(x), __VA_ARGS__)
+#define mean_axes(x, ...)          mean_axes(AT(x), __VA_ARGS__)
+#define permute_as(x, ...)         permute_as(AT(x), __VA_ARGS__)
+#define unpatchify3d(x, ...)       unpatchify3d(AT(x), __VA_ARGS__)
+#define resize(x, ...)             resize(AT(x), __VA_ARGS__)
+#define linear_op(x, ...)          linear_op(AT(x), __VA_ARGS__)
+#define cast(x, type)              cast(AT(x), type)
 #define concat2(a, b)              concat2(AT(a), b)
 #define upsample_nearest(x, f)     upsample_nearest(AT(x), f)
 #define time_embedding(t, ...)     time_embedding(AT(t), __VA_ARGS__)
@@ -73,10 +106,13 @@ static inline Tensor at_tensor(Tensor t, const char *file, int line)
 #define mse_loss(x, ...)           mse_loss(AT(x), __VA_ARGS__)
 #define silu(x)                    silu(AT(x))
 #define relu(x)                    relu(AT(x))
+#define gelu(x)                    gelu(AT(x))
+#define gelu_tanh(x)               gelu_tanh(AT(x))
 #define attention_qkv(x, ...)      attention_qkv(AT(x), __VA_ARGS__)
 #define feed(g, ...)               feed(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
 #define noise_normal(g, ...)       noise_normal(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
 #define noise_steps(g, ...)        noise_steps(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
+#define noise_keep(x, ...)         noise_keep(AT(x), __VA_ARGS__)
 #endif
 
 #endif

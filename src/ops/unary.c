@@ -26,29 +26,18 @@ static Cost unary_cost(const Node *n, double flops)
     return (Cost){ .flops = flops * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-#define X(fn, reads, flops, text)                                             \
-    static void fn##_rule(Grad *g) { unary_grad(g, &op_##fn##_grad, reads); } \
-    static Cost fn##_cost(const Node *n) { return unary_cost(n, flops); }     \
-    const OpDef op_##fn = {                                                   \
-        .name = #fn,                                                          \
-        .doc = text,                                                          \
-        .n_in = 1,                                                            \
-        .n_out = 1,                                                           \
-        .inplace = IN_PLACE_OF(0),                                            \
-        .shape = unary_shape,                                                 \
-        .grad = fn##_rule,                                                    \
-        .cost = fn##_cost,                                                    \
-        .cpu = { .run = fn##_cpu },                                           \
-    };                                                                        \
-    const OpDef op_##fn##_grad = {                                            \
-        .name = #fn "_grad",                                                  \
-        .doc = "gradient of " #fn,                                            \
-        .n_in = 2,                                                            \
-        .n_out = 1,                                                           \
-        .inplace = IN_PLACE_OF(1),                                            \
-        .shape = unary_shape,                                                 \
-        .cost = fn##_cost,                                                    \
-        .cpu = { .run = fn##_grad_cpu },                                      \
+#define X(fn, reads, flops, text)                                                   \
+    static void fn##_rule(Grad *g) { unary_grad(g, &op_##fn##_grad, reads); }       \
+    static Cost fn##_cost(const Node *n) { return unary_cost(n, flops); }           \
+    const OpDef op_##fn = {                                                         \
+        .name = #fn, .doc = text, .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0), \
+        .shape = unary_shape, .grad = fn##_rule, .cost = fn##_cost,                 \
+        .cpu = { .run = fn##_cpu },                                                 \
+    };                                                                              \
+    const OpDef op_##fn##_grad = {                                                  \
+        .name = #fn "_grad", .doc = "gradient of " #fn,                             \
+        .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1),                           \
+        .shape = unary_shape, .cost = fn##_cost, .cpu = { .run = fn##_grad_cpu },   \
     };
 UNARY_LIST(X)
 #undef X

@@ -42,7 +42,10 @@ typedef struct Check {
     int32_t       step;
 } Check;
 
-static const char *check_name(const Check *c, int32_t value) { return c->graph->values[value].name; }
+static const char *check_name(const Check *c, int32_t value)
+{
+    return c->graph->values[value].name;
+}
 
 /* Number the versions as the input order makes them. */
 static void check_versions(Check *c, Pool *pool)
@@ -76,16 +79,18 @@ static Err check_input(const Check *c, int32_t id, int32_t input)
         return fail(E_PLAN, "step %d runs %s, but its input %s is not live", c->step, node->name,
                     check_name(c, value));
     if (root >= 0 && !c->values[root].live)
-        return fail(E_PLAN, "step %d runs %s, but %s, the root of its input %s, is not live", c->step,
-                    node->name, check_name(c, root), check_name(c, value));
+        return fail(E_PLAN, "step %d runs %s, but %s, the root of its input %s, is not live",
+                    c->step, node->name, check_name(c, root), check_name(c, value));
     if (!state->readable || (root >= 0 && !c->values[root].readable))
         return fail(E_PLAN, "step %d runs %s, but its input %s is still being loaded", c->step,
                     node->name, check_name(c, value));
     if (state->version != version)
-        return fail(E_PLAN, "step %d runs %s, which reads version %d of %s, but it holds version %d",
+        return fail(E_PLAN,
+                    "step %d runs %s, which reads version %d of %s, but it holds version %d",
                     c->step, node->name, version, check_name(c, value), state->version);
     if (root >= 0 && c->values[root].version != c->roots[id][input])
-        return fail(E_PLAN, "step %d runs %s, which reads %s, a view of %s, which has changed since",
+        return fail(E_PLAN,
+                    "step %d runs %s, which reads %s, a view of %s, which has changed since",
                     c->step, node->name, check_name(c, value), check_name(c, root));
     return OK;
 }
@@ -114,7 +119,7 @@ static Err check_run(Check *c, int32_t id)
     for (int32_t i = 0; i < node->n_in; i++)
         TRY(check_input(c, id, i));
 
-    int64_t extra = 0;       /* old bytes of an output that takes over an input: free after the run */
+    int64_t extra = 0;       /* old bytes of outputs that take over an input: free after the run */
     for (int32_t i = 0; i < node->n_out; i++) {
         int32_t out = node->out[i], root = graph->values[out].view_of, taken = -1;
         int64_t bytes = root >= 0 ? 0 : graph->values[out].bytes;
@@ -129,8 +134,8 @@ static Err check_run(Check *c, int32_t id)
             if (graph->values[taken].view_of >= 0)
                 taken = graph->values[taken].view_of;
             if (c->values[taken].pending != COPY_NONE)
-                return fail(E_PLAN, "step %d runs %s in place of %s, whose copy is pending", c->step,
-                            node->name, check_name(c, taken));
+                return fail(E_PLAN, "step %d runs %s in place of %s, whose copy is pending",
+                            c->step, node->name, check_name(c, taken));
             if (c->values[out].live) {
                 extra += c->values[out].bytes;
                 check_set_live(c, out, false, 0);
@@ -250,7 +255,8 @@ static Err check_end(const Check *c, int64_t budget)
         return fail(E_PLAN, "the plan states %lld live bytes, but needs %lld",
                     (long long)c->plan->live_bytes, (long long)c->peak);
     if (c->plan->cost > 0 && fabs(c->plan->cost - c->cost) > 1e-9 * c->cost)
-        return fail(E_PLAN, "the plan states a cost of %.17g, but costs %.17g", c->plan->cost, c->cost);
+        return fail(E_PLAN, "the plan states a cost of %.17g, but costs %.17g", c->plan->cost,
+                    c->cost);
     return OK;
 }
 

@@ -47,7 +47,7 @@ Err names_id(Pool *pool, const Json *container, const Json *id, const char *what
     else if (id && id->kind == JSON_INT)
         *name = pool_print(pool, "%lld", (long long)id->integer);
     else
-        return json_fail(container, id, "the id of a %s must be a text or a whole number, not %s", what,
-                         id ? json_kind_text(id) : "absent");
+        return json_fail(container, id, "the id of a %s must be a text or a whole number, not %s",
+                         what, id ? json_kind_text(id) : "absent");
     return OK;
 }

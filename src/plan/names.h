@@ -15,6 +15,7 @@ bool    names_add(Names *names, const char *name, int32_t index);  /* false: it 
 int32_t names_find(const Names *names, const char *name);          /* -1: absent */
 
 /* An id in a file is a text or a whole number. what: "value" or "node", for the sentence. */
-Err names_id(Pool *pool, const Json *container, const Json *id, const char *what, const char **name);
+Err names_id(Pool *pool, const Json *container, const Json *id, const char *what,
+             const char **name);
 
 #endif

@@ -69,12 +69,15 @@ static Err pgraph_check_values(const PGraph *graph)
             return fail(E_FORMAT, "value %s: bytes is %lld, must be 0 or more", value->name,
                         (long long)value->bytes);
         if (value->bytes > PGRAPH_MAX_SUM - sum)
-            return fail(E_FORMAT, "value %s: the sizes add up to more than 2^61 bytes", value->name);
+            return fail(E_FORMAT, "value %s: the sizes add up to more than 2^61 bytes",
+                        value->name);
         sum += value->bytes;
         if (value->maker < -1 || value->maker >= graph->n_nodes)
-            return fail(E_FORMAT, "value %s: there is no node %d to make it", value->name, value->maker);
+            return fail(E_FORMAT, "value %s: there is no node %d to make it", value->name,
+                        value->maker);
         if (value->maker < 0 && !value->persistent)
-            return fail(E_FORMAT, "value %s: no node makes it, so it must be persistent", value->name);
+            return fail(E_FORMAT, "value %s: no node makes it, so it must be persistent",
+                        value->name);
         if (value->view_of < -1 || value->view_of >= graph->n_values || value->view_of == v)
             return fail(E_FORMAT, "value %s: view_of names no other value", value->name);
         if (value->view_of >= 0 && graph->values[value->view_of].view_of >= 0)
@@ -107,14 +110,15 @@ static Err pgraph_check_inplace(const PGraph *graph, const PNode *node)
             return fail(E_FORMAT, "node %s: inplace output %s is persistent or a view, it has no "
                         "bytes to take over", node->name, o->name);
         if (o->bytes > v->bytes)
-            return fail(E_FORMAT, "node %s: inplace output %s has %lld bytes, more than the %lld of "
+            return fail(E_FORMAT,
+                        "node %s: inplace output %s has %lld bytes, more than the %lld of "
                         "input %s", node->name, o->name, (long long)o->bytes,
                         (long long)v->bytes, graph->values[in].name);
         for (int32_t j = 0; j < i; j++) {
             if (node->inplace[j][0] == out
                 || pgraph_root(graph, node->inplace[j][1]) == pgraph_root(graph, in))
-                return fail(E_FORMAT, "node %s: two inplace pairs share %s or its bytes", node->name,
-                            o->name);
+                return fail(E_FORMAT, "node %s: two inplace pairs share %s or its bytes",
+                            node->name, o->name);
         }
     }
     return OK;
@@ -152,7 +156,8 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
         for (int32_t i = 0; i < node->n_in; i++) {
             int32_t v = node->in[i], root = pgraph_root(graph, v);
             if (!graph->values[v].persistent && writer[v] < 0)
-                return fail(E_FORMAT, "node %s: reads %s before any node has made it; nodes must be "
+                return fail(E_FORMAT,
+                            "node %s: reads %s before any node has made it; nodes must be "
                             "listed in a valid order", node->name, graph->values[v].name);
             if (taker[root] >= 0)
                 return fail(E_FORMAT, "node %s: reads %s, whose bytes node %s has taken over",
@@ -182,8 +187,8 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
             return fail(E_FORMAT, "value %s: its maker %s does not output it", value->name,
                         graph->nodes[value->maker].name);
         if (value->final && taker[root] >= 0)
-            return fail(E_FORMAT, "value %s: is final, but node %s takes over its bytes", value->name,
-                        graph->nodes[taker[root]].name);
+            return fail(E_FORMAT, "value %s: is final, but node %s takes over its bytes",
+                        value->name, graph->nodes[taker[root]].name);
     }
     return OK;
 }

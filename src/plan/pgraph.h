@@ -7,10 +7,10 @@
  *   - a value becomes live when a run outputs it and stays live until an explicit drop;
  *   - a run that outputs a value still live rewrites it at no extra bytes;
  *   - every input of a run must be live; persistent values are live throughout, never dropped;
- *   - at a run the live bytes are: all live values, all outputs included, plus the node's workspace;
- *   - `inplace` (output, input): the output takes over the input's bytes (all of them, also when it
- *     is smaller), the input and its views are dead after; taking over a persistent input costs
- *     nothing and the bytes stay where they are;
+ *   - at a run the live bytes are: all live values, outputs included, plus the node's workspace;
+ *   - `inplace` (output, input): the output takes over the input's bytes (all of them, also when
+ *     it is smaller), the input and its views are dead after; taking over a persistent input
+ *     costs nothing and the bytes stay where they are;
  *   - a view has 0 bytes of its own and keeps its root alive;
  *   - a value output by several nodes has versions: a run must read the versions that it reads in
  *     the input order, so whoever reads a parameter before its update does so in every plan;
@@ -29,7 +29,7 @@ typedef struct PValue {
     const char *name;        /* its id in graph.json */
     int64_t     bytes;
     int32_t     view_of;     /* root value (never itself a view), or -1 */
-    int32_t     maker;       /* the first node that outputs it, or -1 (then it must be persistent) */
+    int32_t     maker;       /* the first node that outputs it; -1: none, it is persistent */
     bool        persistent;
     bool        final;       /* must be live at the end */
 } PValue;

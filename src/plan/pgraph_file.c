@@ -26,7 +26,8 @@ static Err read_value_id(Reader *r, const Json *list, const Json *id, int32_t *v
 }
 
 /* A member that is a list of values; absent means empty. */
-static Err read_value_list(Reader *r, const Json *object, const char *key, int32_t **ids, int32_t *n)
+static Err read_value_list(Reader *r, const Json *object, const char *key, int32_t **ids,
+                           int32_t *n)
 {
     const Json *list = NULL;
     TRY(json_maybe_array(object, key, &list));
@@ -83,7 +84,8 @@ static Err read_inplace(Reader *r, const Json *item, PNode *node)
     for (int32_t i = 0; i < node->n_inplace; i++) {
         const Json *pair = &pairs->items[i];
         if (pair->kind != JSON_ARRAY || pair->n != 2)
-            return json_fail(pairs, pair, "node %s: inplace must hold pairs [output, input]", node->name);
+            return json_fail(pairs, pair, "node %s: inplace must hold pairs [output, input]",
+                             node->name);
         TRY(read_value_id(r, pair, &pair->items[0], &node->inplace[i][0]));
         TRY(read_value_id(r, pair, &pair->items[1], &node->inplace[i][1]));
     }
@@ -167,7 +169,8 @@ Err pgraph_read(Pool *pool, const char *path, PGraph **graph)
     return err;
 }
 
-static void write_names(JsonOut *o, const char *key, const PGraph *graph, const int32_t *ids, int32_t n)
+static void write_names(JsonOut *o, const char *key, const PGraph *graph, const int32_t *ids,
+                        int32_t n)
 {
     json_out_row(o, key);
     for (int32_t i = 0; i < n; i++)

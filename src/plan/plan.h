@@ -40,7 +40,8 @@ typedef struct Plan {
     bool     cut;            /* a time limit ended the search */
 } Plan;
 
-/* What a replay of the steps sees. Filled by plan_simulate, the only place where bytes are metered. */
+/* What a replay of the steps sees. Filled by plan_simulate, the only place where bytes are
+ * metered. */
 typedef struct PlanMeter {
     int64_t  live_bytes;     /* largest live sum, workspace included */
     int32_t  peak_step;      /* the first step that reaches it */
@@ -50,13 +51,14 @@ typedef struct PlanMeter {
 } PlanMeter;
 
 void plan_add(Pool *pool, Plan *plan, StepKind kind, int32_t id);
-Err  plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan);   /* input order, drop after last use */
-Err  plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs, Plan **plan);
+Err  plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan);   /* every node once, in order */
+Err  plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
+                    Plan **plan);
 int64_t plan_bound_bytes(const PGraph *graph);   /* structural: no plan can do with less */
 Err  plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, PlanMeter *meter);
 Err  plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes);
 Err  plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes);  /* sets arena_bytes */
-int64_t plan_peak_bytes(const Plan *plan);       /* the arena if one was made, else the live bytes */
+int64_t plan_peak_bytes(const Plan *plan);       /* the arena if one was made, else live_bytes */
 Err  plan_read(Pool *pool, const char *path, const PGraph *graph, Plan **plan);
 Err  plan_write(const char *path, const PGraph *graph, const Plan *plan);
 
@@ -71,7 +73,8 @@ typedef struct PlanOptions {
 } PlanOptions;
 
 /* One plan for each of n budgets (rising), from one search: a larger budget never costs more. NULL
- * where the budget is below the least peak found. options->budget_bytes and layout are not looked at. */
+ * where the budget is below the least peak found. options->budget_bytes and layout are not looked
+ * at. */
 Err  plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, const int64_t *budgets,
                 int n, Plan **plans);
 

@@ -35,8 +35,8 @@ static Err read_step(Reader *r, const Json *steps, const Json *item)
     TRY(names_id(r->pool, item, &item->items[1], what, &name));
     int32_t id = names_find(kind == STEP_RUN ? &r->nodes : &r->values, name);
     if (id < 0)
-        return json_fail(steps, item, "the graph has no %s %s; this plan is for another graph", what,
-                         name);
+        return json_fail(steps, item, "the graph has no %s %s; this plan is for another graph",
+                         what, name);
     plan_add(r->pool, r->plan, (StepKind)kind, id);
     return OK;
 }

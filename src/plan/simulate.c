@@ -112,7 +112,8 @@ Err plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, Pla
     Replay r = {
         .graph = graph, .held = pgraph_held_bytes(scratch, graph),
         .live = NEWN(scratch, bool, n_values), .ran = NEWN(scratch, bool, graph->n_nodes + 1),
-        .first_view = NEWN(scratch, int32_t, n_values), .next_view = NEWN(scratch, int32_t, n_values),
+        .first_view = NEWN(scratch, int32_t, n_values),
+        .next_view = NEWN(scratch, int32_t, n_values),
         .meter = { .out = meter, .step = -1 },
     };
     for (int32_t v = 0; v < graph->n_values; v++)

@@ -1,17 +1,18 @@
 /* solve.c -- from a graph and a budget to a plan: the order in which solvers are tried.
  *
- *   keep everything           fits? done: nothing can be cheaper
- *   exact                     the optimum, for graphs of a few nodes; else:
- *   least peak                knows no budget, so the minimum it names is found again when asked for
- *   the ladder                the same budgets for every call, each 1/20 of the keep-all peak (fewer
- *                             for large graphs), from the least peak up to the budget asked for;
- *                             each rung starts from the rung below and from fresh seeds
- *   the budget itself         when it is not a rung
+ *   keep everything       fits? done: nothing can be cheaper
+ *   exact                 the optimum, for graphs of a few nodes; else:
+ *   least peak            knows no budget, so the minimum it names is found again when asked for
+ *   the ladder            the same budgets for every call, twentieths of the keep-all peak (fewer
+ *                         for large graphs), from the least peak up to the budget asked for; each
+ *                         rung starts from the rung below and from fresh seeds
+ *   the budget itself     when it is not a rung
  *   the cheapest of all that fits, judged by arena if asked
  *
- *  1. Nothing on the ladder depends on the budget asked for, so a larger budget sees every plan that a
- *     smaller one on the ladder saw, and is never slower.
- *  2. Effort is counted in edits of schedules and dealt out by fixed shares; time only cuts, and then `cut` is set.
+ *  1. Nothing on the ladder depends on the budget asked for, so a larger budget sees every plan
+ *     that a smaller one on the ladder saw, and is never slower.
+ *  2. Effort is counted in edits of schedules and dealt out by fixed shares; time only cuts, and
+ *     then `cut` is set.
  *  3. Two searches run side by side; each is deterministic, and the better one wins by cost, then
  *     peak, then number, so the result does not depend on which ended first.
  *  4. Every plan given passes plan_check.
@@ -62,7 +63,8 @@ static SolverArgs solve_args(const Solve *s, int64_t budget, int64_t effort, uin
 }
 
 /* Run the same solver from two starts side by side and keep the better list. */
-static void solve_pair(Solve *s, SolveFn *solver, const SolverArgs args[SOLVE_THREADS], int64_t budget,
+static void solve_pair(Solve *s, SolveFn *solver, const SolverArgs args[SOLVE_THREADS],
+                       int64_t budget,
                        RunList *best)
 {
     RunList found[SOLVE_THREADS];
@@ -79,7 +81,8 @@ static void solve_pair(Solve *s, SolveFn *solver, const SolverArgs args[SOLVE_TH
     }
 }
 
-static void solve_one(Solve *s, SolveFn *solver, const SolverArgs *args, int64_t budget, RunList *best)
+static void solve_one(Solve *s, SolveFn *solver, const SolverArgs *args, int64_t budget,
+                      RunList *best)
 {
     Pool   *pool = pool_new(NULL, "solver");
     RunList found;
@@ -89,8 +92,8 @@ static void solve_one(Solve *s, SolveFn *solver, const SolverArgs *args, int64_t
     pool_free(pool);
 }
 
-/* The lowest budget under which next_use still finds a way, by bisection; then annealing on the peak
- * from there and from the input order. */
+/* The lowest budget under which next_use still finds a way, by bisection; then annealing on the
+ * peak from there and from the input order. */
 static void solve_least(Solve *s)
 {
     int64_t low = s->bound_bytes, high = s->keep_all_bytes;
@@ -123,7 +126,8 @@ static void solve_least(Solve *s)
 }
 
 /* The cheapest list within budget that the whole portfolio finds. */
-static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList *warm, RunList *best)
+static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList *warm,
+                         RunList *best)
 {
     bool       large = s->task->n_nodes > 2000;
     SolverArgs seed = solve_args(s, budget, large ? 3 : 15, 0), args[SOLVE_THREADS];
@@ -139,7 +143,8 @@ static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList
     solve_one(s, solve_blocks, &seed, budget, best);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < SOLVE_THREADS; i++) {
-            args[i] = solve_args(s, budget, effort / (2 * SOLVE_THREADS), (uint64_t)(31 + 2 * round + i));
+            args[i] = solve_args(s, budget, effort / (2 * SOLVE_THREADS),
+                                 (uint64_t)(31 + 2 * round + i));
             if (i > 0 || round > 0 || large)
                 args[i].start = *best;
         }
@@ -244,7 +249,8 @@ Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
 
 static Err solve_refuse(const Solve *s, const Plan *least)
 {
-    return fail(E_BUDGET, "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "
+    return fail(E_BUDGET,
+                "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "
                 "plan can do with less than %s (%lld bytes)", bytes_text(s->options->budget_bytes),
                 (long long)s->options->budget_bytes, bytes_text(plan_peak_bytes(least)),
                 (long long)plan_peak_bytes(least), bytes_text(least->bound_bytes),

@@ -51,7 +51,8 @@ static void joined_values_share(void)
     Make        m = make_begin(pool, 1);
     PlanBuffers b;
     Plan        plan = { 0 };
-    int32_t     w = make_value(&m, 64, true), a = make_value(&m, 16, false), c = make_value(&m, 16, false);
+    int32_t     w = make_value(&m, 64, true), a = make_value(&m, 16, false), c = make_value(&m, 16,
+                                                                                            false);
     int32_t     view = make_value(&m, 0, false), zero = make_value(&m, 0, false);
     int32_t     within = make_value(&m, 8, false);
     int32_t     p1[1][2] = { { c, a } }, p2[1][2] = { { within, w } };

@@ -34,7 +34,8 @@ static Case case_new(void)
     return c;
 }
 
-/* steps: pairs (kind, id), ended by -1. says: what the sentence must hold; NULL: the plan is good. */
+/* steps: pairs (kind, id), ended by -1. says: what the sentence must hold; NULL: the plan is
+ * good. */
 static void judge(const Case *c, const char *says, const int32_t *steps)
 {
     Plan plan = { 0 };
@@ -62,7 +63,8 @@ static void faults_are_found(void)
     JUDGE("is not live", R(na), R(nb), R(nview), D(view), R(nsum));
     JUDGE("again", R(na), R(nb), R(update), R(update));
     JUDGE("version", R(na), R(nb), R(nview), R(nsum), R(update), R(na));      /* reads w too late */
-    JUDGE("version", R(na), R(nb), R(nview), R(nsum), R(nout));               /* reads w too early */
+    /* reads w too early */
+    JUDGE("version", R(na), R(nb), R(nview), R(nsum), R(nout));
     JUDGE("persistent", R(na), D(w));
     JUDGE("drops", D(a));
     JUDGE("drops", R(na), D(a), D(a));
@@ -79,7 +81,8 @@ static void copies_are_judged(void)
 {
     Case c = case_new();
 #define S(kind, x) STEP_##kind, c.x
-    JUDGE(NULL, R(na), S(SAVE, a), R(nb), S(WAIT, a), D(a), S(LOAD, a), S(WAIT, a), R(nview), R(nsum),
+    JUDGE(NULL, R(na), S(SAVE, a), R(nb), S(WAIT, a), D(a), S(LOAD, a), S(WAIT, a), R(nview),
+          R(nsum),
           S(FREE_HOST, a), R(update), R(nout));
     JUDGE("pending", R(na), S(SAVE, a), D(a));
     JUDGE("pending", R(na), S(SAVE, a), S(SAVE, a));

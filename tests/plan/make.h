@@ -18,7 +18,8 @@ typedef struct Make {
 
 static inline Make make_begin(Pool *pool, uint64_t seed)
 {
-    Make m = { .pool = pool, .graph = NEW(pool, PGraph), .random = seed * 2654435761u + 88172645463325252u };
+    Make m = { .pool = pool, .graph = NEW(pool, PGraph),
+               .random = seed * 2654435761u + 88172645463325252u };
     m.graph->align = 1;
     return m;
 }
@@ -93,7 +94,8 @@ static inline int32_t make_act(Make *m, double cost, int64_t bytes, int32_t a, i
 
 /* A pre-norm transformer of n_blocks blocks: forward, loss, backward, each weight updated at once.
  * 10 forward, 15 backward and 4 update nodes a block. Bytes in units of tokens * width. */
-static inline PGraph *make_transformer(Pool *pool, int32_t n_blocks, int64_t unit, MakeBlocks *blocks)
+static inline PGraph *make_transformer(Pool *pool, int32_t n_blocks, int64_t unit,
+                                       MakeBlocks *blocks)
 {
     Make m = make_begin(pool, 1);
     int32_t (*w)[4] = pool_alloc(pool, (size_t)n_blocks, sizeof *w);
@@ -121,7 +123,8 @@ static inline PGraph *make_transformer(Pool *pool, int32_t n_blocks, int64_t uni
         x = make_act(&m, 5, unit, a[b][5], a[b][9], -1);                  /* residual */
     }
     blocks->forward[n_blocks] = m.graph->n_nodes;
-    int32_t d = make_act(&m, 50, unit, x, -1, -1);                        /* loss and its gradient */
+    /* loss and its gradient */
+    int32_t d = make_act(&m, 50, unit, x, -1, -1);
     for (int32_t b = n_blocks - 1; b >= 0; b--) {
         int32_t dw[4], g;
         blocks->backward[b] = m.graph->n_nodes;
@@ -147,7 +150,8 @@ static inline PGraph *make_transformer(Pool *pool, int32_t n_blocks, int64_t uni
 
 /* Plain per-block checkpointing: the first k blocks keep their input only and run again, whole,
  * before their backward. */
-static inline Err make_per_block(Pool *pool, const PGraph *graph, const MakeBlocks *blocks, int32_t k,
+static inline Err make_per_block(Pool *pool, const PGraph *graph, const MakeBlocks *blocks,
+                                 int32_t k,
                                  Plan **plan)
 {
     int32_t *runs = NEWN(pool, int32_t, 2 * graph->n_nodes), n = 0, block = blocks->n_blocks - 1;

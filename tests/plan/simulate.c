@@ -9,7 +9,8 @@ static void adds_up_by_hand(void)
     Make      m = make_begin(pool, 1);
     PlanMeter meter;
     Plan      plan = { 0 };
-    int32_t   w = make_value(&m, 100, true), a = make_value(&m, 10, false), b = make_value(&m, 20, false);
+    int32_t   w = make_value(&m, 100, true), a = make_value(&m, 10, false), b = make_value(&m, 20,
+                                                                                           false);
     int32_t   na = make_node(&m, 3, 7, w, -1, a, -1), nb = make_node(&m, 4, 0, a, -1, b, -1);
     plan_add(pool, &plan, STEP_RUN, na);                   /* 100 + 10 + 7 */
     plan_add(pool, &plan, STEP_RUN, nb);                   /* 100 + 10 + 20 */
@@ -45,7 +46,8 @@ static void takeover_and_views(void)
     Make      m = make_begin(pool, 1);
     Plan     *plan;
     PlanMeter meter;
-    int32_t   a = make_value(&m, 16, false), v = make_value(&m, 0, false), o = make_value(&m, 12, false);
+    int32_t   a = make_value(&m, 16, false), v = make_value(&m, 0, false), o = make_value(&m, 12,
+                                                                                          false);
     m.graph->values[v].view_of = a;
     make_node(&m, 1, 0, -1, a, -1);
     make_node(&m, 0, 0, a, -1, v, -1);

@@ -1,5 +1,6 @@
-/* solve.c -- are the plans valid, cheap, repeatable and monotone? Against brute force on small graphs,
- * published optima, and plain per-block checkpointing. Efforts are small, so that this takes seconds. */
+/* solve.c -- are the plans valid, cheap, repeatable and monotone? Against brute force on small
+ * graphs, published optima, and plain per-block checkpointing. Efforts are small, so that this
+ * takes seconds. */
 #include "test.h"
 
 #include "base/clock.h"
@@ -10,8 +11,8 @@
 #include <math.h>
 #include <unistd.h>
 
-/* The cheapest schedule within a budget over all states (live values, nodes run): exact for graphs of
- * at most 8 nodes and 10 values, single writers, no views, no inplace. DBL_MAX: impossible. */
+/* The cheapest schedule within a budget over all states (live values, nodes run): exact for graphs
+ * of at most 8 nodes and 10 values, single writers, no views, no inplace. DBL_MAX: impossible. */
 static double brute(const PGraph *g, int64_t budget)
 {
     int      nv = g->n_values, nn = g->n_nodes, states = 1 << (nv + nn);
@@ -85,12 +86,14 @@ static double brute(const PGraph *g, int64_t budget)
 static PGraph *tiny(Pool *pool, uint64_t seed)
 {
     Make    m = make_begin(pool, seed);
-    int32_t nodes = 3 + (int32_t)make_random(&m, 6), given = make_value(&m, 1 + make_random(&m, 5), true);
+    int32_t nodes = 3 + (int32_t)make_random(&m, 6), given = make_value(&m, 1 + make_random(&m, 5),
+                                                                        true);
     for (int32_t n = 0; n < nodes && m.graph->n_values < 10; n++) {
         int32_t a = (int32_t)make_random(&m, (uint32_t)m.graph->n_values);
         int32_t b = (int32_t)make_random(&m, (uint32_t)m.graph->n_values);
         int32_t out = make_value(&m, make_random(&m, 20), false);
-        int32_t node = a == b ? make_node(&m, 1 + make_random(&m, 9), make_random(&m, 4), a, -1, out, -1)
+        int32_t node = a == b ? make_node(&m, 1 + make_random(&m, 9), make_random(&m, 4), a, -1,
+                                          out, -1)
                               : make_node(&m, 1 + make_random(&m, 9), 0, a, b, -1, out, -1);
         if (make_random(&m, 4) == 0 && m.graph->n_values < 10) {      /* a second output */
             int32_t second = make_value(&m, make_random(&m, 9), false);
@@ -120,7 +123,8 @@ static void annealer_is_close(void)
         if (plan_solve(pool, g, &options, &least) == E_BUDGET) {
             int64_t    budget = least->live_bytes + 2;
             double     best = brute(g, budget), cost = DBL_MAX;
-            SolverArgs args = { .task = task_new(pool, g), .budget_bytes = budget, .effort = 50000 };
+            SolverArgs args = { .task = task_new(pool, g), .budget_bytes = budget,
+                                .effort = 50000 };
             for (args.seed = 1; args.seed <= 4; args.seed++) {
                 RunList list;
                 solve_anneal(pool, &args, &list);
@@ -152,7 +156,8 @@ static void brute_force_agrees(void)
         if (err == E_BUDGET) {
             CHECK(brute(g, least) < DBL_MAX);
             if (!CHECK(brute(g, least - 1) == DBL_MAX))
-                fprintf(stderr, "  seed %llu: least %lld\n", (unsigned long long)seed, (long long)least);
+                fprintf(stderr, "  seed %llu: least %lld\n", (unsigned long long)seed,
+                        (long long)least);
         }
         for (int64_t k = 0; k < 4 && least > 0; k++) {
             options.budget_bytes = least + (all->live_bytes - least) * k / 4;
@@ -171,7 +176,8 @@ static void brute_force_agrees(void)
 
 typedef struct Known { const char *graph; double fraction; int extra; } Known;
 
-/* Extra cost of proved optima (instances/README.md); ours may be lower where another order helps. */
+/* Extra cost of proved optima (instances/README.md); ours may be lower where another order
+ * helps. */
 static void published_optima(void)
 {
     static const Known known[] = {
@@ -276,8 +282,8 @@ static void no_worse_than_per_block(void)
     pool_free(pool);
 }
 
-/* Views, takeovers, updates of persistent values and runs that may not be repeated, all at once: what
- * the solvers make must pass the checker at every budget. */
+/* Views, takeovers, updates of persistent values and runs that may not be repeated, all at once:
+ * what the solvers make must pass the checker at every budget. */
 static PGraph *mixed(Pool *pool, uint64_t seed)
 {
     Make    m = make_begin(pool, seed);
@@ -297,7 +303,8 @@ static PGraph *mixed(Pool *pool, uint64_t seed)
         case 1: {                                        /* takes over the bytes of a fresh value */
             int32_t fresh = make_act(&m, 3, 16, a, -1, -1), over = make_value(&m, 12, false);
             int32_t node = make_node(&m, 2, 0, fresh, b, -1, over, -1);
-            m.graph->nodes[node].inplace = pool_alloc(pool, 1, sizeof *m.graph->nodes[node].inplace);
+            m.graph->nodes[node].inplace = pool_alloc(pool, 1,
+                                                      sizeof *m.graph->nodes[node].inplace);
             m.graph->nodes[node].inplace[0][0] = over;
             m.graph->nodes[node].inplace[0][1] = fresh;
             m.graph->nodes[node].n_inplace = 1;
@@ -322,9 +329,9 @@ static PGraph *mixed(Pool *pool, uint64_t seed)
             if (make_random(&m, 8) == 0)
                 m.graph->nodes[m.graph->n_nodes - 1].once = true;
         }
-        if (m.graph->nodes[m.graph->n_nodes - 1].n_in == 2
-            && m.graph->nodes[m.graph->n_nodes - 1].in[0] == m.graph->nodes[m.graph->n_nodes - 1].in[1])
-            m.graph->nodes[m.graph->n_nodes - 1].n_in = 1;
+        PNode *last = &m.graph->nodes[m.graph->n_nodes - 1];
+        if (last->n_in == 2 && last->in[0] == last->in[1])
+            last->n_in = 1;
     }
     m.graph->values[live[n_live - 1]].final = true;
     m.graph->values[live[n_live / 2]].final = true;
@@ -368,7 +375,8 @@ static void layout_is_judged(void)
     PGraph *g = make_layered(pool, 80, 21);
     Plan   *all, *plan;
     CHECK_OK(plan_keep_all(pool, g, &all));
-    PlanOptions options = { .effort = 300000, .budget_bytes = all->live_bytes * 8 / 10, .layout = true };
+    PlanOptions options = { .effort = 300000, .budget_bytes = all->live_bytes * 8 / 10,
+                            .layout = true };
     CHECK_OK(plan_solve(pool, g, &options, &plan));
     CHECK(plan->arena_bytes >= plan->live_bytes);
     CHECK(plan->arena_bytes <= options.budget_bytes);
@@ -412,7 +420,8 @@ static void edges(void)
     CHECK(strstr(err_text(), "10") != NULL);
     options.budget_bytes = 10;
     CHECK_OK(plan_solve(pool, m.graph, &options, &plan));
-    options.budget_bytes = 0;                                        /* no budget: keep everything */
+    options.budget_bytes = 0;                                        /* no budget: keep
+                                                                      * everything */
     CHECK_OK(plan_solve(pool, m.graph, &options, &plan));
     pool_free(pool);
 }

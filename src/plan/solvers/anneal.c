@@ -1,9 +1,11 @@
-/* anneal.c -- the cheapest schedule within a budget, by simulated annealing (Kirkpatrick et al. 1983).
+/* anneal.c -- the cheapest schedule within a budget, by simulated annealing (Kirkpatrick et al.
+ * 1983).
  *
  * The energy is the extra cost plus a price for bytes above the budget. The price is not fixed: it
- * rises while the schedule is above the budget and falls while it is within, so that the search keeps
- * crossing the line, where the cheapest schedules are (strategic oscillation, Glover 1989). The best
- * schedule within the budget is kept. Temperatures are in parts of the cost of the whole step.
+ * rises while the schedule is above the budget and falls while it is within, so that the search
+ * keeps crossing the line, where the cheapest schedules are (strategic oscillation, Glover 1989).
+ * The best schedule within the budget is kept. Temperatures are in parts of the cost of the whole
+ * step.
  */
 #include "plan/solvers/search.h"
 
@@ -11,7 +13,8 @@
 
 static const struct {
     double hot, cold;        /* temperature at the beginning and the end */
-    double hot_node;         /* or at least this part of a mean node: small graphs have large steps */
+    double hot_node;         /* or at least this part of a mean node: small graphs have large
+                              * steps */
     double price;            /* of the sum of bytes above the budget, in budgets, to begin with */
     double price_step;       /* factor every price_turns turns */
     int    price_turns;
@@ -19,7 +22,8 @@ static const struct {
 } anneal = { 1e-3, 1e-5, 0.3, 0.01, 1.03, 64, 12 };
 
 /* Chances of the kinds of moves, above the budget and within it; in the order of MoveKind. */
-static const double anneal_mix[2][MOVE_KINDS] = { { 0.60, 0.15, 0.10, 0.15 }, { 0.15, 0.30, 0.25, 0.30 } };
+static const double anneal_mix[2][MOVE_KINDS] = { { 0.60, 0.15, 0.10, 0.15 }, { 0.15, 0.30, 0.25,
+                                                                                0.30 } };
 
 static MoveKind anneal_kind(Search *x, bool within)
 {

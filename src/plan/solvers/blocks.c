@@ -2,9 +2,10 @@
  *
  * Values are alike when their makers are alike: same cost, sizes and wiring a few steps around. For
  * each class c a number x[c] says how many of its values, from the first block on, are dropped in
- * their longest idle window and made again for their next reader (with whatever else is missing). So
- * x[c] = k for all classes inside a block is per-block checkpointing of k blocks (Chen et al. 2016),
- * and other x are selective. Early blocks first: their second runs come when memory is empty again.
+ * their longest idle window and made again for their next reader (with whatever else is missing).
+ * So x[c] = k for all classes inside a block is per-block checkpointing of k blocks (Chen et al.
+ * 2016), and other x are selective. Early blocks first: their second runs come when memory is empty
+ * again.
  *
  * Two climbs, each judged by the exact schedule: class after class, the one that removes most bytes
  * above the budget for its cost; and whole blocks, every class but those that tie blocks together.
@@ -49,10 +50,12 @@ static uint64_t blocks_mix(uint64_t h, uint64_t x)
     return h ^ h >> 29;
 }
 
-/* Hash of each node and its surroundings, BLOCKS_ROUNDS steps out (as Weisfeiler and Leman 1968). */
+/* Hash of each node and its surroundings, BLOCKS_ROUNDS steps out (as Weisfeiler and Leman
+ * 1968). */
 static uint64_t *blocks_hashes(Pool *pool, const Task *task)
 {
-    uint64_t *now = NEWN(pool, uint64_t, task->n_nodes + 1), *next = NEWN(pool, uint64_t, task->n_nodes + 1);
+    uint64_t *now = NEWN(pool, uint64_t, task->n_nodes + 1), *next = NEWN(pool, uint64_t,
+                                                                          task->n_nodes + 1);
     for (int32_t n = 0; n < task->n_nodes; n++) {
         const TaskNode *t = &task->nodes[n];
         uint64_t cost;
@@ -93,7 +96,8 @@ static void blocks_classify(Blocks *b)
 {
     const Task *task = b->args->task;
     uint64_t   *hash = blocks_hashes(b->pool, task);
-    int32_t     size = 64, peak = schedule_load(b->s, 0).peak_position;   /* of keeping everything */
+    /* of keeping everything */
+    int32_t     size = 64, peak = schedule_load(b->s, 0).peak_position;
     while (size < 2 * task->n_values)
         size *= 2;
     int32_t *table = NEWN(b->pool, int32_t, size);       /* class + 1 */
@@ -144,8 +148,8 @@ static bool blocks_make(Blocks *b, int32_t value, int32_t depth)
     const Task     *task = b->args->task;
     int32_t         node = task->values[value].maker;
     const TaskNode *t = &task->nodes[node];
-    if (t->once || b->deadline[node] < b->now || t->n_takes > 0 || depth > 20000 || b->n > 4 * task->n_nodes
-        || ++b->n_runs[node] > SCHEDULE_MAX_RUNS - 2)
+    if (t->once || b->deadline[node] < b->now || t->n_takes > 0 || depth > 20000
+        || b->n > 4 * task->n_nodes || ++b->n_runs[node] > SCHEDULE_MAX_RUNS - 2)
         return false;
     for (int32_t i = 0; i < t->n_in; i++) {
         if (!b->present[t->in[i]] && !blocks_make(b, t->in[i], depth + 1))

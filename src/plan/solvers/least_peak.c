@@ -1,7 +1,7 @@
 /* least_peak.c -- the schedule of least peak, whatever it costs. Knows no budget.
  *
- * Annealing on the bytes above a bar; whenever the peak comes under the bar, the bar is lowered by a
- * part of its distance to the structural bound. Many short runs beat one long one: what is found
+ * Annealing on the bytes above a bar; whenever the peak comes under the bar, the bar is lowered by
+ * a part of its distance to the structural bound. Many short runs beat one long one: what is found
  * depends on early luck, so the effort is dealt out in rounds, each from the start given.
  */
 #include "plan/solvers/search.h"

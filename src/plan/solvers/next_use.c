@@ -2,9 +2,9 @@
  *
  * As in DTR (Kirisame et al. 2021), when bytes are short the value with the least
  *     cost to make it again / (bytes * distance to its next reader ^ g)
- * is dropped, and what is missing is made again when it is read. DTR looks back (staleness); here the
- * order is known, so the distance to the next reader is exact (Belady 1966). A few exponents g and a
- * few budgets somewhat below the asked one are tried; the cheapest list is given.
+ * is dropped, and what is missing is made again when it is read. DTR looks back (staleness); here
+ * the order is known, so the distance to the next reader is exact (Belady 1966). A few exponents g
+ * and a few budgets somewhat below the asked one are tried; the cheapest list is given.
  *
  * Scores sit in a heap and are looked at again when they come up: dropping a value only makes its
  * neighbours dearer, so a score that has not risen is still the least.

@@ -38,9 +38,9 @@ static bool schedule_count_single(Schedule *s, const TaskValue *v, int64_t bytes
     return first > made;
 }
 
-/* Add (sign 1) or take back (sign -1) what value contributes to begin and end. False if a reader has
- * no making before it, or reads bytes that were taken over; then nothing sensible was added, and the
- * caller must take back with the same list before any edit. */
+/* Add (sign 1) or take back (sign -1) what value contributes to begin and end. False if a reader
+ * has no making before it, or reads bytes that were taken over; then nothing sensible was added,
+ * and the caller must take back with the same list before any edit. */
 static bool schedule_count(Schedule *s, int32_t value, int64_t sign)
 {
     const TaskValue *v = &s->task->values[value];

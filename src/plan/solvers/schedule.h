@@ -1,16 +1,17 @@
 /* schedule.h -- a list of runs that can be edited and is always metered exactly.
  *
  * The state of every search. A schedule is the order in which task nodes run, repeats included; the
- * rest follows: a reader reads the latest making of its input before it, and a making dies after its
- * last reader. So there is nothing to decide but the list, and any plan can be reached by edits.
+ * rest follows: a reader reads the latest making of its input before it, and a making dies after
+ * its last reader. So there is nothing to decide but the list, and any plan can be reached by
+ * edits.
  *
  *   position   0    1    2    3    4    5    6
  *   run        a    b    c    d    b'   e    f        b' is a second making of b
  *   b               |=========|    |=========|        d is the last reader of the first making
  *
- * An edit changes the bytes that begin at one run or end after one run. `begin` and `end` hold those
- * sums by position, so that an edit costs a shift of the arrays and the readers of a few values, and
- * the peak is one pass over them.
+ * An edit changes the bytes that begin at one run or end after one run. `begin` and `end` hold
+ * those sums by position, so that an edit costs a shift of the arrays and the readers of a few
+ * values, and the peak is one pass over them.
  *
  * Edits are journalled: schedule_undo takes back everything since schedule_mark.
  */
@@ -36,7 +37,8 @@ typedef struct Schedule {
     Pool       *pool;
     int32_t    *slot_at;     /* [position] slot of the run */
     int32_t    *node_at;     /* [position] */
-    int64_t    *begin;       /* [position] bytes that become live with this run, less those taken over */
+    int64_t    *begin;       /* [position] bytes that become live with this run, less those taken
+                              * over */
     int64_t    *end;         /* [position] bytes whose last reader this run is */
     int64_t    *workspace;   /* [position] */
     int32_t    *position;    /* [slot] */
@@ -55,7 +57,8 @@ typedef struct Load {                /* what a pass over the schedule sees for a
     int32_t peak_position;
 } Load;
 
-Schedule *schedule_new(Pool *pool, const Task *task);               /* every node once, input order */
+Schedule *schedule_new(Pool *pool, const Task *task);               /* every node once, input
+                                                                     * order */
 void      schedule_set(Schedule *s, const int32_t *list, int32_t n);/* another list, known valid */
 
 /* False, and nothing changed, if the list would no longer be valid. */

@@ -15,7 +15,8 @@ enum {
 
 void search_init(Search *x, Pool *pool, const SolverArgs *args)
 {
-    *x = (Search){ .task = args->task, .random = args->seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u,
+    *x = (Search){ .task = args->task,
+                   .random = args->seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u,
                    .cost_limit = DBL_MAX };
     if (x->random == 0)
         x->random = 1;
@@ -117,7 +118,8 @@ static void search_clean_inputs(Search *x, int32_t node)
     }
 }
 
-/* The first reader after p of the making at r of value; s->n for a final; -1: none, or read at p. */
+/* The first reader after p of the making at r of value; s->n for a final; -1: none, or read at
+ * p. */
 static int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p)
 {
     const TaskValue *v = &s->task->values[value];

@@ -1,7 +1,7 @@
 /* search.h -- the moves of a search over schedules. Shared by anneal.c and least_peak.c.
  *
- *   remake   a value idle at a crowded moment is dropped there and made again before its next reader;
- *            inputs of that second run that are gone are kept longer or made again in turn
+ *   remake   a value idle at a crowded moment is dropped there and made again before its next
+ *            reader; inputs of that run that are gone are kept longer or made again in turn
  *   cancel   a second run is taken out, and runs that only served it
  *   swap     cancel one, remake another
  *   shift    a run moves earlier or later: order is free where data allows
@@ -31,7 +31,8 @@ int32_t search_below(Search *x, int32_t n);
 bool   search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_bytes);
 
 void   search_keep(Pool *pool, const Search *x, Load load, RunList *best);   /* copy the schedule */
-bool   search_late(const SolverArgs *args, int64_t turn);                    /* past the deadline? */
+/* past the deadline? */
+bool   search_late(const SolverArgs *args, int64_t turn);
 
 /* Take out every second run that the budget can do without, the latest first. */
 void   search_polish(Search *x, int64_t budget_bytes);

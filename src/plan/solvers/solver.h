@@ -1,8 +1,8 @@
 /* solver.h -- what every solver takes and gives: one signature, one table.
  *
  * A solver gets a task, a budget and an effort, and gives the cheapest list of runs it found
- * within the budget (least_peak, and exact with LOWEST: the list of least peak). The same arguments give the same
- * list; only a deadline can cut it short, and then it says so.
+ * within the budget (least_peak, and exact with LOWEST: the list of least peak). The same arguments
+ * give the same list; only a deadline can cut it short, and then it says so.
  */
 #ifndef PLAN_SOLVERS_SOLVER_H
 #define PLAN_SOLVERS_SOLVER_H
@@ -28,13 +28,13 @@ typedef struct SolverArgs {
 
 typedef void SolveFn(Pool *pool, const SolverArgs *args, RunList *out);
 
-/*          name        optimal when                what it does */
-#define SOLVER_LIST(X)                                                                            \
-    X(exact,      "always; tiny graphs only",  "Dijkstra over all states")                                \
-    X(least_peak, "small graphs, in practice", "annealing on the peak alone, the bar lowered as it goes") \
-    X(next_use,   "never, but it is quick",    "run the step, drop what is cheap and needed late")        \
-    X(blocks,     "chains of equal blocks",    "recompute equal values of the first k blocks, class by class") \
-    X(anneal,     "small graphs, in practice", "annealing over lists of runs: remake, cancel, swap, move")
+/*    name        optimal for       what it does */
+#define SOLVER_LIST(X)                                                                         \
+    X(exact,      "tiny graphs",    "Dijkstra over all states")                                \
+    X(least_peak, "small graphs *", "annealing on the peak alone, the bar lowered as it goes") \
+    X(next_use,   "none; quick",    "run the step, drop what is cheap and needed late")        \
+    X(blocks,     "none; quick",    "drop equal values of the first k blocks, class by class") \
+    X(anneal,     "small graphs *", "annealing over lists of runs")    /* * in practice */
 
 #define X(name, when, text) SolveFn solve_##name;
 SOLVER_LIST(X)

@@ -1,11 +1,14 @@
-/* task.h -- the graph as the solvers see it: storages that can be dropped, nodes that can run again.
+/* task.h -- the graph as the solvers see it: storages that can be dropped, nodes that can run
+ * again.
  *
- * Persistent values are only a constant here, views are folded into their roots, and everything that
- * must not be reordered or repeated is said by `once` and `before`. What comes back from a solver is
- * a list of task nodes; task_runs turns it into runs of the PGraph (views made where first needed).
+ * Persistent values are only a constant here, views are folded into their roots, and everything
+ * that must not be reordered or repeated is said by `once` and `before`. What comes back from a
+ * solver is a list of task nodes; task_runs turns it into runs of the PGraph (views made where
+ * first needed).
  *
  *  1. Task nodes and values keep the input order: node a < b if a stands first in the PGraph.
- *  2. Every value has one maker. Values written several times are pinned: all their writers are once.
+ *  2. Every value has one maker. Values written several times are pinned: all their writers are
+ *     once.
  *  3. `pairs` (x, y): every run of x comes before every run of y; y or x runs once.
  */
 #ifndef PLAN_SOLVERS_TASK_H

@@ -26,6 +26,7 @@ static inline void alloc_note(size_t size)
     while ((long long)size > old && !atomic_compare_exchange_weak(&alloc_largest, &old, (long long)size)) { }
 }
 
+#ifndef __SANITIZE_ADDRESS__     /* the sanitizer has its own; then nothing is counted */
 void *malloc(size_t n)                    { alloc_note(n); return __libc_malloc(n); }
 void *calloc(size_t n, size_t size)       { alloc_note(n * size); return __libc_calloc(n, size); }
 void *realloc(void *p, size_t n)          { alloc_note(n); return __libc_realloc(p, n); }
@@ -38,5 +39,6 @@ int   posix_memalign(void **out, size_t a, size_t n)
     *out = __libc_memalign(a, n);
     return *out ? 0 : ENOMEM;
 }
+#endif
 
 #endif

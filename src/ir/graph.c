@@ -192,6 +192,12 @@ Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class c
     return constant_new(graph, name, type, shape, NULL, class, saved);
 }
 
+Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start, Class class,
+                      bool saved)
+{
+    return constant_new(graph, name, type, shape, start, class, saved);
+}
+
 Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in, Tensor *out)
 {
     Tensor poisoned = { graph, TENSOR_POISONED };

@@ -189,6 +189,8 @@ Tensor param_add_f32(Graph *graph, const char *name, Shape disk, Init init);    
 Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int *axis, Init init);
 Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data, Class class);
 Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class class, bool saved);
+Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start, Class class,
+                      bool saved);
 Param *param_find(Graph *graph, const char *name);      /* by full disk name; NULL if absent */
 Param *param_of(const Graph *graph, int32_t value);     /* NULL if the value is no parameter */
 

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 Init init_fan_in(int64_t fan_in)
 {
@@ -15,10 +16,11 @@ Init init_fan_in(int64_t fan_in)
 
 static Init layer_init(Layer how, int64_t fan_in, bool bias)
 {
-    if (how.zero || (bias && how.deviation > 0))
+    float deviation = how.flax && how.deviation <= 0 ? (float)(1 / sqrt((double)fan_in)) : how.deviation;
+    if (how.zero || (bias && (how.zero_bias || deviation > 0)))
         return (Init){ .kind = INIT_ZEROS };
-    if (how.deviation > 0)
-        return (Init){ .kind = INIT_NORMAL, .scale = how.deviation };
+    if (deviation > 0)
+        return (Init){ .kind = INIT_NORMAL, .scale = deviation };
     return init_fan_in(fan_in);
 }
 
@@ -40,6 +42,25 @@ Tensor linear(const char *name, Tensor x, int64_t out, Layer how)
     return x;
 }
 
+Tensor dense_general(const char *name, Tensor x, Shape kernel, int n_in, Layer how)
+{
+    if (!tensor_ok(x))
+        return x;
+    int64_t in = 1, out = 1;
+    Shape   outs = { 0 };
+    for (int i = 0; i < kernel.rank; i++) {
+        *(i < n_in ? &in : &out) *= kernel.dim[i];
+        if (i >= n_in)
+            outs.dim[outs.rank++] = kernel.dim[i];
+    }
+    scope_open(x.graph, "%s", name);
+    Tensor w = param_add(x.graph, "kernel", kernel, layer_init(how, in, false));
+    Tensor b = param_add(x.graph, "bias", outs, layer_init(how, in, true));
+    x = linear_op(x, reshape(w, SHAPE(in, out)), b, (LinearAttr){ .in_out = true });
+    scope_close(x.graph);
+    return x;
+}
+
 Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how)
 {
     static const int taps_first[] = { 2, 3, 1, 0 };      /* (O,I,KH,KW) on disk, (KH,KW,I,O) here */
@@ -49,7 +70,22 @@ Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, i
     scope_open(x.graph, "%s", name);
     Tensor w = param_add_permuted(x.graph, "weight", SHAPE(out, in, kernel, kernel), taps_first,
                                   layer_init(how, fan_in, false));
-    x = conv_op(x, w, layer_bias(x.graph, out, fan_in, how), conv_attr(stride, pad));
+    ConvAttr attr = conv_attr(stride, pad);
+    if (how.pad_after)
+        memset(attr.pad_lo, 0, sizeof attr.pad_lo);
+    x = conv_op(x, w, layer_bias(x.graph, out, fan_in, how), attr);
+    scope_close(x.graph);
+    return x;
+}
+
+Tensor conv1d(const char *name, Tensor x, int64_t out, Layer how)
+{
+    if (!tensor_ok(x))
+        return x;
+    int64_t in = dim(tensor_shape(x), -1);
+    scope_open(x.graph, "%s", name);
+    Tensor w = param_add(x.graph, "weight", SHAPE(out, in, 1), layer_init(how, in, false));
+    x = linear_op(x, reshape(w, SHAPE(out, in)), layer_bias(x.graph, out, in, how), (LinearAttr){ 0 });
     scope_close(x.graph);
     return x;
 }
@@ -102,18 +138,21 @@ Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, L
     return x;
 }
 
-Tensor layer_norm(const char *name, Tensor x, float eps)
+static Tensor norm_named(const char *name, const char *scale, Tensor x, float eps)
 {
     if (!tensor_ok(x))
         return x;
     int64_t width = dim(tensor_shape(x), -1);
     scope_open(x.graph, "%s", name);
-    Tensor w = param_add(x.graph, "weight", SHAPE(width), (Init){ .kind = INIT_ONES });
+    Tensor w = param_add(x.graph, scale, SHAPE(width), (Init){ .kind = INIT_ONES });
     Tensor b = param_add(x.graph, "bias", SHAPE(width), (Init){ .kind = INIT_ZEROS });
     x = layernorm(x, w, b, eps);
     scope_close(x.graph);
     return x;
 }
+
+Tensor layer_norm(const char *name, Tensor x, float eps) { return norm_named(name, "weight", x, eps); }
+Tensor flax_norm(const char *name, Tensor x, float eps)  { return norm_named(name, "scale", x, eps); }
 
 Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act)
 {
@@ -125,6 +164,33 @@ Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act)
     Tensor b = param_add(x.graph, "bias", SHAPE(width), (Init){ .kind = INIT_ZEROS });
     x = groupnorm(x, w, b, how.groups, how.eps, act);
     scope_close(x.graph);
+    return x;
+}
+
+Tensor batch_norm(const char *name, Tensor x, bool relu_after)
+{
+    const float eps = 1e-5f, momentum = 0.1f;
+    if (!tensor_ok(x))
+        return x;
+    Graph  *g = x.graph;
+    int64_t width = dim(tensor_shape(x), -1);
+    float  *ones = NEWN(g->pool, float, width);
+    for (int64_t i = 0; i < width; i++)
+        ones[i] = 1;
+    scope_open(g, "%s", name);
+    Tensor w = param_add(g, "weight", SHAPE(width), (Init){ .kind = INIT_ONES });
+    Tensor b = param_add(g, "bias", SHAPE(width), (Init){ .kind = INIT_ZEROS });
+    Tensor mean = state_add(g, "running_mean", F32, SHAPE(width), CLASS_CONSTANTS, true);
+    Tensor var = state_add_from(g, "running_var", F32, SHAPE(width), ones, CLASS_CONSTANTS, true);
+    Tensor batches = state_add(g, "num_batches_tracked", I32, SHAPE(1), CLASS_CONSTANTS, true);
+    if (g->part == PART_MICRO) {
+        Tensor statistics, y = batchnorm(x, w, b, eps, relu_after, &statistics);
+        batchnorm_track(x, statistics, mean, var, batches, eps, momentum);
+        x = y;
+    } else {
+        x = batchnorm_eval(x, w, b, mean, var, eps, relu_after);
+    }
+    scope_close(g);
     return x;
 }
 

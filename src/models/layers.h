@@ -11,25 +11,34 @@
 #include "ops/arrange.h"
 #include "ops/attention.h"
 #include "ops/basic.h"
+#include "ops/batchnorm.h"
 #include "ops/binary.h"
 #include "ops/conv.h"
+#include "ops/dml.h"
 #include "ops/embedding.h"
+#include "ops/fft_conv.h"
+#include "ops/glu.h"
 #include "ops/groupnorm.h"
 #include "ops/layernorm.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
+#include "ops/max_pool2d.h"
 #include "ops/noise.h"
 #include "ops/permute.h"
 #include "ops/qsample.h"
 #include "ops/reduce.h"
 #include "ops/resize.h"
+#include "ops/s4_kernel.h"
 #include "ops/unary.h"
+#include "ops/weight_norm.h"
 
 typedef struct Layer {           /* how a layer differs from the plain one; { 0 } is plain */
     bool  no_bias;
     bool  zero;                  /* weight and bias start at 0 */
+    bool  zero_bias;             /* only the bias does */
     float deviation;             /* weight starts as N(0, deviation^2), bias at 0; 0: PyTorch's rule */
-    bool  flax;                  /* weight is (in, out), called `kernel` */
+    bool  flax;                  /* weight is (in, out), called `kernel`, N(0, 1/in); bias at 0 */
+    bool  pad_after;             /* convolutions: only right and below */
     int   groups;                /* norms */
     float eps;
 } Layer;
@@ -38,14 +47,23 @@ typedef struct Layer {           /* how a layer differs from the plain one; { 0 
 Init   init_fan_in(int64_t fan_in);
 
 Tensor linear(const char *name, Tensor x, int64_t out, Layer how);                       /* (..., I) -> (..., O) */
+/* Flax's DenseGeneral, also a convolution over patches already cut: the kernel's first n_in axes are
+ * the last axis of x, the others the last of the result, flat in both. */
+Tensor dense_general(const char *name, Tensor x, Shape kernel, int n_in, Layer how);
 Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how);
+/* A one-tap convolution over sequences, (out, in, 1) on disk: a linear layer over the last axis. */
+Tensor conv1d(const char *name, Tensor x, int64_t out, Layer how);
 Tensor conv3d(const char *name, Tensor x, int64_t out, int kernel, int pad, Layer how);   /* (N,D,H,W,C) */
 Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how);
 /* A convolution whose stride is its kernel, over images or volumes (as patch has 2 or 3 axes): one
  * product over cut-out patches. (B,...,C) -> (B, tokens, out). */
 Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, Layer how);
 Tensor layer_norm(const char *name, Tensor x, float eps);                                /* with affine */
+Tensor flax_norm(const char *name, Tensor x, float eps);                                 /* the same, `scale` and `bias` */
 Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act);                     /* group norm with affine */
+/* Batch norm with affine and PyTorch's running statistics (eps 1e-5, momentum 0.1), ReLU after it if
+ * asked: normalises by the batch in training, by the running statistics in every other part. */
+Tensor batch_norm(const char *name, Tensor x, bool relu_after);
 Tensor skip(Tensor x);           /* pushed by the down path for the up path */
 
 Tensor concat2(Tensor a, Tensor b);                                  /* along channels */
@@ -78,17 +96,22 @@ static inline Tensor at_tensor(Tensor t, const char *file, int line)
 }
 #define AT(x)                      at_tensor((x), __FILE__, __LINE__)
 #define linear(name, x, ...)       linear(name, AT(x), __VA_ARGS__)
+#define dense_general(name, x, ...) dense_general(name, AT(x), __VA_ARGS__)
 #define conv2d(name, x, ...)       conv2d(name, AT(x), __VA_ARGS__)
+#define conv1d(name, x, ...)       conv1d(name, AT(x), __VA_ARGS__)
 #define conv3d(name, x, ...)       conv3d(name, AT(x), __VA_ARGS__)
 #define conv_transpose2d(name, x, ...) conv_transpose2d(name, AT(x), __VA_ARGS__)
 #define patch_embed(name, x, ...)  patch_embed(name, AT(x), __VA_ARGS__)
 #define layer_norm(name, x, ...)   layer_norm(name, AT(x), __VA_ARGS__)
+#define flax_norm(name, x, ...)    flax_norm(name, AT(x), __VA_ARGS__)
 #define norm_act(name, x, ...)     norm_act(name, AT(x), __VA_ARGS__)
+#define batch_norm(name, x, ...)   batch_norm(name, AT(x), __VA_ARGS__)
 #define skip(x)                    skip(AT(x))
 #define add(a, ...)                add(AT(a), __VA_ARGS__)
 #define mul(a, ...)                mul(AT(a), __VA_ARGS__)
 #define sub(a, ...)                sub(AT(a), __VA_ARGS__)
 #define add_rows(a, ...)           add_rows(AT(a), __VA_ARGS__)
+#define mul_rows(x, ...)           mul_rows(AT(x), __VA_ARGS__)
 #define gated_add(x, ...)          gated_add(AT(x), __VA_ARGS__)
 #define layernorm_modulate(x, ...) layernorm_modulate(AT(x), __VA_ARGS__)
 #define slice(x, ...)              slice(AT(x), __VA_ARGS__)
@@ -99,8 +122,18 @@ static inline Tensor at_tensor(Tensor t, const char *file, int line)
 #define resize(x, ...)             resize(AT(x), __VA_ARGS__)
 #define linear_op(x, ...)          linear_op(AT(x), __VA_ARGS__)
 #define cast(x, type)              cast(AT(x), type)
+#define reshape(x, ...)            reshape(AT(x), __VA_ARGS__)
 #define concat2(a, b)              concat2(AT(a), b)
 #define upsample_nearest(x, f)     upsample_nearest(AT(x), f)
+#define embedding(table, ...)      embedding(AT(table), __VA_ARGS__)
+#define scalar_norm(x, ...)        scalar_norm(AT(x), __VA_ARGS__)
+#define glu(x)                     glu(AT(x))
+#define shift(x, ...)              shift(AT(x), __VA_ARGS__)
+#define s4_kernel(inv_dt, ...)     s4_kernel(AT(inv_dt), __VA_ARGS__)
+#define fft_conv(u, ...)           fft_conv(AT(u), __VA_ARGS__)
+#define weight_norm(g, v)          weight_norm(AT(g), v)
+#define dml_loss(x, ...)           dml_loss(AT(x), __VA_ARGS__)
+#define cross_entropy(x, ...)      cross_entropy(AT(x), __VA_ARGS__)
 #define time_embedding(t, ...)     time_embedding(AT(t), __VA_ARGS__)
 #define q_sample(x, ...)           q_sample(AT(x), __VA_ARGS__)
 #define mse_loss(x, ...)           mse_loss(AT(x), __VA_ARGS__)
@@ -109,6 +142,25 @@ static inline Tensor at_tensor(Tensor t, const char *file, int line)
 #define gelu(x)                    gelu(AT(x))
 #define gelu_tanh(x)               gelu_tanh(AT(x))
 #define attention_qkv(x, ...)      attention_qkv(AT(x), __VA_ARGS__)
+#define layernorm(x, ...)          layernorm(AT(x), __VA_ARGS__)
+#define attention(q, ...)          attention(AT(q), __VA_ARGS__)
+#define swap_axes(x, ...)          swap_axes(AT(x), __VA_ARGS__)
+#define tile(x, ...)               tile(AT(x), __VA_ARGS__)
+#define repeat_each(x, ...)        repeat_each(AT(x), __VA_ARGS__)
+#define patchify2d(x, ...)         patchify2d(AT(x), __VA_ARGS__)
+#define unpatchify2d(x, ...)       unpatchify2d(AT(x), __VA_ARGS__)
+#define spade(h, ...)              spade(AT(h), __VA_ARGS__)
+#define adaptive_avg_pool(x, ...)  adaptive_avg_pool(AT(x), __VA_ARGS__)
+#define geglu(x)                   geglu(AT(x))
+#define affine(x, ...)             affine(AT(x), __VA_ARGS__)
+#define exp_of(x)                  exp_of(AT(x))
+#define weighted_sum(x, ...)       weighted_sum(AT(x), __VA_ARGS__)
+#define max_pool2d(x)              max_pool2d(AT(x))
+#define tanh_of(x)                 tanh_of(AT(x))
+#define sigmoid(x)                 sigmoid(AT(x))
+#define l1_loss(x, ...)            l1_loss(AT(x), __VA_ARGS__)
+#define masked_l1_loss(x, ...)     masked_l1_loss(AT(x), __VA_ARGS__)
+#define split(parts, n, x, axis)   split(parts, n, AT(x), axis)
 #define feed(g, ...)               feed(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
 #define noise_normal(g, ...)       noise_normal(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
 #define noise_steps(g, ...)        noise_steps(at_line((g), __FILE__, __LINE__), __VA_ARGS__)

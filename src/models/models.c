@@ -4,8 +4,20 @@
 #include <string.h>
 
 extern const ModelDef model_unet;
+extern const ModelDef model_stdiff;
+extern const ModelDef model_sashimi;
+extern const ModelDef model_lag;
+extern const ModelDef model_dit3d;
+extern const ModelDef model_stablesr;
 
-const ModelDef *const models_all[] = { &model_unet };
+const ModelDef *const models_all[] = {
+    &model_unet,
+    &model_stdiff,
+    &model_sashimi,
+    &model_lag,
+    &model_dit3d,
+    &model_stablesr,
+};
 const int             models_count = (int)(sizeof models_all / sizeof *models_all);
 
 const ModelDef *model_find(const char *name)

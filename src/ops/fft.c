@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FFT_SINGLE = 256 };       /* up to here a signal and its copy fit the nearer caches: one column */
+enum { FFT_SINGLE = 256 }; /* up to here a signal and its copy fit the nearer caches: one column */
 
 /* ---- lengths ---- */
 
@@ -60,8 +60,8 @@ static Fft fft_shape(FftKind kind, int64_t n)
     REQUIRE(fft_valid(n));
     Fft f = { .kind = kind, .n = kind == FFT_REAL && n % 2 == 0 ? n / 2 : n, .n_real = n };
     fft_cut(&f);
-    /* Columns would fall on few lines of the cache if rows were a power of two apart. Spectra of real signals
-     * are worked on where they lie, in order. */
+    /* Columns would fall on few lines of the cache if rows were a power of two apart. Spectra of
+     * real signals are worked on where they lie, in order. */
     f.pitch = kind == FFT_ANGLE && f.n2 > 1 ? f.n2 + 1 : f.n2;
     return f;
 }
@@ -110,14 +110,15 @@ static float *put_passes(float *out, int64_t n)
 void fft_table_fill(FftKind kind, int64_t n, float *out)
 {
     Fft    f = fft_shape(kind, n);
-    double turn = kind == FFT_ANGLE ? 1 : 0; /* the weights' share that depends on the column alone */
+    double turn = kind == FFT_ANGLE ? 1 : 0; /* the weights' share that the column decides */
     out = put_passes(out, f.n1);
     out = put_passes(out, f.n2);
     for (int64_t j2 = 0; f.n2 > 1 && j2 < f.n2; j2++)
         for (int64_t k1 = 0; k1 < f.n1; k1++)
             out = put_root(out, (double)j2 * (4 * (double)k1 - turn), 4 * (double)f.n);
     for (int64_t j = 0; j < split_count(&f); j++)
-        out = kind == FFT_ANGLE ? put_root(out, -(double)j, 4 * (double)f.n1) : put_root(out, (double)j, (double)f.n_real);
+        out = kind == FFT_ANGLE ? put_root(out, -(double)j, 4 * (double)f.n1)
+                                : put_root(out, (double)j, (double)f.n_real);
 }
 
 /* ---- passes ----
@@ -156,11 +157,11 @@ INLINE void butterfly3(Cvec *v)
     const float half_root3 = 0.86602540378443864676f;
     Cvec a = v[0];
     Cvec sum = { v[1].re + v[2].re, v[1].im + v[2].im };
-    Cvec turned = { (v[1].im - v[2].im) * half_root3, (v[2].re - v[1].re) * half_root3 };  /* -i times */
+    Cvec diff = { (v[1].re - v[2].re) * half_root3, (v[1].im - v[2].im) * half_root3 };
     Cvec mid = { a.re - 0.5f * sum.re, a.im - 0.5f * sum.im };
     v[0] = (Cvec){ a.re + sum.re, a.im + sum.im };
-    v[1] = (Cvec){ mid.re + turned.re, mid.im + turned.im };
-    v[2] = (Cvec){ mid.re - turned.re, mid.im - turned.im };
+    v[1] = (Cvec){ mid.re + diff.im, mid.im - diff.re };
+    v[2] = (Cvec){ mid.re - diff.im, mid.im + diff.re };
 }
 
 INLINE void butterfly4(Cvec *v)
@@ -176,11 +177,14 @@ INLINE void butterfly4(Cvec *v)
 
 INLINE void butterfly5(Cvec *v)
 {
-    const float c1 = 0.30901699437494742410f, c2 = -0.80901699437494742410f;   /* cos 2 pi/5, 4 pi/5 */
-    const float s1 = 0.95105651629515357212f, s2 = 0.58778525229247312917f;    /* sin */
+    /* Cosines and sines of 2 pi / 5 and 4 pi / 5. */
+    const float c1 = 0.30901699437494742410f, c2 = -0.80901699437494742410f;
+    const float s1 = 0.95105651629515357212f, s2 = 0.58778525229247312917f;
     Cvec a = v[0];
-    Cvec p1 = { v[1].re + v[4].re, v[1].im + v[4].im }, m1 = { v[1].re - v[4].re, v[1].im - v[4].im };
-    Cvec p2 = { v[2].re + v[3].re, v[2].im + v[3].im }, m2 = { v[2].re - v[3].re, v[2].im - v[3].im };
+    Cvec p1 = { v[1].re + v[4].re, v[1].im + v[4].im },
+         m1 = { v[1].re - v[4].re, v[1].im - v[4].im };
+    Cvec p2 = { v[2].re + v[3].re, v[2].im + v[3].im },
+         m2 = { v[2].re - v[3].re, v[2].im - v[3].im };
     Cvec e1 = { a.re + c1 * p1.re + c2 * p2.re, a.im + c1 * p1.im + c2 * p2.im };
     Cvec e2 = { a.re + c2 * p1.re + c1 * p2.re, a.im + c2 * p1.im + c1 * p2.im };
     Cvec o1 = { s1 * m1.im + s2 * m2.im, -(s1 * m1.re + s2 * m2.re) };
@@ -192,7 +196,8 @@ INLINE void butterfly5(Cvec *v)
     v[4] = (Cvec){ e1.re - o1.re, e1.im - o1.im };
 }
 
-INLINE void pass_of(int r, bool unit, const FftVec *x, FftVec *y, int64_t m, int64_t s, const float *w, int flip)
+INLINE void pass_of(int r, bool unit, const FftVec *x, FftVec *y, int64_t m, int64_t s,
+                    const float *w, int flip)
 {
     for (int64_t p = 0; p < m; p++, w += 2 * (r - 1))
         for (int64_t q = 0; q < s; q++) {
@@ -211,7 +216,8 @@ INLINE void pass_of(int r, bool unit, const FftVec *x, FftVec *y, int64_t m, int
 
 /* One function for each radix, with and without twiddles, so that all inner loops unroll. */
 #define PASS(r) \
-    static void pass##r(const FftVec *restrict x, FftVec *restrict y, int64_t m, int64_t s, const float *w, int flip) \
+    static void pass##r(const FftVec *restrict x, FftVec *restrict y, int64_t m, int64_t s, \
+                        const float *w, int flip) \
     { \
         if (m == 1) pass_of(r, true, x, y, m, s, w, flip); \
         else        pass_of(r, false, x, y, m, s, w, flip); \
@@ -256,7 +262,7 @@ FftVec *fft_column_back(const Fft *f, int64_t j2, const FftVec *big, FftVec *scr
     const float *w = f->cross + 2 * f->n1 * j2;
     bool         unit = f->n2 == 1;
     for (int64_t k1 = 0; k1 < f->n1; k1++) {
-        Cvec v;                              /* flipped, times w, flipped back: times the conjugate of w */
+        Cvec v; /* flipped, times w, flipped back: times the conjugate of w */
         get(&v, big, k1 * f->pitch + j2, 1);
         put(scratch, k1, 1, &v, w + 2 * k1, unit);
     }
@@ -279,8 +285,8 @@ void fft_rows(const Fft *f, FftVec *big, FftVec *scratch, int flip)
 
 /* ---- real signals ----
  *
- * Of even length: z_j = x_2j + i x_(2j+1), transformed at half the length, holds the even and the odd
- * samples' spectra as its symmetric and antisymmetric part. With e and o these parts at k,
+ * Of even length: z_j = x_2j + i x_(2j+1), transformed at half the length, holds the even and the
+ * odd samples' spectra as its symmetric and antisymmetric part. With e and o these parts at k,
  * X_k = e - i w^k o, and X_(n-k) is the conjugate of e + i w^k o. */
 
 static void real_split(const Fft *f, FftVec *x)
@@ -359,7 +365,7 @@ void fft_real_back(const Fft *f, FftVec *spectrum, FftRows y, float scale, FftVe
             spectrum[2 * (f->n - k) + 1] = -spectrum[2 * k + 1];
         }
     }
-    for (int64_t j2 = 0; j2 < f->n2; j2++) {     /* a column is read and written in the same places */
+    for (int64_t j2 = 0; j2 < f->n2; j2++) { /* a column is read and written in the same places */
         for (int64_t j1 = 0; j1 < f->n1; j1++) {
             scratch[2 * j1] = spectrum[2 * (j1 * f->n2 + j2)];
             scratch[2 * j1 + 1] = spectrum[2 * (j1 * f->n2 + j2) + 1];

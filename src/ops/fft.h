@@ -1,13 +1,14 @@
-/* fft.h -- Fourier transforms of many channels at once: 16 channels lie in the lanes of a vector, so
- * that every butterfly is plain vector arithmetic and nothing is ever shuffled.
+/* fft.h -- Fourier transforms of many channels at once: 16 channels lie in the lanes of a vector,
+ * so that every butterfly is plain vector arithmetic and nothing is ever shuffled.
  *
- * A signal of n complex elements is FftVec[n][2], real and imaginary parts side by side. A transform
- * of length n = n1 * n2 runs in two steps (Bailey 1990): n2 columns of length n1, then n1 rows of
- * length n2, each small enough for the first cache, so that the whole signal passes through memory
- * twice however long it is. The small ones are Stockham's autosort form with factors 4, 2, 3, 5.
+ * A signal of n complex elements is FftVec[n][2], real and imaginary parts side by side. A
+ * transform of length n = n1 * n2 runs in two steps (Bailey 1990): n2 columns of length n1, then n1
+ * rows of length n2, each small enough for the first cache, so that the whole signal passes through
+ * memory twice however long it is. The small ones are Stockham's autosort form with factors 4, 2,
+ * 3, 5.
  *
- *   fft_column: element j1 * n2 + j2 of the signal is element j1 of column j2; what comes out goes to
- *               big[k1 * pitch + j2].
+ *   fft_column: element j1 * n2 + j2 of the signal is element j1 of column j2; what comes out
+ *               goes to big[k1 * pitch + j2].
  *   fft_row:    row k1 of big; its element k2 is frequency k1 + n1 * k2.
  *
  * A convolution does not care about the order of frequencies and leaves them so. flip = 1 exchanges
@@ -24,8 +25,8 @@ enum { FFT_LANES = 16 };
 typedef float FftVec __attribute__((vector_size(64)));
 
 typedef enum FftKind {
-    FFT_REAL,                    /* real signals of length n: a complex transform of n / 2, or n if odd */
-    FFT_ANGLE,                   /* complex of length n with weights: see Note [Right angle] in fft_conv_cpu.c */
+    FFT_REAL,  /* real signals of length n: a complex transform of n / 2, or n if odd */
+    FFT_ANGLE, /* complex of length n with weights: Note [Right angle] in fft_conv_cpu.c */
 } FftKind;
 
 typedef struct Fft {             /* points into a table (fft_table); made anew for every call */
@@ -54,7 +55,7 @@ static inline int64_t fft_scratch_vecs(const Fft *f) { return 4 * (f->n1 > f->n2
 
 /* scratch[0..n1) holds the column; flip as above. */
 void    fft_column(const Fft *f, int64_t j2, FftVec *scratch, FftVec *big, int flip);
-FftVec *fft_row(const Fft *f, FftVec *row, FftVec *other, int flip);    /* the result: row or other */
+FftVec *fft_row(const Fft *f, FftVec *row, FftVec *other, int flip); /* the result: row or other */
 void    fft_rows(const Fft *f, FftVec *big, FftVec *scratch, int flip); /* every row, in place */
 /* Undoes fft_column: the inverse of column j2 of big, n1 elements in scratch. */
 FftVec *fft_column_back(const Fft *f, int64_t j2, const FftVec *big, FftVec *scratch);
@@ -66,9 +67,9 @@ typedef struct FftRows {
     int     lanes;
 } FftRows;
 
-/* A real signal of n_real samples and its spectrum X_k, k = 0..n_real/2, in order. The spectrum needs
- * fft_spectrum_vecs of room; fft_real_back destroys it, and like PyTorch does not look at the imaginary
- * part of X_0 and of X_(n/2). */
+/* A real signal of n_real samples and its spectrum X_k, k = 0..n_real/2, in order. The spectrum
+ * needs fft_spectrum_vecs of room; fft_real_back destroys it, and like PyTorch does not look at the
+ * imaginary part of X_0 and of X_(n/2). */
 static inline int64_t fft_spectrum_vecs(const Fft *f)
 {
     return 2 * (f->n_real % 2 ? f->n : f->n + 1);

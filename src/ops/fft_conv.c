@@ -6,12 +6,13 @@
 
 #include <math.h>
 
-/* Transforms of length L and products, for `count` transforms a channel. */
+/* Transforms and products, so many for each signal and each kernel. */
 static Cost conv_cost(const Node *n, double per_signal, double per_kernel)
 {
     Shape  u = in_shape(n, 0);
     double length = (double)u.dim[1], one = 5 * length * log2(length + 1) + 8 * length;
-    return (Cost){ .flops = one * (double)u.dim[2] * ((double)u.dim[0] * per_signal + per_kernel), .bytes = node_bytes(n) };
+    return (Cost){ .flops = one * (double)u.dim[2] * ((double)u.dim[0] * per_signal + per_kernel),
+                   .bytes = node_bytes(n) };
 }
 
 static Cost fft_conv_cost(const Node *n) { return conv_cost(n, 2, 1); }
@@ -28,13 +29,17 @@ static Err fft_conv_shape(Node *n)
 {
     Shape u = in_shape(n, 0), k = in_shape(n, 1);
     if (u.rank != 3 || !type_is_float(in_type(n, 0)))
-        return fail(E_SHAPE, "fft_conv: the signal must be floats (B,L,H), not %s %s", type_name(in_type(n, 0)), shape_text(u));
+        return fail(E_SHAPE, "fft_conv: the signal must be floats (B,L,H), not %s %s",
+                    type_name(in_type(n, 0)), shape_text(u));
     if (!shape_same(k, SHAPE(u.dim[1], u.dim[2])) || in_type(n, 1) != F32)
-        return fail(E_SHAPE, "fft_conv: the kernel of a signal %s must be f32 (%lld,%lld), not %s %s", shape_text(u),
-                    (long long)u.dim[1], (long long)u.dim[2], type_name(in_type(n, 1)), shape_text(k));
-    if (in_given(n, 2) && (shape_count(in_shape(n, 2)) != u.dim[2] || !type_is_float(in_type(n, 2))))
-        return fail(E_SHAPE, "fft_conv: D is %s %s, the signal has %lld channels", type_name(in_type(n, 2)),
-                    shape_text(in_shape(n, 2)), (long long)u.dim[2]);
+        return fail(E_SHAPE,
+                    "fft_conv: the kernel of a signal %s must be f32 (%lld,%lld), not %s %s",
+                    shape_text(u), (long long)u.dim[1], (long long)u.dim[2],
+                    type_name(in_type(n, 1)), shape_text(k));
+    if (in_given(n, 2) &&
+        (shape_count(in_shape(n, 2)) != u.dim[2] || !type_is_float(in_type(n, 2))))
+        return fail(E_SHAPE, "fft_conv: D is %s %s, the signal has %lld channels",
+                    type_name(in_type(n, 2)), shape_text(in_shape(n, 2)), (long long)u.dim[2]);
     out_set(n, 0, in_type(n, 0), u);
     return OK;
 }
@@ -45,8 +50,9 @@ static void fft_conv_grad(Grad *g)
     Tensor      none = tensor_none(g->graph), d[3];
     node_add(g->graph, &op_fft_conv_grad, &attr,
              TENSORS(grad_dy(g, 0), attr.wants[1] || attr.wants[2] ? grad_in(g, 0) : none,
-                     attr.wants[0] ? grad_in(g, 1) : none, attr.wants[0] || attr.wants[2] ? grad_in(g, 2) : none,
-                     grad_in(g, 3)), d);
+                     attr.wants[0] ? grad_in(g, 1) : none,
+                     attr.wants[0] || attr.wants[2] ? grad_in(g, 2) : none, grad_in(g, 3)),
+             d);
     for (int i = 0; i < 3; i++)
         grad_give(g, i, d[i]);
 }

@@ -2,7 +2,8 @@
  *
  *     y[b,l,h] = sum over j <= l of K[l-j,h] u[b,j,h]  +  D[h] u[b,l,h]
  *
- * through Fourier transforms in fp32. The gradients transform u, K and dy anew: nothing else is kept.
+ * through Fourier transforms in fp32. The gradients transform u, K and dy anew: nothing else is
+ * kept.
  */
 #ifndef OPS_FFT_CONV_H
 #define OPS_FFT_CONV_H
@@ -13,7 +14,8 @@ typedef struct FftConvAttr {
     bool wants[3];               /* gradient node: u, K, D */
 } FftConvAttr;
 
-Tensor fft_conv(Tensor u, Tensor kernel, Tensor d);  /* (B,L,H), (L,H) f32, H numbers or none; L any length */
+/* u (B,L,H), kernel (L,H) f32, d H numbers or none; L may be any length. */
+Tensor fft_conv(Tensor u, Tensor kernel, Tensor d);
 
 Err fft_conv_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err fft_conv_cpu(const Call *call);

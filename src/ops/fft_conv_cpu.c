@@ -3,10 +3,10 @@
  * Note [Right angle]. A linear convolution of two real signals of n samples has 2n - 1 samples; the
  * usual way pads both to 2n. Instead multiply sample j by a^j, a = exp(i pi / 2n), and convolve
  * cyclically at length n, in complex numbers: a product that wraps around comes back with
- * a^n = i, so that, after division by a^j, the real part is the first half of the linear convolution
- * and the imaginary part the second (Nussbaumer 1982, section 3.3). The work is that of a real transform of
- * length 2n, without the sorting of frequencies that one needs. Half of a^j sits in the table between
- * columns and rows, the other half in f.split (fft.c).
+ * a^n = i, so that, after division by a^j, the real part is the first half of the linear
+ * convolution and the imaginary part the second (Nussbaumer 1982, section 3.3). The work is that of
+ * a real transform of length 2n, without the sorting of frequencies that one needs. Half of a^j
+ * sits in the table between columns and rows, the other half in f.split (fft.c).
  *
  * Gradients are convolutions backwards in time: with ' for reversal, du' = dy' * K, dK' = dy' * u.
  */
@@ -18,7 +18,9 @@
 
 #include <string.h>
 
-enum { CONV_U, CONV_Y = 0, CONV_K, CONV_SPARE, CONV_SUM };   /* whole signals of one slot; see slot_signals */
+/* The whole signals of one slot, as many as a kernel needs: u forward, dy backward; K; u backward;
+ * the sum of spectra over a batch. */
+enum { CONV_U, CONV_DY = CONV_U, CONV_K, CONV_U_BACK, CONV_SUM };
 
 typedef struct Conv {            /* tasks are (group of channels, piece of the batch) */
     Fft     f;
@@ -31,8 +33,9 @@ typedef struct Conv {            /* tasks are (group of channels, piece of the b
 static Conv conv_of(const Node *n, const float *table, int device_threads, int signals)
 {
     Shape u = in_shape(n, 0);
-    Conv  c = { .f = fft_open(FFT_ANGLE, fft_next(u.dim[1]), table), .batch = u.dim[0], .length = u.dim[1],
-                .channels = u.dim[2], .groups = (u.dim[2] + FFT_LANES - 1) / FFT_LANES, .signals = signals };
+    Conv  c = { .f = fft_open(FFT_ANGLE, fft_next(u.dim[1]), table), .signals = signals,
+                .batch = u.dim[0], .length = u.dim[1], .channels = u.dim[2],
+                .groups = (u.dim[2] + FFT_LANES - 1) / FFT_LANES };
     int   threads = parallel_threads(device_threads, shape_count(u));
     c.pieces = threads / c.groups > 1 ? threads / c.groups : 1;
     c.pieces = c.batch < c.pieces ? c.batch : c.pieces;
@@ -55,7 +58,7 @@ static FftVec *slot_scratch(const Conv *c, void *workspace, int64_t slot)
     return slot_signal(c, workspace, slot, c->signals);
 }
 
-typedef struct Lanes {           /* 16 channels of one sample of the batch, in any type, maybe backwards */
+typedef struct Lanes { /* 16 channels of one sample of the batch, in any type, maybe backwards */
     Type    type;
     char   *p;
     int64_t first, step;         /* of sample l: first + l * step, in elements */
@@ -64,7 +67,8 @@ typedef struct Lanes {           /* 16 channels of one sample of the batch, in a
 
 static Lanes conv_lanes(const Conv *c, Type type, void *p, int64_t b, int64_t group, bool backwards)
 {
-    int64_t left = c->channels - group * FFT_LANES, first = b * c->length * c->channels + group * FFT_LANES;
+    int64_t left = c->channels - group * FFT_LANES,
+            first = b * c->length * c->channels + group * FFT_LANES;
     return (Lanes){ .type = type, .p = p, .n = left < FFT_LANES ? (int)left : FFT_LANES,
                     .first = backwards ? first + (c->length - 1) * c->channels : first,
                     .step = backwards ? -c->channels : c->channels };
@@ -82,14 +86,6 @@ static inline void lanes_load(const Lanes *x, int64_t l, FftVec *v)
     fft_load(v, row, FFT_LANES);
 }
 
-/* Rows are further apart than the processor's own prefetching looks. */
-static inline void lanes_ahead(const Lanes *x, int64_t l, int64_t length)
-{
-    enum { AHEAD = 32 };
-    if (l + AHEAD < length)
-        __builtin_prefetch(x->p + (x->first + (l + AHEAD) * x->step) * type_bytes(x->type));
-}
-
 static inline void lanes_store(const Lanes *y, int64_t l, const FftVec *v)
 {
     char *p = y->p + (y->first + l * y->step) * type_bytes(y->type);
@@ -102,15 +98,14 @@ static inline void lanes_store(const Lanes *y, int64_t l, const FftVec *v)
     convert_rows(y->type, p, F32, row, (size_t)y->n);
 }
 
-/* The weighted signal through its columns; the rows are still to do. Samples are first read in the order in which
- * they lie: only big, which is near, is walked across. */
+/* The weighted signal through its columns; the rows are still to do. Samples are first read in the
+ * order in which they lie: only big, which is near, is walked across. */
 static void conv_enter(const Conv *c, Lanes x, FftVec *big, FftVec *scratch)
 {
     const Fft *f = &c->f;
     for (int64_t j1 = 0, l = 0; j1 < f->n1; j1++)
         for (int64_t j2 = 0; j2 < f->n2; j2++, l++) {
             FftVec v = { 0 };
-            lanes_ahead(&x, l, c->length);
             if (l < c->length)
                 lanes_load(&x, l, &v);
             big[2 * (j1 * f->pitch + j2)] = v;
@@ -126,14 +121,16 @@ static void conv_enter(const Conv *c, Lanes x, FftVec *big, FftVec *scratch)
 }
 
 /* The way back: y = conv + d * x, where x runs like y. */
-static void conv_leave(const Conv *c, FftVec *big, Lanes y, const FftVec *d, const Lanes *x, FftVec *scratch)
+static void conv_leave(const Conv *c, FftVec *big, Lanes y, const FftVec *d, const Lanes *x,
+                       FftVec *scratch)
 {
     const Fft *f = &c->f;
     float      scale = 1 / (float)f->n;
     for (int64_t j2 = 0; j2 < f->n2; j2++) {
         const FftVec *col = fft_column_back(f, j2, big, scratch);
         for (int64_t j1 = 0; j1 < f->n1; j1++)
-            big[2 * (j1 * f->pitch + j2)] = (col[2 * j1] * f->split[2 * j1] + col[2 * j1 + 1] * f->split[2 * j1 + 1]) * scale;
+            big[2 * (j1 * f->pitch + j2)] =
+                (col[2 * j1] * f->split[2 * j1] + col[2 * j1 + 1] * f->split[2 * j1 + 1]) * scale;
     }
     for (int64_t j1 = 0, l = 0; j1 < f->n1; j1++)
         for (int64_t j2 = 0; j2 < f->n2 && l < c->length; j2++, l++) {
@@ -156,8 +153,8 @@ static void multiply(FftVec *to, const FftVec *a, const FftVec *b, int64_t n, bo
     }
 }
 
-/* Row by row: transform, product with a spectrum, transform back. An even number of passes ends where
- * it began, in big. */
+/* Row by row: transform, product with a spectrum, transform back. An even number of passes ends
+ * where it began, in big. */
 static void conv_rows(const Conv *c, FftVec *big, const FftVec *spectrum, FftVec *scratch)
 {
     int64_t n2 = c->f.n2;
@@ -194,8 +191,9 @@ Err fft_conv_cpu(const Call *call)
     for (int64_t task = 0; task < c.groups * c.pieces; task++) {
         int64_t group = task / c.pieces, from, to;
         int     slot = omp_get_thread_num();
-        FftVec *u = slot_signal(&c, call->workspace, slot, CONV_U), *k = slot_signal(&c, call->workspace, slot, CONV_K);
-        FftVec *scratch = slot_scratch(&c, call->workspace, slot), d = { 0 };
+        FftVec *u = slot_signal(&c, call->workspace, slot, CONV_U), d = { 0 };
+        FftVec *k = slot_signal(&c, call->workspace, slot, CONV_K),
+               *scratch = slot_scratch(&c, call->workspace, slot);
         parallel_piece(c.batch, 1, (int)(task % c.pieces), (int)c.pieces, &from, &to);
         if (call->in[2])
             load_d(&c, n, 2, call->in[2], group, &d);
@@ -217,15 +215,17 @@ Err fft_conv_cpu(const Call *call)
 static Conv grad_of(const Node *n, const float *table, int threads)
 {
     const bool *wants = ATTR(n, FftConvAttr)->wants;
-    int         signals = !wants[1] ? CONV_K + 1 : in_shape(n, 0).dim[0] > 1 ? CONV_SUM + 1 : CONV_SPARE + 1;
+    bool        many = in_shape(n, 0).dim[0] > 1;
+    int         signals = !wants[1] ? CONV_K + 1 : many ? CONV_SUM + 1 : CONV_U_BACK + 1;
     return conv_of(n, table, threads, signals);
 }
 
 Err fft_conv_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     Conv c = grad_of(n, NULL, device->threads);
+    size_t sums = (size_t)(c.groups * c.pieces * FFT_LANES) * sizeof(double);
     choice->workspace_bytes = (size_t)(c.slots * slot_vecs(&c)) * sizeof(FftVec) +
-                              (ATTR(n, FftConvAttr)->wants[2] ? (size_t)(c.groups * c.pieces * FFT_LANES) * sizeof(double) : 0);
+                              (ATTR(n, FftConvAttr)->wants[2] ? sums : 0);
     choice->name = "own";
     return OK;
 }
@@ -246,9 +246,10 @@ static void grad_d(const Conv *c, const Lanes *u, const Lanes *dy, double *sum)
     }
 }
 
-/* dy and u, columns done, become (spectrum of dy) * (spectrum of K), back to columns, and the product of
- * both spectra, which is set or added to sum. sum may be u. */
-static void grad_rows(const Conv *c, FftVec *dy, FftVec *u, const FftVec *k, FftVec *sum, bool add, FftVec *scratch)
+/* dy and u, columns done, become (spectrum of dy) * (spectrum of K), back to columns, and the
+ * product of both spectra, which is set or added to sum. sum may be u. */
+static void grad_rows(const Conv *c, FftVec *dy, FftVec *u, const FftVec *k, FftVec *sum, bool add,
+                      FftVec *scratch)
 {
     int64_t n2 = c->f.n2;
     for (int64_t k1 = 0; k1 < c->f.n1; k1++) {
@@ -270,9 +271,11 @@ static void grad_task(const Conv *c, const Call *call, int64_t task, int64_t slo
     const Node *n = call->node;
     const bool *wants = ATTR(n, FftConvAttr)->wants;
     int64_t     group = task / c->pieces, from, to;
-    FftVec     *dy = slot_signal(c, call->workspace, slot, CONV_Y), *k = slot_signal(c, call->workspace, slot, CONV_K);
-    FftVec     *u = wants[1] ? slot_signal(c, call->workspace, slot, CONV_SPARE) : NULL;
-    FftVec     *sum = c->batch > 1 && wants[1] ? slot_signal(c, call->workspace, slot, CONV_SUM) : u;
+    FftVec     *dy = slot_signal(c, call->workspace, slot, CONV_DY);
+    FftVec     *k = slot_signal(c, call->workspace, slot, CONV_K);
+    FftVec     *u = wants[1] ? slot_signal(c, call->workspace, slot, CONV_U_BACK) : NULL;
+    bool        many = c->batch > 1 && wants[1];
+    FftVec     *sum = many ? slot_signal(c, call->workspace, slot, CONV_SUM) : u;
     FftVec     *scratch = slot_scratch(c, call->workspace, slot), d = { 0 };
     parallel_piece(c->batch, 1, (int)(task % c->pieces), (int)c->pieces, &from, &to);
     if (wants[0]) {
@@ -308,8 +311,9 @@ static void grad_task(const Conv *c, const Call *call, int64_t task, int64_t slo
 /* The kernel's gradient of one group from the spectra of its pieces, added in order. */
 static void grad_kernel(const Conv *c, const Call *call, int64_t group, int64_t slot)
 {
-    int     which = c->batch > 1 ? CONV_SUM : CONV_SPARE;
-    FftVec *sum = slot_signal(c, call->workspace, slot, which), *scratch = slot_scratch(c, call->workspace, slot);
+    int     which = c->batch > 1 ? CONV_SUM : CONV_U_BACK;
+    FftVec *sum = slot_signal(c, call->workspace, slot, which),
+           *scratch = slot_scratch(c, call->workspace, slot);
     for (int64_t piece = 1; piece < c->pieces; piece++) {
         const FftVec *more = slot_signal(c, call->workspace, slot + piece, which);
         for (int64_t i = 0; i < fft_signal_vecs(&c->f); i++)
@@ -327,7 +331,8 @@ Err fft_conv_grad_cpu(const Call *call)
     float      *dd = call->out[2];
 #pragma omp parallel num_threads(c.slots)
     {
-        /* Pieces exist only when every task has a slot of its own; else a slot finishes a whole group. */
+        /* Pieces exist only when every task has a slot of its own; else a slot finishes a whole
+         * group. */
 #pragma omp for schedule(static)
         for (int64_t task = 0; task < c.groups * c.pieces; task++) {
             int64_t slot = c.pieces > 1 ? task : omp_get_thread_num();

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-Tensor table_once(Graph *graph, const char *name, int64_t floats, int64_t n, void (*fill)(int64_t n, float *data))
+Tensor table_once(Graph *graph, const char *name, int64_t floats, int64_t n,
+                  void (*fill)(int64_t n, float *data))
 {
     for (int32_t i = 0; i < graph->n_constants; i++)
         if (!strcmp(value_at(graph, graph->constants[i].value)->name, name))
@@ -31,14 +32,17 @@ Tensor fft_table(Graph *graph, FftKind kind, int64_t n)
     char    name[48];
     int64_t floats = fft_table_floats(kind, n);
     snprintf(name, sizeof name, "fft.%s.%lld", kind == FFT_REAL ? "real" : "angle", (long long)n);
-    return table_once(graph, name, floats > 0 ? floats : 1, n, kind == FFT_REAL ? fill_real : fill_angle);
+    return table_once(graph, name, floats > 0 ? floats : 1, n,
+                      kind == FFT_REAL ? fill_real : fill_angle);
 }
 
 Err fft_check_length(const char *op, int64_t n)
 {
     if (!fft_valid(n))
-        return fail(E_SHAPE, "%s: length %lld has other prime factors than 2, 3 and 5; the nearest that has none is %lld",
-                    op, (long long)n, (long long)fft_near(n));
+        return fail(
+            E_SHAPE,
+            "%s: length %lld has other prime factors than 2, 3 and 5; the nearest without is %lld",
+            op, (long long)n, (long long)fft_near(n));
     return OK;
 }
 
@@ -50,7 +54,8 @@ static double fft_flops(const RfftAttr *attr, double signals)
 static Cost rfft_cost(const Node *n)
 {
     const RfftAttr *attr = ATTR(n, RfftAttr);
-    return (Cost){ .flops = fft_flops(attr, in_count(n, 0) / (double)attr->n), .bytes = node_bytes(n) };
+    return (Cost){ .flops = fft_flops(attr, in_count(n, 0) / (double)attr->n),
+                   .bytes = node_bytes(n) };
 }
 
 static Err rfft_check(const Node *n, int rank)
@@ -58,8 +63,9 @@ static Err rfft_check(const Node *n, int rank)
     const RfftAttr *attr = ATTR(n, RfftAttr);
     Shape           x = in_shape(n, 0);
     if (in_type(n, 0) != F32 || x.rank != rank)
-        return fail(E_SHAPE, "%s: takes f32 %s, not %s %s", n->op->name, rank == 3 ? "(B,L,C)" : "(B,L/2+1,C,2)",
-                    type_name(in_type(n, 0)), shape_text(x));
+        return fail(E_SHAPE, "%s: takes f32 %s, not %s %s", n->op->name,
+                    rank == 3 ? "(B,L,C)" : "(B,L/2+1,C,2)", type_name(in_type(n, 0)),
+                    shape_text(x));
     return fft_check_length(n->op->name, attr->n);
 }
 
@@ -83,27 +89,34 @@ static Err irfft_shape(Node *n)
     return OK;
 }
 
-/* Each is the other's gradient but for factors: a frequency between the edges stands for itself and its
- * conjugate in irfft, and only for itself in rfft. */
+/* Each is the other's gradient but for factors: a frequency between the edges stands for itself and
+ * its conjugate in irfft, and only for itself in rfft. */
 static void rfft_grad(Grad *g)
 {
     RfftAttr attr = *ATTR(g->node, RfftAttr);
     attr.inner *= 0.5f;
-    grad_give(g, 0, node_add(g->graph, &op_irfft, &attr, TENSORS(grad_dy(g, 0), grad_in(g, 1)), NULL));
+    grad_give(g, 0,
+              node_add(g->graph, &op_irfft, &attr, TENSORS(grad_dy(g, 0), grad_in(g, 1)), NULL));
 }
 
 static void irfft_grad(Grad *g)
 {
     RfftAttr attr = *ATTR(g->node, RfftAttr);
     attr.inner *= 2;
-    grad_give(g, 0, node_add(g->graph, &op_rfft, &attr, TENSORS(grad_dy(g, 0), grad_in(g, 1)), NULL));
+    grad_give(g, 0,
+              node_add(g->graph, &op_rfft, &attr, TENSORS(grad_dy(g, 0), grad_in(g, 1)), NULL));
 }
 
 /* in: x table */
 const OpDef op_rfft = {
-    .name = "rfft", .doc = "Fourier transform of real signals along the length axis: (B,L,C) to (B,L/2+1,C,2)",
-    .attr_bytes = sizeof(RfftAttr), .n_in = 2, .n_out = 1,
-    .shape = rfft_shape, .grad = rfft_grad, .cost = rfft_cost,
+    .name = "rfft",
+    .doc = "Fourier transform of real signals along the length axis: (B,L,C) to (B,L/2+1,C,2)",
+    .attr_bytes = sizeof(RfftAttr),
+    .n_in = 2,
+    .n_out = 1,
+    .shape = rfft_shape,
+    .grad = rfft_grad,
+    .cost = rfft_cost,
     .cpu = { .choose = rfft_choose_cpu, .run = rfft_cpu },
 };
 
@@ -125,10 +138,13 @@ Tensor rfft(Tensor x)
     if (!tensor_ok(x))
         return x;
     Shape shape = tensor_shape(x);
-    return rfft_node(&op_rfft, x, (RfftAttr){ .n = shape.rank == 3 ? shape.dim[1] : 1, .edge = 1, .inner = 1 });
+    return rfft_node(&op_rfft, x,
+                     (RfftAttr){ .n = shape.rank == 3 ? shape.dim[1] : 1, .edge = 1, .inner = 1 });
 }
 
 Tensor irfft(Tensor x, int64_t n)
 {
-    return tensor_ok(x) ? rfft_node(&op_irfft, x, (RfftAttr){ .n = n, .edge = 1 / (float)n, .inner = 1 / (float)n }) : x;
+    float one = 1 / (float)n;
+    return tensor_ok(x) ? rfft_node(&op_irfft, x, (RfftAttr){ .n = n, .edge = one, .inner = one })
+                        : x;
 }

@@ -1,7 +1,8 @@
-/* rfft.h -- real Fourier transforms along the length axis, and the tables that all of fft.h's users share.
+/* rfft.h -- real Fourier transforms along the length axis, and the tables that all of fft.h's users
+ * share.
  *
- * Tables are constants of the graph, one for each kind and length: what they take is in the books, and
- * every layer of one length reads the same bytes.
+ * Tables are constants of the graph, one for each kind and length: what they take is in the books,
+ * and every layer of one length reads the same bytes.
  */
 #ifndef OPS_RFFT_H
 #define OPS_RFFT_H
@@ -19,7 +20,8 @@ Tensor irfft(Tensor x, int64_t n);       /* (B,n/2+1,C,2) -> (B,n,C), as torch.f
 
 Tensor fft_table(Graph *graph, FftKind kind, int64_t n);
 /* A constant of the whole model under this name, filled the first time it is asked for. */
-Tensor table_once(Graph *graph, const char *name, int64_t floats, int64_t n, void (*fill)(int64_t n, float *data));
+Tensor table_once(Graph *graph, const char *name, int64_t floats, int64_t n,
+                  void (*fill)(int64_t n, float *data));
 
 /* OK, or a sentence that names the nearest valid length. */
 Err fft_check_length(const char *op, int64_t n);

@@ -1,4 +1,5 @@
-/* rfft_cpu.c -- real Fourier transforms on the CPU: one task is 16 channels of one sample of the batch. */
+/* rfft_cpu.c -- real Fourier transforms on the CPU: one task is 16 channels of one sample of the
+ * batch. */
 #include "ops/rfft.h"
 
 #include "ops/parallel.h"
@@ -19,7 +20,8 @@ static Job job_of(const Node *n, const float *table, int device_threads)
     int64_t tasks = job.batch * job.groups;
     job.threads = parallel_threads(device_threads, shape_count(x));
     job.threads = tasks < job.threads ? (int)tasks : job.threads;
-    job.thread_vecs = fft_signal_vecs(&job.f) + fft_spectrum_vecs(&job.f) + fft_scratch_vecs(&job.f);
+    job.thread_vecs =
+        fft_signal_vecs(&job.f) + fft_spectrum_vecs(&job.f) + fft_scratch_vecs(&job.f);
     return job;
 }
 
@@ -45,8 +47,16 @@ static Buffers job_buffers(const Job *job, void *workspace)
 static FftRows job_rows(const Job *job, float *x, int64_t task)
 {
     int64_t c = task % job->groups * FFT_LANES, left = job->channels - c;
-    return (FftRows){ .p = x + task / job->groups * job->f.n_real * job->channels + c, .stride = job->channels,
+    return (FftRows){ .p = x + task / job->groups * job->f.n_real * job->channels + c,
+                      .stride = job->channels,
                       .lanes = left < FFT_LANES ? (int)left : FFT_LANES };
+}
+
+/* Where frequency k of a task's channels begins in (B,L/2+1,C,2). */
+static int64_t job_place(const Job *job, int64_t task, int64_t k)
+{
+    return 2 * ((task / job->groups * job->n_freq + k) * job->channels +
+                task % job->groups * FFT_LANES);
 }
 
 static float job_factor(const Job *job, const RfftAttr *attr, int64_t k)
@@ -66,7 +76,7 @@ Err rfft_cpu(const Call *call)
         fft_real(&job.f, x, b.big, b.spectrum, b.scratch);
         for (int64_t k = 0; k < job.n_freq; k++) {
             float  s = job_factor(&job, attr, k);
-            float *y = out + 2 * ((task / job.groups * job.n_freq + k) * job.channels + task % job.groups * FFT_LANES);
+            float *y = out + job_place(&job, task, k);
             for (int i = 0; i < x.lanes; i++) {
                 y[2 * i] = s * b.spectrum[2 * k][i];
                 y[2 * i + 1] = s * b.spectrum[2 * k + 1][i];
@@ -87,7 +97,7 @@ Err irfft_cpu(const Call *call)
         FftRows y = job_rows(&job, call->out[0], task);
         for (int64_t k = 0; k < job.n_freq; k++) {
             float        s = job_factor(&job, attr, k);
-            const float *x = in + 2 * ((task / job.groups * job.n_freq + k) * job.channels + task % job.groups * FFT_LANES);
+            const float *x = in + job_place(&job, task, k);
             b.spectrum[2 * k] = b.spectrum[2 * k + 1] = (FftVec){ 0 };
             for (int i = 0; i < y.lanes; i++) {
                 b.spectrum[2 * k][i] = s * x[2 * i];

@@ -8,7 +8,10 @@
 S4 s4_of(const Call *call, const Node *n, int threads, bool grad)
 {
     Shape c = in_shape(n, S4_C);
-    S4    s = { .channels = c.dim[1], .poles = c.dim[2], .length = ATTR(n, S4KernelAttr)->length, .grad = grad,
+    S4    s = { .channels = c.dim[1],
+                .poles = c.dim[2],
+                .length = ATTR(n, S4KernelAttr)->length,
+                .grad = grad,
                 .groups = (c.dim[1] + FFT_LANES - 1) / FFT_LANES };
     s.f = fft_open(FFT_REAL, s.length, call ? call->in[S4_PARAMS] : NULL);
     s.n_freq = s.length / 2 + 1;
@@ -30,7 +33,8 @@ static size_t poles_bytes(const S4 *s) { return ((size_t)s->poles * sizeof(Pole)
 
 static size_t slot_bytes(const S4 *s)
 {
-    int64_t vecs = fft_spectrum_vecs(&s->f) + fft_scratch_vecs(&s->f) + (s->grad ? fft_signal_vecs(&s->f) : 0);
+    int64_t vecs =
+        fft_spectrum_vecs(&s->f) + fft_scratch_vecs(&s->f) + (s->grad ? fft_signal_vecs(&s->f) : 0);
     return (size_t)s->poles * sizeof(PoleLanes) + (size_t)vecs * sizeof(Vec);
 }
 
@@ -49,7 +53,8 @@ static int64_t most_tasks(const S4 *s)       /* the last wave may be a short one
 size_t s4_bytes(const S4 *s)
 {
     size_t shared = s->grad ? (size_t)(s->poles * 6) * sizeof(double) : 0;
-    return poles_bytes(s) + (size_t)s->wave * slot_bytes(s) + (size_t)most_tasks(s) * task_bytes(s) + shared;
+    return poles_bytes(s) + (size_t)s->wave * slot_bytes(s) +
+           (size_t)most_tasks(s) * task_bytes(s) + shared;
 }
 
 Pole *s4_poles(const S4 *s, void *workspace)
@@ -60,7 +65,8 @@ Pole *s4_poles(const S4 *s, void *workspace)
 
 Slot s4_slot(const S4 *s, void *workspace, int64_t i)
 {
-    Slot slot = { .lanes = (PoleLanes *)(void *)((char *)workspace + poles_bytes(s) + (size_t)i * slot_bytes(s)) };
+    Slot slot = { .lanes = (PoleLanes *)(void *)((char *)workspace + poles_bytes(s) +
+                                                 (size_t)i * slot_bytes(s)) };
     slot.spectrum = (Vec *)(slot.lanes + s->poles);
     slot.scratch = slot.spectrum + fft_spectrum_vecs(&s->f);
     slot.big = slot.scratch + fft_scratch_vecs(&s->f);
@@ -73,15 +79,22 @@ double *s4_sums(const S4 *s, void *workspace, int64_t task)
                               (size_t)task * task_bytes(s));
 }
 
-double *s4_shared_sums(const S4 *s, void *workspace) { return s4_sums(s, workspace, most_tasks(s)); }
+double *s4_shared_sums(const S4 *s, void *workspace)
+{
+    return s4_sums(s, workspace, most_tasks(s));
+}
 
 FftRows s4_rows(const S4 *s, float *k, int64_t group)
 {
     int64_t left = s->channels - group * FFT_LANES;
-    return (FftRows){ .p = k + group * FFT_LANES, .stride = s->channels, .lanes = left < FFT_LANES ? (int)left : FFT_LANES };
+    return (FftRows){ .p = k + group * FFT_LANES, .stride = s->channels,
+                      .lanes = left < FFT_LANES ? (int)left : FFT_LANES };
 }
 
-static double complex pair_at(const float *x, int64_t i) { return (double)x[2 * i] + I * (double)x[2 * i + 1]; }
+static double complex pair_at(const float *x, int64_t i)
+{
+    return (double)x[2 * i] + I * (double)x[2 * i + 1];
+}
 
 Shared s4_shared(const S4 *s, int64_t n)
 {
@@ -89,7 +102,10 @@ Shared s4_shared(const S4 *s, int64_t n)
                      .b = pair_at(s->param[S4_B], n), .p = pair_at(s->param[S4_P], n) };
 }
 
-double complex s4_c(const S4 *s, int64_t h, int64_t n) { return pair_at(s->param[S4_C], h * s->poles + n); }
+double complex s4_c(const S4 *s, int64_t h, int64_t n)
+{
+    return pair_at(s->param[S4_C], h * s->poles + n);
+}
 
 double s4_dt(const S4 *s, int64_t h)
 {
@@ -113,8 +129,11 @@ void s4_fill_poles(const S4 *s, Pole *poles)
         Shared at = s4_shared(s, n);
         double size = cabs(at.a);
         double complex bq = at.b * conj(at.p), pq = at.p * conj(at.p);
-        poles[n] = (Pole){ .hi = (float)size, .lo = (float)(size - (double)(float)size), .damp = (float)(-2 * creal(at.a)),
-                           .bq = { weight_p(bq), weight_q(bq, at.a) }, .pq = { weight_p(pq), weight_q(pq, at.a) } };
+        poles[n] = (Pole){ .hi = (float)size,
+                           .lo = (float)(size - (double)(float)size),
+                           .damp = (float)(-2 * creal(at.a)),
+                           .bq = { weight_p(bq), weight_q(bq, at.a) },
+                           .pq = { weight_p(pq), weight_q(pq, at.a) } };
     }
 }
 

@@ -1,18 +1,21 @@
-/* s4_cauchy.h -- what the S4 kernel and its gradient share: buffers, poles, and the Cauchy sums of one frequency.
+/* s4_cauchy.h -- what the S4 kernel and its gradient share: buffers, poles, and the Cauchy sums of
+ * one frequency.
  *
- * Note [Pairs of poles]. z_k = 2 (1 - w) / (1 + w) is imaginary, i y with y = 2 tan(pi k / L). Divided by
- * dt, every Cauchy sum is over the poles A_n alone, at y' = y / dt, and a pole and its conjugate make
+ * Note [Pairs of poles]. z_k = 2 (1 - w) / (1 + w) is imaginary, i y with y = 2 tan(pi k / L).
+ * Divided by dt, every Cauchy sum is over the poles A_n alone, at y' = y / dt, and a pole and its
+ * conjugate make
  *
  *     v / (i y' - A) + conj(v) / (i y' - conj(A))  =  2 (i y' p - q) / D,
  *     p = Re v,  q = Re(v conj(A)),  D = |A|^2 - y'^2 - 2 i y' Re A:
  *
- * one complex reciprocal R = 1 / D for a pole, shared by the four sums, and real weights on it. Only
- * v = B C and v = P C differ between channels; B Q and P Q are scalars.
+ * one complex reciprocal R = 1 / D for a pole, shared by the four sums, and real weights on it.
+ * Only v = B C and v = P C differ between channels; B Q and P Q are scalars.
  *
- * Near a resonance, y' = |A|, the real part of D is a small difference of large numbers. It is taken as
- * (|A| - y') (|A| + y') with |A| and y' as sums of two floats each. For large y' (k near L/2, where 1 + w
- * nears 0) D overflows: so D, y' and 1 are all multiplied by s = 1 / max(1, y')^2, which cancels:
- * r = 2 (i t sum p R - s sum q R), t = y' s. At k = L/2 itself the limit is dt sum p for v = B C.
+ * Near a resonance, y' = |A|, the real part of D is a small difference of large numbers. It is
+ * taken as (|A| - y') (|A| + y') with |A| and y' as sums of two floats each. For large y' (k near
+ * L/2, where 1 + w nears 0) D overflows: so D, y' and 1 are all multiplied by s = 1 / max(1, y')^2, which
+ * cancels: r = 2 (i t sum p R - s sum q R), t = y' s. At k = L/2 itself the limit is dt sum p for
+ * v = B C.
  */
 #ifndef OPS_S4_CAUCHY_H
 #define OPS_S4_CAUCHY_H
@@ -29,7 +32,8 @@
 
 enum { BC, BQ, PC, PQ, SUMS };   /* v = X Y of the four sums; of each, weights p and q */
 enum { FREQ_BLOCK = 16 };        /* runs of frequencies are cut at multiples of this */
-enum { SUM_M = 2 * SUMS, SUM_DAMP, POLE_SUMS };  /* gradients of a pole: p and q of each sum, |A|^2, -2 Re A */
+/* Gradients of a pole: p and q of each sum, |A|^2, -2 Re A. */
+enum { SUM_M = 2 * SUMS, SUM_DAMP, POLE_SUMS };
 
 typedef FftVec Vec;
 
@@ -44,8 +48,8 @@ typedef struct PoleLanes {       /* what does */
     Vec bc[2], pc[2];
 } PoleLanes;
 
-/* Groups of 16 channels go in waves, as many at a time as there are threads; where there are fewer groups
- * than threads, the frequencies of each are cut into pieces. */
+/* Groups of 16 channels go in waves, as many at a time as there are threads; where there are fewer
+ * groups than threads, the frequencies of each are cut into pieces. */
 typedef struct S4 {
     Fft     f;
     int64_t channels, groups, poles, length, n_freq;
@@ -65,8 +69,9 @@ size_t  s4_bytes(const S4 *s);
 int     s4_pieces(const S4 *s, int64_t groups);          /* of each group, in a wave of that many */
 Pole   *s4_poles(const S4 *s, void *workspace);
 Slot    s4_slot(const S4 *s, void *workspace, int64_t i);
-double *s4_sums(const S4 *s, void *workspace, int64_t task);     /* [poles][POLE_SUMS][16], then dt: [2][16] */
-double *s4_shared_sums(const S4 *s, void *workspace);            /* [poles][6]: B, P, A over all channels */
+/* Of a task: [poles][POLE_SUMS][16], then dt: [2][16]. Over all channels: B, P, A, [poles][6]. */
+double *s4_sums(const S4 *s, void *workspace, int64_t task);
+double *s4_shared_sums(const S4 *s, void *workspace);
 FftRows s4_rows(const S4 *s, float *k, int64_t group);
 
 typedef struct Shared {          /* parameters of one pole */
@@ -117,7 +122,7 @@ INLINE void freq_set(Freq *f, const float *tangent, const double *inverse_dt)
 INLINE void reciprocal(Vec *x)   /* positive and finite */
 {
 #ifdef __AVX512F__
-    __m512 v = (__m512)*x, guess = _mm512_rcp14_ps(v);               /* good to 2^-14: once by Newton */
+    __m512 v = (__m512)*x, guess = _mm512_rcp14_ps(v); /* good to 2^-14: once by Newton */
     *x = (Vec)_mm512_fmadd_ps(_mm512_fnmadd_ps(v, guess, _mm512_set1_ps(1)), guess, guess);
 #else
     *x = 1.0f / *x;

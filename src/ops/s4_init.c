@@ -8,7 +8,8 @@
 
 enum { MOST_SWEEPS = 60 };       /* ten are usual */
 
-/* One rotation that makes a[p,q] zero; columns of v follow (Golub and Van Loan, section 8.5, with a's phase). */
+/* One rotation that makes a[p,q] zero; columns of v follow (Golub and Van Loan, section 8.5, with
+ * a's phase). */
 static void rotate(int64_t n, double complex *a, double complex *v, int64_t p, int64_t q)
 {
     double complex off = a[p * n + q];
@@ -17,7 +18,8 @@ static void rotate(int64_t n, double complex *a, double complex *v, int64_t p, i
         return;
     double complex phase = off / size;
     double tau = (creal(a[q * n + q]) - creal(a[p * n + p])) / (2 * size);
-    double t = (tau < 0 ? -1 : 1) / (fabs(tau) + sqrt(1 + tau * tau)), c = 1 / sqrt(1 + t * t), s = t * c;
+    double t = (tau < 0 ? -1 : 1) / (fabs(tau) + sqrt(1 + tau * tau)), c = 1 / sqrt(1 + t * t),
+           s = t * c;
     for (int64_t i = 0; i < n; i++) {
         double complex x = a[i * n + p], y = a[i * n + q];
         a[i * n + p] = c * x - s * conj(phase) * y;
@@ -69,7 +71,8 @@ void s4_init(int64_t pairs, float *a_real, float *a_imag, float *b, float *p)
         int64_t        at = -1;              /* the i-th smallest; the diagonal is spent as we go */
         double complex vb = 0, vp = 0;
         for (int64_t k = 0; k < n; k++)
-            if (!isinf(creal(a[k * n + k])) && (at < 0 || creal(a[k * n + k]) < creal(a[at * n + at])))
+            if (!isinf(creal(a[k * n + k])) &&
+                (at < 0 || creal(a[k * n + k]) < creal(a[at * n + at])))
                 at = k;
         double         imag = creal(a[at * n + at]);
         double complex phase = conj(v[at]) / cabs(v[at]);

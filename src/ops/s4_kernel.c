@@ -18,8 +18,14 @@ static Cost s4_cost(const Node *n, int64_t length, double flops)
     return (Cost){ .flops = poles * freqs * flops, .bytes = node_bytes(n) };
 }
 
-static Cost s4_kernel_cost(const Node *n) { return s4_cost(n, ATTR(n, S4KernelAttr)->length, S4_FLOPS); }
-static Cost s4_kernel_grad_cost(const Node *n) { return s4_cost(n, ATTR(n, S4KernelAttr)->length, S4_GRAD_FLOPS); }
+static Cost s4_kernel_cost(const Node *n)
+{
+    return s4_cost(n, ATTR(n, S4KernelAttr)->length, S4_FLOPS);
+}
+static Cost s4_kernel_grad_cost(const Node *n)
+{
+    return s4_cost(n, ATTR(n, S4KernelAttr)->length, S4_GRAD_FLOPS);
+}
 
 /* in: inv_dt C B A_real A_imag P table tangents */
 static Err s4_kernel_shape(Node *n)
@@ -29,16 +35,19 @@ static Err s4_kernel_shape(Node *n)
     TRY(fft_check_length("s4_kernel", length));
     for (int i = 0; i < S4_PARAMS; i++)
         if (in_type(n, i) != F32)
-            return fail(E_SHAPE, "s4_kernel: %s is %s; the S4 kernel and its parameters are f32 in every precision",
-                        s4_words[i], type_name(in_type(n, i)));
+            return fail(
+                E_SHAPE,
+                "s4_kernel: %s is %s; the S4 kernel and its parameters are f32 in every precision",
+                s4_words[i], type_name(in_type(n, i)));
     if (c.rank != 4 || c.dim[0] != 1 || c.dim[3] != 2)
         return fail(E_SHAPE, "s4_kernel: C must be (1,H,N,2), not %s", shape_text(c));
-    const Shape want[S4_PARAMS] = { SHAPE(c.dim[1], 1), c, SHAPE(1, 1, c.dim[2], 2), SHAPE(1, c.dim[2]),
-                                    SHAPE(1, c.dim[2]), SHAPE(1, 1, c.dim[2], 2) };
+    const Shape want[S4_PARAMS] = { SHAPE(c.dim[1], 1),       c,
+                                    SHAPE(1, 1, c.dim[2], 2), SHAPE(1, c.dim[2]),
+                                    SHAPE(1, c.dim[2]),       SHAPE(1, 1, c.dim[2], 2) };
     for (int i = 0; i < S4_PARAMS; i++)
         if (!shape_same(in_shape(n, i), want[i]))
-            return fail(E_SHAPE, "s4_kernel: with C %s, %s must be %s, not %s", shape_text(c), s4_words[i],
-                        shape_text(want[i]), shape_text(in_shape(n, i)));
+            return fail(E_SHAPE, "s4_kernel: with C %s, %s must be %s, not %s", shape_text(c),
+                        s4_words[i], shape_text(want[i]), shape_text(in_shape(n, i)));
     out_set(n, 0, F32, SHAPE(length, c.dim[1]));
     return OK;
 }
@@ -50,16 +59,22 @@ static void s4_kernel_grad(Grad *g)
     for (int i = 0; i < S4_PARAMS; i++)
         attr.wants[i] = grad_wants(g, i);
     node_add(g->graph, &op_s4_kernel_grad, &attr,
-             TENSORS(grad_in(g, 0), grad_in(g, 1), grad_in(g, 2), grad_in(g, 3), grad_in(g, 4), grad_in(g, 5),
-                     grad_in(g, 6), grad_in(g, 7), grad_dy(g, 0)), d);
+             TENSORS(grad_in(g, 0), grad_in(g, 1), grad_in(g, 2), grad_in(g, 3), grad_in(g, 4),
+                     grad_in(g, 5), grad_in(g, 6), grad_in(g, 7), grad_dy(g, 0)),
+             d);
     for (int i = 0; i < S4_PARAMS; i++)
         grad_give(g, i, d[i]);
 }
 
 const OpDef op_s4_kernel = {
-    .name = "s4_kernel", .doc = "convolution kernel of a diagonal plus rank-one state space, by streamed Cauchy sums",
-    .attr_bytes = sizeof(S4KernelAttr), .n_in = S4_PARAMS + 2, .n_out = 1,
-    .shape = s4_kernel_shape, .grad = s4_kernel_grad, .cost = s4_kernel_cost,
+    .name = "s4_kernel",
+    .doc = "convolution kernel of a diagonal plus rank-one state space, by streamed Cauchy sums",
+    .attr_bytes = sizeof(S4KernelAttr),
+    .n_in = S4_PARAMS + 2,
+    .n_out = 1,
+    .shape = s4_kernel_shape,
+    .grad = s4_kernel_grad,
+    .cost = s4_kernel_cost,
     .cpu = { .choose = s4_kernel_choose_cpu, .run = s4_kernel_cpu },
 };
 
@@ -73,14 +88,18 @@ static Err s4_kernel_grad_shape(Node *n)
 }
 
 const OpDef op_s4_kernel_grad = {
-    .name = "s4_kernel_grad", .doc = "gradients of s4_kernel, its sums made again frequency by frequency",
-    .attr_bytes = sizeof(S4KernelAttr), .n_in = S4_PARAMS + 3, .n_out = S4_PARAMS,
-    .shape = s4_kernel_grad_shape, .cost = s4_kernel_grad_cost,
+    .name = "s4_kernel_grad",
+    .doc = "gradients of s4_kernel, its sums made again frequency by frequency",
+    .attr_bytes = sizeof(S4KernelAttr),
+    .n_in = S4_PARAMS + 3,
+    .n_out = S4_PARAMS,
+    .shape = s4_kernel_grad_shape,
+    .cost = s4_kernel_grad_cost,
     .cpu = { .choose = s4_kernel_grad_choose_cpu, .run = s4_kernel_grad_cpu },
 };
 
-/* y_k = 2 tan(pi k / L), which is z_k / i: pairs of floats whose sum is good to 48 bits. 0 at k = L/2, where
- * it is infinite and not used. */
+/* y_k = 2 tan(pi k / L), which is z_k / i: pairs of floats whose sum is good to 48 bits. 0 at k =
+ * L/2, where it is infinite and not used. */
 static void fill_tangents(int64_t length, float *out)
 {
     for (int64_t k = 0; k <= length / 2; k++) {
@@ -90,7 +109,8 @@ static void fill_tangents(int64_t length, float *out)
     }
 }
 
-Tensor s4_kernel(Tensor inv_dt, Tensor c, Tensor b, Tensor a_real, Tensor a_imag, Tensor p, int64_t length)
+Tensor s4_kernel(Tensor inv_dt, Tensor c, Tensor b, Tensor a_real, Tensor a_imag, Tensor p,
+                 int64_t length)
 {
     Graph *graph = inv_dt.graph;
     Tensor table = tensor_none(graph), tangents = table;

@@ -11,7 +11,8 @@ Err s4_kernel_choose_cpu(const Node *n, const Device *device, Choice *choice)
     return OK;
 }
 
-static void s4_spectrum(const S4 *s, const Pole *poles, const Slot *slot, const double *inverse_dt, int64_t from, int64_t to)
+static void s4_spectrum(const S4 *s, const Pole *poles, const Slot *slot, const double *inverse_dt,
+                        int64_t from, int64_t to)
 {
     for (int64_t k = from; k < to; k++) {
         Vec *out = slot->spectrum + 2 * k;
@@ -62,8 +63,8 @@ Err s4_kernel_cpu(const Call *call)
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < some; i++) {
                 Slot slot = s4_slot(&s, call->workspace, i);
-                fft_real_back(&s.f, slot.spectrum, s4_rows(&s, call->out[0], first + i), 1 / (float)s.length,
-                              slot.scratch);
+                fft_real_back(&s.f, slot.spectrum, s4_rows(&s, call->out[0], first + i),
+                              1 / (float)s.length, slot.scratch);
             }
         }
     }

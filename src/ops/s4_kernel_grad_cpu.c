@@ -1,8 +1,9 @@
 /* s4_kernel_grad_cpu.c -- gradients of the S4 kernel on the CPU.
  *
- * Note [Gradient]. With G = dL/dRe + i dL/dIm of a complex number, G of x is conj(f'(x)) times G of f(x). For
- * each frequency phase one makes the four sums again and from them G of each; phase two runs over the
- * poles with all sums over frequencies in registers. s counts as constant: the sums do not depend on it.
+ * Note [Gradient]. With G = dL/dRe + i dL/dIm of a complex number, G of x is conj(f'(x)) times G of
+ * f(x). For each frequency phase one makes the four sums again and from them G of each; phase two
+ * runs over the poles with all sums over frequencies in registers. s counts as constant: the sums
+ * do not depend on it.
  */
 #include "ops/s4_cauchy.h"
 
@@ -21,12 +22,14 @@ Err s4_kernel_grad_choose_cpu(const Node *n, const Device *device, Choice *choic
 
 typedef struct Block {           /* phase one's result for a few frequencies */
     Freq freq[FREQ_BLOCK];
-    Vec  part[FREQ_BLOCK][SUMS][4];      /* of each sum, with G its gradient: 2 t Im G, -2 t Re G, -2 s Re G, -2 s Im G */
+    /* Of each sum, with G its gradient: 2 t Im G, -2 t Re G, -2 s Re G, -2 s Im G. */
+    Vec  part[FREQ_BLOCK][SUMS][4];
 } Block;
 
-/* Frequency k, whose kernel value has gradient (re, im); adds y' dL/dy' as far as y' stands outside of R. */
-INLINE void phase_one(const S4 *s, const Pole *poles, const PoleLanes *lanes, const Vec *spectrum, float factor, Freq *f,
-                      Vec part[SUMS][4], Vec *through)
+/* Frequency k, whose kernel value has gradient (re, im); adds y' dL/dy' as far as y' stands outside
+ * of R. */
+INLINE void phase_one(const S4 *s, const Pole *poles, const PoleLanes *lanes, const Vec *spectrum,
+                      float factor, const Freq *f, Vec part[SUMS][4], Vec *through)
 {
     Sums sums;
     Cvec g[SUMS], outer = { spectrum[0] * factor, spectrum[1] * factor };
@@ -54,9 +57,12 @@ static void add_double(double *to, const Vec *v)
 }
 
 /* One pole over the block's frequencies. */
-static void phase_two(const Pole *pole, const PoleLanes *lanes, const Block *block, int64_t count, double *sums, Vec *through)
+static void phase_two(const Pole *pole, const PoleLanes *lanes, const Block *block, int64_t count,
+                      double *sums, Vec *through)
 {
-    Vec weight[SUMS][2] = { [BC] = { lanes->bc[0], lanes->bc[1] }, [PC] = { lanes->pc[0], lanes->pc[1] } };
+    Vec weight[SUMS][2] = {
+        [BC] = { lanes->bc[0], lanes->bc[1] }, [PC] = { lanes->pc[0], lanes->pc[1] }
+    };
     Vec total[POLE_SUMS] = { 0 }, y = { 0 }, zero = { 0 };
     for (int i = 0; i < 2; i++) {
         weight[BQ][i] = zero + pole->bq[i];
@@ -85,8 +91,8 @@ static void phase_two(const Pole *pole, const PoleLanes *lanes, const Block *blo
 }
 
 /* Frequencies from..to of one group: all sums of one task. */
-static void s4_task(const S4 *s, const Pole *poles, const Slot *slot, const double *inverse_dt, int64_t from, int64_t to,
-                    double *sums)
+static void s4_task(const S4 *s, const Pole *poles, const Slot *slot, const double *inverse_dt,
+                    int64_t from, int64_t to, double *sums)
 {
     double *through = sums + s->poles * POLE_SUMS * FFT_LANES, *direct = through + FFT_LANES;
     memset(sums, 0, (size_t)(s->poles * POLE_SUMS + 2) * FFT_LANES * sizeof *sums);
@@ -100,25 +106,31 @@ static void s4_task(const S4 *s, const Pole *poles, const Slot *slot, const doub
             if (is_nyquist(s, k)) {          /* dt times the sum of p of B C */
                 for (int64_t n = 0; n < s->poles; n++)
                     for (int i = 0; i < FFT_LANES; i++) {
-                        sums[n * POLE_SUMS * FFT_LANES + i] += (double)(g[0][i] * factor) / inverse_dt[i];
+                        sums[n * POLE_SUMS * FFT_LANES + i] +=
+                            (double)(g[0][i] * factor) / inverse_dt[i];
                         direct[i] += (double)(g[0][i] * factor) * (double)slot->lanes[n].bc[0][i];
                     }
                 continue;
             }
             freq_set(&block.freq[count], s->tangents + 2 * k, inverse_dt);
-            phase_one(s, poles, slot->lanes, g, factor, &block.freq[count], block.part[count], &moved);
+            phase_one(s, poles, slot->lanes, g, factor, &block.freq[count], block.part[count],
+                      &moved);
             count++;
         }
         for (int64_t n = 0; n < s->poles; n++)
-            phase_two(&poles[n], &slot->lanes[n], &block, count, sums + n * POLE_SUMS * FFT_LANES, &moved);
+            phase_two(&poles[n], &slot->lanes[n], &block, count, sums + n * POLE_SUMS * FFT_LANES,
+                      &moved);
         add_double(through, &moved);
     }
 }
 
-/* From sums over frequencies to parameters, for one group. The first task's sums take in the others'. */
-static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task, int pieces, double *shared)
+/* From sums over frequencies to parameters, for one group. The first task's sums take in the
+ * others'. */
+static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task, int pieces,
+                     double *shared)
 {
-    double *sums = s4_sums(s, call->workspace, task), *dt_sums = sums + s->poles * POLE_SUMS * FFT_LANES;
+    double *sums = s4_sums(s, call->workspace, task),
+           *dt_sums = sums + s->poles * POLE_SUMS * FFT_LANES;
     float  *d_inv_dt = call->out[S4_INV_DT], *d_c = call->out[S4_C];
     for (int piece = 1; piece < pieces; piece++) {
         const double *more = s4_sums(s, call->workspace, task + piece);
@@ -133,7 +145,9 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
             const double  *sum = sums + n * POLE_SUMS * FFT_LANES + i;
             Shared         at = s4_shared(s, n);
             double complex c = s4_c(s, h, n), q = conj(at.p), g[SUMS];
-            double complex v[SUMS] = { [BC] = at.b * c, [BQ] = at.b * q, [PC] = at.p * c, [PQ] = at.p * q };
+            double complex v[SUMS] = {
+                [BC] = at.b * c, [BQ] = at.b * q, [PC] = at.p * c, [PQ] = at.p * q
+            };
             double         re = creal(at.a), im = cimag(at.a);
             double         d_re = 2 * re * sum[SUM_M * FFT_LANES] - 2 * sum[SUM_DAMP * FFT_LANES];
             double         d_im = 2 * im * sum[SUM_M * FFT_LANES];
@@ -145,7 +159,8 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
             }
             double complex dc = conj(at.b) * g[BC] + conj(at.p) * g[PC];
             double complex db = conj(c) * g[BC] + conj(q) * g[BQ];
-            double complex dp = conj(c) * g[PC] + conj(q) * g[PQ] + conj(conj(at.b) * g[BQ] + conj(at.p) * g[PQ]);
+            double complex dp =
+                conj(c) * g[PC] + conj(q) * g[PQ] + conj(conj(at.b) * g[BQ] + conj(at.p) * g[PQ]);
             if (d_c) {
                 d_c[2 * (h * s->poles + n)] = (float)creal(dc);
                 d_c[2 * (h * s->poles + n) + 1] = (float)cimag(dc);
@@ -173,7 +188,8 @@ Err s4_kernel_grad_cpu(const Call *call)
             for (int64_t i = 0; i < some; i++) {
                 Slot slot = s4_slot(&s, call->workspace, i);
                 s4_fill_lanes(&s, first + i, slot.lanes);
-                fft_real(&s.f, s4_rows(&s, call->in[S4_PARAMS + 2], first + i), slot.big, slot.spectrum, slot.scratch);
+                fft_real(&s.f, s4_rows(&s, call->in[S4_PARAMS + 2], first + i), slot.big,
+                         slot.spectrum, slot.scratch);
             }
 #pragma omp for schedule(static)
             for (int64_t task = 0; task < some * pieces; task++) {
@@ -188,7 +204,8 @@ Err s4_kernel_grad_cpu(const Call *call)
         for (int64_t i = 0; i < some; i++)
             s4_chain(&s, call, first + i, i * pieces, pieces, shared);
     }
-    static const int place[6][2] = { { S4_B, 0 }, { S4_B, 1 }, { S4_P, 0 }, { S4_P, 1 }, { S4_A_REAL, 0 }, { S4_A_IMAG, 0 } };
+    static const int place[6][2] = { { S4_B, 0 }, { S4_B, 1 },      { S4_P, 0 },
+                                     { S4_P, 1 }, { S4_A_REAL, 0 }, { S4_A_IMAG, 0 } };
     for (int j = 0; j < 6; j++) {
         float  *out = call->out[place[j][0]];
         int64_t width = j < 4 ? 2 : 1;

@@ -7,7 +7,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-static double complex pair_at(const float *x, int64_t i) { return (double)x[2 * i] + I * (double)x[2 * i + 1]; }
+static double complex pair_at(const float *x, int64_t i)
+{
+    return (double)x[2 * i] + I * (double)x[2 * i + 1];
+}
 
 typedef struct Coefs {           /* of one channel: [pairs] each */
     double complex *e, *f, *b, *p;
@@ -29,19 +32,20 @@ static void coefs_fill(const S4Params *params, int64_t h, Coefs *to)
         to->e[n] = 1 / (1 - dt / 2 * a);
         below += 2 * creal(to->p[n] * conj(to->p[n]) * to->e[n]);
     }
-    for (int64_t n = 0; n < params->pairs; n++)      /* 2 Re-sum runs over a pole and its conjugate */
+    for (int64_t n = 0; n < params->pairs; n++) /* 2 Re-sum runs over a pole and its conjugate */
         to->f[n] = 2 * to->e[n] * to->p[n] / (2 / dt + below);
 }
 
 /* ---- C at a length: dense, over the reals ----
  *
- * A state and its conjugate are one real vector (Re x, Im x), on which Abar is a real matrix and C the row
- * (2 Re C, -2 Im C). */
+ * A state and its conjugate are one real vector (Re x, Im x), on which Abar is a real matrix and C
+ * the row (2 Re C, -2 Im C). */
 
 static void abar_dense(const Coefs *coefs, int64_t pairs, double *m)
 {
     int64_t n = 2 * pairs;
-    for (int64_t col = 0; col < n; col++) {  /* Abar times a unit vector, by one step without input */
+    for (int64_t col = 0; col < n;
+         col++) { /* Abar times a unit vector, by one step without input */
         int64_t        at = col % pairs;
         double complex x = col < pairs ? 1 : I, e = 2 * coefs->e[at] * x;
         double         sigma = creal(conj(coefs->p[at]) * e);
@@ -53,7 +57,8 @@ static void abar_dense(const Coefs *coefs, int64_t pairs, double *m)
     }
 }
 
-static void square_times(int64_t n, double *restrict to, const double *restrict a, const double *restrict b)
+static void square_times(int64_t n, double *restrict to, const double *restrict a,
+                         const double *restrict b)
 {
     memset(to, 0, (size_t)(n * n) * sizeof *to);
     for (int64_t i = 0; i < n; i++)
@@ -95,7 +100,8 @@ static void row_times(int64_t n, const double *row, const double *m, double *out
             out[j] += row[i] * m[i * n + j];
 }
 
-/* x m = row, by elimination on columns with pivots from each row; m is lost. False: m is singular. */
+/* x m = row, by elimination on columns with pivots from each row; m is lost. False: m is singular.
+ */
 static bool row_solve(int64_t n, double *row, double *m)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -128,7 +134,8 @@ static bool row_solve(int64_t n, double *row, double *m)
     return true;
 }
 
-/* Every channel: undo C~ of length `from` (0: it is C), then make C~ of length `to` (0: leave C). */
+/* Every channel: undo C~ of length `from` (0: it is C), then make C~ of length `to` (0: leave C).
+ */
 static Err c_between(const S4Params *params, int64_t from, int64_t to, double *out)
 {
     int64_t n = 2 * params->pairs, bad = -1;
@@ -140,7 +147,8 @@ static Err c_between(const S4Params *params, int64_t from, int64_t to, double *o
         coefs[i] = coefs_new(pool, params->pairs);
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t h = 0; h < params->channels; h++) {
-        double *m = room + omp_get_thread_num() * (4 * n * n + 2 * n), *spare = m + n * n, *row = spare + 3 * n * n;
+        double *m = room + omp_get_thread_num() * (4 * n * n + 2 * n), *spare = m + n * n,
+               *row = spare + 3 * n * n;
         double *next = row + n;
         Coefs  *mine = &coefs[omp_get_thread_num()];
         coefs_fill(params, h, mine);
@@ -169,8 +177,10 @@ static Err c_between(const S4Params *params, int64_t from, int64_t to, double *o
         }
     }
     pool_free(pool);
-    return bad < 0 ? OK : fail(E_NUMBER, "S4 channel %lld: I - Abar^%lld is singular, its C cannot be recovered",
-                               (long long)bad, (long long)from);
+    return bad < 0 ? OK
+                   : fail(E_NUMBER,
+                          "S4 channel %lld: I - Abar^%lld is singular, its C cannot be recovered",
+                          (long long)bad, (long long)from);
 }
 
 static Err c_between_float(const S4Params *params, int64_t from, int64_t to, float *out)
@@ -210,8 +220,13 @@ Err s4_step_new(Pool *pool, const S4Params *params, int64_t length, S4Step **ste
     Coefs   coefs = coefs_new(scratch, pairs);
     double *c = NEWN(scratch, double, count);
     TRY(c_between(params, length, 0, c));
-    *s = (S4Step){ .channels = channels, .pairs = pairs, .e = NEWN(pool, double, count), .f = NEWN(pool, double, count),
-                   .b = NEWN(pool, double, count), .c = NEWN(pool, double, count), .p = NEWN(pool, double, 2 * pairs) };
+    *s = (S4Step){ .channels = channels,
+                   .pairs = pairs,
+                   .e = NEWN(pool, double, count),
+                   .f = NEWN(pool, double, count),
+                   .b = NEWN(pool, double, count),
+                   .c = NEWN(pool, double, count),
+                   .p = NEWN(pool, double, 2 * pairs) };
     for (int64_t h = 0; h < channels; h++) {
         coefs_fill(params, h, &coefs);
         for (int64_t n = 0; n < pairs; n++) {
@@ -237,8 +252,10 @@ void s4_step(const S4Step *s, double *state, double *sums, const float *u, float
         double       *x = state + 2 * n * channels;
 #pragma omp simd
         for (int64_t h = 0; h < channels; h++) {
-            double w_re = 2 * x[h] + b[h] * (double)u[h], w_im = 2 * x[h + channels] + b[h + channels] * (double)u[h];
-            double e_re = e[h] * w_re - e[h + channels] * w_im, e_im = e[h] * w_im + e[h + channels] * w_re;
+            double w_re = 2 * x[h] + b[h] * (double)u[h],
+                   w_im = 2 * x[h + channels] + b[h + channels] * (double)u[h];
+            double e_re = e[h] * w_re - e[h + channels] * w_im,
+                   e_im = e[h] * w_im + e[h + channels] * w_re;
             sums[h] += p[0] * e_re + p[1] * e_im;
             x[h] = e_re - x[h];
             x[h + channels] = e_im - x[h + channels];

@@ -1,12 +1,13 @@
-/* s4_step.h -- the recurrent form of an S4 layer, one sample at a time, and its C at various lengths.
+/* s4_step.h -- the recurrent form of an S4 layer, one sample at a time, and its C at any length.
  *
- * With M = I - dt/2 (diag(A) - P P*), the bilinear discretisation is Abar = 2 M^-1 - I, Bbar = M^-1 dt B. M^-1 is
- * diagonal plus rank one again (Sherman and Morrison), so that a step costs O(N):
+ * With M = I - dt/2 (diag(A) - P P*), the bilinear discretisation is Abar = 2 M^-1 - I,
+ * Bbar = M^-1 dt B. M^-1 is diagonal plus rank one again (Sherman and Morrison), so that a step
+ * costs O(N). With E = 1 / (1 - dt/2 A) and F = 2 E P / (2/dt + P* E P):
  *
- *     e = E (2 x + dt B u),   x' = e - F Re-sum(conj(P) e) - x,   y = 2 Re-sum(C x'),   E = 1 / (1 - dt/2 A)
+ *     e = E (2 x + dt B u),   x' = e - F Re-sum(conj(P) e) - x,   y = 2 Re-sum(C x')
  *
- * Kernels of length L hold C~ = C (I - Abar^L) instead of C. All here in double: it runs once at the start, and
- * for generation.
+ * Kernels of length L hold C~ = C (I - Abar^L) instead of C. All here in double: it runs once at
+ * the start, and for generation.
  */
 #ifndef OPS_S4_STEP_H
 #define OPS_S4_STEP_H
@@ -23,11 +24,11 @@ typedef struct S4Params {        /* as on disk */
 } S4Params;
 
 /* out (H,N,2) may be params->c itself. The second and third fail where I - Abar^L is singular. */
-void s4_c_store(const S4Params *params, int64_t length, float *out);                 /* C to C~ */
-Err  s4_c_recover(const S4Params *params, int64_t length, float *out);               /* C~ to C */
-Err  s4_c_convert(const S4Params *params, int64_t from, int64_t to, float *out);     /* C~ of one length to another's */
+void s4_c_store(const S4Params *params, int64_t length, float *out);     /* C to C~ */
+Err  s4_c_recover(const S4Params *params, int64_t length, float *out);   /* C~ to C */
+Err  s4_c_convert(const S4Params *params, int64_t from, int64_t to, float *out);     /* C~ to C~ */
 
-typedef struct S4Step {          /* coefficients [pairs][2][channels]: real parts, imaginary parts */
+typedef struct S4Step {   /* coefficients [pairs][2][channels]: real parts, imaginary parts */
     int64_t channels, pairs;
     double *e, *f, *b, *c, *p;   /* p: [pairs][2], the same for all channels */
 } S4Step;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { LAYOUT_NODES = 300000 };  /* under a second of search where the greedy orders leave a gap */
+
 static Err engine_choose(Engine *engine)
 {
     Graph *graph = engine->graph;
@@ -122,7 +124,8 @@ static Err engine_program(Pool *pool, Engine *engine, Program *program)
         if (engine->guards)
             buffers[i].size += 2 * GUARD_BYTES;
     }
-    TRY(layout_solve(pool, buffers, program->buffers.n_buffers, &(LayoutOptions){ 0 }, &program->layout));
+    TRY(layout_solve(pool, buffers, program->buffers.n_buffers, &(LayoutOptions){ .max_nodes = LAYOUT_NODES },
+                     &program->layout));
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
     program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
     program->plan->arena_bytes = program->arena_bytes;

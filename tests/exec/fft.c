@@ -1,5 +1,5 @@
-/* fft.c -- transforms of many lengths against sums in double, and what lengths are valid. Lives with exec's
- * tests because the operators share one program that only runs cases. */
+/* fft.c -- transforms of many lengths against sums in double, and what lengths are valid. Lives
+ * with exec's tests because the operators share one program that only runs cases. */
 #include "test.h"
 
 #include "base/pool.h"
@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-typedef struct Signal {          /* one real signal of up to 16 channels, with its tables and buffers */
+typedef struct Signal { /* one real signal of up to 16 channels, with its tables and buffers */
     Fft     f;
     FftRows rows;
     FftVec *big, *spectrum, *scratch;
@@ -16,14 +16,16 @@ typedef struct Signal {          /* one real signal of up to 16 channels, with i
 
 static FftVec *vecs(Pool *pool, int64_t n)
 {
-    return (FftVec *)(((uintptr_t)pool_alloc(pool, (size_t)n + 1, sizeof(FftVec)) + 63) & ~(uintptr_t)63);
+    return (FftVec *)(((uintptr_t)pool_alloc(pool, (size_t)n + 1, sizeof(FftVec)) + 63) &
+                      ~(uintptr_t)63);
 }
 
 static Signal signal_new(Pool *pool, int64_t n, int lanes)
 {
     float *table = NEWN(pool, float, fft_table_floats(FFT_REAL, n) + 1);
     fft_table_fill(FFT_REAL, n, table);
-    Signal s = { .f = fft_open(FFT_REAL, n, table), .rows = { .stride = lanes + 3, .lanes = lanes } };
+    Signal s = { .f = fft_open(FFT_REAL, n, table),
+                 .rows = { .stride = lanes + 3, .lanes = lanes } };
     s.rows.p = NEWN(pool, float, n * s.rows.stride);
     for (int64_t i = 0; i < n * s.rows.stride; i++)
         s.rows.p[i] = random_normal_at((RandomKey){ .seed = 5 }, (uint64_t)i);
@@ -81,8 +83,9 @@ static void one_length(int64_t n, int lanes)
 
 static void many_lengths(void)
 {
-    static const int64_t some[] = { 256, 258, 320, 360, 375, 512, 540, 600, 625, 729, 768, 1000, 1024, 1125, 1458, 1536,
-                                    2048, 2187, 3125, 4096, 6144, 15625, 24576, 30000, 49152 };
+    static const int64_t some[] = { 256,  258,  320,  360,   375,   512,   540,  600,  625,
+                                    729,  768,  1000, 1024,  1125,  1458,  1536, 2048, 2187,
+                                    3125, 4096, 6144, 15625, 24576, 30000, 49152 };
     for (int64_t n = 1; n <= 250; n++)
         if (fft_valid(n))
             one_length(n, n % 3 == 0 ? 16 : n % 3 == 1 ? 1 : 7);

@@ -54,10 +54,10 @@ static void agrees_with_all_pairs(void)
     for (int round = 0; round < 20000; round++) {
         Buffer b[6];
         for (int i = 0; i < 6; i++) {
-            int lower = (int)random_below_at(key, draw++, 12);
-            b[i] = (Buffer){ lower, lower + 1 + (int)random_below_at(key, draw++, 4),
-                             1 + (int)random_below_at(key, draw++, 4), 1,
-                                 (int)random_below_at(key, draw++, 16), 0 };
+            int u[4];
+            for (int k = 0; k < 4; k++)
+                u[k] = (int)random_below_at(key, draw++, k == 0 ? 12 : k == 3 ? 16 : 4);
+            b[i] = (Buffer){ u[0], u[0] + 1 + u[1], 1 + u[2], 1, u[3], 0 };
         }
         bool ok = plain(b, 6);
         CHECK_INT(layout_check(b, 6, -1) == OK, ok);

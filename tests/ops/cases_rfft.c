@@ -13,7 +13,7 @@ static void rfft_odd(Case *c)     { forward(c, 3, 15, 1); }
 static void rfft_one(Case *c)     { forward(c, 2, 1, 5); }
 static void rfft_two(Case *c)     { forward(c, 1, 2, 2); }
 static void rfft_twofold(Case *c) { forward(c, 1, 90, 17); }
-static void rfft_long(Case *c)    { forward(c, 1, 600, 1); }      /* columns and rows, odd row count */
+static void rfft_long(Case *c) { forward(c, 1, 600, 1); } /* columns and rows, odd row count */
 static void rfft_large(Case *c)   { forward(c, 2, 6144, 37); }
 
 #define RFFT "y = torch.view_as_real(torch.fft.rfft(x, dim=1))"

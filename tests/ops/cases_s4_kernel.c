@@ -1,15 +1,20 @@
-/* cases_s4_kernel.c -- the S4 convolution kernel, against the formulas of facts/models.md 3.3 with all Cauchy
- * matrices stored. */
+/* cases_s4_kernel.c -- the S4 convolution kernel, against the formulas of facts/models.md 3.3 with
+ * all Cauchy matrices stored. */
 #include "cases.h"
 
 #include "ops/s4_kernel.h"
 
-/* Poles with imaginary parts up to `spread`, step sizes between softplus(slow) and softplus(fast). */
-static void kernel(Case *c, int64_t h, int64_t n, int64_t length, float spread, float slow, float fast)
+/* Poles with imaginary parts up to `spread`, step sizes between softplus(slow) and softplus(fast).
+ */
+static void kernel(Case *c, int64_t h, int64_t n, int64_t length, float spread, float slow,
+                   float fast)
 {
-    Tensor inv_dt = case_in_f32(c, "inv_dt", SHAPE(h, 1), slow, fast), cc = case_in_f32(c, "c", SHAPE(1, h, n, 2), -1, 1);
-    Tensor b = case_in_f32(c, "b", SHAPE(1, 1, n, 2), -1, 1), ar = case_in_f32(c, "ar", SHAPE(1, n), -1, 0.5f);
-    Tensor ai = case_in_f32(c, "ai", SHAPE(1, n), 0, spread), p = case_in_f32(c, "p", SHAPE(1, 1, n, 2), -1, 1);
+    Tensor inv_dt = case_in_f32(c, "inv_dt", SHAPE(h, 1), slow, fast);
+    Tensor cc = case_in_f32(c, "c", SHAPE(1, h, n, 2), -1, 1);
+    Tensor b = case_in_f32(c, "b", SHAPE(1, 1, n, 2), -1, 1),
+           ar = case_in_f32(c, "ar", SHAPE(1, n), -1, 0.5f);
+    Tensor ai = case_in_f32(c, "ai", SHAPE(1, n), 0, spread),
+           p = case_in_f32(c, "p", SHAPE(1, 1, n, 2), -1, 1);
     case_out(c, "y", s4_kernel(inv_dt, cc, b, ar, ai, p, length));
 }
 
@@ -21,7 +26,10 @@ static void wide(Case *c)      { kernel(c, 17, 5, 20, 5, -3, 0); }
 static void slow(Case *c)      { kernel(c, 4, 6, 64, 40, -7, -4); }
 static void fast(Case *c)      { kernel(c, 3, 4, 36, 200, 2, 6); }
 static void large(Case *c)     { kernel(c, 40, 32, 3000, 300, -7, -2); }
-static void narrow(Case *c)    { kernel(c, 9, 32, 4096, 1300, -7, -2); }    /* one group: frequencies are cut */
+static void narrow(Case *c)
+{
+    kernel(c, 9, 32, 4096, 1300, -7, -2);
+} /* one group: frequencies are cut */
 
 static void some_fixed(Case *c)              /* only C and P are trained */
 {
@@ -35,9 +43,11 @@ static void some_fixed(Case *c)              /* only C and P are trained */
     "if " #fixed ": inv_dt, b, ar, ai = (t.detach() for t in (inv_dt, b, ar, ai))\n" \
     "C, B, P = (torch.view_as_complex(t) for t in (c[0], b[0, 0], p[0, 0]))\n" \
     "dt, A = F.softplus(inv_dt), torch.complex(-ar.exp(), -ai)[0]\n" \
-    "w = torch.polar(torch.ones((L + 1) // 2).double(), -2 * math.pi * torch.arange((L + 1) // 2).double() / L)\n" \
+    "w = torch.polar(torch.ones((L + 1) // 2).double(), -2 * math.pi * torch.arange((L + 1) // " \
+    "2).double() / L)\n" \
     "z, dA = 2 * (1 - w) / (1 + w), (dt * A)[..., None]\n" \
-    "r = lambda v: ((dt * v)[..., None] / (z - dA) + (dt * v).conj()[..., None] / (z - dA.conj())).sum(1)\n" \
+    "r = lambda v: ((dt * v)[..., None] / (z - dA) + (dt * v).conj()[..., None] / (z - " \
+    "dA.conj())).sum(1)\n" \
     "hat = 2 / (1 + w) * (r(B * C) - r(B * P.conj()) * r(P * C) / (1 + r(P * P.conj())))\n" \
     "top = (dt * (B * C)).real.sum(1, keepdim=True)\n" \
     "y = torch.fft.irfft(torch.cat([hat, top.to(hat.dtype)], 1) if L % 2 == 0 else hat, n=L).T"
@@ -52,6 +62,7 @@ const OpCase cases_s4_kernel[] = {
     { "steps beyond the poles", fast, KERNEL(36, False), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
     { "C and P alone", some_fixed, KERNEL(12, True), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
     { "large", large, KERNEL(3000, False), CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
-    { "one group, narrow resonances", narrow, KERNEL(4096, False), CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
+    { "one group, narrow resonances", narrow, KERNEL(4096, False),
+      CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { 0 }
 };

@@ -16,6 +16,7 @@ from common import DEFAULTS, merged
 IGNORE = -100       # a padded target
 POOL = 4
 LOG_SCALE_MIN = -7.0
+BF16_DRAWS = 16     # case.py: many tensors here hold one number
 SSM = ("A_real", "A_imag", "P", "B", "inv_dt")      # the parameters with the smaller rate
 
 _SEED = merged(DEFAULTS, {
@@ -339,7 +340,10 @@ def make_batch(cfg, gen):
     y[:, 3::17], y[:, 5::19] = 0, Q - 1
     x = torch.cat([torch.full((b, 1), Q // 2), y[:, :-1]], 1)
     y[-1, L - L // 8:] = IGNORE
-    return {"tokens": x, "target": y}, {}
+    batch = {"tokens": x, "target": y}
+    if cfg["accumulate"] > 1:            # targets that count in all micro-batches of an update
+        batch["denominator"] = torch.tensor([float(cfg["accumulate"] * (y != IGNORE).sum())])
+    return batch, {}
 
 
 def output(model, batch, noise):
@@ -351,10 +355,14 @@ def loss(model, batch, noise, predicted=None):
     if predicted.dtype != torch.float64:
         predicted = predicted.float()
     y = batch["target"]
-    if model.cfg["model"]["head"] == "categorical":
-        return F.cross_entropy(predicted.flatten(0, 1), y.flatten(), ignore_index=IGNORE)
     seen = y != IGNORE
-    return -dml_log_prob(predicted[seen], y[seen], model.cfg["model"]["bits"]).mean()
+    if model.cfg["model"]["head"] == "categorical":
+        nats = F.cross_entropy(predicted[seen], y[seen], reduction="none")
+    else:
+        nats = -dml_log_prob(predicted[seen], y[seen], model.cfg["model"]["bits"])
+    # A micro-batch's share of the whole batch's mean, times accumulate: the caller divides by that.
+    whole = batch["denominator"][0] / model.cfg["accumulate"] if "denominator" in batch else nats.numel()
+    return nats.sum() / whole
 
 
 # ---- generation --------------------------------------------------------------------------------

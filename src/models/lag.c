@@ -1,0 +1,301 @@
+/* lag.c -- few-shot set diffusion in "lag" mode: images are denoised under the tokens of their set.
+ *
+ *   images (b,ns,H,W,c) sets in [-1,1],  t (b) one time a set  ->  mean squared error of the noise
+ *
+ * A set encoder (Lee et al. 2021, ViT for small datasets: shifted patch tokens, locality
+ * self-attention) reads each set with one image left out; a DiT (Peebles & Xie 2023) denoises that
+ * image while it cross-attends to the tokens. Giannone et al. 2022 is the set diffusion this is of.
+ * Names, kernels (in, out) and starting values are those of the JAX/Flax program.
+ */
+#include "models/lag.h"
+#include "models/layers.h"
+
+#include <math.h>
+
+static const float lag_eps = 1e-6f;          /* of every layer norm */
+enum { LAG_FREQUENCIES = 256 };              /* of the DiT's time embedding */
+
+static const Layer flax = { .flax = true }, flax_zero = { .flax = true, .zero = true };
+
+#define SIZE(key, low, high, help) { #key, FIELD_INT, offsetof(Lag, key), low, high, NULL, NULL, help }
+static const Field lag_fields[] = {
+    SIZE(set_size, 2, ARRANGE_MOST, "images a set"),
+    SIZE(image, 2, 4096, "height and width of the images"),
+    { "image_channels", FIELD_INT, offsetof(Lag, channels), 1, 64, NULL, NULL, "of the images" },
+    SIZE(patch, 1, 64, "height and width of a patch"),
+    SIZE(context_width, 1, 65536, "of the set encoder and the context"),
+    SIZE(encoder_depth, 1, 1000, "layers of the set encoder"),
+    SIZE(encoder_heads, 1, 1024, "of its attention"),
+    SIZE(encoder_head_width, 1, 4096, "of one of them"),
+    SIZE(encoder_mlp, 1, 65536, "hidden width of its MLPs"),
+    SIZE(time_width, 2, 65536, "frequencies of its time embedding"),
+    SIZE(hidden, 4, 65536, "width of the DiT"),
+    SIZE(depth, 1, 1000, "blocks of the DiT"),
+    SIZE(heads, 1, 1024, "of its attention"),
+    SIZE(mlp_ratio, 1, 64, "hidden width of its MLPs over its width"),
+    SIZE(timesteps, 1, 100000, "of the diffusion"),
+    { "noise_schedule", FIELD_CHOICE, offsetof(Lag, noise_schedule), 0, 0, noise_schedules, NULL,
+      "cosine, linear or scaled_linear" },
+    { "beta_start", FIELD_NUMBER, offsetof(Lag, beta_start), 0, 1, NULL, NULL, "first beta" },
+    { "beta_end", FIELD_NUMBER, offsetof(Lag, beta_end), 0, 1, NULL, NULL, "last beta" },
+    { 0 }
+};
+
+static const Lag lag_defaults = {
+    .set_size = 6, .image = 32, .channels = 3, .patch = 2,
+    .context_width = 256, .encoder_depth = 6, .encoder_heads = 12, .encoder_head_width = 64,
+    .encoder_mlp = 256, .time_width = 64,
+    .hidden = 468, .depth = 6, .heads = 9, .mlp_ratio = 3,
+    .timesteps = 250, .noise_schedule = NOISE_LINEAR, .beta_start = 4e-4, .beta_end = 0.08,
+};
+
+static Err lag_check(const void *config)
+{
+    const Lag *m = config;
+    if (m->image % m->patch)
+        return fail(E_USAGE, "model.patch: %lld does not divide the image's %lld rows",
+                    (long long)m->patch, (long long)m->image);
+    if (m->hidden % m->heads)
+        return fail(E_USAGE, "model.heads: %lld does not divide the hidden width %lld",
+                    (long long)m->heads, (long long)m->hidden);
+    if (m->hidden % 4)
+        return fail(E_USAGE, "model.hidden: %lld is not a multiple of 4, which the sines and cosines "
+                    "of row and column need", (long long)m->hidden);
+    if (m->time_width % 2)
+        return fail(E_USAGE, "model.time_width: %lld is odd; it holds sines and cosines",
+                    (long long)m->time_width);
+    if (!(m->beta_start > 0))
+        return fail(E_USAGE, "model.beta_start: %g; a step that adds no noise cannot be undone", m->beta_start);
+    if (!(m->beta_end < 1))
+        return fail(E_USAGE, "model.beta_end: %g; it must stay below 1", m->beta_end);
+    return OK;
+}
+
+static Tensor lag_mlp(const char *name, Tensor x, int64_t hidden)
+{
+    int64_t width = dim(tensor_shape(x), -1);
+    scope_open(x.graph, "%s", name);
+    x = linear("Dense_1", gelu_tanh(linear("Dense_0", x, hidden, flax)), width, flax);
+    scope_close(x.graph);
+    return x;
+}
+
+static Tensor lag_time(const char *name, Tensor t, int64_t frequencies, int64_t width, Layer how)
+{
+    scope_open(t.graph, "%s", name);
+    t = linear("Dense_0", time_embedding(t, frequencies, 10000), width, how);
+    t = linear("Dense_1", silu(t), width, how);
+    scope_close(t.graph);
+    return t;
+}
+
+/* ---- set encoder ---- */
+
+/* Locality self-attention: a learned temperature, and no token sees itself. */
+static Tensor lag_lsa(Tensor x, const Lag *m)
+{
+    int64_t width = dim(tensor_shape(x), -1), inner = m->encoder_heads * m->encoder_head_width;
+    Init    init = { INIT_CONSTANT, .scale = (float)(-0.5 * log((double)m->encoder_head_width)) };
+    scope_open(x.graph, "LSA_0");
+    Tensor  temperature = param_add_f32(x.graph, "temperature", (Shape){ 0 }, init);
+    x = linear("Dense_0", x, 3 * inner, (Layer){ .flax = true, .no_bias = true });
+    x = attention_qkv(x, (int)m->encoder_heads,
+                      &(AttentionOptions){ .temperature = temperature, .mask_diagonal = true });
+    x = linear("Dense_1", x, width, flax);
+    scope_close(x.graph);
+    return x;
+}
+
+/* (ns,b,H,W,c) -> (b, patches, p p c ns): the images of a set are channels of one stack. */
+static Tensor lag_stack_patches(Tensor set, const Lag *m)
+{
+    Shape   s = tensor_shape(set);
+    int64_t p = m->patch, side = m->image / p;
+    return permute_as(set, (PermuteAttr){
+        .rank = 7, .dim = { s.dim[0], s.dim[1], side, p, side, p, m->channels },
+        .axis = { 1, 2, 4, 3, 5, 6, 0 },
+        .shape = SHAPE(s.dim[1], side * side, p * p * m->channels * s.dim[0]) });
+}
+
+/* One pass: set (ns,b,H,W,c), first (b,2,C) the class and time tokens -> patch tokens (b, n, C). */
+static Tensor lag_encode(Tensor set, Tensor first, const Lag *m)
+{
+    Graph  *g = set.graph;
+    int64_t width = m->context_width;
+    Tensor  x = lag_stack_patches(set, m);
+    int64_t n = dim(tensor_shape(x), 1);
+    x = linear("to_patch_embedding.proj", flax_norm("to_patch_embedding.norm", x, lag_eps), width, flax);
+    x = concat((const Tensor[]){ first, x }, 2, 1);
+    x = add_rows(x, param_add(g, "pos_embedding", SHAPE(1, n + 2, width), (Init){ INIT_NORMAL, .scale = 1 }));
+    for (int i = 0; i < m->encoder_depth; i++) {
+        scope_open(g, "transformer.layer_%d", i);
+        x = add(x, lag_lsa(flax_norm("LayerNorm_0", x, lag_eps), m));
+        x = add(x, lag_mlp("FeedForward_0", flax_norm("LayerNorm_1", x, lag_eps), m->encoder_mlp));
+        scope_close(g);
+    }
+    return slice(x, 1, 2, n + 2);
+}
+
+/* The pooled head of the published encoder: stored with the weights, read by nothing in this mode. */
+static void lag_unused_head(Graph *g, int64_t width)
+{
+    Init zeros = { INIT_ZEROS }, lecun = { INIT_NORMAL, .scale = (float)(1 / sqrt((double)width)) };
+    param_add(g, "mlp_norm.scale", SHAPE(width), (Init){ INIT_ONES });
+    param_add(g, "mlp_norm.bias", SHAPE(width), zeros);
+    param_add(g, "mlp_dense.kernel", SHAPE(width, width), lecun);
+    param_add(g, "mlp_dense.bias", SHAPE(width), zeros);
+}
+
+/* What each image of a set is told by the others: images (b,ns,H,W,c), t (b) -> (b ns, n, C).
+ * Leave one out: pass i sees the other images in their order and a zero image in the last place. With
+ * sets image by image, "all but i" is two runs of whole images. */
+static Tensor lag_context(Tensor images, Tensor t, const Lag *m)
+{
+    Graph  *g = images.graph;
+    Shape   s = tensor_shape(images);
+    int64_t b = s.dim[0], ns = m->set_size, width = m->context_width;
+    Tensor  passes[ARRANGE_MOST];
+    Tensor  sets = pad_axis(swap_axes(cast(images, g->compute), 0, 1), 0, 0, 1);
+    Tensor  time = lag_time("time_embed.params", t, m->time_width, width, flax);
+    scope_open(g, "encoder.params");
+    Tensor  class = param_add(g, "cls_token", SHAPE(1, 1, width), (Init){ INIT_NORMAL, .scale = 1 });
+    time = reshape(linear("to_time_embedding", time, width, flax), SHAPE(b, 1, width));
+    Tensor  first = concat((const Tensor[]){ tile(class, 0, b), time }, 2, 1);
+    for (int64_t i = 0; i < ns; i++) {
+        Tensor rest = slice(sets, 0, i + 1, ns + 1);
+        if (i > 0)
+            rest = concat((const Tensor[]){ slice(sets, 0, 0, i), rest }, 2, 0);
+        passes[i] = lag_encode(rest, first, m);
+        passes[i] = reshape(passes[i], SHAPE(b, 1, -1, width));
+    }
+    lag_unused_head(g, width);
+    scope_close(g);
+    Tensor context = tensor_name(concat(passes, (int)ns, 1), "context");
+    return reshape(context, SHAPE(b * ns, -1, width));
+}
+
+/* ---- DiT ---- */
+
+static Tensor lag_attention(const char *name, Tensor x, Tensor context, const Lag *m)
+{
+    int64_t c = m->hidden, heads = m->heads;
+    Shape   split = SHAPE(c, heads, c / heads), join = SHAPE(heads, c / heads, c);
+    scope_open(x.graph, "%s", name);
+    Tensor  q = dense_general("query", x, split, 1, flax);
+    Tensor  k = dense_general("key", context, split, 1, flax);
+    Tensor  v = dense_general("value", context, split, 1, flax);
+    x = dense_general("out", attention(q, k, v, (int)heads, NULL), join, 2, flax);
+    scope_close(x.graph);
+    return x;
+}
+
+/* Columns i C .. of packed, one row for each of n samples. */
+static Tensor lag_gate(Tensor packed, int i, int64_t n, const Lag *m)
+{
+    return repeat_each(slice(packed, 1, i * m->hidden, (i + 1) * m->hidden), 0, n / dim(tensor_shape(packed), 0));
+}
+
+static Tensor lag_block(Tensor x, Tensor condition, Tensor context, const Lag *m)
+{
+    int64_t c = m->hidden, n = dim(tensor_shape(x), 0);
+    Tensor  none = tensor_none(x.graph), y;
+    Tensor  packed = linear("Dense_0", condition, 6 * c, flax_zero);    /* shift, scale, gate; twice */
+    y = layernorm_modulate(x, packed, 0, c, lag_eps);
+    y = lag_attention("MultiHeadDotProductAttention_0", y, y, m);
+    x = gated_add(x, lag_gate(packed, 2, n, m), y);
+    y = layernorm(x, none, none, lag_eps);
+    x = add(x, lag_attention("MultiHeadDotProductAttention_1", y, linear("Dense_1", context, c, flax), m));
+    y = layernorm_modulate(x, packed, 3 * c, 4 * c, lag_eps);
+    return gated_add(x, lag_gate(packed, 5, n, m), lag_mlp("MlpBlock_0", y, m->mlp_ratio * c));
+}
+
+/* Fixed positions (1, side side, c): the first half of the channels says the column, the second the
+ * row, each as [sin | cos] of c/4 frequencies. */
+static void lag_positions(float *data, Shape shape, uint64_t seed, const void *arg)
+{
+    int64_t c = shape.dim[2], quarter = c / 4, side = *(const int64_t *)arg;
+    (void)seed;
+    for (int64_t at = 0; at < side * side; at++)
+        for (int64_t half = 0; half < 2; half++)
+            for (int64_t k = 0; k < quarter; k++) {
+                double place = (double)(half ? at / side : at % side);
+                double angle = place * pow(10000, -(double)k / (double)quarter);
+                float *to = data + at * c + half * 2 * quarter + k;
+                to[0] = (float)sin(angle);
+                to[quarter] = (float)cos(angle);
+            }
+}
+
+/* Predicted noise of x (N,H,W,c) under its context (N,n,C). t has N rows, or fewer that divide N:
+ * consecutive images then share one. */
+static Tensor lag_predict(Tensor x, Tensor t, Tensor context, const Lag *m)
+{
+    Graph  *g = x.graph;
+    Shape   image = tensor_shape(x);
+    int64_t c = m->hidden, p = m->patch, side = m->image / p;
+    int64_t *arg = NEW(g->pool, int64_t);
+    *arg = side;
+    scope_open(g, "dit.params");
+    Tensor  places = param_add(g, "pos_embed", SHAPE(1, side * side, c),
+                               (Init){ INIT_CUSTOM, .custom = lag_positions, .arg = arg });
+    if (tensor_ok(places))
+        param_of(g, places.id)->frozen = true;
+    x = patchify2d(cast(x, g->compute), (int)p, (int)p);
+    x = add_rows(dense_general("PatchEmbed_0.Conv_0", x, SHAPE(p, p, m->channels, c), 3, flax), places);
+    Tensor  condition = silu(lag_time("TimestepEmbedder_0", t, LAG_FREQUENCIES, c,
+                                      (Layer){ .flax = true, .deviation = 0.02f }));
+    for (int i = 0; i < m->depth; i++) {
+        scope_open(g, "DiTBlock_%d", i);
+        x = lag_block(x, condition, context, m);
+        scope_close(g);
+    }
+    scope_open(g, "FinalLayer_0");
+    x = layernorm_modulate(x, linear("Dense_0", condition, 2 * c, flax_zero), 0, c, lag_eps);
+    x = linear("Dense_1", x, p * p * m->channels, flax_zero);
+    scope_close(g);
+    scope_close(g);
+    return unpatchify2d(x, image, (int)p, (int)p);
+}
+
+static Tensor lag_loss(Graph *g, const void *config, int64_t batch, int64_t share)
+{
+    const Lag *m = config;
+    int64_t ns = m->set_size, side = m->image;
+    Shape   shape = SHAPE(batch * ns, side, side, m->channels);
+    Tensor  images = feed(g, "images", F32, SHAPE(batch, ns, side, side, m->channels));
+    Tensor  t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
+    Tensor  eps = noise_normal(g, "eps", shape);
+    const double *table = alpha_bar_table(g->pool, (NoiseSchedule)m->noise_schedule, m->timesteps,
+                                          m->beta_start, m->beta_end);
+    Tensor  noisy = q_sample(reshape(images, shape), eps, alpha_bar_constant(g, table, m->timesteps), t);
+    Tensor  predicted = lag_predict(noisy, t, lag_context(images, t, m), m);
+    graph_output(predicted, "output");
+    return mse_loss(predicted, eps, 1.0f / (float)share);
+}
+
+/* The context stays for the whole chain; every step is at one time for all images. */
+static void lag_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
+{
+    const Lag *m = config;
+    Part    part = g->part;
+    int64_t ns = m->set_size, side = m->image, c = m->channels;
+    (void)sampler;
+    g->part = PART_SAMPLE_BEGIN;
+    Tensor support = feed(g, "support", F32, SHAPE(n, ns, side, side, c));
+    Tensor start = constant_add(g, "support_time", I32, SHAPE(n), NULL, CLASS_CONSTANTS);     /* zeros */
+    Tensor context = lag_context(support, start, m);
+    Tensor kept = state_add(g, "support_context", tensor_type(context), tensor_shape(context),
+                            CLASS_CONSTANTS, false);
+    assign(kept, context);
+
+    g->part = PART_SAMPLE;
+    Tensor x = feed(g, "x", F32, SHAPE(n * ns, side, side, c));
+    graph_output(lag_predict(x, feed(g, "t", I32, SHAPE(1)), kept, m), "prediction");
+    g->part = part;
+}
+
+const ModelDef model_lag = {
+    .name = "lag", .summary = "few-shot set diffusion: a set encoder, leave one out, and a DiT that reads it",
+    .fields = lag_fields, .config_bytes = sizeof(Lag), .defaults = &lag_defaults,
+    .check = lag_check, .loss = lag_loss, .sample_graph = lag_sample_graph, .sample = lag_sample,
+};

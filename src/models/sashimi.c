@@ -1,0 +1,293 @@
+/* sashimi.c -- SaShiMi: state spaces over raw sound at several rates (Goel et al. 2022).
+ *
+ *   tokens (B,L) of 2^bits levels  ->  for each step a distribution of the next
+ *
+ * Four steps become one, `pools` times; S4 and feed-forward blocks stand on the way up only, and all skips
+ * are sums. The head gives a mixture of logistics over the levels, or one number for each. An S4 layer's C is
+ * stored as C~ of its level's length (ops/s4_step.h).
+ */
+#include "models/sashimi.h"
+
+#include "base/random.h"
+#include "models/layers.h"
+#include "ops/rfft.h"
+#include "ops/s4_init.h"
+#include "ops/s4_step.h"
+
+#include <string.h>
+
+static const char *const sashimi_heads[] = { "dml", "categorical", NULL };
+static const char *const sashimi_rounds[] = { "nearest", "floor", NULL };
+static const char *const sashimi_encodings[] = { "linear", "mu_law", NULL };
+
+static const Field sashimi_fields[] = {
+    { "length",     FIELD_INT,    offsetof(Sashimi, length),     1, 1 << 26, NULL, NULL, "steps a sample, all channels" },
+    { "bits",       FIELD_INT,    offsetof(Sashimi, bits),       1, 16, NULL, NULL, "of a step" },
+    { "width",      FIELD_INT,    offsetof(Sashimi, width),      2, 4096, NULL, NULL, "channels at the full rate" },
+    { "layers",     FIELD_INT,    offsetof(Sashimi, layers),     1, 256, NULL, NULL, "S4 and feed-forward pairs a rate" },
+    { "pools",      FIELD_INT,    offsetof(Sashimi, pools),      0, SASHIMI_MOST_POOLS, NULL, NULL, "times the rate falls by 4" },
+    { "expand",     FIELD_INT,    offsetof(Sashimi, expand),     1, 8, NULL, NULL, "factor of the width at each lower rate" },
+    { "ff",         FIELD_INT,    offsetof(Sashimi, ff),         1, 16, NULL, NULL, "factor of the feed-forward width" },
+    { "state",      FIELD_INT,    offsetof(Sashimi, state),      2, 1024, NULL, NULL, "size of an S4 channel's state" },
+    { "head",       FIELD_CHOICE, offsetof(Sashimi, head),       0, 0, sashimi_heads, NULL, "dml or categorical" },
+    { "components", FIELD_INT,    offsetof(Sashimi, components), 1, DML_MOST, NULL, NULL, "dml: of the mixture" },
+    { "dml_round",  FIELD_CHOICE, offsetof(Sashimi, dml_round),  0, 0, sashimi_rounds, NULL, "dml sampling: nearest or floor" },
+    { "channels",   FIELD_INT,    offsetof(Sashimi, channels),   1, 2, NULL, NULL, "of the sound, interleaved" },
+    { "rate",       FIELD_INT,    offsetof(Sashimi, rate),       1, 1e6, NULL, NULL, "of the sound, samples a second" },
+    { "encoding",   FIELD_CHOICE, offsetof(Sashimi, encoding),   0, 0, sashimi_encodings, NULL, "of the levels: linear or mu_law" },
+    { 0 }
+};
+
+static const Sashimi sashimi_defaults = {
+    .length = 24576, .bits = 8, .width = 64, .layers = 8, .pools = 2, .expand = 2, .ff = 2, .state = 64,
+    .components = 6, .channels = 1, .rate = 16000,
+};
+
+/* The multiple of unit nearest to length whose transforms exist (factors 2, 3, 5). */
+static int64_t sashimi_near(int64_t length, int64_t unit)
+{
+    int64_t below = length / unit, above = fft_next(below + 1);
+    while (below > 0 && !fft_valid(below))
+        below--;
+    return below > 0 && length - below * unit <= above * unit - length ? below * unit : above * unit;
+}
+
+static Err sashimi_check(const void *config)
+{
+    const Sashimi *m = config;
+    int64_t unit = (int64_t)1 << 2 * m->pools, near = sashimi_near(m->length, unit);
+    if (near != m->length)
+        return fail(E_USAGE, "model.length is %lld; with %lld pools it must be a multiple of %lld with no prime factors but 2, 3 "
+                    "and 5, such as %lld", (long long)m->length, (long long)m->pools, (long long)unit, (long long)near);
+    if (m->state % 2)
+        return fail(E_USAGE, "model.state is %lld; it counts pairs of conjugate states and must be even", (long long)m->state);
+    if (m->length % m->channels)
+        return fail(E_USAGE, "model.length: %lld steps do not divide into %lld channels", (long long)m->length,
+                    (long long)m->channels);
+    return OK;
+}
+
+/* ---- starting values ---- */
+
+typedef struct Hippo {               /* the same for every layer */
+    int64_t pairs;
+    float  *a_real, *a_imag, *b, *p;
+} Hippo;
+
+typedef struct S4Start {             /* of one layer */
+    const Hippo *hippo;
+    const char  *inv_dt, *c;         /* names: they choose the random numbers */
+    int64_t      length;             /* for which C~ is made */
+} S4Start;
+
+static Hippo *hippo_new(Pool *pool, int64_t pairs)
+{
+    Hippo *h = NEW(pool, Hippo);
+    *h = (Hippo){ .pairs = pairs, .a_real = NEWN(pool, float, pairs), .a_imag = NEWN(pool, float, pairs),
+                  .b = NEWN(pool, float, 2 * pairs), .p = NEWN(pool, float, 2 * pairs) };
+    s4_init(pairs, h->a_real, h->a_imag, h->b, h->p);
+    return h;
+}
+
+static void start_copy(float *data, Shape shape, uint64_t seed, const void *arg)
+{
+    (void)seed;
+    memcpy(data, arg, (size_t)shape_count(shape) * sizeof *data);
+}
+
+/* softplus(inv_dt) is log-uniform in [1e-3, 1e-1]. */
+static void start_inv_dt(float *data, Shape shape, uint64_t seed, const void *arg)
+{
+    RandomKey key = { .seed = seed, .stream = random_stream(((const S4Start *)arg)->inv_dt) };
+    for (int64_t i = 0; i < shape_count(shape); i++)
+        data[i] = (float)log(expm1(1e-3 * pow(100, (double)random_uniform_at(key, (uint64_t)i))));
+}
+
+/* C complex N(0,1), turned into C~ of the layer's length. */
+static void start_c(float *data, Shape shape, uint64_t seed, const void *arg)
+{
+    const S4Start *start = arg;
+    const Hippo   *h = start->hippo;
+    Pool          *pool = pool_new(NULL, "start");
+    float         *inv_dt = NEWN(pool, float, shape.dim[1]);
+    start_inv_dt(inv_dt, SHAPE(shape.dim[1]), seed, start);
+    random_normals((RandomKey){ .seed = seed, .stream = random_stream(start->c) }, 0, shape_count(shape), data);
+    for (int64_t i = 0; i < shape_count(shape); i++)
+        data[i] *= 0.70710678f;
+    s4_c_store(&(S4Params){ shape.dim[1], h->pairs, inv_dt, data, h->b, h->p, h->a_real, h->a_imag }, start->length, data);
+    pool_free(pool);
+}
+
+typedef struct NormStart {
+    const char *v;                   /* the direction's name */
+    int64_t     fan_in;
+} NormStart;
+
+/* The length of each row of v as v starts, so that g v / |v| starts as v. */
+static void start_g(float *data, Shape shape, uint64_t seed, const void *arg)
+{
+    const NormStart *start = arg;
+    RandomKey        key = { .seed = seed, .stream = random_stream(start->v) };
+    double           bound = 1 / sqrt((double)start->fan_in);
+    for (int64_t r = 0; r < shape.dim[0]; r++) {
+        double sum = 0;
+        for (int64_t i = 0; i < start->fan_in; i++) {
+            double x = bound * (2 * (double)random_uniform_at(key, (uint64_t)(r * start->fan_in + i)) - 1);
+            sum += x * x;
+        }
+        data[r] = (float)sqrt(sum);
+    }
+}
+
+static Tensor s4_param(Graph *g, const char *name, Shape shape, void (*start)(float *, Shape, uint64_t, const void *), const void *arg)
+{
+    return param_add_f32(g, name, shape, (Init){ .kind = INIT_CUSTOM, .custom = start, .arg = arg });
+}
+
+/* ---- the model ---- */
+
+/* u (B,L,H) through the layer's state space, fp32 inside whatever the precision. */
+static Tensor sashimi_ssm(Tensor u, const Hippo *hippo, int64_t length)
+{
+    Graph   *g = u.graph;
+    int64_t  width = dim(tensor_shape(u), -1), n = hippo->pairs;
+    S4Start *start = NEW(g->pool, S4Start);
+    *start = (S4Start){ .hippo = hippo, .length = length };
+    Tensor d = param_add_f32(g, "D", SHAPE(1, width), (Init){ .kind = INIT_NORMAL, .scale = 1 });
+    scope_open(g, "kernel");
+    Tensor inv_dt = s4_param(g, "inv_dt", SHAPE(width, 1), start_inv_dt, start);
+    Tensor c = s4_param(g, "C", SHAPE(1, width, n, 2), start_c, start);
+    Tensor b = s4_param(g, "B", SHAPE(1, 1, n, 2), start_copy, hippo->b);
+    Tensor a_real = s4_param(g, "A_real", SHAPE(1, n), start_copy, hippo->a_real);
+    Tensor a_imag = s4_param(g, "A_imag", SHAPE(1, n), start_copy, hippo->a_imag);
+    Tensor p = s4_param(g, "P", SHAPE(1, 1, n, 2), start_copy, hippo->p);
+    start->inv_dt = param_of(g, inv_dt.id)->name;
+    start->c = param_of(g, c.id)->name;
+    Tensor kernel = s4_kernel(inv_dt, c, b, a_real, a_imag, p, tensor_shape(u).dim[1]);
+    scope_close(g);
+    return fft_conv(u, kernel, d);
+}
+
+static Tensor sashimi_norm(Tensor x)
+{
+    scope_open(x.graph, "norm.norm");
+    Tensor m = param_add_f32(x.graph, "m", SHAPE(1), (Init){ .kind = INIT_ZEROS });
+    Tensor s = param_add_f32(x.graph, "s", SHAPE(1), (Init){ .kind = INIT_ONES });
+    x = scalar_norm(x, m, s);
+    scope_close(x.graph);
+    return x;
+}
+
+/* `layers` pairs of an S4 block and a feed-forward block, numbered from `first`, and x once more. */
+static Tensor sashimi_blocks(Tensor x, const Sashimi *m, const Hippo *hippo, int64_t level, int first)
+{
+    Graph  *g = x.graph;
+    int64_t width = sashimi_width(m, level);
+    for (int i = first; i < first + 2 * m->layers; i += 2) {
+        scope_open(g, "%d", i);
+        Tensor h = sashimi_norm(x);
+        scope_open(g, "layer.layer");
+        h = gelu(sashimi_ssm(h, hippo, sashimi_length(m, level)));
+        scope_close(g);
+        x = add(x, glu(linear("layer.output_linear.0", h, 2 * width, (Layer){ 0 })));
+        scope_close(g);
+
+        scope_open(g, "%d", i + 1);
+        h = gelu(linear("layer.ff.0.0", sashimi_norm(x), m->ff * width, (Layer){ 0 }));
+        x = add(x, linear("layer.ff.2", h, width, (Layer){ 0 }));
+        scope_close(g);
+    }
+    return x;
+}
+
+/* A pool's Linear with weight normalisation. On disk the finer side's feature is h*4+s (s: which of the
+ * four steps); the weight is turned to s*H+h instead of the signal, whose pooling is then only a reshape. */
+static Tensor sashimi_pool(Tensor x, int64_t out, bool down)
+{
+    Graph     *g = x.graph;
+    int64_t    in = dim(tensor_shape(x), -1), four = SASHIMI_POOL;
+    NormStart *start = NEW(g->pool, NormStart);
+    scope_open(g, "linear");
+    Tensor b = param_add(g, "bias", SHAPE(out), init_fan_in(in));
+    Tensor size = param_add(g, "weight_g", SHAPE(out, 1), (Init){ .kind = INIT_CUSTOM, .custom = start_g, .arg = start });
+    Tensor v = param_add(g, "weight_v", SHAPE(out, in), init_fan_in(in));
+    *start = (NormStart){ param_of(g, v.id)->name, in };
+    Tensor w = weight_norm(size, v);
+    if (down) {
+        w = permute_as(w, (PermuteAttr){ 3, { out, in / four, four }, { 0, 2, 1 }, SHAPE(out, in) });
+    } else {
+        w = permute_as(w, (PermuteAttr){ 3, { out / four, four, in }, { 1, 0, 2 }, SHAPE(out, in) });
+        b = permute_as(b, (PermuteAttr){ 2, { out / four, four }, { 1, 0 }, SHAPE(out) });
+    }
+    x = linear_op(x, w, b, (LinearAttr){ 0 });
+    scope_close(g);
+    return x;
+}
+
+/* tokens (B,L) -> (B,L,outputs). */
+static Tensor sashimi_predict(Tensor tokens, const Sashimi *m)
+{
+    Graph  *g = tokens.graph;
+    Shape   s = tensor_shape(tokens);
+    Hippo  *hippo = hippo_new(g->pool, m->state / 2);
+    Tensor  skips[SASHIMI_MOST_POOLS + 1];
+    Tensor  table = param_add(g, "encoder.0.embedding.weight", SHAPE(sashimi_levels(m), m->width),
+                              (Init){ .kind = INIT_NORMAL, .scale = (float)(1 / sqrt((double)m->width)) });
+    Tensor  x = skips[0] = skip(embedding(table, tokens));
+
+    scope_open(g, "model");
+    for (int i = 0; i < m->pools; i++) {
+        scope_open(g, "d_layers.%d", i);
+        x = reshape(x, SHAPE(s.dim[0], -1, SASHIMI_POOL * sashimi_width(m, i)));
+        x = skips[i + 1] = skip(sashimi_pool(x, sashimi_width(m, i + 1), true));
+        scope_close(g);
+    }
+    scope_open(g, "c_layers");
+    x = add(sashimi_blocks(x, m, hippo, m->pools, 0), skips[m->pools]);
+    scope_close(g);
+    for (int i = (int)m->pools - 1; i >= 0; i--) {
+        int64_t width = sashimi_width(m, i);
+        scope_open(g, "u_layers.%d", (int)m->pools - 1 - i);
+        scope_open(g, "0");
+        x = shift(sashimi_pool(x, SASHIMI_POOL * width, false), 1, 1);   /* only what was heard already */
+        scope_close(g);
+        x = add(reshape(x, SHAPE(s.dim[0], -1, width)), skips[i]);
+        x = add(sashimi_blocks(x, m, hippo, i, 1), x);
+        scope_close(g);
+    }
+    x = linear("output_head.projection", layer_norm("norm", x, 1e-5f), sashimi_outputs(m), (Layer){ 0 });
+    scope_close(g);
+    return x;
+}
+
+static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t share)
+{
+    const Sashimi *m = config;
+    Tensor tokens = feed(g, "tokens", I32, SHAPE(batch, m->length));
+    Tensor target = feed(g, "target", I32, SHAPE(batch, m->length));
+    Tensor heads = sashimi_predict(tokens, m);
+    graph_output(heads, "output");
+    /* Padded targets do not count: of several micro-batches each is divided by what counts in all. */
+    Tensor all = share > 1 ? feed(g, "denominator", F32, SHAPE(1)) : tensor_none(g);
+    return m->head == HEAD_DML ? dml_loss(heads, target, all, (int)sashimi_levels(m), 1) : cross_entropy(heads, target, all, 1);
+}
+
+/* Samples are drawn by the recurrent form on the host. The graph is there to hold the weights: the model
+ * over its shortest sequence. */
+void sashimi_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
+{
+    const Sashimi *m = config;
+    (void)sampler;
+    (void)n;
+    g->part = PART_SAMPLE;
+    Tensor tokens = feed(g, "tokens", I32, SHAPE(1, (int64_t)1 << 2 * m->pools));
+    graph_output(sashimi_predict(tokens, m), "output");
+}
+
+const ModelDef model_sashimi = {
+    .name = "sashimi", .summary = "state spaces over raw sound, with a mixture of logistics",
+    .fields = sashimi_fields, .config_bytes = sizeof(Sashimi), .defaults = &sashimi_defaults,
+    .check = sashimi_check, .loss = sashimi_loss,
+    .slow_params = "kernel.A_real|kernel.A_imag|kernel.P|kernel.B|kernel.inv_dt",
+    .sample_graph = sashimi_sample_graph, .sample = sashimi_sample,
+};

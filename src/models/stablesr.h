@@ -1,0 +1,52 @@
+/* stablesr.h -- StableSR with an edge branch: its sizes, and its networks as graph builders.
+ *
+ * Maps are channels-last. Latents are (B, latent, latent, 4), already times STABLESR_SCALE.
+ */
+#ifndef MODELS_STABLESR_H
+#define MODELS_STABLESR_H
+
+#include "models/model.h"
+
+#define STABLESR_SCALE 0.18215f
+enum { STABLESR_LATENT = 4, STABLESR_LEVELS = FIELD_MAX_INTS, STABLESR_LAYERS = 8 };
+
+typedef enum StableSrLatents { LATENTS_COMPUTED, LATENTS_GIVEN } StableSrLatents;
+typedef enum StableSrFusion { FUSION_CONV, FUSION_CONCAT } StableSrFusion;
+typedef enum StableSrTrained { TRAINED_DEFAULT, TRAINED_PUBLISHED, TRAINED_ALL } StableSrTrained;
+
+typedef struct StableSr {
+    int64_t     image, latent;
+    int         latents;         /* StableSrLatents */
+    int64_t     channels, layers, attention_levels, head_width, groups, spade_hidden;
+    Ints        mult;
+    const char *context;         /* .npy, or NULL: a fixed seeded tensor */
+    int64_t     context_tokens, context_width;
+    int64_t     struct_channels, struct_heads, struct_out;
+    Ints        struct_mult;
+    int64_t     vae_channels;
+    Ints        vae_mult;
+    int64_t     edge_stem, edge_width, edge_convs;
+    Ints        edge_ladder;
+    int         fusion, trained; /* StableSrFusion, StableSrTrained */
+    int64_t     timesteps;
+    int         noise_schedule;  /* NoiseSchedule */
+    double      beta_start, beta_end;
+} StableSr;
+
+/* Images to latents drawn from the posterior with the given noise; latents to images. */
+Tensor  stablesr_encode(Tensor image, Tensor noise, const StableSr *m);
+Tensor  stablesr_decode(Tensor latent, const StableSr *m);
+
+/* maps[level], of the size that UNet level works at. context is (tokens, width), the same for all. */
+void    stablesr_struct(Tensor *maps, Tensor latent, Tensor t, const StableSr *m);
+Tensor  stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, const StableSr *m);
+
+double *stablesr_alpha_bar(Pool *pool, const StableSr *m);
+
+Err     stablesr_sample(Sampler *s, const void *config, SampleResult *result);
+
+/* Colours of `like` on n images (side, side, 3) x; work: as many floats as one image, twice. */
+void    stablesr_adain(float *x, const float *like, int64_t n, int64_t side);
+void    stablesr_wavelet(float *x, const float *like, int64_t n, int64_t side, float *work);
+
+#endif

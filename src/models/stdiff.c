@@ -1,0 +1,169 @@
+/* stdiff.c -- STDiff, prediction of video and of range images: keys, training loss, sampling graph.
+ *
+ *   observed (N,To,H,W,C), future (N,Tp,H,W,C) in [-1,1], mask (N,Tp,H,W)  ->  masked L1 of the noise
+ *
+ * Motion of the observed frames runs on through the future (stdiff_motion.c); each future frame is
+ * denoised given the motion at its time and the frame before it (stdiff_unet.c).
+ */
+#include "models/stdiff.h"
+#include "models/layers.h"
+
+static const char *const stdiff_losses[] = { "masked_l1", "l1", NULL };
+
+#define KEY(name, kind, least, most, choices, help) \
+    { #name, FIELD_##kind, offsetof(Stdiff, name), least, most, choices, NULL, help }
+static const Field stdiff_fields[] = {
+    KEY(image, INTS, 1, 65536, NULL, "height and width of a frame"),
+    KEY(image_channels, INT, 1, 64, NULL, "of a frame"),
+    KEY(observed, INT, 2, STDIFF_MOST_FRAMES, NULL, "frames that are seen"),
+    KEY(predicted, INT, 1, STDIFF_MOST_FRAMES, NULL, "frames that are predicted"),
+    KEY(channels, INTS, 2, 65536, NULL, "of each level of the UNet"),
+    KEY(layers, INT, 1, STDIFF_MOST_LAYERS, NULL, "residual blocks a level, one more on the way up"),
+    KEY(attention_from, INT, 0, FIELD_MAX_INTS, NULL, "first level with attention; the middle always has it"),
+    KEY(groups, INT, 1, 65536, NULL, "of the group norms"),
+    KEY(head_width, INT, 1, ATTENTION_MAX_WIDTH, NULL, "channels of an attention head"),
+    KEY(motion_channels, INT, 1, 65536, NULL, "after the motion encoder's first convolution"),
+    KEY(motion_downs, INT, 1, 8, NULL, "halvings of the motion map, doublings of its channels"),
+    KEY(sde_layers, INT, 0, 64, NULL, "inner convolutions of drift and diffusion"),
+    KEY(sde_dt, NUMBER, 0.001, 1, NULL, "sub-step of the motion's equation, in frames"),
+    KEY(loss, CHOICE, 0, 0, stdiff_losses, "masked_l1 or l1"),
+    KEY(timesteps, INT, 1, 100000, NULL, "of the diffusion"),
+    KEY(noise_schedule, CHOICE, 0, 0, noise_schedules, "cosine, linear or scaled_linear"),
+    KEY(beta_start, NUMBER, 0, 0.999, NULL, "of the linear schedules"),
+    KEY(beta_end, NUMBER, 0, 0.999, NULL, "of the linear schedules"),
+    { 0 }
+};
+#undef KEY
+
+static const Stdiff stdiff_defaults = {
+    .image = { { 64, 2048 }, 2 }, .image_channels = 1, .observed = 5, .predicted = 5,
+    .channels = { { 128, 256, 256, 512, 512 }, 5 }, .layers = 2, .attention_from = 1,
+    .groups = 32, .head_width = 128, .motion_channels = 64, .motion_downs = 2,
+    .sde_layers = 2, .sde_dt = 0.1, .loss = STDIFF_MASKED_L1,
+    .timesteps = 1000, .noise_schedule = NOISE_COSINE, .beta_start = 1e-4, .beta_end = 0.02,
+};
+
+static Err stdiff_check(const void *config)
+{
+    const Stdiff *m = config;
+    if (m->image.n != 2)
+        return fail(E_USAGE, "model.image has %d numbers; give two, height and width", m->image.n);
+    if (m->channels.n < 1)
+        return fail(E_USAGE, "model.channels is empty; give the channels of at least one level");
+    int     last = m->channels.n - 1;
+    int64_t scale = (int64_t)1 << last;
+    for (int i = 0; i < 2; i++) {
+        if (m->image.at[i] % scale)
+            return fail(E_USAGE, "model.image: %lld is not a multiple of %lld, as %d levels need",
+                        (long long)m->image.at[i], (long long)scale, m->channels.n);
+        if (m->image.at[i] >> m->motion_downs < 1)
+            return fail(E_USAGE, "model.motion_downs: %lld cannot be halved %lld times",
+                        (long long)m->image.at[i], (long long)m->motion_downs);
+    }
+    if (m->channels.at[0] % 2)
+        return fail(E_USAGE, "model.channels: the first, %lld, must be even for the time embedding",
+                    (long long)m->channels.at[0]);
+    for (int i = 0; i <= last; i++) {
+        int64_t width = m->channels.at[i];
+        if (width % m->groups)
+            return fail(E_USAGE, "model.groups: %lld channels do not divide into %lld groups",
+                        (long long)width, (long long)m->groups);
+        if ((i >= m->attention_from || i == last) && width % m->head_width)
+            return fail(E_USAGE, "model.head_width: %lld channels do not divide into heads of %lld",
+                        (long long)width, (long long)m->head_width);
+    }
+    double rest = 1 / m->sde_dt - (double)stdiff_substeps(m);
+    if (rest > 1e-6 || rest < -1e-6)
+        return fail(E_USAGE, "model.sde_dt: %g does not divide a frame; give one over a whole number, "
+                    "e.g. %g", m->sde_dt, 1 / (double)stdiff_substeps(m));
+    return OK;
+}
+
+double *stdiff_alpha_bar(Pool *pool, const Stdiff *m)
+{
+    return alpha_bar_table(pool, (NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start, m->beta_end);
+}
+
+static Shape stdiff_frames(const Stdiff *m, int64_t n)       /* one frame each */
+{
+    return SHAPE(n, m->image.at[0], m->image.at[1], m->image_channels);
+}
+
+static Shape stdiff_clip(const Stdiff *m, int64_t n, int64_t frames)
+{
+    return SHAPE(n, frames, m->image.at[0], m->image.at[1], m->image_channels);
+}
+
+/* The motion at every future frame, a sample's frames together: (N Tp,h,w,Cm). */
+static Tensor stdiff_future(Tensor motion, int64_t n, const Stdiff *m)
+{
+    Graph  *g = motion.graph;
+    Shape   s = stdiff_motion_shape(m, n);
+    int64_t per_frame = stdiff_substeps(m);
+    Tensor  frames[STDIFF_MOST_FRAMES], noise = tensor_none(g);
+    if (g->given_noise)
+        noise = noise_normal(g, "sde", SHAPE(per_frame * m->predicted, n, s.dim[1], s.dim[2], s.dim[3]));
+    for (int64_t k = 0; k < m->predicted; k++) {
+        motion = stdiff_advance(motion, noise, k * per_frame, m);
+        frames[k] = reshape(motion, SHAPE(n, 1, s.dim[1], s.dim[2], s.dim[3]));
+    }
+    return reshape(concat(frames, (int)m->predicted, 1), stdiff_motion_shape(m, n * m->predicted));
+}
+
+static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t share)
+{
+    const Stdiff *m = config;
+    int64_t To = m->observed, Tp = m->predicted;
+    Shape   shape = stdiff_frames(m, batch * Tp);
+    float   scale = 1.0f / (float)share;
+    Tensor  observed = feed(g, "observed", F32, stdiff_clip(m, batch, To));
+    Tensor  future = feed(g, "future", F32, stdiff_clip(m, batch, Tp));
+    Tensor  t = noise_steps(g, "t", SHAPE(batch * Tp), m->timesteps);
+    Tensor  eps = noise_normal(g, "eps", shape);
+    Tensor  alpha_bar = alpha_bar_constant(g, stdiff_alpha_bar(g->pool, m), m->timesteps);
+
+    Tensor motion = stdiff_future(stdiff_context(observed, m), batch, m);
+    Tensor before = slice(observed, 1, To - 1, To);
+    if (Tp > 1)
+        before = concat((const Tensor[]){ before, slice(future, 1, 0, Tp - 1) }, 2, 1);
+    Tensor x = q_sample(reshape(future, shape), eps, alpha_bar, t);
+    Tensor predicted = stdiff_unet(concat2(x, reshape(before, shape)), t, motion, m);
+    if (g->given_noise)                      /* compared with another program, which shows its own */
+        graph_output(predicted, "output");
+    if (m->loss == STDIFF_L1)
+        return l1_loss(predicted, eps, scale);
+    /* Without a denominator the loss counts the pixels of this micro-batch, as the recipe means it.
+     * Whoever cuts a micro-batch smaller gives the count of the whole here. */
+    Tensor mask = feed(g, "mask", U8, SHAPE(batch, Tp, m->image.at[0], m->image.at[1]));
+    mask = reshape(mask, shape_drop(shape, -1));
+    return masked_l1_loss(predicted, eps, mask, tensor_none(g), scale);
+}
+
+/* Begin: the motion at the last observed frame. End, run before each frame: the motion one frame on. A
+ * step: the noise in x at time t. */
+static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
+{
+    (void)sampler;
+    const Stdiff *m = config;
+    Part   part = g->part;
+    Shape  s = stdiff_motion_shape(m, n);
+    Tensor motion = state_add(g, "sample.motion", F32, s, CLASS_CONSTANTS, false);
+    g->part = PART_SAMPLE_BEGIN;
+    assign(motion, stdiff_context(feed(g, "observed", F32, stdiff_clip(m, n, m->observed)), m));
+    g->part = PART_SAMPLE_END;
+    Tensor noise = feed(g, "sde", F32, SHAPE(stdiff_substeps(m), n, s.dim[1], s.dim[2], s.dim[3]));
+    assign(motion, stdiff_advance(motion, noise, 0, m));
+    g->part = PART_SAMPLE;
+    Tensor x = feed(g, "x", F32, stdiff_frames(m, n));
+    Tensor before = feed(g, "before", F32, stdiff_frames(m, n));
+    Tensor t = feed(g, "t", I32, SHAPE(n));
+    graph_output(stdiff_unet(concat2(x, before), t, motion, m), "noise");
+    g->part = part;
+}
+
+const ModelDef model_stdiff = {
+    .name = "stdiff", .summary = "prediction of video and range images by motion and diffusion",
+    .fields = stdiff_fields, .config_bytes = sizeof(Stdiff), .defaults = &stdiff_defaults,
+    .check = stdiff_check, .loss = stdiff_loss,
+    .sample_graph = stdiff_sample_graph, .sample = stdiff_sample,
+};

@@ -1,0 +1,84 @@
+/* stdiff_sample.c -- STDiff: the future of a clip, frame after frame, on the host. */
+#define LAYERS_OWN_LINES                     /* no graph is built here */
+#include "models/layers.h"
+#include "models/stdiff.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { STDIFF_STEPS = 50 };                  /* of a chain, unless the recipe says otherwise */
+
+typedef struct Chain {
+    Sampler      *s;
+    const double *alpha_bar;
+    int64_t       steps, stride; /* times (steps-1) stride, ..., stride, 0 */
+    int64_t       count;         /* numbers of one frame of all samples */
+    float        *x, *z;
+    int32_t      *t;
+} Chain;
+
+/* DDPM (Ho et al. 2020, equation 7) over strided times; the predicted frame is clipped to [-1,1]. */
+static Err chain_step(const Chain *c, int64_t frame, int64_t i)
+{
+    Sampler *s = c->s;
+    int64_t  t = (c->steps - 1 - i) * c->stride;
+    double   now = c->alpha_bar[t], next = i + 1 < c->steps ? c->alpha_bar[t - c->stride] : 1;
+    double   alpha = now / next, beta = 1 - alpha, added = 0;
+    double   of_frame = sqrt(next) * beta / (1 - now), of_x = sqrt(alpha) * (1 - next) / (1 - now);
+    for (int64_t j = 0; j < s->n; j++)
+        c->t[j] = (int32_t)t;
+    TRY(s->run(s, PART_SAMPLE));
+    if (t > 0) {
+        added = sqrt(fmax(beta * (1 - next) / (1 - now), 1e-20));
+        s->normal(s, "z", frame * c->steps + i, c->z, c->count);
+    }
+    const float *noise = s->output(s, "noise");
+    for (int64_t j = 0; j < c->count; j++) {
+        double x = (double)c->x[j], clean = (x - sqrt(1 - now) * (double)noise[j]) / sqrt(now);
+        x = of_frame * fmin(fmax(clean, -1), 1) + of_x * x;
+        c->x[j] = (float)(t > 0 ? x + added * (double)c->z[j] : x);
+    }
+    return OK;
+}
+
+/* The motion one frame on, by the sub-steps' own noise. */
+static Err move_on(Sampler *s, const Stdiff *m, int64_t frame)
+{
+    int64_t per_frame = stdiff_substeps(m), cells = shape_count(stdiff_motion_shape(m, s->n));
+    float  *noise = s->feed(s, "sde");
+    for (int64_t i = 0; i < per_frame; i++)
+        s->normal(s, "sde", frame * per_frame + i, noise + i * cells, cells);
+    return s->run(s, PART_SAMPLE_END);
+}
+
+Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)
+{
+    const Stdiff *m = config;
+    int64_t steps = s->config->steps ? s->config->steps : STDIFF_STEPS;
+    int64_t To = m->observed, Tp = m->predicted;
+    int64_t size = m->image.at[0] * m->image.at[1] * m->image_channels, count = s->n * size;
+    if (s->config->kind != SAMPLER_DDPM || steps > m->timesteps)
+        return fail(E_USAGE, "sampler: stdiff samples by ddpm in at most %lld steps (model.timesteps)",
+                    (long long)m->timesteps);
+    Chain c = { .s = s, .alpha_bar = stdiff_alpha_bar(s->pool, m), .steps = steps, .stride = m->timesteps / steps,
+                .count = count, .x = s->feed(s, "x"), .z = NEWN(s->pool, float, count), .t = s->feed(s, "t") };
+    const float *observed = s->feed(s, "observed");
+    float       *before = s->feed(s, "before"), *clips = NEWN(s->pool, float, count * Tp);
+
+    TRY(s->run(s, PART_SAMPLE_BEGIN));
+    for (int64_t j = 0; j < s->n; j++)
+        memcpy(before + j * size, observed + ((j + 1) * To - 1) * size, (size_t)size * sizeof(float));
+    for (int64_t k = 0; k < Tp; k++) {
+        TRY(move_on(s, m, k));
+        s->normal(s, "x", k, c.x, count);
+        for (int64_t i = 0; i < steps; i++) {
+            TRY(chain_step(&c, k, i));
+            s->progress(s, k * steps + i + 1, Tp * steps);
+        }
+        for (int64_t j = 0; j < count; j++)
+            before[j] = clips[(j / size * Tp + k) * size + j % size] = fminf(fmaxf(c.x[j], -1), 1);
+    }
+    *result = (SampleResult){ .kind = RESULT_CLIPS, .data = clips,
+                              .shape = SHAPE(s->n, Tp, m->image.at[0], m->image.at[1], m->image_channels) };
+    return OK;
+}

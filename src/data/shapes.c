@@ -1,56 +1,65 @@
-/* shapes.c -- drawn pictures, so that a recipe can train with no data at hand. */
-#include "data/source.h"
+/* shapes.c -- pictures: drawn ones, so that a recipe can train with no data at hand, and folders of
+ * PNG files. Input "x" (H,W,C) in [-1,1]. */
+#include "data/kinds.h"
 
-#include "base/random.h"
+#include "data/draw.h"
+#include "data/image.h"
 
-#include <math.h>
-#include <string.h>
+typedef struct Shapes {
+    Shape        shape;
+    PictureList  files;
+} Shapes;
 
-static float smooth(float distance)          /* 1 inside, 0 outside, one pixel of slope between */
+static Err shapes_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
 {
-    return distance <= -0.5f ? 1 : distance >= 0.5f ? 0 : 0.5f - distance;
-}
-
-static Err shapes_load(const DataSource *source, const char *feed, Type type, Shape s, int64_t id, int64_t row,
-                       void *buffer)
-{
-    if (strcmp(feed, "x") || type != F32 || s.rank != 4)
-        return fail(E_USAGE, "data kind 'shapes' gives pictures x (N,H,W,C); the model asks for '%s' %s", feed,
-                    shape_text(s));
-    int64_t   height = s.dim[1], width = s.dim[2], channels = s.dim[3];
-    RandomKey key = { .seed = source->seed, .stream = 77, .step = (uint32_t)id };
-    float     u[16], *to = (float *)buffer + row * height * width * channels;
-    for (uint64_t i = 0; i < 16; i++)
-        u[i] = random_uniform_at(key, i);
-
-    int   kind = (int)(3 * u[0]);
-    float size = 0.5f * (float)(height < width ? height : width);
-    float cy = (0.25f + 0.5f * u[1]) * (float)height, cx = (0.25f + 0.5f * u[2]) * (float)width;
-    float radius = (0.35f + 0.45f * u[3]) * size;
-    float slope_y = 2 * u[4] - 1, slope_x = 2 * u[5] - 1;
-    for (int64_t y = 0; y < height; y++)
-        for (int64_t x = 0; x < width; x++) {
-            float dy = (float)y + 0.5f - cy, dx = (float)x + 0.5f - cx, in;
-            if (kind == 0)
-                in = smooth(sqrtf(dx * dx + dy * dy) - radius);
-            else if (kind == 1)
-                in = smooth(fmaxf(fabsf(dx), fabsf(dy)) - 0.8f * radius);
-            else
-                in = 0.5f + 0.5f * sinf(6.2831853f * (dx * slope_x + dy * slope_y) / (0.4f * size + 1));
-            float back = 0.5f * (slope_y * dy / (float)height + slope_x * dx / (float)width) - 0.5f;
-            for (int64_t c = 0; c < channels; c++) {
-                float colour = 2 * u[6 + c % 8] - 0.6f;
-                float v = back + in * (fmaxf(colour, 0.2f) + 0.4f);
-                to[(y * width + x) * channels + c] = v < -1 ? -1 : v > 1 ? 1 : v;
-            }
-        }
+    (void)draw;
+    (void)work;
+    Shape s = ((const Shapes *)source->own)->shape;
+    draw_picture((RandomKey){ .seed = source->seed, .stream = 77, .step = (uint32_t)id }, s.dim[0], s.dim[1], s.dim[2], to[0]);
     return OK;
 }
 
-Err source_shapes(Pool *pool, int64_t n_samples, uint64_t seed, DataSource **out)
+/* Bicubic to the size that is asked for, whatever the file's. */
+static Err pictures_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
 {
-    DataSource *source = NEW(pool, DataSource);
-    *source = (DataSource){ .name = "shapes", .n_samples = n_samples, .load = shapes_load, .seed = seed };
-    *out = source;
+    (void)draw;
+    const Shapes *own = source->own;
+    Shape         s = own->shape;
+    float        *out = to[0];
+    TRY(picture_load(own->files.paths[id], s.dim[0], s.dim[1], s.dim[2], out, work));
+    for (int64_t i = 0; i < shape_count(s); i++)
+        out[i] = out[i] * 2 - 1;
+    return OK;
+}
+
+static const char *pictures_about(const DataSource *source, int64_t id, char *room, size_t n)
+{
+    (void)room;
+    (void)n;
+    return ((const Shapes *)source->own)->files.paths[id];
+}
+
+Err shapes_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    int     x;
+    Shapes *own = NEW(pool, Shapes);
+    TRY(spec_need(spec, "shapes", "x", F32, 3, &x));
+    own->shape = spec->feeds[x].shape;
+    *out = NEW(pool, DataSource);
+    **out = (DataSource){ .n_samples = spec->samples, .load = shapes_load, .own = own };
+    return OK;
+}
+
+Err pictures_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    int     x;
+    Shapes *own = NEW(pool, Shapes);
+    TRY(spec_need(spec, "pictures", "x", F32, 3, &x));
+    own->shape = spec->feeds[x].shape;
+    TRY(channels_check("pictures", own->shape));
+    TRY(picture_list(pool, spec->path, &own->files));
+    *out = NEW(pool, DataSource);
+    **out = (DataSource){ .n_samples = own->files.n, .load = pictures_load, .about = pictures_about, .own = own,
+                          .work_bytes = picture_work(&own->files.largest, own->shape.dim[0], own->shape.dim[1]) };
     return OK;
 }

@@ -1,14 +1,20 @@
-/* source.c -- the order of samples: a keyed permutation that needs no table.
+/* source.c -- the order of samples, and what all sources use.
  *
- * A four-round Feistel network over the next even number of bits, walked until it lands inside
+ * Order: a four-round Feistel network over the next even number of bits, walked until it lands inside
  * [0, n) (cycle walking): a bijection of [0, n) for every key. */
 #include "data/source.h"
 
-#include "base/random.h"
+#include "base/file.h"
 
-int64_t source_order(const DataSource *source, uint64_t seed, int64_t drawn)
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int64_t shuffled(int64_t count, uint64_t seed, uint64_t epoch, int64_t place)
 {
-    uint64_t n = (uint64_t)source->n_samples, epoch = (uint64_t)drawn / n, at = (uint64_t)drawn % n;
+    uint64_t n = (uint64_t)count, at = (uint64_t)place;
     int      half = 1;
     while ((uint64_t)1 << (2 * half) < n)
         half++;
@@ -26,4 +32,72 @@ int64_t source_order(const DataSource *source, uint64_t seed, int64_t drawn)
         at = left << half | right;
     } while (at >= n);
     return (int64_t)at;
+}
+
+int64_t source_order(const DataSource *source, uint64_t seed, int64_t drawn)
+{
+    int64_t n = source->n_samples;
+    return shuffled(n, seed, (uint64_t)(drawn / n), drawn % n);
+}
+
+int spec_find(const DataSpec *spec, const char *feed)
+{
+    for (int i = 0; i < spec->n_feeds; i++)
+        if (!strcmp(spec->feeds[i].name, feed))
+            return i;
+    return -1;
+}
+
+Err spec_need(const DataSpec *spec, const char *kind, const char *feed, Type type, int rank, int *index)
+{
+    *index = spec_find(spec, feed);
+    if (*index < 0)
+        return rank ? fail(E_USAGE, "data kind '%s' gives '%s', which the model does not ask for", kind, feed) : OK;
+    const DataFeed *f = &spec->feeds[*index];
+    if (f->type != type || (rank && f->shape.rank != rank))
+        return fail(E_USAGE, "data kind '%s' gives '%s' as %s of %d axes a sample; the model asks for %s %s", kind, feed,
+                    type_name(type), rank, type_name(f->type), shape_text(f->shape));
+    return OK;
+}
+
+void *work_take(Work *work, size_t n)
+{
+    size_t start = (work->used + 63) / 64 * 64;
+    REQUIRE(start <= work->n && n <= work->n - start);
+    work->used = start + n;
+    return work->at + start;
+}
+
+Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n)
+{
+    struct stat info;
+    int         fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return file_fail("cannot read", path, errno);
+    if (fstat(fd, &info)) {
+        int error = errno;
+        close(fd);
+        return file_fail("cannot read", path, error);
+    }
+    size_t size = (size_t)info.st_size, done = 0, start = (work->used + 63) / 64 * 64;
+    if (start > work->n || size > work->n - start) {
+        close(fd);
+        return fail(E_IO, "%s has grown to %zu bytes since the run began; start it again", path, size);
+    }
+    char *to = work_take(work, size);
+    while (done < size) {
+        ssize_t got = read(fd, to + done, size - done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            int error = errno;
+            close(fd);
+            return got < 0 ? file_fail("cannot read", path, error) : fail(E_IO, "%s became shorter while it was read", path);
+        }
+        done += (size_t)got;
+    }
+    close(fd);
+    *bytes = (const unsigned char *)to;
+    *n = size;
+    return OK;
 }

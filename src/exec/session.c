@@ -14,6 +14,7 @@
 typedef struct Launch {
     Err   (*run)(const Call *);
     Call    call;
+    Part    part;
     int32_t feed;                /* index into feeds, or -1 */
     int32_t first_end, n_ends;   /* into ends: what this launch was handed */
 } Launch;
@@ -36,8 +37,8 @@ struct Session {
     Pool         *pool;
     const Engine *engine;
     Arena        *arena;
-    Launch       *launches[PART_COUNT];
-    int32_t       n_launches[PART_COUNT];
+    Launch       *launches[PART_COUNT];      /* of the program that holds the part, in plan order */
+    int32_t       from[PART_COUNT], to[PART_COUNT];  /* what running the part means: see session_program */
     Extent       *extents;
     int32_t       n_extents, cap_extents;
     Feed         *feeds;
@@ -93,7 +94,7 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
     const Kernel *kernel = op_kernel(node->op, engine->device);
     Call         *call = &launch->call;
 
-    *launch = (Launch){ .run = kernel->run, .feed = -1, .first_end = session->n_extents };
+    *launch = (Launch){ .run = kernel->run, .part = node->part, .feed = -1, .first_end = session->n_extents };
     *call = (Call){ .node = node, .device = engine->device, .choice = &engine->choices[node_id],
                     .in = NEWN(session->pool, void *, node->n_in + 1),
                     .out = NEWN(session->pool, void *, node->n_out + 1) };
@@ -136,22 +137,27 @@ static Err session_program(Session *session, const Program *program)
         places.buffer[i] = -1;
         places.index[program->value_of[i]] = i;
     }
-    int32_t runs[PART_COUNT] = { 0 };
-    for (int32_t s = 0; s < program->plan->n_steps; s++)
-        if (program->plan->steps[s].kind == STEP_RUN)
-            runs[graph->nodes[program->node_of[program->plan->steps[s].id]].part]++;
-    for (int p = 0; p < PART_COUNT; p++)
-        if (program->parts[p])
-            session->launches[p] = NEWN(session->pool, Launch, runs[p]);
+    Launch *launches = NEWN(session->pool, Launch, program->plan->n_steps);
+    int32_t n = 0, first_update = -1;
     for (int32_t s = 0; s < program->plan->n_steps; s++) {
         Step step = program->plan->steps[s];
         REQUIRE(step.kind == STEP_RUN || step.kind == STEP_DROP);    /* one memory space: no copies */
         if (step.kind == STEP_DROP)
             continue;
         int32_t id = program->node_of[step.id];
-        Part    part = graph->nodes[id].part;
-        TRY(session_launch(session, &places, s, id, &session->launches[part][session->n_launches[part]++]));
+        if (graph->nodes[id].part == PART_UPDATE && first_update < 0)
+            first_update = n;
+        TRY(session_launch(session, &places, s, id, &launches[n++]));
     }
+    /* A joined program may update a parameter before the last gradients are made: `micro` runs what
+     * comes before the first update, `update` all the rest, in the plan's own order. */
+    for (int p = 0; p < PART_COUNT; p++)
+        if (program->parts[p]) {
+            bool joined = program->parts[PART_MICRO] && program->parts[PART_UPDATE] && first_update >= 0;
+            session->launches[p] = launches;
+            session->from[p] = joined && p == PART_UPDATE ? first_update : 0;
+            session->to[p] = joined && p == PART_MICRO ? first_update : n;
+        }
     for (int32_t i = 0; i < graph->n_outputs; i++)
         if (program->parts[graph->outputs[i].part])
             session->outputs[i] = place_of(session, &places, graph->outputs[i].value);
@@ -234,14 +240,14 @@ static void session_watched(Session *session, const Launch *launch)
 Err session_run(Session *session, Part part)
 {
     bool guards = session->engine->guards;
-    for (int32_t i = 0; i < session->n_launches[part]; i++) {
+    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
         Launch *launch = &session->launches[part][i];
         if (launch->feed >= 0)
             launch->call.feed = session->feeds[launch->feed].data;
         for (int32_t e = 0; e < launch->n_ends; e++) {
             Extent extent = session->extents[launch->first_end + e];
-            if (extent.offset + extent.bytes > session->measured[part])
-                session->measured[part] = extent.offset + extent.bytes;
+            if (extent.offset + extent.bytes > session->measured[launch->part])
+                session->measured[launch->part] = extent.offset + extent.bytes;
         }
         if (guards)
             guards_fill(session, launch);
@@ -261,7 +267,7 @@ Err session_run(Session *session, Part part)
 
 Err session_profile(Session *session, Part part, double *best_ns)
 {
-    for (int32_t i = 0; i < session->n_launches[part]; i++) {
+    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
         Launch *launch = &session->launches[part][i];
         if (launch->feed >= 0)
             launch->call.feed = session->feeds[launch->feed].data;
@@ -286,7 +292,7 @@ const void *session_output(const Session *session, const char *name)
 const char *session_first_bad(Session *session, Part part)
 {
     const Graph *graph = session->engine->graph;
-    for (int32_t i = 0; i < session->n_launches[part]; i++) {
+    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
         Launch     *launch = &session->launches[part][i];
         const Node *node = launch->call.node;
         if (launch->run(&launch->call))

@@ -25,7 +25,8 @@ void session_get_param(Session *session, int32_t param, int32_t value, float *di
 void  *session_bytes(Session *session, int32_t value);       /* of a persistent value, in the arena */
 Err    session_feed(Session *session, const char *name, const void *data);  /* host bytes, kept by the caller */
 
-/* Runs the nodes of one part; for joined programs in the order micro, then update. */
+/* Runs one part. Where micro and update are one program (gradients not accumulated), run both, in this
+ * order: the plan may have some updates come before the last gradients. */
 Err    session_run(Session *session, Part part);
 
 /* Bytes of a graph output (ir/graph.h), good after its part has run and until the next run; NULL if the

@@ -136,7 +136,7 @@ static Tensor dit3d_loss(Graph *g, const void *config, int64_t batch, int64_t sh
     return mse_loss(slice(predicted, -1, 0, m->image_channels), eps, 1.0f / (float)share);
 }
 
-/* Begin: the texts are put down. A step: the noise in x at time t, with them (keep 1) or not (0). */
+/* Begin: the texts are put down. A step: noise in x at time t, with them (keep 1) or not (0). */
 static void dit3d_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
                                int64_t n)
 {

@@ -40,14 +40,14 @@ Tensor dit3d_frames(Tensor x, Tensor t, Tensor text, const Dit3d *m);
 /* What the times become, (B,D), under `t_embedder`. */
 Tensor dit3d_time(Tensor t, const Dit3d *m);
 
-/* Attention, then MLP; six vectors made from the condition (B,D), a SiLU already on it, shift, scale
- * and gate each (Peebles and Xie 2023, section 3.2). x is (B,...,D). */
+/* Attention, then MLP; six vectors made from the condition (B,D), a SiLU already on it, shift,
+ * scale and gate each (Peebles and Xie 2023, section 3.2). x is (B,...,D). */
 typedef Tensor Dit3dAttention(Tensor x, int64_t heads);
 Tensor dit3d_block(Tensor x, Tensor condition, const Dit3d *m, Dit3dAttention *attend,
                    bool starts_zero);
 
 Shape   dit3d_clip(const Dit3d *m, int64_t n);       /* of n clips */
-/* Running products of 1 - beta; what adds or removes noise reads them clipped to 1e-6 .. 1 - 1e-6. */
+/* Running products of 1 - beta; adding and removing noise clips them to 1e-6 .. 1 - 1e-6. */
 double *dit3d_alpha_bar(Pool *pool, const Dit3d *m, bool clipped);
 
 Err     dit3d_sample(Sampler *s, const void *config, SampleResult *result);

@@ -3,9 +3,9 @@
  *   x (B,F,H,W,C) noisy clip,  t (B),  text (B,768)  ->  (B,F,H,W,C) predicted noise
  *
  * The backbone is a DiT without text whose random weights stay as they are; each frame becomes the
- * mean of its tokens. Frames are mixed by one post-norm transformer layer, scaled and shifted by the
- * text three times (FiLM: Perez et al. 2018), drawn by four transposed convolutions, smoothed in
- * time, and the input is added back.
+ * mean of its tokens. Frames are mixed by one post-norm transformer layer, scaled and shifted by
+ * the text three times (FiLM: Perez et al. 2018), drawn by four transposed convolutions, smoothed
+ * in time, and the input is added back.
  */
 #include "models/dit3d.h"
 #include "models/layers.h"

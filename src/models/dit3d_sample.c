@@ -25,14 +25,14 @@ static Err predict_guided(Sampler *s, int64_t t, int64_t count, float *noise)
     return OK;
 }
 
-/* DDPM (Ho et al. 2020, algorithm 2) over respaced times: alpha is the product over what is skipped. */
+/* DDPM (Ho et al. 2020, algorithm 2) over respaced times: alpha is the product over the gap. */
 Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Dit3d *m = config;
     int64_t steps = s->config->steps ? s->config->steps : m->timesteps;
     int64_t count = shape_count(dit3d_clip(m, s->n));
     if (s->config->kind != SAMPLER_DDPM || steps > m->timesteps)
-        return fail(E_USAGE, "sampler: dit3d samples by ddpm in at most model.timesteps = %lld steps",
+        return fail(E_USAGE, "sampler: dit3d samples by ddpm in at most %lld steps (the timesteps)",
                     (long long)m->timesteps);
     const double *free_bar = dit3d_alpha_bar(s->pool, m, false);
     const double *bar = dit3d_alpha_bar(s->pool, m, true);
@@ -54,7 +54,8 @@ Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
             s->normal(s, "z", steps - 1 - k, z, count);
         }
         for (int64_t i = 0; i < count; i++)
-            x[i] = (float)(grown * ((double)x[i] - taken * (double)noise[i]) + added * (double)z[i]);
+            x[i] = (float)(grown * ((double)x[i] - taken * (double)noise[i]) +
+                           added * (double)z[i]);
         s->progress(s, steps - k, steps);
     }
     for (int64_t i = 0; i < count; i++)

@@ -16,8 +16,10 @@ static const float lag_eps = 1e-6f;          /* of every layer norm */
 enum { LAG_FREQUENCIES = 256 };              /* of the DiT's time embedding */
 
 static const Layer flax = { .flax = true }, flax_zero = { .flax = true, .zero = true };
+static const Init  unit_normal = { .kind = INIT_NORMAL, .scale = 1 };
 
-#define SIZE(key, low, high, help) { #key, FIELD_INT, offsetof(Lag, key), low, high, NULL, NULL, help }
+#define SIZE(key, low, high, help) \
+    { #key, FIELD_INT, offsetof(Lag, key), low, high, NULL, NULL, help }
 static const Field lag_fields[] = {
     SIZE(set_size, 2, ARRANGE_MOST, "images a set"),
     SIZE(image, 2, 4096, "height and width of the images"),
@@ -59,13 +61,13 @@ static Err lag_check(const void *config)
         return fail(E_USAGE, "model.heads: %lld does not divide the hidden width %lld",
                     (long long)m->heads, (long long)m->hidden);
     if (m->hidden % 4)
-        return fail(E_USAGE, "model.hidden: %lld is not a multiple of 4, which the sines and cosines "
-                    "of row and column need", (long long)m->hidden);
+        return fail(E_USAGE, "model.hidden: %lld is not a multiple of 4, as the positions need",
+                    (long long)m->hidden);
     if (m->time_width % 2)
         return fail(E_USAGE, "model.time_width: %lld is odd; it holds sines and cosines",
                     (long long)m->time_width);
     if (!(m->beta_start > 0))
-        return fail(E_USAGE, "model.beta_start: %g; a step that adds no noise cannot be undone", m->beta_start);
+        return fail(E_USAGE, "model.beta_start: %g; it must be above 0", m->beta_start);
     if (!(m->beta_end < 1))
         return fail(E_USAGE, "model.beta_end: %g; it must stay below 1", m->beta_end);
     return OK;
@@ -95,9 +97,10 @@ static Tensor lag_time(const char *name, Tensor t, int64_t frequencies, int64_t 
 static Tensor lag_lsa(Tensor x, const Lag *m)
 {
     int64_t width = dim(tensor_shape(x), -1), inner = m->encoder_heads * m->encoder_head_width;
-    Init    init = { INIT_CONSTANT, .scale = (float)(-0.5 * log((double)m->encoder_head_width)) };
+    float   start = (float)(-0.5 * log((double)m->encoder_head_width));      /* 1/sqrt(width) */
     scope_open(x.graph, "LSA_0");
-    Tensor  temperature = param_add_f32(x.graph, "temperature", (Shape){ 0 }, init);
+    Tensor  temperature = param_add_f32(x.graph, "temperature", (Shape){ 0 },
+                                        (Init){ .kind = INIT_CONSTANT, .scale = start });
     x = linear("Dense_0", x, 3 * inner, (Layer){ .flax = true, .no_bias = true });
     x = attention_qkv(x, (int)m->encoder_heads,
                       &(AttentionOptions){ .temperature = temperature, .mask_diagonal = true });
@@ -124,9 +127,10 @@ static Tensor lag_encode(Tensor set, Tensor first, const Lag *m)
     int64_t width = m->context_width;
     Tensor  x = lag_stack_patches(set, m);
     int64_t n = dim(tensor_shape(x), 1);
-    x = linear("to_patch_embedding.proj", flax_norm("to_patch_embedding.norm", x, lag_eps), width, flax);
+    x = flax_norm("to_patch_embedding.norm", x, lag_eps);
+    x = linear("to_patch_embedding.proj", x, width, flax);
     x = concat((const Tensor[]){ first, x }, 2, 1);
-    x = add_rows(x, param_add(g, "pos_embedding", SHAPE(1, n + 2, width), (Init){ INIT_NORMAL, .scale = 1 }));
+    x = add_rows(x, param_add(g, "pos_embedding", SHAPE(1, n + 2, width), unit_normal));
     for (int i = 0; i < m->encoder_depth; i++) {
         scope_open(g, "transformer.layer_%d", i);
         x = add(x, lag_lsa(flax_norm("LayerNorm_0", x, lag_eps), m));
@@ -136,19 +140,20 @@ static Tensor lag_encode(Tensor set, Tensor first, const Lag *m)
     return slice(x, 1, 2, n + 2);
 }
 
-/* The pooled head of the published encoder: stored with the weights, read by nothing in this mode. */
+/* The published encoder's pooled head: stored with the weights, read by nothing in this mode. */
 static void lag_unused_head(Graph *g, int64_t width)
 {
-    Init zeros = { INIT_ZEROS }, lecun = { INIT_NORMAL, .scale = (float)(1 / sqrt((double)width)) };
-    param_add(g, "mlp_norm.scale", SHAPE(width), (Init){ INIT_ONES });
+    Init zeros = { .kind = INIT_ZEROS }, ones = { .kind = INIT_ONES };
+    Init lecun = { .kind = INIT_NORMAL, .scale = (float)(1 / sqrt((double)width)) };
+    param_add(g, "mlp_norm.scale", SHAPE(width), ones);
     param_add(g, "mlp_norm.bias", SHAPE(width), zeros);
     param_add(g, "mlp_dense.kernel", SHAPE(width, width), lecun);
     param_add(g, "mlp_dense.bias", SHAPE(width), zeros);
 }
 
 /* What each image of a set is told by the others: images (b,ns,H,W,c), t (b) -> (b ns, n, C).
- * Leave one out: pass i sees the other images in their order and a zero image in the last place. With
- * sets image by image, "all but i" is two runs of whole images. */
+ * Leave one out: pass i sees the other images in their order and a zero image in the last place.
+ * With sets laid out image by image, "all but i" is two runs of bytes. */
 static Tensor lag_context(Tensor images, Tensor t, const Lag *m)
 {
     Graph  *g = images.graph;
@@ -158,7 +163,7 @@ static Tensor lag_context(Tensor images, Tensor t, const Lag *m)
     Tensor  sets = pad_axis(swap_axes(cast(images, g->compute), 0, 1), 0, 0, 1);
     Tensor  time = lag_time("time_embed.params", t, m->time_width, width, flax);
     scope_open(g, "encoder.params");
-    Tensor  class = param_add(g, "cls_token", SHAPE(1, 1, width), (Init){ INIT_NORMAL, .scale = 1 });
+    Tensor  class = param_add(g, "cls_token", SHAPE(1, 1, width), unit_normal);
     time = reshape(linear("to_time_embedding", time, width, flax), SHAPE(b, 1, width));
     Tensor  first = concat((const Tensor[]){ tile(class, 0, b), time }, 2, 1);
     for (int64_t i = 0; i < ns; i++) {
@@ -192,19 +197,22 @@ static Tensor lag_attention(const char *name, Tensor x, Tensor context, const La
 /* Columns i C .. of packed, one row for each of n samples. */
 static Tensor lag_gate(Tensor packed, int i, int64_t n, const Lag *m)
 {
-    return repeat_each(slice(packed, 1, i * m->hidden, (i + 1) * m->hidden), 0, n / dim(tensor_shape(packed), 0));
+    int64_t rows = dim(tensor_shape(packed), 0), c = m->hidden;
+    return repeat_each(slice(packed, 1, i * c, (i + 1) * c), 0, n / rows);
 }
 
 static Tensor lag_block(Tensor x, Tensor condition, Tensor context, const Lag *m)
 {
     int64_t c = m->hidden, n = dim(tensor_shape(x), 0);
+    /* packed: shift, scale and gate of the self-attention, then of the MLP */
     Tensor  none = tensor_none(x.graph), y;
-    Tensor  packed = linear("Dense_0", condition, 6 * c, flax_zero);    /* shift, scale, gate; twice */
+    Tensor  packed = linear("Dense_0", condition, 6 * c, flax_zero);
     y = layernorm_modulate(x, packed, 0, c, lag_eps);
     y = lag_attention("MultiHeadDotProductAttention_0", y, y, m);
     x = gated_add(x, lag_gate(packed, 2, n, m), y);
     y = layernorm(x, none, none, lag_eps);
-    x = add(x, lag_attention("MultiHeadDotProductAttention_1", y, linear("Dense_1", context, c, flax), m));
+    context = linear("Dense_1", context, c, flax);
+    x = add(x, lag_attention("MultiHeadDotProductAttention_1", y, context, m));
     y = layernorm_modulate(x, packed, 3 * c, 4 * c, lag_eps);
     return gated_add(x, lag_gate(packed, 5, n, m), lag_mlp("MlpBlock_0", y, m->mlp_ratio * c));
 }
@@ -237,11 +245,12 @@ static Tensor lag_predict(Tensor x, Tensor t, Tensor context, const Lag *m)
     *arg = side;
     scope_open(g, "dit.params");
     Tensor  places = param_add(g, "pos_embed", SHAPE(1, side * side, c),
-                               (Init){ INIT_CUSTOM, .custom = lag_positions, .arg = arg });
+                               (Init){ .kind = INIT_CUSTOM, .custom = lag_positions, .arg = arg });
     if (tensor_ok(places))
         param_of(g, places.id)->frozen = true;
     x = patchify2d(cast(x, g->compute), (int)p, (int)p);
-    x = add_rows(dense_general("PatchEmbed_0.Conv_0", x, SHAPE(p, p, m->channels, c), 3, flax), places);
+    x = dense_general("PatchEmbed_0.Conv_0", x, SHAPE(p, p, m->channels, c), 3, flax);
+    x = add_rows(x, places);
     Tensor  condition = silu(lag_time("TimestepEmbedder_0", t, LAG_FREQUENCIES, c,
                                       (Layer){ .flax = true, .deviation = 0.02f }));
     for (int i = 0; i < m->depth; i++) {
@@ -267,7 +276,8 @@ static Tensor lag_loss(Graph *g, const void *config, int64_t batch, int64_t shar
     Tensor  eps = noise_normal(g, "eps", shape);
     const double *table = alpha_bar_table(g->pool, (NoiseSchedule)m->noise_schedule, m->timesteps,
                                           m->beta_start, m->beta_end);
-    Tensor  noisy = q_sample(reshape(images, shape), eps, alpha_bar_constant(g, table, m->timesteps), t);
+    Tensor  levels = alpha_bar_constant(g, table, m->timesteps);
+    Tensor  noisy = q_sample(reshape(images, shape), eps, levels, t);
     Tensor  predicted = lag_predict(noisy, t, lag_context(images, t, m), m);
     graph_output(predicted, "output");
     return mse_loss(predicted, eps, 1.0f / (float)share);
@@ -282,8 +292,8 @@ static void lag_sample_graph(Graph *g, const void *config, const SamplerConfig *
     (void)sampler;
     g->part = PART_SAMPLE_BEGIN;
     Tensor support = feed(g, "support", F32, SHAPE(n, ns, side, side, c));
-    Tensor start = constant_add(g, "support_time", I32, SHAPE(n), NULL, CLASS_CONSTANTS);     /* zeros */
-    Tensor context = lag_context(support, start, m);
+    Tensor zeros = constant_add(g, "support_time", I32, SHAPE(n), NULL, CLASS_CONSTANTS);
+    Tensor context = lag_context(support, zeros, m);
     Tensor kept = state_add(g, "support_context", tensor_type(context), tensor_shape(context),
                             CLASS_CONSTANTS, false);
     assign(kept, context);
@@ -295,7 +305,7 @@ static void lag_sample_graph(Graph *g, const void *config, const SamplerConfig *
 }
 
 const ModelDef model_lag = {
-    .name = "lag", .summary = "few-shot set diffusion: a set encoder, leave one out, and a DiT that reads it",
+    .name = "lag", .summary = "few-shot set diffusion: images denoised as their set suggests",
     .fields = lag_fields, .config_bytes = sizeof(Lag), .defaults = &lag_defaults,
     .check = lag_check, .loss = lag_loss, .sample_graph = lag_sample_graph, .sample = lag_sample,
 };

@@ -2,8 +2,8 @@
  *
  *   support (n,ns,H,W,c) -> n ns images; image i of a set is drawn under the set's others
  *
- * DDIM without noise (Song et al. 2021, eq. 12 with eta = 0) or DDPM with the large fixed variance beta
- * (Ho et al. 2020, section 3.2). The predicted image is clipped to [-1,1] in both.
+ * DDIM without noise (Song et al. 2021, eq. 12 with eta = 0) or DDPM with the larger of its fixed
+ * variances, beta (Ho et al. 2020, section 3.2). The predicted image is clipped to [-1,1] in both.
  */
 #define LAYERS_OWN_LINES                     /* no graph is built here */
 #include "models/lag.h"
@@ -12,10 +12,12 @@
 #include <math.h>
 
 /* x at noise level a -> x at level next, given the predicted noise; z NULL: none is added. */
-static void lag_step(float *x, const float *predicted, const float *z, int64_t n, bool ddim, double a, double next)
+static void lag_step(float *x, const float *predicted, const float *z, int64_t n, bool ddim,
+                     double a, double next)
 {
     double alpha = a / next, root = sqrt(a), rest = sqrt(1 / a - 1), spread = sqrt(1 - alpha);
-    double from_x0 = sqrt(next) * (1 - alpha) / (1 - a), from_x = sqrt(alpha) * (1 - next) / (1 - a);
+    double from_x0 = sqrt(next) * (1 - alpha) / (1 - a);
+    double from_x = sqrt(alpha) * (1 - next) / (1 - a);
     for (int64_t i = 0; i < n; i++) {
         double now = (double)x[i], x0 = fmin(fmax(now / root - rest * (double)predicted[i], -1), 1);
         if (ddim)                            /* the noise that the clipped image implies */

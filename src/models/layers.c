@@ -194,6 +194,11 @@ Tensor batch_norm(const char *name, Tensor x, bool relu_after)
     return x;
 }
 
+int64_t channels_of(Tensor x)
+{
+    return tensor_ok(x) ? dim(tensor_shape(x), -1) : 1;
+}
+
 Tensor skip(Tensor x)
 {
     return tensor_class(x, CLASS_SKIPS);

@@ -64,6 +64,7 @@ Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act);            
 /* Batch norm with affine and PyTorch's running statistics (eps 1e-5, momentum 0.1), ReLU after it if
  * asked: normalises by the batch in training, by the running statistics in every other part. */
 Tensor batch_norm(const char *name, Tensor x, bool relu_after);
+int64_t channels_of(Tensor x);   /* its last axis; 1 where a misuse has been noted already */
 Tensor skip(Tensor x);           /* pushed by the down path for the up path */
 
 Tensor concat2(Tensor a, Tensor b);                                  /* along channels */

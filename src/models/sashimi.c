@@ -2,9 +2,9 @@
  *
  *   tokens (B,L) of 2^bits levels  ->  for each step a distribution of the next
  *
- * Four steps become one, `pools` times; S4 and feed-forward blocks stand on the way up only, and all skips
- * are sums. The head gives a mixture of logistics over the levels, or one number for each. An S4 layer's C is
- * stored as C~ of its level's length (ops/s4_step.h).
+ * Four steps become one, `pools` times; S4 and feed-forward blocks stand on the way up only, and all
+ * skips are sums. The head gives a mixture of logistics over the levels, or one number for each. An
+ * S4 layer's C is stored as C~ of its level's length (ops/s4_step.h).
  */
 #include "models/sashimi.h"
 
@@ -21,26 +21,40 @@ static const char *const sashimi_rounds[] = { "nearest", "floor", NULL };
 static const char *const sashimi_encodings[] = { "linear", "mu_law", NULL };
 
 static const Field sashimi_fields[] = {
-    { "length",     FIELD_INT,    offsetof(Sashimi, length),     1, 1 << 26, NULL, NULL, "steps a sample, all channels" },
-    { "bits",       FIELD_INT,    offsetof(Sashimi, bits),       1, 16, NULL, NULL, "of a step" },
-    { "width",      FIELD_INT,    offsetof(Sashimi, width),      2, 4096, NULL, NULL, "channels at the full rate" },
-    { "layers",     FIELD_INT,    offsetof(Sashimi, layers),     1, 256, NULL, NULL, "S4 and feed-forward pairs a rate" },
-    { "pools",      FIELD_INT,    offsetof(Sashimi, pools),      0, SASHIMI_MOST_POOLS, NULL, NULL, "times the rate falls by 4" },
-    { "expand",     FIELD_INT,    offsetof(Sashimi, expand),     1, 8, NULL, NULL, "factor of the width at each lower rate" },
-    { "ff",         FIELD_INT,    offsetof(Sashimi, ff),         1, 16, NULL, NULL, "factor of the feed-forward width" },
-    { "state",      FIELD_INT,    offsetof(Sashimi, state),      2, 1024, NULL, NULL, "size of an S4 channel's state" },
-    { "head",       FIELD_CHOICE, offsetof(Sashimi, head),       0, 0, sashimi_heads, NULL, "dml or categorical" },
-    { "components", FIELD_INT,    offsetof(Sashimi, components), 1, DML_MOST, NULL, NULL, "dml: of the mixture" },
-    { "dml_round",  FIELD_CHOICE, offsetof(Sashimi, dml_round),  0, 0, sashimi_rounds, NULL, "dml sampling: nearest or floor" },
-    { "channels",   FIELD_INT,    offsetof(Sashimi, channels),   1, 2, NULL, NULL, "of the sound, interleaved" },
-    { "rate",       FIELD_INT,    offsetof(Sashimi, rate),       1, 1e6, NULL, NULL, "of the sound, samples a second" },
-    { "encoding",   FIELD_CHOICE, offsetof(Sashimi, encoding),   0, 0, sashimi_encodings, NULL, "of the levels: linear or mu_law" },
+    { "length", FIELD_INT, offsetof(Sashimi, length), 1, 1 << 26, NULL, NULL,
+      "steps a sample, all channels" },
+    { "bits", FIELD_INT, offsetof(Sashimi, bits), 1, 16, NULL, NULL,
+      "of a step" },
+    { "width", FIELD_INT, offsetof(Sashimi, width), 2, 4096, NULL, NULL,
+      "channels at the full rate" },
+    { "layers", FIELD_INT, offsetof(Sashimi, layers), 1, 256, NULL, NULL,
+      "S4 and feed-forward pairs a rate" },
+    { "pools", FIELD_INT, offsetof(Sashimi, pools), 0, SASHIMI_MOST_POOLS, NULL, NULL,
+      "times the rate falls by 4" },
+    { "expand", FIELD_INT, offsetof(Sashimi, expand), 1, 8, NULL, NULL,
+      "factor of the width at each lower rate" },
+    { "ff", FIELD_INT, offsetof(Sashimi, ff), 1, 16, NULL, NULL,
+      "factor of the feed-forward width" },
+    { "state", FIELD_INT, offsetof(Sashimi, state), 2, 1024, NULL, NULL,
+      "size of an S4 channel's state" },
+    { "head", FIELD_CHOICE, offsetof(Sashimi, head), 0, 0, sashimi_heads, NULL,
+      "dml or categorical" },
+    { "components", FIELD_INT, offsetof(Sashimi, components), 1, DML_MOST, NULL, NULL,
+      "dml: of the mixture" },
+    { "dml_round", FIELD_CHOICE, offsetof(Sashimi, dml_round), 0, 0, sashimi_rounds, NULL,
+      "dml sampling: nearest or floor" },
+    { "channels", FIELD_INT, offsetof(Sashimi, channels), 1, 2, NULL, NULL,
+      "of the sound, interleaved" },
+    { "rate", FIELD_INT, offsetof(Sashimi, rate), 1, 1e6, NULL, NULL,
+      "of the sound, samples a second" },
+    { "encoding", FIELD_CHOICE, offsetof(Sashimi, encoding), 0, 0, sashimi_encodings, NULL,
+      "of the levels: linear or mu_law" },
     { 0 }
 };
 
 static const Sashimi sashimi_defaults = {
-    .length = 24576, .bits = 8, .width = 64, .layers = 8, .pools = 2, .expand = 2, .ff = 2, .state = 64,
-    .components = 6, .channels = 1, .rate = 16000,
+    .length = 24576, .bits = 8, .width = 64, .layers = 8, .pools = 2, .expand = 2, .ff = 2,
+    .state = 64, .components = 6, .channels = 1, .rate = 16000,
 };
 
 /* The multiple of unit nearest to length whose transforms exist (factors 2, 3, 5). */
@@ -49,7 +63,8 @@ static int64_t sashimi_near(int64_t length, int64_t unit)
     int64_t below = length / unit, above = fft_next(below + 1);
     while (below > 0 && !fft_valid(below))
         below--;
-    return below > 0 && length - below * unit <= above * unit - length ? below * unit : above * unit;
+    bool down = below > 0 && length - below * unit <= above * unit - length;
+    return unit * (down ? below : above);
 }
 
 static Err sashimi_check(const void *config)
@@ -57,13 +72,15 @@ static Err sashimi_check(const void *config)
     const Sashimi *m = config;
     int64_t unit = (int64_t)1 << 2 * m->pools, near = sashimi_near(m->length, unit);
     if (near != m->length)
-        return fail(E_USAGE, "model.length is %lld; with %lld pools it must be a multiple of %lld with no prime factors but 2, 3 "
-                    "and 5, such as %lld", (long long)m->length, (long long)m->pools, (long long)unit, (long long)near);
+        return fail(E_USAGE, "model.length is %lld; with %lld pools it must be a multiple of %lld with "
+                    "no prime factors but 2, 3 and 5, such as %lld", (long long)m->length,
+                    (long long)m->pools, (long long)unit, (long long)near);
     if (m->state % 2)
-        return fail(E_USAGE, "model.state is %lld; it counts pairs of conjugate states and must be even", (long long)m->state);
+        return fail(E_USAGE, "model.state is %lld; it counts pairs of conjugate states and must be even",
+                    (long long)m->state);
     if (m->length % m->channels)
-        return fail(E_USAGE, "model.length: %lld steps do not divide into %lld channels", (long long)m->length,
-                    (long long)m->channels);
+        return fail(E_USAGE, "model.length: %lld steps do not divide into %lld channels",
+                    (long long)m->length, (long long)m->channels);
     return OK;
 }
 
@@ -83,8 +100,10 @@ typedef struct S4Start {             /* of one layer */
 static Hippo *hippo_new(Pool *pool, int64_t pairs)
 {
     Hippo *h = NEW(pool, Hippo);
-    *h = (Hippo){ .pairs = pairs, .a_real = NEWN(pool, float, pairs), .a_imag = NEWN(pool, float, pairs),
-                  .b = NEWN(pool, float, 2 * pairs), .p = NEWN(pool, float, 2 * pairs) };
+    *h = (Hippo){
+        .pairs = pairs, .a_real = NEWN(pool, float, pairs), .a_imag = NEWN(pool, float, pairs),
+        .b = NEWN(pool, float, 2 * pairs), .p = NEWN(pool, float, 2 * pairs),
+    };
     s4_init(pairs, h->a_real, h->a_imag, h->b, h->p);
     return h;
 }
@@ -108,13 +127,16 @@ static void start_c(float *data, Shape shape, uint64_t seed, const void *arg)
 {
     const S4Start *start = arg;
     const Hippo   *h = start->hippo;
+    int64_t        channels = shape.dim[1], count = shape_count(shape);
+    RandomKey      key = { .seed = seed, .stream = random_stream(start->c) };
     Pool          *pool = pool_new(NULL, "start");
-    float         *inv_dt = NEWN(pool, float, shape.dim[1]);
-    start_inv_dt(inv_dt, SHAPE(shape.dim[1]), seed, start);
-    random_normals((RandomKey){ .seed = seed, .stream = random_stream(start->c) }, 0, shape_count(shape), data);
-    for (int64_t i = 0; i < shape_count(shape); i++)
+    float         *inv_dt = NEWN(pool, float, channels);
+    start_inv_dt(inv_dt, SHAPE(channels), seed, start);
+    random_normals(key, 0, count, data);
+    for (int64_t i = 0; i < count; i++)
         data[i] *= 0.70710678f;
-    s4_c_store(&(S4Params){ shape.dim[1], h->pairs, inv_dt, data, h->b, h->p, h->a_real, h->a_imag }, start->length, data);
+    S4Params params = { channels, h->pairs, inv_dt, data, h->b, h->p, h->a_real, h->a_imag };
+    s4_c_store(&params, start->length, data);
     pool_free(pool);
 }
 
@@ -132,16 +154,18 @@ static void start_g(float *data, Shape shape, uint64_t seed, const void *arg)
     for (int64_t r = 0; r < shape.dim[0]; r++) {
         double sum = 0;
         for (int64_t i = 0; i < start->fan_in; i++) {
-            double x = bound * (2 * (double)random_uniform_at(key, (uint64_t)(r * start->fan_in + i)) - 1);
-            sum += x * x;
+            float u = random_uniform_at(key, (uint64_t)(r * start->fan_in + i));
+            sum += pow(bound * (2 * (double)u - 1), 2);
         }
         data[r] = (float)sqrt(sum);
     }
 }
 
-static Tensor s4_param(Graph *g, const char *name, Shape shape, void (*start)(float *, Shape, uint64_t, const void *), const void *arg)
+typedef void Start(float *data, Shape shape, uint64_t seed, const void *arg);
+
+static Init init_by(Start *start, const void *arg)
 {
-    return param_add_f32(g, name, shape, (Init){ .kind = INIT_CUSTOM, .custom = start, .arg = arg });
+    return (Init){ .kind = INIT_CUSTOM, .custom = start, .arg = arg };
 }
 
 /* ---- the model ---- */
@@ -155,12 +179,12 @@ static Tensor sashimi_ssm(Tensor u, const Hippo *hippo, int64_t length)
     *start = (S4Start){ .hippo = hippo, .length = length };
     Tensor d = param_add_f32(g, "D", SHAPE(1, width), (Init){ .kind = INIT_NORMAL, .scale = 1 });
     scope_open(g, "kernel");
-    Tensor inv_dt = s4_param(g, "inv_dt", SHAPE(width, 1), start_inv_dt, start);
-    Tensor c = s4_param(g, "C", SHAPE(1, width, n, 2), start_c, start);
-    Tensor b = s4_param(g, "B", SHAPE(1, 1, n, 2), start_copy, hippo->b);
-    Tensor a_real = s4_param(g, "A_real", SHAPE(1, n), start_copy, hippo->a_real);
-    Tensor a_imag = s4_param(g, "A_imag", SHAPE(1, n), start_copy, hippo->a_imag);
-    Tensor p = s4_param(g, "P", SHAPE(1, 1, n, 2), start_copy, hippo->p);
+    Tensor inv_dt = param_add_f32(g, "inv_dt", SHAPE(width, 1), init_by(start_inv_dt, start));
+    Tensor c = param_add_f32(g, "C", SHAPE(1, width, n, 2), init_by(start_c, start));
+    Tensor b = param_add_f32(g, "B", SHAPE(1, 1, n, 2), init_by(start_copy, hippo->b));
+    Tensor a_real = param_add_f32(g, "A_real", SHAPE(1, n), init_by(start_copy, hippo->a_real));
+    Tensor a_imag = param_add_f32(g, "A_imag", SHAPE(1, n), init_by(start_copy, hippo->a_imag));
+    Tensor p = param_add_f32(g, "P", SHAPE(1, 1, n, 2), init_by(start_copy, hippo->p));
     start->inv_dt = param_of(g, inv_dt.id)->name;
     start->c = param_of(g, c.id)->name;
     Tensor kernel = s4_kernel(inv_dt, c, b, a_real, a_imag, p, tensor_shape(u).dim[1]);
@@ -178,8 +202,9 @@ static Tensor sashimi_norm(Tensor x)
     return x;
 }
 
-/* `layers` pairs of an S4 block and a feed-forward block, numbered from `first`, and x once more. */
-static Tensor sashimi_blocks(Tensor x, const Sashimi *m, const Hippo *hippo, int64_t level, int first)
+/* `layers` pairs of an S4 block and a feed-forward block, numbered from `first`. */
+static Tensor sashimi_blocks(Tensor x, const Sashimi *m, const Hippo *hippo, int64_t level,
+                             int first)
 {
     Graph  *g = x.graph;
     int64_t width = sashimi_width(m, level);
@@ -200,24 +225,25 @@ static Tensor sashimi_blocks(Tensor x, const Sashimi *m, const Hippo *hippo, int
     return x;
 }
 
-/* A pool's Linear with weight normalisation. On disk the finer side's feature is h*4+s (s: which of the
- * four steps); the weight is turned to s*H+h instead of the signal, whose pooling is then only a reshape. */
+/* A pool's Linear with weight normalisation. On disk the finer side's feature is h*4+s (s: which of
+ * the four steps); the weight is turned to s*H+h instead of the signal, whose pooling is then only a
+ * reshape. */
 static Tensor sashimi_pool(Tensor x, int64_t out, bool down)
 {
     Graph     *g = x.graph;
-    int64_t    in = dim(tensor_shape(x), -1), four = SASHIMI_POOL;
+    int64_t    in = dim(tensor_shape(x), -1);
     NormStart *start = NEW(g->pool, NormStart);
     scope_open(g, "linear");
     Tensor b = param_add(g, "bias", SHAPE(out), init_fan_in(in));
-    Tensor size = param_add(g, "weight_g", SHAPE(out, 1), (Init){ .kind = INIT_CUSTOM, .custom = start_g, .arg = start });
+    Tensor size = param_add(g, "weight_g", SHAPE(out, 1), init_by(start_g, start));
     Tensor v = param_add(g, "weight_v", SHAPE(out, in), init_fan_in(in));
     *start = (NormStart){ param_of(g, v.id)->name, in };
     Tensor w = weight_norm(size, v);
     if (down) {
-        w = permute_as(w, (PermuteAttr){ 3, { out, in / four, four }, { 0, 2, 1 }, SHAPE(out, in) });
+        w = permute_as(w, (PermuteAttr){ 3, { out, in / 4, 4 }, { 0, 2, 1 }, SHAPE(out, in) });
     } else {
-        w = permute_as(w, (PermuteAttr){ 3, { out / four, four, in }, { 1, 0, 2 }, SHAPE(out, in) });
-        b = permute_as(b, (PermuteAttr){ 2, { out / four, four }, { 1, 0 }, SHAPE(out) });
+        w = permute_as(w, (PermuteAttr){ 3, { out / 4, 4, in }, { 1, 0, 2 }, SHAPE(out, in) });
+        b = permute_as(b, (PermuteAttr){ 2, { out / 4, 4 }, { 1, 0 }, SHAPE(out) });
     }
     x = linear_op(x, w, b, (LinearAttr){ 0 });
     scope_close(g);
@@ -231,14 +257,15 @@ static Tensor sashimi_predict(Tensor tokens, const Sashimi *m)
     Shape   s = tensor_shape(tokens);
     Hippo  *hippo = hippo_new(g->pool, m->state / 2);
     Tensor  skips[SASHIMI_MOST_POOLS + 1];
+    Init    normal = { .kind = INIT_NORMAL, .scale = (float)(1 / sqrt((double)m->width)) };
     Tensor  table = param_add(g, "encoder.0.embedding.weight", SHAPE(sashimi_levels(m), m->width),
-                              (Init){ .kind = INIT_NORMAL, .scale = (float)(1 / sqrt((double)m->width)) });
+                              normal);
     Tensor  x = skips[0] = skip(embedding(table, tokens));
 
     scope_open(g, "model");
     for (int i = 0; i < m->pools; i++) {
         scope_open(g, "d_layers.%d", i);
-        x = reshape(x, SHAPE(s.dim[0], -1, SASHIMI_POOL * sashimi_width(m, i)));
+        x = reshape(x, SHAPE(s.dim[0], -1, 4 * sashimi_width(m, i)));
         x = skips[i + 1] = skip(sashimi_pool(x, sashimi_width(m, i + 1), true));
         scope_close(g);
     }
@@ -249,13 +276,14 @@ static Tensor sashimi_predict(Tensor tokens, const Sashimi *m)
         int64_t width = sashimi_width(m, i);
         scope_open(g, "u_layers.%d", (int)m->pools - 1 - i);
         scope_open(g, "0");
-        x = shift(sashimi_pool(x, SASHIMI_POOL * width, false), 1, 1);   /* only what was heard already */
+        x = shift(sashimi_pool(x, 4 * width, false), 1, 1);      /* only what was heard already */
         scope_close(g);
         x = add(reshape(x, SHAPE(s.dim[0], -1, width)), skips[i]);
         x = add(sashimi_blocks(x, m, hippo, i, 1), x);
         scope_close(g);
     }
-    x = linear("output_head.projection", layer_norm("norm", x, 1e-5f), sashimi_outputs(m), (Layer){ 0 });
+    x = layer_norm("norm", x, 1e-5f);
+    x = linear("output_head.projection", x, sashimi_outputs(m), (Layer){ 0 });
     scope_close(g);
     return x;
 }
@@ -267,14 +295,17 @@ static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t 
     Tensor target = feed(g, "target", I32, SHAPE(batch, m->length));
     Tensor heads = sashimi_predict(tokens, m);
     graph_output(heads, "output");
-    /* Padded targets do not count: of several micro-batches each is divided by what counts in all. */
+    /* Padded targets do not count: each of several micro-batches is divided by what counts in all. */
     Tensor all = share > 1 ? feed(g, "denominator", F32, SHAPE(1)) : tensor_none(g);
-    return m->head == HEAD_DML ? dml_loss(heads, target, all, (int)sashimi_levels(m), 1) : cross_entropy(heads, target, all, 1);
+    if (m->head == HEAD_CATEGORICAL)
+        return cross_entropy(heads, target, all, 1);
+    return dml_loss(heads, target, all, (int)sashimi_levels(m), 1);
 }
 
-/* Samples are drawn by the recurrent form on the host. The graph is there to hold the weights: the model
- * over its shortest sequence. */
-void sashimi_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
+/* Samples are drawn by the recurrent form on the host. The graph is there to hold the weights: it is
+ * the model over its shortest sequence. */
+static void sashimi_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
+                                 int64_t n)
 {
     const Sashimi *m = config;
     (void)sampler;

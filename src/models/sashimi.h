@@ -1,14 +1,15 @@
 /* sashimi.h -- what the two forms of SaShiMi share: its sizes, and the model one sample at a time.
  *
- * sashimi.c is the form for training, over whole sequences; sashimi_step.c the same model as a recurrence;
- * sashimi_sample.c draws samples with it. Both forms give the same numbers for the first `length` steps.
+ * sashimi.c is the form for training, over whole sequences; sashimi_step.c the same model as a
+ * recurrence; sashimi_sample.c draws samples with it. Both forms give the same numbers for the first
+ * `length` steps.
  */
 #ifndef MODELS_SASHIMI_H
 #define MODELS_SASHIMI_H
 
 #include "models/model.h"
 
-enum { SASHIMI_POOL = 4, SASHIMI_MOST_POOLS = 6 };   /* steps that become one; how often */
+enum { SASHIMI_MOST_POOLS = 6 };     /* times that four steps become one */
 
 typedef enum SashimiHead { HEAD_DML, HEAD_CATEGORICAL } SashimiHead;
 typedef enum SashimiRound { ROUND_NEAREST, ROUND_FLOOR } SashimiRound;
@@ -35,7 +36,10 @@ static inline int64_t sashimi_width(const Sashimi *m, int64_t level)
     return width;
 }
 
-static inline int64_t sashimi_length(const Sashimi *m, int64_t level) { return m->length >> 2 * level; }
+static inline int64_t sashimi_length(const Sashimi *m, int64_t level)
+{
+    return m->length >> 2 * level;
+}
 
 static inline int64_t sashimi_outputs(const Sashimi *m)
 {
@@ -52,14 +56,14 @@ static inline int64_t sashimi_choices(const Sashimi *m)
 typedef struct SashimiNet SashimiNet;
 typedef struct SashimiState SashimiState;
 
-Err           sashimi_net_new(Pool *pool, const Sashimi *m, Sampler *s, SashimiNet **net);
+Err  sashimi_net_new(Pool *pool, const Sashimi *m, Sampler *s, SashimiNet **net);
 SashimiState *sashimi_state_new(Pool *pool, const SashimiNet *net);
-void          sashimi_step(const SashimiNet *net, SashimiState *state, int64_t token, float *outputs);
+void sashimi_step(const SashimiNet *net, SashimiState *state, int64_t token, float *outputs);
 
-/* The next token, from the outputs of a step and random numbers in (0,1): choice[sashimi_choices], u. */
-int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs, const float *choice, double u);
+/* The next token, from a step's outputs and numbers in (0,1): choice [sashimi_choices] and u. */
+int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
+                     const float *choice, double u);
 
-void sashimi_sample_graph(Graph *graph, const void *config, const SamplerConfig *sampler, int64_t n);
 Err  sashimi_sample(Sampler *s, const void *config, SampleResult *result);
 
 #endif

@@ -1,21 +1,23 @@
-/* sashimi_sample.c -- sound out of SaShiMi: a token is drawn from each step's distribution and fed back.
+/* sashimi_sample.c -- sound out of SaShiMi: a token is drawn from each step's distribution and fed
+ * back.
  *
- * Sequences know nothing of each other. Random numbers are drawn for a block of steps, then each sequence
- * runs through the block on a thread of its own.
+ * Sequences know nothing of each other. Random numbers are drawn for a block of steps, then each
+ * sequence runs through the block on a thread of its own.
  */
 #include "models/sashimi.h"
 
 #include <math.h>
 
-enum { BLOCK_STEPS = 256, BLOCK_NUMBERS = 1 << 20 };     /* at most so many steps, and random numbers */
+enum { BLOCK_STEPS = 256, BLOCK_NUMBERS = 1 << 20 };     /* at most: steps, random numbers */
 
 static const double LOG_SCALE_LEAST = -7;    /* as in ops/dml_cpu.c */
 
-int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs, const float *choice, double u)
+int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
+                     const float *choice, double u)
 {
     int64_t levels = sashimi_levels(m), k = m->components, best = 0;
     double  highest = -INFINITY;
-    for (int64_t i = 0; i < sashimi_choices(m); i++) {   /* Gumbel's trick; temperature 0: the likeliest */
+    for (int64_t i = 0; i < sashimi_choices(m); i++) {   /* Gumbel's trick; at 0 the likeliest */
         double score = (double)outputs[i] - temperature * log(-log((double)choice[i]));
         if (score > highest) {
             highest = score;
@@ -26,14 +28,15 @@ int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
         return best;
     double scale = exp(fmax((double)outputs[2 * k + best], LOG_SCALE_LEAST));
     double x = (double)outputs[k + best] + scale * (log(u) - log1p(-u));
-    double bin = floor((fmin(fmax(x, -1), 1) + 1) * (double)levels / 2 + (m->dml_round == ROUND_NEAREST ? 0.5 : 0));
+    double half = m->dml_round == ROUND_NEAREST ? 0.5 : 0;
+    double bin = floor((fmin(fmax(x, -1), 1) + 1) * (double)levels / 2 + half);
     return (int64_t)fmin(bin, (double)(levels - 1));
 }
 
 /* A level as it sounds, in [-1,1). */
 static float sashimi_sound(const Sashimi *m, int64_t token)
 {
-    double x = 2.0 * (double)token / (double)sashimi_levels(m) - 1, mu = (double)sashimi_levels(m) - 1;
+    double levels = (double)sashimi_levels(m), mu = levels - 1, x = 2 * (double)token / levels - 1;
     if (m->encoding == ENCODING_MU_LAW)
         x = copysign((pow(1 + mu, fabs(x)) - 1) / mu, x);
     return (float)x;
@@ -45,13 +48,20 @@ typedef struct Voice {               /* one sequence */
     int64_t       token;
 } Voice;
 
-static void voice_run(const SashimiNet *net, const Sashimi *m, double temperature, Voice *v, int64_t steps, int64_t n,
-                      const float *choice, const float *u, float *sound)
+typedef struct Block {               /* random numbers of the next steps */
+    int64_t steps, n;                /* n: of sequences */
+    float  *choice, *u;              /* (steps, n, choices), (steps, n) */
+} Block;
+
+/* Sequence number `index` through the block. */
+static void voice_run(const SashimiNet *net, const Sashimi *m, double temperature, const Block *b,
+                      int64_t index, Voice *v, float *sound)
 {
     int64_t choices = sashimi_choices(m);
-    for (int64_t i = 0; i < steps; i++) {
+    for (int64_t i = 0; i < b->steps; i++) {
+        int64_t at = i * b->n + index;
         sashimi_step(net, v->state, v->token, v->outputs);
-        v->token = sashimi_pick(m, temperature, v->outputs, choice + i * n * choices, (double)u[i * n]);
+        v->token = sashimi_pick(m, temperature, v->outputs, b->choice + at * choices, (double)b->u[at]);
         sound[i] = sashimi_sound(m, v->token);
     }
 }
@@ -59,33 +69,37 @@ static void voice_run(const SashimiNet *net, const Sashimi *m, double temperatur
 Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Sashimi *m = config;
-    int64_t        length = s->config->length > 0 ? s->config->length : m->length, choices = sashimi_choices(m), n = s->n;
-    int64_t        block = BLOCK_NUMBERS / (n * choices);
+    int64_t        length = s->config->length > 0 ? s->config->length : m->length;
+    int64_t        n = s->n, choices = sashimi_choices(m), most = BLOCK_NUMBERS / (n * choices);
     SashimiNet    *net;
     length -= length % m->channels;
     if (length < 1)
-        return fail(E_USAGE, "sampler.length: one sample of %lld channels has %lld steps", (long long)m->channels,
-                    (long long)m->channels);
-    block = block < 1 ? 1 : block > BLOCK_STEPS ? BLOCK_STEPS : block;
+        return fail(E_USAGE, "sampler.length: one sample of %lld channels has %lld steps",
+                    (long long)m->channels, (long long)m->channels);
+    most = most < 1 ? 1 : most > BLOCK_STEPS ? BLOCK_STEPS : most;
     TRY(sashimi_net_new(s->pool, m, s, &net));
 
+    Block  block = { .n = n, .choice = NEWN(s->pool, float, most * n * choices),
+                     .u = NEWN(s->pool, float, most * n) };
     Voice *voices = NEWN(s->pool, Voice, n);
     float *sound = NEWN(s->pool, float, n * length);
-    float *choice = NEWN(s->pool, float, block * n * choices), *u = NEWN(s->pool, float, block * n);
     for (int64_t v = 0; v < n; v++)
-        voices[v] = (Voice){ sashimi_state_new(s->pool, net), NEWN(s->pool, float, sashimi_outputs(m)), sashimi_levels(m) / 2 };
-    for (int64_t at = 0; at < length; at += block) {
-        int64_t steps = length - at < block ? length - at : block;
-        for (int64_t i = 0; i < steps; i++) {
-            s->uniform(s, "gumbel", at + i, choice + i * n * choices, n * choices);
-            s->uniform(s, "uniform", at + i, u + i * n, n);
+        voices[v] = (Voice){ sashimi_state_new(s->pool, net), NEWN(s->pool, float, sashimi_outputs(m)),
+                             sashimi_levels(m) / 2 };
+    for (int64_t at = 0; at < length; at += block.steps) {
+        block.steps = length - at < most ? length - at : most;
+        for (int64_t i = 0; i < block.steps; i++) {
+            s->uniform(s, "gumbel", at + i, block.choice + i * n * choices, n * choices);
+            s->uniform(s, "uniform", at + i, block.u + i * n, n);
         }
 #pragma omp parallel for schedule(dynamic, 1) if (n > 1)
         for (int64_t v = 0; v < n; v++)
-            voice_run(net, m, s->config->temperature, &voices[v], steps, n, choice + v * choices, u + v, sound + v * length + at);
-        s->progress(s, at + steps, length);
+            voice_run(net, m, s->config->temperature, &block, v, &voices[v], sound + v * length + at);
+        s->progress(s, at + block.steps, length);
     }
-    *result = (SampleResult){ .kind = RESULT_AUDIO, .shape = SHAPE(n, length / m->channels, m->channels), .data = sound,
-                              .rate = m->rate };
+    *result = (SampleResult){
+        .kind = RESULT_AUDIO, .shape = SHAPE(n, length / m->channels, m->channels), .data = sound,
+        .rate = m->rate,
+    };
     return OK;
 }

@@ -1,12 +1,12 @@
 /* sashimi_step.c -- SaShiMi one sample at a time: what generation runs.
  *
- * A level hears one vector and says one. Below the lowest it keeps four vectors waiting; when the fourth has
- * come, the level below hears them pooled, and what it says is unpooled into a queue of four that is spoken
- * during the NEXT four steps: the same step late by which the training form shifts. So level i works
- * every 4^i-th step.
+ * A level hears one vector and says one. Each but the last keeps four vectors waiting; when the
+ * fourth has come, the level below hears them pooled, and what it says is unpooled into a queue of
+ * four that is spoken during the NEXT four steps: the step by which the training form shifts. So level
+ * i works every 4^i-th step.
  *
- * S4 states are double (ops/s4_step.h), all else fp32. Weights lie (in, out), so that a product runs along
- * the outputs; pools have their features as the waiting vectors lie, s*H+h.
+ * S4 states are double (ops/s4_step.h), all else fp32. Weights lie (in, out), so that a product runs
+ * along the outputs; pools have their features as the waiting vectors lie, s*H+h.
  */
 #include "models/sashimi.h"
 
@@ -49,7 +49,8 @@ struct SashimiNet {
 typedef struct LevelState {
     double **states;                 /* of each S4 */
     float   *waiting, *queue;        /* (4, width) */
-    float   *x, *first;              /* what this level hears, then says; what its blocks began with */
+    float   *x;                      /* what this level hears, then says */
+    float   *first;                  /* what its blocks began with */
     int      heard;                  /* 0..3 */
 } LevelState;
 
@@ -111,18 +112,18 @@ static Dense read_dense(const Reader *r, const char *name, int64_t in, int64_t o
 /* w = g v / |v|, with the finer side's features h*4+s turned to s*H+h. */
 static Dense read_pool(const Reader *r, int64_t in, int64_t out, bool down)
 {
-    const int64_t four = SASHIMI_POOL;
     Pool  *scratch = pool_new(r->pool, "pool");
-    Dense  d = { .in = in, .out = out, .w = NEWN(r->pool, float, in * out), .b = NEWN(r->pool, float, out) };
-    float *g = read_weight(r, scratch, ".weight_g", out), *v = read_weight(r, scratch, ".weight_v", in * out);
+    Dense  d = { in, out, NEWN(r->pool, float, in * out), NEWN(r->pool, float, out) };
+    float *g = read_weight(r, scratch, ".weight_g", out);
+    float *v = read_weight(r, scratch, ".weight_v", in * out);
     float *b = read_weight(r, scratch, ".bias", out);
     for (int64_t o = 0; o < out; o++) {
-        int64_t to = down ? o : o % four * (out / four) + o / four;
+        int64_t to = down ? o : o % 4 * (out / 4) + o / 4;
         double  sum = 0;
         for (int64_t i = 0; i < in; i++)
             sum += (double)v[o * in + i] * (double)v[o * in + i];
         for (int64_t i = 0; i < in; i++) {
-            int64_t at = down ? i % four * (in / four) + i / four : i;
+            int64_t at = down ? i % 4 * (in / 4) + i / 4 : i;
             d.w[at * out + to] = (float)((double)g[o] * (double)v[o * in + i] / sqrt(sum));
         }
         d.b[to] = b[o];
@@ -134,7 +135,8 @@ static Dense read_pool(const Reader *r, int64_t in, int64_t out, bool down)
 static ScalarNorm read_norm(const Reader *r)
 {
     Pool      *scratch = pool_new(r->pool, "norm");
-    ScalarNorm norm = { *read_weight(r, scratch, ".norm.norm.m", 1), *read_weight(r, scratch, ".norm.norm.s", 1) };
+    ScalarNorm norm = { *read_weight(r, scratch, ".norm.norm.m", 1),
+                        *read_weight(r, scratch, ".norm.norm.s", 1) };
     pool_free(scratch);
     return norm;
 }
@@ -157,7 +159,8 @@ static Err read_s4(const Reader *r, int64_t width, int64_t pairs, int64_t length
 }
 
 /* Blocks first, first + 1, ... of the list called `list`. */
-static Err read_pairs(Reader *r, const Sashimi *m, int64_t level, const char *list, int first, Pair *pairs)
+static Err read_pairs(Reader *r, const Sashimi *m, int64_t level, const char *list, int first,
+                      Pair *pairs)
 {
     int64_t width = sashimi_width(m, level);
     for (int i = 0; i < m->layers; i++) {
@@ -181,7 +184,8 @@ Err sashimi_net_new(Pool *pool, const Sashimi *m, Sampler *s, SashimiNet **out)
     Reader      r = { .pool = pool, .sampler = s };
     int         last = (int)m->pools;
     *net = (SashimiNet){ .m = m };
-    net->embedding = read_weight(&r, pool, "encoder.0.embedding.weight", sashimi_levels(m) * m->width);
+    net->embedding = read_weight(&r, pool, "encoder.0.embedding.weight",
+                                 sashimi_levels(m) * m->width);
     for (int i = 0; i <= last; i++) {
         Level *level = &net->levels[i];
         char   list[64] = "model.c_layers";
@@ -189,10 +193,10 @@ Err sashimi_net_new(Pool *pool, const Sashimi *m, Sampler *s, SashimiNet **out)
         if (i < last) {
             int64_t below = sashimi_width(m, i + 1);
             reader_at(&r, "model.d_layers.%d.linear", i);
-            level->down = read_pool(&r, SASHIMI_POOL * level->width, below, true);
+            level->down = read_pool(&r, 4 * level->width, below, true);
             snprintf(list, sizeof list, "model.u_layers.%d", last - 1 - i);
             reader_at(&r, "%s.0.linear", list);
-            level->up = read_pool(&r, below, SASHIMI_POOL * level->width, false);
+            level->up = read_pool(&r, below, 4 * level->width, false);
         }
         TRY(read_pairs(&r, m, i, list, i < last, level->pairs));
         int64_t wide = (m->ff > 2 ? m->ff : 2) * level->width;
@@ -210,16 +214,19 @@ SashimiState *sashimi_state_new(Pool *pool, const SashimiNet *net)
 {
     const Sashimi *m = net->m;
     SashimiState  *state = NEW(pool, SashimiState);
-    *state = (SashimiState){ .sums = NEWN(pool, double, net->widest), .a = NEWN(pool, float, net->widest),
+    *state = (SashimiState){ .sums = NEWN(pool, double, net->widest),
+                             .a = NEWN(pool, float, net->widest),
                              .b = NEWN(pool, float, net->widest) };
     for (int i = 0; i <= m->pools; i++) {
         int64_t width = net->levels[i].width;
         double **states = NEWN(pool, double *, m->layers);
         for (int j = 0; j < m->layers; j++)
             states[j] = NEWN(pool, double, s4_state_count(net->levels[i].pairs[j].s4));
-        state->levels[i] = (LevelState){ .states = states, .waiting = NEWN(pool, float, SASHIMI_POOL * width),
-                                         .queue = NEWN(pool, float, SASHIMI_POOL * width),
-                                         .x = NEWN(pool, float, width), .first = NEWN(pool, float, width) };
+        state->levels[i] = (LevelState){
+            .states = states, .waiting = NEWN(pool, float, 4 * width),
+            .queue = NEWN(pool, float, 4 * width), .x = NEWN(pool, float, width),
+            .first = NEWN(pool, float, width),
+        };
     }
     return state;
 }
@@ -230,8 +237,9 @@ static void dense(const Dense *d, const float *restrict x, float *restrict y)
 {
     int64_t i = 0;
     memcpy(y, d->b, (size_t)d->out * sizeof *y);
-    for (; i + 4 <= d->in; i += 4) {         /* four rows at once: y is loaded and stored a quarter as often */
-        const float *w0 = d->w + i * d->out, *w1 = w0 + d->out, *w2 = w1 + d->out, *w3 = w2 + d->out;
+    for (; i + 4 <= d->in; i += 4) {         /* four rows at once: y is loaded a quarter as often */
+        const float *w0 = d->w + i * d->out, *w1 = w0 + d->out;
+        const float *w2 = w1 + d->out, *w3 = w2 + d->out;
 #pragma omp simd
         for (int64_t o = 0; o < d->out; o++)
             y[o] += x[i] * w0[o] + x[i + 1] * w1[o] + x[i + 2] * w2[o] + x[i + 3] * w3[o];
@@ -270,7 +278,8 @@ static void scalar_norm_row(ScalarNorm norm, const float *x, int64_t n, float *y
 }
 
 /* x becomes blocks(x) + x. */
-static void level_blocks(const SashimiNet *net, const Level *level, LevelState *at, SashimiState *state)
+static void level_blocks(const SashimiNet *net, const Level *level, LevelState *at,
+                         SashimiState *state)
 {
     int64_t width = level->width;
     float  *x = at->x, *a = state->a, *b = state->b;
@@ -312,7 +321,7 @@ static void level_step(const SashimiNet *net, SashimiState *state, int i)
             here[h] = at->x[h];
             at->x[h] += late[h];
         }
-        if (++at->heard == SASHIMI_POOL) {   /* late was taken: the queue may be filled anew */
+        if (++at->heard == 4) {              /* late was taken: the queue may be filled anew */
             LevelState *below = &state->levels[i + 1];
             dense(&level->down, at->waiting, below->x);
             level_step(net, state, i + 1);

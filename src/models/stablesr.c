@@ -33,7 +33,8 @@ static const Field stablesr_fields[] = {
     INT(attention_levels, 0, STABLESR_LEVELS, "so many first levels have attention"),
     INT(head_width, 1, 4096, "UNet: of an attention head"),
     INT(groups, 1, 4096, "of the group norms"),
-    { "context", FIELD_TEXT, offsetof(StableSr, context), 0, 0, NULL, NULL, "the empty prompt's embedding (.npy); none: a fixed seeded one" },
+    { "context", FIELD_TEXT, offsetof(StableSr, context), 0, 0, NULL, NULL,
+      "the empty prompt's embedding (.npy); none: a fixed seeded one" },
     INT(context_tokens, 1, 4096, "rows of the context"),
     INT(context_width, 1, 65536, "columns of the context"),
     INT(spade_hidden, 1, 8192, "width between a struct map and its scale and shift"),
@@ -51,7 +52,8 @@ static const Field stablesr_fields[] = {
     { "trainable", FIELD_CHOICE, offsetof(StableSr, trained), 0, 0, trained_words, NULL,
       "default; published: without edge branch and input; all: everything but the autoencoder" },
     INT(timesteps, 1, 100000, "of the diffusion"),
-    { "noise_schedule", FIELD_CHOICE, offsetof(StableSr, noise_schedule), 0, 0, noise_schedules, NULL, "how noise grows with time" },
+    { "noise_schedule", FIELD_CHOICE, offsetof(StableSr, noise_schedule), 0, 0, noise_schedules, NULL,
+      "how noise grows with time" },
     NUMBER(beta_start, 0, 1, "noise of the first step"),
     NUMBER(beta_end, 0, 1, "noise of the last step"),
     { 0 }
@@ -70,8 +72,8 @@ static Err check_widths(const char *key, int64_t channels, const Ints *mult, int
 {
     for (int i = 0; i < mult->n; i++)
         if (channels * mult->at[i] % by)
-            return fail(E_USAGE, "model.%s: %lld channels do not divide into %s of %lld", key,
-                        (long long)(channels * mult->at[i]), what, (long long)by);
+            return fail(E_USAGE, "model.%s: %lld channels are no multiple of %lld, the %s", key,
+                        (long long)(channels * mult->at[i]), (long long)by, what);
     return OK;
 }
 
@@ -96,12 +98,12 @@ static Err stablesr_check(const void *config)
         return fail(E_USAGE, "model.edge_ladder halves a picture of %lld too often", (long long)m->image);
     if (m->channels % 2 || m->struct_channels % 2)
         return fail(E_USAGE, "model.channels and model.struct_channels must be even: half of a time embedding is sines");
-    TRY(check_widths("channels", m->channels, &m->mult, m->groups, "groups"));
-    TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->groups, "groups"));
-    TRY(check_widths("struct_out", m->struct_out, &once, m->groups, "groups"));
-    TRY(check_widths("vae_channels", m->vae_channels, &m->vae_mult, m->groups, "groups"));
-    TRY(check_widths("channels", m->channels, &m->mult, m->head_width, "heads"));
-    TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->struct_heads, "heads"));
+    TRY(check_widths("channels", m->channels, &m->mult, m->groups, "number of groups"));
+    TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->groups, "number of groups"));
+    TRY(check_widths("struct_out", m->struct_out, &once, m->groups, "number of groups"));
+    TRY(check_widths("vae_channels", m->vae_channels, &m->vae_mult, m->groups, "number of groups"));
+    TRY(check_widths("channels", m->channels, &m->mult, m->head_width, "width of a head"));
+    TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->struct_heads, "number of heads"));
     return OK;
 }
 
@@ -140,8 +142,9 @@ static Tensor stablesr_edge(Tensor edge, const StableSr *m)
 static Tensor stablesr_fuse(Tensor latent, Tensor edge, const StableSr *m)
 {
     Tensor both = concat2(cast(latent, tensor_type(edge)), edge);
-    return m->fusion == FUSION_CONV ? conv_bn("model.diffusion_model.edge_fusion.fusion_conv", both, 2 * STABLESR_LATENT, 3, 1, true)
-                                    : both;
+    if (m->fusion == FUSION_CONCAT)
+        return both;
+    return conv_bn("model.diffusion_model.edge_fusion.fusion_conv", both, 2 * STABLESR_LATENT, 3, 1, true);
 }
 
 /* ---- context ---- */

@@ -37,7 +37,8 @@ Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
     int64_t steps = s->config->steps ? s->config->steps : 200, count = s->n * m->latent * m->latent * STABLESR_LATENT;
     int64_t pixels = s->n * m->image * m->image * 3;
     if (s->config->kind == SAMPLER_RECURRENT || steps > m->timesteps)
-        return fail(E_USAGE, "sampler: stablesr samples by ddpm or ddim in at most %lld steps (model.timesteps)", (long long)m->timesteps);
+        return fail(E_USAGE, "sampler: stablesr samples by ddpm or ddim in at most %lld steps (model.timesteps)",
+                    (long long)m->timesteps);
     if (s->config->guidance != 1)
         return fail(E_USAGE, "sampler.guidance: stablesr has one context, so there is nothing to guide away from; leave it at 1");
     const double *bar = stablesr_alpha_bar(s->pool, m);

@@ -26,7 +26,7 @@ static Tensor time_embed(Tensor t, int64_t width)
 /* norm(h) (1 + gamma) + beta; the struct map says gamma and beta, place by place. */
 static Tensor spade_block(Tensor h, Tensor map, const StableSr *m)
 {
-    int64_t width = dim(tensor_shape(h), -1);
+    int64_t width = channels_of(h);
     scope_open(h.graph, "spade");
     Tensor a = relu(conv2d("mlp_shared.0", map, m->spade_hidden, 3, 1, 1, (Layer){ 0 }));
     Tensor gamma = conv2d("mlp_gamma", a, width, 3, 1, 1, (Layer){ 0 });
@@ -51,7 +51,7 @@ static Tensor res_block(const char *name, Tensor x, Tensor time, Tensor map, int
     h = conv2d("out_layers.3", h, width, 3, 1, 1, (Layer){ .zero = true });
     if (tensor_ok(map))
         h = spade_block(h, map, m);
-    if (dim(tensor_shape(x), -1) != width)
+    if (channels_of(x) != width)
         x = conv2d("skip_connection", x, width, 1, 1, 0, (Layer){ 0 });
     x = add(x, h);
     scope_close(x.graph);
@@ -60,7 +60,7 @@ static Tensor res_block(const char *name, Tensor x, Tensor time, Tensor map, int
 
 static Tensor self_attention(const char *name, Tensor x, int heads)
 {
-    int64_t width = dim(tensor_shape(x), -1);
+    int64_t width = channels_of(x);
     Layer   plain = { .no_bias = true };
     scope_open(x.graph, "%s", name);
     Tensor q = linear("to_q", x, width, plain), k = linear("to_k", x, width, plain), v = linear("to_v", x, width, plain);
@@ -74,7 +74,7 @@ static Tensor self_attention(const char *name, Tensor x, int heads)
 static Tensor cross_attention(const char *name, Tensor x, Tensor context, int heads)
 {
     Shape   shape = tensor_shape(x), tokens = tensor_shape(context);
-    int64_t width = dim(shape, -1);
+    int64_t width = channels_of(x);
     Layer   plain = { .no_bias = true };
     scope_open(x.graph, "%s", name);
     Tensor q = reshape(linear("to_q", x, width, plain), SHAPE(1, -1, width));
@@ -88,7 +88,7 @@ static Tensor cross_attention(const char *name, Tensor x, Tensor context, int he
 /* Positions attend to each other, then to the context; then a gated MLP. All inside a residual. */
 static Tensor transformer(const char *name, Tensor x, Tensor context, const StableSr *m)
 {
-    int64_t width = dim(tensor_shape(x), -1);
+    int64_t width = channels_of(x);
     int     heads = (int)(width / m->head_width);
     scope_open(x.graph, "%s", name);
     Tensor h = linear("proj_in", norm_act("norm", x, norm_of(m, 1e-6f), NORM_LINEAR), width, (Layer){ 0 });
@@ -140,7 +140,8 @@ Tensor stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, con
             if (level < m->attention_levels)
                 h = transformer("1", h, context, m);
             if (level > 0 && i == m->layers)
-                h = conv2d(level < m->attention_levels ? "2.conv" : "1.conv", upsample_nearest(h, 2), width, 3, 1, 1, (Layer){ 0 });
+                h = conv2d(level < m->attention_levels ? "2.conv" : "1.conv", upsample_nearest(h, 2), width, 3, 1, 1,
+                           (Layer){ 0 });
             scope_close(g);
         }
     h = conv2d("out.2", norm_act("out.0", h, norm_of(m, 1e-5f), NORM_SILU), STABLESR_LATENT, 3, 1, 1, (Layer){ 0 });
@@ -151,7 +152,7 @@ Tensor stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, con
 /* q, k and v lie head by head in one tensor. */
 static Tensor struct_attention(const char *name, Tensor x, const StableSr *m)
 {
-    int64_t width = dim(tensor_shape(x), -1);
+    int64_t width = channels_of(x);
     scope_open(x.graph, "%s", name);
     Tensor h = conv1d("qkv", norm_act("norm", x, norm_of(m, 1e-5f), NORM_LINEAR), 3 * width, (Layer){ 0 });
     h = attention_qkv(h, (int)m->struct_heads, &(AttentionOptions){ .by_head = true });

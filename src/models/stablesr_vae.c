@@ -15,7 +15,7 @@ static Tensor vae_block(const char *name, Tensor x, int64_t width, const StableS
     scope_open(x.graph, "%s", name);
     Tensor h = conv2d("conv1", norm_act("norm1", x, norm_of(m), NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
     h = conv2d("conv2", norm_act("norm2", h, norm_of(m), NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
-    if (dim(tensor_shape(x), -1) != width)
+    if (channels_of(x) != width)
         x = conv2d("nin_shortcut", x, width, 1, 1, 0, (Layer){ 0 });
     x = add(x, h);
     scope_close(x.graph);
@@ -25,7 +25,7 @@ static Tensor vae_block(const char *name, Tensor x, int64_t width, const StableS
 /* One head as wide as the map has channels. */
 static Tensor vae_attention(const char *name, Tensor x, const StableSr *m)
 {
-    int64_t width = dim(tensor_shape(x), -1);
+    int64_t width = channels_of(x);
     scope_open(x.graph, "%s", name);
     Tensor h = norm_act("norm", x, norm_of(m), NORM_LINEAR);
     Tensor q = conv2d("q", h, width, 1, 1, 0, (Layer){ 0 }), k = conv2d("k", h, width, 1, 1, 0, (Layer){ 0 });
@@ -37,7 +37,7 @@ static Tensor vae_attention(const char *name, Tensor x, const StableSr *m)
 
 static Tensor vae_middle(Tensor x, const StableSr *m)
 {
-    int64_t width = dim(tensor_shape(x), -1);
+    int64_t width = channels_of(x);
     scope_open(x.graph, "mid");
     x = vae_block("block_1", x, width, m);
     x = vae_attention("attn_1", x, m);

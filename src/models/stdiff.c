@@ -1,6 +1,7 @@
 /* stdiff.c -- STDiff, prediction of video and of range images: keys, training loss, sampling graph.
  *
- *   observed (N,To,H,W,C), future (N,Tp,H,W,C) in [-1,1], mask (N,Tp,H,W)  ->  masked L1 of the noise
+ *   observed (N,To,H,W,C), future (N,Tp,H,W,C) in [-1,1], mask (N,Tp,H,W)
+ *                                       ->  masked L1 of the predicted noise
  *
  * Motion of the observed frames runs on through the future (stdiff_motion.c); each future frame is
  * denoised given the motion at its time and the frame before it (stdiff_unet.c).
@@ -18,8 +19,8 @@ static const Field stdiff_fields[] = {
     KEY(observed, INT, 2, STDIFF_MOST_FRAMES, NULL, "frames that are seen"),
     KEY(predicted, INT, 1, STDIFF_MOST_FRAMES, NULL, "frames that are predicted"),
     KEY(channels, INTS, 2, 65536, NULL, "of each level of the UNet"),
-    KEY(layers, INT, 1, STDIFF_MOST_LAYERS, NULL, "residual blocks a level, one more on the way up"),
-    KEY(attention_from, INT, 0, FIELD_MAX_INTS, NULL, "first level with attention; the middle always has it"),
+    KEY(layers, INT, 1, STDIFF_MOST_LAYERS, NULL, "residual blocks a level; upwards one more"),
+    KEY(attention_from, INT, 0, FIELD_MAX_INTS, NULL, "first level with attention"),
     KEY(groups, INT, 1, 65536, NULL, "of the group norms"),
     KEY(head_width, INT, 1, ATTENTION_MAX_WIDTH, NULL, "channels of an attention head"),
     KEY(motion_channels, INT, 1, 65536, NULL, "after the motion encoder's first convolution"),
@@ -74,14 +75,15 @@ static Err stdiff_check(const void *config)
     }
     double rest = 1 / m->sde_dt - (double)stdiff_substeps(m);
     if (rest > 1e-6 || rest < -1e-6)
-        return fail(E_USAGE, "model.sde_dt: %g does not divide a frame; give one over a whole number, "
-                    "e.g. %g", m->sde_dt, 1 / (double)stdiff_substeps(m));
+        return fail(E_USAGE, "model.sde_dt: %g does not divide a frame; give one over a whole "
+                    "number, e.g. %g", m->sde_dt, 1 / (double)stdiff_substeps(m));
     return OK;
 }
 
 double *stdiff_alpha_bar(Pool *pool, const Stdiff *m)
 {
-    return alpha_bar_table(pool, (NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start, m->beta_end);
+    return alpha_bar_table(pool, (NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start,
+                           m->beta_end);
 }
 
 static Shape stdiff_frames(const Stdiff *m, int64_t n)       /* one frame each */
@@ -102,7 +104,8 @@ static Tensor stdiff_future(Tensor motion, int64_t n, const Stdiff *m)
     int64_t per_frame = stdiff_substeps(m);
     Tensor  frames[STDIFF_MOST_FRAMES], noise = tensor_none(g);
     if (g->given_noise)
-        noise = noise_normal(g, "sde", SHAPE(per_frame * m->predicted, n, s.dim[1], s.dim[2], s.dim[3]));
+        noise = noise_normal(g, "sde", SHAPE(per_frame * m->predicted, n, s.dim[1], s.dim[2],
+                                             s.dim[3]));
     for (int64_t k = 0; k < m->predicted; k++) {
         motion = stdiff_advance(motion, noise, k * per_frame, m);
         frames[k] = reshape(motion, SHAPE(n, 1, s.dim[1], s.dim[2], s.dim[3]));
@@ -128,20 +131,22 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
         before = concat((const Tensor[]){ before, slice(future, 1, 0, Tp - 1) }, 2, 1);
     Tensor x = q_sample(reshape(future, shape), eps, alpha_bar, t);
     Tensor predicted = stdiff_unet(concat2(x, reshape(before, shape)), t, motion, m);
-    if (g->given_noise)                      /* compared with another program, which shows its own */
+    if (g->given_noise)                      /* to compare with another program */
         graph_output(predicted, "output");
     if (m->loss == STDIFF_L1)
         return l1_loss(predicted, eps, scale);
-    /* Without a denominator the loss counts the pixels of this micro-batch, as the recipe means it.
-     * Whoever cuts a micro-batch smaller gives the count of the whole here. */
+    /* A mean over the valid pixels, each of image_channels numbers. Without a denominator the loss
+     * counts the pixels of this micro-batch, as the recipe means it; whoever cuts a micro-batch
+     * smaller gives the count of the whole here. */
     Tensor mask = feed(g, "mask", U8, SHAPE(batch, Tp, m->image.at[0], m->image.at[1]));
     mask = reshape(mask, shape_drop(shape, -1));
-    return masked_l1_loss(predicted, eps, mask, tensor_none(g), scale);
+    return masked_l1_loss(predicted, eps, mask, tensor_none(g), scale / (float)m->image_channels);
 }
 
-/* Begin: the motion at the last observed frame. End, run before each frame: the motion one frame on. A
- * step: the noise in x at time t. */
-static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
+/* Begin: the motion at the last observed frame. End, run before each frame: the motion one frame
+ * on. A step: the noise in x at time t. */
+static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
+                                int64_t n)
 {
     (void)sampler;
     const Stdiff *m = config;

@@ -1,12 +1,16 @@
 /* stdiff.h -- what the files of STDiff share: its sizes and its two networks.
  *
- * stdiff_motion.c carries the motion of a clip into the future, stdiff_unet.c takes the noise out of a
- * frame given that motion, stdiff.c trains the two together, stdiff_sample.c predicts with them.
+ * stdiff_motion.c carries the motion of a clip into the future, stdiff_unet.c takes the noise out
+ * of a frame given that motion, stdiff.c trains the two together, stdiff_sample.c predicts with
+ * them.
  */
 #ifndef MODELS_STDIFF_H
 #define MODELS_STDIFF_H
 
 #include "models/model.h"
+
+/* The convolution nearly everything here is made of. */
+#define conv3(name, x, width) conv2d(name, x, width, 3, 1, 1, (Layer){ 0 })
 
 enum { STDIFF_MOST_FRAMES = 32, STDIFF_MOST_LAYERS = 8 };
 
@@ -33,8 +37,8 @@ double *stdiff_alpha_bar(Pool *pool, const Stdiff *m);
 
 /* (N,To,H,W,C) -> the motion at the last observed frame, (N,h,w,Cm). */
 Tensor stdiff_context(Tensor observed, const Stdiff *m);
-/* The motion one frame later, fp32. noise: N(0,1) for each sub-step from `first` on, (...,N,h,w,Cm), or
- * none: it is drawn. */
+/* The motion one frame later, fp32. noise (...,N,h,w,Cm): N(0,1) for each sub-step from `first` on,
+ * or none: it is drawn. */
 Tensor stdiff_advance(Tensor motion, Tensor noise, int64_t first, const Stdiff *m);
 
 /* Noise in the frames: x (B,H,W,2C) [noisy frame | frame before], t (B), motion (B,h,w,Cm). */

@@ -3,8 +3,8 @@
  *   observed (N,To,H,W,C) -> differences of frames -> encoder -> ConvGRU -> motion (N,h,w,Cm)
  *   dm = f(m) dt + g(m) o dW                     a Stratonovich equation, diagonal noise
  *
- * The equation is solved by Euler-Heun with fixed sub-steps (Kloeden and Platen 1992) and its steps are
- * nodes like any others: gradients go back through them, and f and g may be computed again.
+ * The equation is solved by Euler-Heun with fixed sub-steps (Kloeden and Platen 1992) and its steps
+ * are nodes like any others: gradients go back through them, and f and g may be computed again.
  */
 #include "models/stdiff.h"
 #include "models/layers.h"
@@ -42,9 +42,9 @@ static Tensor conv_gru(Tensor x, Tensor h)
     int64_t width = dim(tensor_shape(x), -1);
     Tensor  gates[2];                        /* u, r */
     scope_open(x.graph, "conv_gru_cell");
-    split(gates, 2, sigmoid(conv2d("GateConv", concat2(x, h), 2 * width, 3, 1, 1, (Layer){ 0 })), -1);
+    split(gates, 2, sigmoid(conv3("GateConv", concat2(x, h), 2 * width)), -1);
     Tensor both = concat2(x, mul(gates[1], h));
-    Tensor g = tanh_of(conv2d("NewStateConv", both, width, 3, 1, 1, (Layer){ 0 }));
+    Tensor g = tanh_of(conv3("NewStateConv", both, width));
     h = add(sub(h, mul(gates[0], h)), g);
     scope_close(x.graph);
     return h;
@@ -77,7 +77,7 @@ static Tensor field(const char *name, Tensor x, const Stdiff *m)
     scope_open(x.graph, "%s.net", name);
     for (int64_t i = 0; i <= m->sde_layers; i++) {
         snprintf(part, sizeof part, "%d", (int)(2 * i));
-        x = tanh_of(conv2d(part, x, width, 3, 1, 1, (Layer){ 0 }));
+        x = tanh_of(conv3(part, x, width));
     }
     snprintf(part, sizeof part, "%d", (int)(2 * m->sde_layers + 2));
     x = conv2d(part, x, width, 3, 1, 1, (Layer){ .zero = true });
@@ -85,7 +85,7 @@ static Tensor field(const char *name, Tensor x, const Stdiff *m)
     return x;
 }
 
-/* N(0,1) of sub-step i: cut from what is given, or drawn, each sub-step for itself: so none is kept. */
+/* N(0,1) of sub-step i: cut from what is given, or drawn, each by itself: it can be drawn again. */
 static Tensor sde_noise(Graph *g, Tensor given, int64_t i, Shape shape)
 {
     char name[32];

@@ -17,7 +17,7 @@ typedef struct Chain {
     int32_t      *t;
 } Chain;
 
-/* DDPM (Ho et al. 2020, equation 7) over strided times; the predicted frame is clipped to [-1,1]. */
+/* DDPM (Ho et al. 2020, equation 7) over strided times; the frame it sees is clipped to [-1,1]. */
 static Err chain_step(const Chain *c, int64_t frame, int64_t i)
 {
     Sampler *s = c->s;
@@ -58,16 +58,17 @@ Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)
     int64_t To = m->observed, Tp = m->predicted;
     int64_t size = m->image.at[0] * m->image.at[1] * m->image_channels, count = s->n * size;
     if (s->config->kind != SAMPLER_DDPM || steps > m->timesteps)
-        return fail(E_USAGE, "sampler: stdiff samples by ddpm in at most %lld steps (model.timesteps)",
-                    (long long)m->timesteps);
-    Chain c = { .s = s, .alpha_bar = stdiff_alpha_bar(s->pool, m), .steps = steps, .stride = m->timesteps / steps,
-                .count = count, .x = s->feed(s, "x"), .z = NEWN(s->pool, float, count), .t = s->feed(s, "t") };
+        return fail(E_USAGE, "sampler: stdiff samples by ddpm in at most %lld steps "
+                    "(model.timesteps)", (long long)m->timesteps);
+    Chain c = { .s = s, .alpha_bar = stdiff_alpha_bar(s->pool, m), .steps = steps,
+                .stride = m->timesteps / steps, .count = count, .x = s->feed(s, "x"),
+                .z = NEWN(s->pool, float, count), .t = s->feed(s, "t") };
     const float *observed = s->feed(s, "observed");
     float       *before = s->feed(s, "before"), *clips = NEWN(s->pool, float, count * Tp);
 
     TRY(s->run(s, PART_SAMPLE_BEGIN));
     for (int64_t j = 0; j < s->n; j++)
-        memcpy(before + j * size, observed + ((j + 1) * To - 1) * size, (size_t)size * sizeof(float));
+        memcpy(before + j * size, observed + ((j + 1) * To - 1) * size, (size_t)size * 4);
     for (int64_t k = 0; k < Tp; k++) {
         TRY(move_on(s, m, k));
         s->normal(s, "x", k, c.x, count);
@@ -78,7 +79,7 @@ Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)
         for (int64_t j = 0; j < count; j++)
             before[j] = clips[(j / size * Tp + k) * size + j % size] = fminf(fmaxf(c.x[j], -1), 1);
     }
-    *result = (SampleResult){ .kind = RESULT_CLIPS, .data = clips,
-                              .shape = SHAPE(s->n, Tp, m->image.at[0], m->image.at[1], m->image_channels) };
+    Shape shape = SHAPE(s->n, Tp, m->image.at[0], m->image.at[1], m->image_channels);
+    *result = (SampleResult){ .kind = RESULT_CLIPS, .shape = shape, .data = clips };
     return OK;
 }

@@ -1,9 +1,9 @@
-/* stdiff_unet.c -- STDiff: the noise in a frame, given the frame before it and the motion at its time.
+/* stdiff_unet.c -- STDiff: the noise in a frame, given the frame before it and the motion then.
  *
  *   x (B,H,W,2C),  t (B),  motion (B,h,w,Cm)  ->  (B,H,W,C)
  *
- * A UNet of residual blocks, with attention from level `attention_from` on. Motion enters every block by
- * SPADE (Park et al. 2019): instance norm, then scale and shift by maps made of the motion.
+ * A UNet of residual blocks, with attention from level `attention_from` on and in the middle. The
+ * motion enters every block by SPADE (Park et al. 2019): instance norm, scaled and shifted by maps.
  */
 #include "models/stdiff.h"
 #include "models/layers.h"
@@ -21,9 +21,9 @@ static Tensor spade_motion(Tensor h, Tensor motion)
     int64_t width = dim(tensor_shape(h), -1), hidden = (dim(tensor_shape(motion), -1) + width) / 2;
     Tensor  none = tensor_none(h.graph);
     scope_open(h.graph, "motion_cond_layer");
-    Tensor a = relu(conv2d("mlp_shared.0", motion, hidden, 3, 1, 1, (Layer){ 0 }));
-    Tensor gamma = conv2d("mlp_gamma", a, width, 3, 1, 1, (Layer){ 0 });
-    Tensor beta = conv2d("mlp_beta", a, width, 3, 1, 1, (Layer){ 0 });
+    Tensor a = relu(conv3("mlp_shared.0", motion, hidden));
+    Tensor gamma = conv3("mlp_gamma", a, width);
+    Tensor beta = conv3("mlp_beta", a, width);
     h = spade(h, none, none, gamma, beta, width, 1e-5f);
     scope_close(h.graph);
     return h;
@@ -34,9 +34,9 @@ static Tensor resnet(Tensor x, int64_t width, int index, int level, const Given 
     Layer norm = norm_of(given->m);
     scope_open(x.graph, "resnets.%d", index);
     Tensor h = norm_act("norm1", x, norm, NORM_SILU);
-    h = spade_motion(conv2d("conv1", h, width, 3, 1, 1, (Layer){ 0 }), given->motion[level]);
+    h = spade_motion(conv3("conv1", h, width), given->motion[level]);
     h = add_rows(h, linear("time_emb_proj", given->time, width, (Layer){ 0 }));
-    h = conv2d("conv2", norm_act("norm2", h, norm, NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
+    h = conv3("conv2", norm_act("norm2", h, norm, NORM_SILU), width);
     if (dim(tensor_shape(x), -1) != width)
         x = conv2d("conv_shortcut", x, width, 1, 1, 0, (Layer){ 0 });
     x = add(x, h);
@@ -88,13 +88,15 @@ Tensor stdiff_unet(Tensor x, Tensor t, Tensor motion, const Stdiff *m)
     for (int i = 0; i <= last; i++)
         given.motion[i] = resize(motion, m->image.at[0] >> i, m->image.at[1] >> i, RESIZE_NEAREST);
 
-    x = skips[n_skips++] = skip(conv2d("conv_in", x, m->channels.at[0], 3, 1, 1, (Layer){ 0 }));
+    x = skips[n_skips++] = skip(conv3("conv_in", x, m->channels.at[0]));
     for (int i = 0; i <= last; i++) {
         scope_open(g, "down_blocks.%d", i);
         for (int j = 0; j < m->layers; j++)
             x = skips[n_skips++] = skip(layer(x, j, i, &given));
-        if (i < last)
-            x = skips[n_skips++] = skip(conv2d("downsamplers.0.conv", x, m->channels.at[i], 3, 2, 1, (Layer){ 0 }));
+        if (i < last) {
+            x = conv2d("downsamplers.0.conv", x, m->channels.at[i], 3, 2, 1, (Layer){ 0 });
+            skips[n_skips++] = skip(x);
+        }
         scope_close(g);
     }
     scope_open(g, "mid_block");
@@ -106,11 +108,11 @@ Tensor stdiff_unet(Tensor x, Tensor t, Tensor motion, const Stdiff *m)
         for (int j = 0; j <= m->layers; j++)
             x = layer(concat2(x, skips[--n_skips]), j, i, &given);
         if (i > 0)
-            x = conv2d("upsamplers.0.conv", upsample_nearest(x, 2), m->channels.at[i], 3, 1, 1, (Layer){ 0 });
+            x = conv3("upsamplers.0.conv", upsample_nearest(x, 2), m->channels.at[i]);
         scope_close(g);
     }
     x = norm_act("conv_norm_out", x, norm_of(m), NORM_SILU);
-    x = conv2d("conv_out", x, m->image_channels, 3, 1, 1, (Layer){ 0 });
+    x = conv3("conv_out", x, m->image_channels);
     scope_close(g);
     return x;
 }

@@ -7,6 +7,8 @@
  */
 #include "models/layers.h"
 
+#include <math.h>
+
 typedef struct Unet {
     int64_t height, width, channels;
     Ints    widths;              /* channels of each level */
@@ -114,8 +116,56 @@ static Tensor unet_loss(Graph *g, const void *config, int64_t batch, int64_t sha
     return mse_loss(unet_predict(noisy, t, m), noise, 1.0f / (float)share);
 }
 
+/* ---- sampling ---- */
+
+static void unet_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
+{
+    const Unet *m = config;
+    Part        part = g->part;
+    (void)sampler;
+    g->part = PART_SAMPLE;
+    Tensor x = feed(g, "x", F32, SHAPE(n, m->height, m->width, m->channels)), t = feed(g, "t", I32, SHAPE(n));
+    graph_output(unet_predict(x, t, m), "noise");
+    g->part = part;
+}
+
+/* DDPM (Ho et al. 2020, equation 7) over respaced times; the predicted picture is clipped to [-1,1]. */
+static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
+{
+    const Unet *m = config;
+    int64_t     steps = s->config->steps ? s->config->steps : m->timesteps;
+    Shape       shape = SHAPE(s->n, m->height, m->width, m->channels);
+    int64_t     count = shape_count(shape);
+    if (s->config->kind != SAMPLER_DDPM || steps > m->timesteps)
+        return fail(E_USAGE, "sampler: unet samples by ddpm in at most %lld steps (model.timesteps)", (long long)m->timesteps);
+    const double *bar = alpha_bar_table(s->pool, NOISE_LINEAR, m->timesteps, 1e-4, 0.02);
+    float        *x = (s->feed)(s, "x"), *z = NEWN(s->pool, float, count);
+    int32_t      *times = (s->feed)(s, "t");
+    s->normal(s, "x", 0, x, count);
+    for (int64_t k = steps - 1; k >= 0; k--) {
+        int64_t t = respaced_time(m->timesteps, steps, k);
+        double  now = bar[t], next = k ? bar[respaced_time(m->timesteps, steps, k - 1)] : 1, beta = 1 - now / next;
+        double  of_clean = sqrt(next) * beta / (1 - now), of_x = sqrt(now / next) * (1 - next) / (1 - now);
+        double  added = sqrt(beta * (1 - next) / (1 - now));
+        for (int64_t i = 0; i < s->n; i++)
+            times[i] = (int32_t)t;
+        TRY(s->run(s, PART_SAMPLE));
+        const float *noise = s->output(s, "noise");
+        if (k)
+            s->normal(s, "z", steps - 1 - k, z, count);
+        for (int64_t i = 0; i < count; i++) {
+            double clean = ((double)x[i] - sqrt(1 - now) * (double)noise[i]) / sqrt(now);
+            x[i] = (float)(of_clean * fmin(fmax(clean, -1), 1) + of_x * (double)x[i] + (k ? added * (double)z[i] : 0));
+        }
+        s->progress(s, steps - k, steps);
+    }
+    *result = (SampleResult){ .kind = RESULT_IMAGES, .shape = shape, .data = x };
+    return OK;
+}
+
 const ModelDef model_unet = {
     .name = "unet", .summary = "a small denoising U-Net with attention",
     .fields = unet_fields, .config_bytes = sizeof(Unet), .defaults = &unet_defaults,
     .check = unet_check, .loss = unet_loss,
+    .sample_graph = unet_sample_graph, .sample = unet_sample,
 };

@@ -13,9 +13,9 @@
  *
  * Near a resonance, y' = |A|, the real part of D is a small difference of large numbers. It is
  * taken as (|A| - y') (|A| + y') with |A| and y' as sums of two floats each. For large y' (k near
- * L/2, where 1 + w nears 0) D overflows: so D, y' and 1 are all multiplied by s = 1 / max(1, y')^2, which
- * cancels: r = 2 (i t sum p R - s sum q R), t = y' s. At k = L/2 itself the limit is dt sum p for
- * v = B C.
+ * L/2, where 1 + w nears 0) D overflows: so D, y' and 1 are all multiplied by
+ * s = 1 / max(1, y')^2, which cancels: r = 2 (i t sum p R - s sum q R), t = y' s. At k = L/2
+ * itself the limit is dt sum p for v = B C.
  */
 #ifndef OPS_S4_CAUCHY_H
 #define OPS_S4_CAUCHY_H

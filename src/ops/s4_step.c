@@ -57,16 +57,25 @@ static void abar_dense(const Coefs *coefs, int64_t pairs, double *m)
     }
 }
 
-static void square_times(int64_t n, double *restrict to, const double *restrict a,
-                         const double *restrict b)
+/* In tiles of 4 x 16, whose sums stay in registers; n = 2 pairs need not be a multiple of either. */
+static void square_times(int64_t n, double *restrict to, const double *restrict a, const double *restrict b)
 {
-    memset(to, 0, (size_t)(n * n) * sizeof *to);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < n; k++) {
-            double x = a[i * n + k];
+    enum { ROWS = 4, COLS = 16 };
+    for (int64_t j0 = 0; j0 < n; j0 += COLS)
+        for (int64_t i0 = 0; i0 < n; i0 += ROWS) {
+            int64_t rows = n - i0 < ROWS ? n - i0 : ROWS, cols = n - j0 < COLS ? n - j0 : COLS;
+            double  sums[ROWS][COLS] = { { 0 } };
+            for (int64_t k = 0; rows == ROWS && cols == COLS && k < n; k++)
+                for (int i = 0; i < ROWS; i++)
 #pragma omp simd
-            for (int64_t j = 0; j < n; j++)
-                to[i * n + j] += x * b[k * n + j];
+                    for (int j = 0; j < COLS; j++)
+                        sums[i][j] += a[(i0 + i) * n + k] * b[k * n + j0 + j];
+            for (int64_t k = 0; (rows < ROWS || cols < COLS) && k < n; k++)
+                for (int64_t i = 0; i < rows; i++)
+                    for (int64_t j = 0; j < cols; j++)
+                        sums[i][j] += a[(i0 + i) * n + k] * b[k * n + j0 + j];
+            for (int64_t i = 0; i < rows; i++)
+                memcpy(to + (i0 + i) * n + j0, sums[i], (size_t)cols * sizeof *to);
         }
 }
 

@@ -98,26 +98,12 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
     }
 }
 
-static Err engine_program(Pool *pool, Engine *engine, Program *program)
+/* Places the program's plan below its persistent values. */
+static Err engine_place(Pool *pool, Engine *engine, Program *program)
 {
-    Graph *graph = engine->graph;
-    TRY(pgraph_from_graph(pool, graph, program->parts, engine->choices, engine->node_ns, engine->device->align,
-                          program));
-    TRY(plan_keep_all(pool, program->pgraph, &program->plan));
     TRY(plan_check(program->pgraph, program->plan, 0));
     TRY(plan_simulate(pool, program->pgraph, program->plan, &program->meter));
     TRY(plan_buffers(pool, program->pgraph, program->plan, &program->buffers));
-
-    int64_t used = 0;                        /* persistent bytes of values this program never touches */
-    for (int32_t i = 0; i < program->pgraph->n_values; i++)
-        if (program->pgraph->values[i].persistent)
-            used += program->pgraph->values[i].bytes;
-    int64_t all = 0;
-    for (int32_t i = 0; i < graph->n_values; i++)
-        if (engine->offset[i] >= 0)
-            all += value_at(graph, i)->bytes;
-    program->live_bytes = program->meter.live_bytes + (all - used);
-
     Buffer *buffers = program->buffers.buffers;
     for (int32_t i = 0; i < program->buffers.n_buffers; i++) {
         buffers[i].align = engine->device->align;
@@ -129,6 +115,50 @@ static Err engine_program(Pool *pool, Engine *engine, Program *program)
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
     program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
     program->plan->arena_bytes = program->arena_bytes;
+    return OK;
+}
+
+/* Persistent values that this program never touches lie in the arena all the same. */
+static int64_t engine_elsewhere(const Engine *engine, const Program *program, bool padded)
+{
+    int64_t align = padded ? engine->device->align : 1, bytes = 0;
+    for (int32_t i = 0; i < engine->graph->n_values; i++)
+        if (engine->offset[i] >= 0)
+            bytes += align_up(value_at(engine->graph, i)->bytes, align);
+    for (int32_t i = 0; i < program->pgraph->n_values; i++)
+        if (program->pgraph->values[i].persistent)
+            bytes -= align_up(program->pgraph->values[i].bytes, align);
+    return bytes;
+}
+
+/* Everything kept if that fits the budget, else the planner's cheapest plan that does. A program that
+ * cannot fit keeps its plan of least arena: engine_new then says what the whole would need. */
+static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
+{
+    TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns, engine->device->align,
+                          program));
+    TRY(plan_keep_all(pool, program->pgraph, &program->plan));
+    TRY(engine_place(pool, engine, program));
+    engine->keep_all_ns += program->meter.cost;
+    if (program->arena_bytes > engine->keep_all_bytes)
+        engine->keep_all_bytes = program->arena_bytes;
+
+    if (options->budget_bytes && program->arena_bytes > options->budget_bytes) {
+        PlanOptions search = {
+            .budget_bytes = options->budget_bytes - engine_elsewhere(engine, program, true), .effort = options->effort,
+            .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
+            .progress = options->progress, .progress_arg = options->progress_arg,
+        };
+        if (search.budget_bytes < 1)
+            search.budget_bytes = 1;
+        Err err = plan_solve(pool, program->pgraph, &search, &program->plan);
+        if (err && err != E_BUDGET)
+            return err;
+        TRY(engine_place(pool, engine, program));
+    }
+    program->live_bytes = program->meter.live_bytes + engine_elsewhere(engine, program, false);
+    engine->cost_ns += program->meter.cost;
+    engine->recomputed += program->meter.n_recomputes;
     engine_tops(pool, engine, program);
     return OK;
 }
@@ -167,7 +197,7 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
             program->parts[PART_UPDATE] = true;
             program->name = "micro+update";
         }
-        TRY(engine_program(pool, engine, program));
+        TRY(engine_program(pool, engine, options, program));
         if (program->arena_bytes > engine->arena_bytes) {
             engine->arena_bytes = program->arena_bytes;
             engine->peak_program = engine->n_programs;
@@ -176,6 +206,10 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
             engine->live_bytes = program->live_bytes;
         engine->n_programs++;
     }
+    if (options->budget_bytes && engine->arena_bytes > options->budget_bytes)
+        return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
+                    "are parameters and state; ask for that, or for a smaller --batch", bytes_text(options->budget_bytes),
+                    bytes_text(engine->arena_bytes), (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes));
     *out = engine;
     return OK;
 }

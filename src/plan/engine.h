@@ -31,7 +31,12 @@ typedef struct Program {
 } Program;
 
 typedef struct EngineOptions {
-    const char *plan_path;       /* a plan to replay, or NULL */
+    int64_t     budget_bytes;    /* of the arena; 0: keep everything */
+    int64_t     effort;          /* of the planner, see plan.h */
+    double      time_limit_s;
+    uint64_t    seed;
+    void      (*progress)(void *arg, double done, const char *text);
+    void       *progress_arg;
     bool        guards;          /* tests: GUARD_BYTES on both sides of every buffer */
     bool        no_inplace;      /* tests: nothing takes over an input's bytes */
 } EngineOptions;
@@ -49,10 +54,14 @@ typedef struct Engine {
     int64_t       persistent_bytes;  /* where the programs' buffers begin */
     int64_t       part_bytes[PART_COUNT];    /* highest end of what each part's runs are given */
     int64_t       live_bytes, arena_bytes;   /* the largest over the programs */
+    int64_t       keep_all_bytes;    /* arena with everything kept */
+    double        cost_ns, keep_all_ns;      /* predicted time of one run of every program */
+    int32_t       recomputed;        /* second runs in all programs */
     int           peak_program;
     bool          guards;
 } Engine;
 
+/* E_BUDGET names the least arena that was found; asking for that works. */
 Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **engine);
 
 /* The planner's view of some parts of a graph (plan/from_graph.c). */

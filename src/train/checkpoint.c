@@ -253,7 +253,7 @@ static const Value *state_find(const Graph *graph, const char *name)
 static Err state_load(Session *session, const char *path, const Value *value, int32_t id, const SafeTensor *t)
 {
     int64_t count = shape_count(value->shape);
-    if (value->type == F32 && t->type == SAFE_F32 && t->n_bytes == (size_t)value->bytes)
+    if (t->type == safe_type(value->type) && t->n_bytes == (size_t)value->bytes)
         memcpy(session_bytes(session, id), t->data, t->n_bytes);
     else if (value->type == I32 && t->type == SAFE_I64 && t->n_bytes == (size_t)count * 8)
         for (int64_t i = 0; i < count; i++) {
@@ -263,6 +263,40 @@ static Err state_load(Session *session, const char *path, const Value *value, in
         }
     else
         return tensor_misfit(path, t, value->shape);
+    return OK;
+}
+
+Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw, bool *averaged)
+{
+    const Graph *graph = session_engine(session)->graph;
+    char         path[FILE_PATH_MAX];
+    SafeFile     file;
+    Pool        *work = pool_new(pool, "weights");
+
+    checkpoint_path(path, sizeof path, folder, step, ".safetensors");
+    TRY(safetensors_read(work, path, &file));
+    *averaged = false;
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const Param      *p = &graph->params[i];
+        Pool             *one = pool_new(work, "tensor");
+        const SafeTensor *t = raw ? NULL : safetensors_find(&file, pool_print(one, "ema/%s", p->name));
+        const float      *data = NULL;
+        *averaged = *averaged || t;
+        t = t ? t : safetensors_find(&file, p->name);
+        if (!t)
+            return fail(E_FORMAT, "%s lacks %s: it belongs to another recipe", path, p->name);
+        if (!tensor_fits(t, p->disk))
+            return tensor_misfit(path, t, p->disk);
+        TRY(tensor_f32(one, path, t, &data));
+        session_set_param(session, i, data);
+        pool_free(one);
+    }
+    for (int i = 0; i < file.n; i++) {
+        const Value *state = state_find(graph, file.tensors[i].name);
+        if (state)
+            TRY(state_load(session, path, state, (int32_t)(state - graph->values), &file.tensors[i]));
+    }
+    pool_free(work);
     return OK;
 }
 

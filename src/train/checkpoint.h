@@ -24,6 +24,9 @@ Err  saver_save(Saver *saver, const RunState *state);
 Err  checkpoint_newest(Pool *pool, const char *folder, int64_t *step);       /* E_IO if there is none */
 Err  checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state);
 
+/* For sampling: the averaged weights where the run has them, unless raw; statistics as they were. */
+Err  checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw, bool *averaged);
+
 /* Starting weights from elsewhere: names missing and unused tensors and refuses, unless partial. */
 Err  weights_load(Pool *pool, Session *session, const char *path, bool partial);
 

@@ -4,12 +4,22 @@
 #include "ops/basic.h"
 #include "ops/ops.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+
+/* An input that no data gives: how many targets count in all micro-batches of a step (contract 2). */
+static const char DENOMINATOR[] = "denominator";
+
+static size_t feed_bytes(const FeedBuffer *feed)
+{
+    return (size_t)(shape_count(feed->shape) * type_bytes(feed->type));
+}
 
 Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds)
 {
     const Graph *graph = session_engine(session)->graph;
-    *feeds = (Feeds){ 0 };
+    *feeds = (Feeds){ .session = session, .share = 1 };
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op != &op_feed || node->part != part)
@@ -21,6 +31,14 @@ Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds)
         VEC_ADD(pool, feeds->list, feeds->n, feeds->cap, feed);
     }
     return OK;
+}
+
+FeedBuffer *feeds_find(Feeds *feeds, const char *name)
+{
+    for (int32_t i = 0; i < feeds->n; i++)
+        if (!strcmp(feeds->list[i].name, name))
+            return &feeds->list[i];
+    return NULL;
 }
 
 Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows)
@@ -47,20 +65,214 @@ Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows)
     return OK;
 }
 
+/* ---- from the data ---- */
+
+static int64_t model_number(const Recipe *recipe, const char *key, int64_t otherwise)
+{
+    for (const Field *f = recipe->model->fields; f->key; f++)
+        if (!strcmp(f->key, key) && f->kind == FIELD_INT)
+            return *(const int64_t *)((const char *)recipe->config + f->offset);
+    return otherwise;
+}
+
+static bool model_chose(const Recipe *recipe, const char *key, const char *word)
+{
+    for (const Field *f = recipe->model->fields; f->key; f++)
+        if (!strcmp(f->key, key) && f->kind == FIELD_CHOICE)
+            return !strcmp(f->choices[*(const int *)((const char *)recipe->config + f->offset)], word);
+    return false;
+}
+
+static int64_t feeds_rows(const Feeds *feeds)        /* samples of a micro-batch */
+{
+    return feeds->n_served ? feeds->list[feeds->served[0]].shape.dim[0] : 0;
+}
+
+Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except)
+{
+    const DataConfig *data = &recipe->data;
+    DataFeed         *wanted = NEWN(pool, DataFeed, feeds->n + 1);
+    DataSource       *source;
+    feeds->served = NEWN(pool, int32_t, feeds->n + 1);
+    feeds->share = recipe->accumulate;
+    feeds->seed = (uint64_t)recipe->seed;
+    for (int32_t i = 0; i < feeds->n; i++) {
+        FeedBuffer *feed = &feeds->list[i];
+        if (!strcmp(feed->name, DENOMINATOR) || (except && !strcmp(feed->name, except)))
+            continue;
+        wanted[feeds->n_served] = (DataFeed){ feed->name, feed->type, shape_drop(feed->shape, 0) };
+        feeds->served[feeds->n_served++] = i;
+        if (feed->shape.dim[0] != feeds_rows(feeds))
+            return fail(E_USAGE, "input '%s' %s has no row for each of %lld samples", feed->name, shape_text(feed->shape),
+                        (long long)feeds_rows(feeds));
+    }
+    if (!feeds->n_served)
+        return OK;
+    DataSpec spec = {
+        .kind = data->kind, .path = input ? input : data->path, .samples = data->samples, .seed = feeds->seed,
+        .feeds = wanted, .n_feeds = feeds->n_served, .as_input = input != NULL,
+        .range_low = data->range_low, .range_high = data->range_high, .keep_rest = data->keep_rest,
+        .levels = (int64_t)1 << model_number(recipe, "bits", 8), .channels = model_number(recipe, "channels", 1),
+        .rate = model_number(recipe, "rate", 0), .mu_law = model_chose(recipe, "encoding", "mu_law"),
+    };
+    TRY(data_open(pool, &spec, &source));
+    if (feeds_find(feeds, DENOMINATOR) && !source->counted)
+        return fail(E_USAGE, "data kind '%s' cannot say how many targets count; set accumulate to 1", source->name);
+    feeds->source = source;
+    feeds->work = (Work){ .at = pool_alloc(pool, source->work_bytes + 64, 1), .n = source->work_bytes + 64 };
+    feeds->bytes += (int64_t)feeds->work.n;
+    return OK;
+}
+
+/* All rows of one micro-batch, into the first or the second buffers. */
+static Err feeds_load(const Feeds *feeds, bool spare, int64_t drawn, bool in_order)
+{
+    const DataSource *source = feeds->source;
+    void             *to[32];
+    REQUIRE(feeds->n_served <= 32);
+    for (int64_t row = 0; row < feeds_rows(feeds); row++) {
+        for (int32_t i = 0; i < feeds->n_served; i++) {
+            const FeedBuffer *feed = &feeds->list[feeds->served[i]];
+            to[i] = (char *)(spare ? feed->spare : feed->bytes) + (size_t)row * (feed_bytes(feed) / (size_t)feed->shape.dim[0]);
+        }
+        int64_t id = in_order ? (drawn + row) % source->n_samples : source_order(source, feeds->seed, drawn + row);
+        Work    work = { .at = feeds->work.at, .n = feeds->work.n };
+        TRY(source->load(source, id, drawn + row, to, &work));
+    }
+    return OK;
+}
+
+/* ---- ahead of time ---- */
+
+typedef enum FetchState { FETCH_IDLE, FETCH_WANTED, FETCH_READY } FetchState;
+
+struct Prefetcher {
+    pthread_t       thread;
+    pthread_mutex_t lock;
+    pthread_cond_t  changed;
+    Feeds          *feeds;
+    FetchState      state;       /* under the lock; the spare buffers are the thread's while WANTED */
+    int64_t         drawn;
+    bool            stop;
+    Err             err;
+    char            said[1024];
+};
+
+static void *prefetch_run(void *arg)
+{
+    Prefetcher *p = arg;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop) {
+        if (p->state != FETCH_WANTED) {
+            pthread_cond_wait(&p->changed, &p->lock);
+            continue;
+        }
+        int64_t drawn = p->drawn;
+        pthread_mutex_unlock(&p->lock);
+        Err err = feeds_load(p->feeds, true, drawn, false);
+        if (err)
+            snprintf(p->said, sizeof p->said, "%s", err_text());
+        pthread_mutex_lock(&p->lock);
+        p->err = err;
+        p->state = FETCH_READY;
+        pthread_cond_broadcast(&p->changed);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+static void prefetch_stop(void *arg)
+{
+    Prefetcher *p = arg;
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    pthread_join(p->thread, NULL);
+    pthread_cond_destroy(&p->changed);
+    pthread_mutex_destroy(&p->lock);
+}
+
+Err feeds_prefetch(Pool *pool, Feeds *feeds)
+{
+    if (!feeds->n_served)
+        return OK;
+    Prefetcher *p = NEW(pool, Prefetcher);
+    p->feeds = feeds;
+    for (int32_t i = 0; i < feeds->n_served; i++) {
+        FeedBuffer *feed = &feeds->list[feeds->served[i]];
+        feed->spare = pool_alloc(pool, feed_bytes(feed), 1);
+        feeds->bytes += (int64_t)feed_bytes(feed);
+    }
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->changed, NULL);
+    int error = pthread_create(&p->thread, NULL, prefetch_run, p);
+    if (error)
+        return fail(E_DEVICE, "cannot start a thread to load data: %s", strerror(error));
+    feeds->prefetcher = p;
+    pool_at_free(pool, prefetch_stop, p);
+    return OK;
+}
+
+/* Takes what the thread has loaded, or loads it here if that was something else. */
+static Err prefetch_take(Feeds *feeds, int64_t drawn)
+{
+    Prefetcher *p = feeds->prefetcher;
+    pthread_mutex_lock(&p->lock);
+    while (p->state == FETCH_WANTED)
+        pthread_cond_wait(&p->changed, &p->lock);
+    bool hit = p->state == FETCH_READY && p->drawn == drawn;
+    p->state = FETCH_IDLE;
+    pthread_mutex_unlock(&p->lock);
+    if (!hit)
+        TRY(feeds_load(feeds, false, drawn, false));
+    else if (p->err)
+        return fail(p->err, "%s", p->said);
+    for (int32_t i = 0; hit && i < feeds->n_served; i++) {
+        FeedBuffer *feed = &feeds->list[feeds->served[i]];
+        void       *now = feed->spare;
+        feed->spare = feed->bytes;
+        feed->bytes = now;
+        TRY(session_feed(feeds->session, feed->name, now));
+    }
+    pthread_mutex_lock(&p->lock);
+    p->drawn = drawn + feeds_rows(feeds);
+    p->state = FETCH_WANTED;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    return OK;
+}
+
+/* ---- filling ---- */
+
+static void feeds_count(Feeds *feeds, int64_t micro_batch, int64_t drawn)
+{
+    FeedBuffer *feed = feeds_find(feeds, DENOMINATOR);
+    int64_t     rows = feeds_rows(feeds), first = drawn - micro_batch % feeds->share * rows, count = 0;
+    for (int64_t i = 0; feed && i < feeds->share * rows; i++)
+        count += feeds->source->counted(feeds->source, source_order(feeds->source, feeds->seed, first + i));
+    if (feed)
+        *(float *)feed->bytes = (float)count;
+}
+
 Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
 {
     for (int32_t i = 0; i < feeds->n; i++) {
         FeedBuffer *feed = &feeds->list[i];
-        size_t      bytes = (size_t)(shape_count(feed->shape) * type_bytes(feed->type));
-        if (feed->given) {
-            if (micro_batch >= feed->given->shape[0])
-                return fail(E_USAGE, "the given inputs end after %lld micro-batches", (long long)feed->given->shape[0]);
-            memcpy(feed->bytes, (const char *)feed->given->data + (size_t)micro_batch * bytes, bytes);
+        size_t      bytes = feed_bytes(feed);
+        if (!feed->given)
             continue;
-        }
-        for (int64_t row = 0; row < feed->shape.dim[0]; row++)
-            TRY(feeds->source->load(feeds->source, feed->name, feed->type, feed->shape,
-                                    source_order(feeds->source, feeds->seed, drawn + row), row, feed->bytes));
+        if (micro_batch >= feed->given->shape[0])
+            return fail(E_USAGE, "the given inputs end after %lld micro-batches", (long long)feed->given->shape[0]);
+        memcpy(feed->bytes, (const char *)feed->given->data + (size_t)micro_batch * bytes, bytes);
     }
-    return OK;
+    if (!feeds->source)
+        return OK;
+    feeds_count(feeds, micro_batch, drawn);
+    return feeds->prefetcher ? prefetch_take(feeds, drawn) : feeds_load(feeds, false, drawn, false);
+}
+
+Err feeds_fill_in_order(Feeds *feeds, int64_t first)
+{
+    return feeds->source ? feeds_load(feeds, false, first, true) : OK;
 }

@@ -1,30 +1,54 @@
-/* feeds.h -- host buffers of a graph's inputs, filled from a source or from a given file. */
+/* feeds.h -- host buffers of a graph's inputs, filled from a source or from a given file.
+ *
+ * With feeds_prefetch a thread loads the next micro-batch into a second set of buffers while this one
+ * runs; feeds_fill then only swaps the two. What is loaded is a function of the place in the data alone,
+ * so it makes no difference to any number. Everything is taken before the first fill.
+ */
 #ifndef TRAIN_FEEDS_H
 #define TRAIN_FEEDS_H
 
 #include "base/safetensors.h"
 #include "data/source.h"
 #include "exec/session.h"
+#include "train/recipe.h"
 
 typedef struct FeedBuffer {
     const char *name;
     Type        type;
     Shape       shape;
     void       *bytes;
+    void       *spare;           /* the second buffer, with feeds_prefetch */
     const SafeTensor *given;     /* (steps, ...) */
 } FeedBuffer;
 
+typedef struct Prefetcher Prefetcher;
+
 typedef struct Feeds {
+    Session          *session;
     FeedBuffer       *list;
     int32_t           n, cap;
-    int64_t           bytes;     /* of all buffers */
-    const DataSource *source;
+    int64_t           bytes;     /* of all buffers, and of the room loading needs */
+    const DataSource *source;    /* serves inputs in `served` */
     uint64_t          seed;
+    int32_t          *served;    /* places in list, in the order of the source's spec */
+    int32_t           n_served;
+    int64_t           share;     /* micro-batches of a step */
+    Work              work;
+    Prefetcher       *prefetcher;
 } Feeds;
 
 /* One buffer per feed node of the part, given to the session for good. */
 Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds);
 Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows);
-Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn);    /* micro_batch counts over the whole run */
+
+/* The recipe's data, or what lies at `input`, for every input but those called `except` (or NULL). */
+Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except);
+Err feeds_prefetch(Pool *pool, Feeds *feeds);
+
+/* The micro-batch whose first sample is the one at place `drawn`; micro_batch counts over the whole run. */
+Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn);
+/* The same for sampling: rows are samples `first`, `first + 1`, ... in the order of the files. */
+Err feeds_fill_in_order(Feeds *feeds, int64_t first);
+FeedBuffer *feeds_find(Feeds *feeds, const char *name);      /* NULL if there is none */
 
 #endif

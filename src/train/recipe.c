@@ -48,6 +48,9 @@ static const Field data_fields[] = {
     { "kind",    FIELD_TEXT, offsetof(DataConfig, kind),    0, 0, NULL, NULL, "which reader" },
     { "path",    FIELD_TEXT, offsetof(DataConfig, path),    0, 0, NULL, NULL, "folder or file" },
     { "samples", FIELD_INT,  offsetof(DataConfig, samples), 1, 1e9, NULL, NULL, "synthetic kinds: how many" },
+    { "range_low",  FIELD_NUMBER, offsetof(DataConfig, range_low),  0, 1e6, NULL, NULL, "range images: metres that become -1" },
+    { "range_high", FIELD_NUMBER, offsetof(DataConfig, range_high), 0, 1e6, NULL, NULL, "range images: metres that become 1; 0: of the data" },
+    { "keep_rest",  FIELD_BOOL,   offsetof(DataConfig, keep_rest),  0, 0, NULL, NULL, "sound: pad the rest of a file instead of dropping it" },
     { 0 }
 };
 
@@ -167,7 +170,7 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
         .optimizer = { .lr = 1e-4, .slow_lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 },
         .schedule = { .cycles = 0.5, .period = 1000, .growth = 2 },
         .ema = { .decay = 0.9999, .power = 0.75 },
-        .data = { .kind = "shapes", .samples = 1024 },
+        .data = { .samples = 1024 },
         .sampler = { .guidance = 1, .temperature = 1 },
         .save = { .keep = 2 },
     };

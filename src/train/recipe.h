@@ -36,8 +36,10 @@ typedef struct EmaConfig {
 } EmaConfig;
 
 typedef struct DataConfig {
-    const char *kind, *path;
+    const char *kind, *path;     /* data/kinds.c; kind NULL: what serves the model's inputs */
     int64_t     samples;         /* synthetic kinds: how many */
+    double      range_low, range_high;   /* range images, metres; both 0: of the data itself */
+    bool        keep_rest;       /* sound: the rest of a file is a padded sample */
 } DataConfig;
 
 typedef struct EveryConfig {

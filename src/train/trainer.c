@@ -44,14 +44,6 @@ static void close_log(void *log)
     fclose(log);
 }
 
-static Err train_source(Pool *pool, const Recipe *recipe, DataSource **source)
-{
-    const char *kind = recipe->data.kind;
-    if (!kind || !strcmp(kind, "shapes"))
-        return source_shapes(pool, recipe->data.samples, (uint64_t)recipe->seed, source);
-    return fail(E_USAGE, "there is no data kind '%s'; there is: shapes", kind);
-}
-
 static Err train_open(Pool *pool, Trainer *t)
 {
     const TrainOptions *o = t->options;
@@ -59,10 +51,8 @@ static Err train_open(Pool *pool, Trainer *t)
         int64_t rows;
         TRY(feeds_from_file(pool, &t->feeds, o->given, &rows));
     } else {
-        DataSource *source;
-        TRY(train_source(pool, t->recipe, &source));
-        t->feeds.source = source;
-        t->feeds.seed = (uint64_t)t->recipe->seed;
+        TRY(feeds_open(pool, &t->feeds, t->recipe, NULL, NULL));
+        TRY(feeds_prefetch(pool, &t->feeds));
     }
     if (o->init)
         TRY(weights_load(pool, t->session, o->init, o->init_partial));

@@ -1,9 +1,9 @@
-/* sample_lag.c -- the lag system's sampling against PyTorch in fp64, step by step, from the same noise.
+/* sample_lag.c -- lag's sampling against PyTorch in fp64, step by step, from the same noise.
  *
  *   sample_lag CASE_FOLDER        (tests/ref/case.py makes it)
  *
- * DDIM and DDPM: the images fed to every step must be the reference's after the step before; then the
- * images that come out. */
+ * DDIM and DDPM: the images fed to every step must be the reference's after the step before; then
+ * the images that come out. */
 #include "../test.h"
 
 #include "base/safetensors.h"
@@ -101,9 +101,9 @@ static void judge_progress(Sampler *s, int64_t done, int64_t of)
 
 static Err judge_sample(Judge *j, SamplerConfig *config, const char *trace, SampleResult *result)
 {
-    Sampler s = { .pool = j->pool, .n = j->recipe->batch, .config = config, .own = j, .run = judge_run,
-                  .feed = judge_feed, .output = judge_output, .normal = judge_normal,
-                  .progress = judge_progress };
+    Sampler s = { .pool = j->pool, .n = j->recipe->batch, .config = config, .own = j,
+                  .run = judge_run, .feed = judge_feed, .output = judge_output,
+                  .normal = judge_normal, .progress = judge_progress };
     FeedBuffer *support = find_feed(&j->begin, "support");
     memcpy(support->bytes, images_from(j, "in.support", 0, support->shape),
            (size_t)shape_count(support->shape) * 4);
@@ -164,14 +164,16 @@ int main(int argc, char **argv)
     STOP(engine_new(j.pool, graph, device, NULL, &engine));
     STOP(session_new(j.pool, engine, &j.session));
     STOP(session_init(j.session, 1));
-    STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]), false));
+    const char *weights = pool_print(j.pool, "%s/weights.safetensors", argv[1]);
+    STOP(weights_load(j.pool, j.session, weights, false));
     STOP(feeds_new(j.pool, j.session, PART_SAMPLE_BEGIN, &j.begin));
     STOP(feeds_new(j.pool, j.session, PART_SAMPLE, &j.step));
     same_images(&j, SAMPLER_DDIM, "out.ddim");
     same_images(&j, SAMPLER_DDPM, "out.ddpm");
     other_ways(&j);
     for (int part = PART_SAMPLE_BEGIN; part <= PART_SAMPLE; part++)
-        CHECK_INT(session_measured_bytes(j.session, (Part)part), session_planned_bytes(j.session, (Part)part));
+        CHECK_INT(session_measured_bytes(j.session, (Part)part),
+                  session_planned_bytes(j.session, (Part)part));
     pool_free(j.pool);
     return test_end();
 }

@@ -1,5 +1,5 @@
-/* params_lag.c -- the lag recipes: names, shapes and counts of the parameters, what is trained, where
- * weights start, the size of the context, and settings that cannot be. */
+/* params_lag.c -- the lag recipes: names, shapes and counts of the parameters, what is trained,
+ * where weights start, the size of the context, and settings that cannot be. */
 #include "../test.h"
 
 #include "base/file.h"
@@ -19,10 +19,13 @@ static const struct {
     { "lag-small",    95986,    92562,  8, 3,   196608, NULL },
 };
 
+static const char small[] = SOURCE_DIR "/recipes/lag-small.yaml";
+
 static Recipe *recipe_named(Pool *pool, const char *name, const char *set)
 {
-    Recipe *recipe = NULL;
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), &set, set != NULL, &recipe));
+    Recipe     *recipe = NULL;
+    const char *path = pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name);
+    CHECK_OK(recipe_read(pool, path, &set, set != NULL, &recipe));
     return recipe;
 }
 
@@ -64,7 +67,8 @@ static void compare_list(Pool *pool, Graph *graph, const char *list)
 
 static bool is_stored_only(const char *name)
 {
-    return strstr(name, "mlp_norm") || strstr(name, "mlp_dense") || !strcmp(name, "dit.params.pos_embed");
+    return strstr(name, "mlp_norm") || strstr(name, "mlp_dense") ||
+           !strcmp(name, "dit.params.pos_embed");
 }
 
 static void recipes(void)
@@ -171,17 +175,18 @@ static void starts(void)
 static void odd_sizes(void)
 {
     static const char *const sets[] = {
-        "model.set_size=2", "model.image_channels=1", "model.patch=4", "model.noise_schedule=cosine",
-        "model.heads=1", "batch=1", "precision=bf16",
+        "model.set_size=2", "model.image_channels=1", "model.patch=4", "model.heads=1", "batch=1",
+        "model.noise_schedule=cosine", "precision=bf16",
     };
     Pool         *pool = pool_new(NULL, "odd");
     Recipe       *recipe;
     TrainingGraph train;
     for (int n = 1; n <= 7; n++) {
-        CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/lag-small.yaml", sets, n, &recipe));
+        CHECK_OK(recipe_read(pool, small, sets, n, &recipe));
         CHECK_OK(recipe_graph(pool, recipe, false, &train));
     }
-    CHECK_INT(shape_count(param_find(train.graph, "encoder.params.to_patch_embedding.norm.scale")->disk), 4 * 4 * 2);
+    Param *scale = param_find(train.graph, "encoder.params.to_patch_embedding.norm.scale");
+    CHECK(scale && shape_count(scale->disk) == 4 * 4 * 2);
     pool_free(pool);
 }
 
@@ -192,13 +197,15 @@ static void cannot_be(void)
         { "model.hidden=39", "model.hidden" },       { "model.time_width=7", "model.time_width" },
         { "model.set_size=1", "set_size" },          { "model.set_size=33", "set_size" },
         { "model.beta_start=0", "model.beta_start" }, { "model.beta_end=1", "model.beta_end" },
-        { "model.set_sise=3", "set_size" },          { "model.noise_schedule=sine", "noise_schedule" },
+        { "model.set_sise=3", "set_size" },
+        { "model.noise_schedule=sine", "noise_schedule" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         Pool   *pool = pool_new(NULL, "wrong");
         Recipe *recipe;
         test_name = wrong[i].set;
-        CHECK_INT(recipe_read(pool, SOURCE_DIR "/recipes/lag-small.yaml", &wrong[i].set, 1, &recipe), E_USAGE);
+        Err err = recipe_read(pool, small, &wrong[i].set, 1, &recipe);
+        CHECK_INT(err, E_USAGE);
         CHECK(strstr(err_text(), wrong[i].says) != NULL);
         pool_free(pool);
     }

@@ -23,7 +23,6 @@ typedef struct Run {
 
 static Err run_new(Run *r, const char *precision, const char *backend, int accumulate)
 {
-    DataSource *source;
     r->pool = pool_new(NULL, "run");
     const char *sets[] = { pool_print(r->pool, "precision=%s", precision), pool_print(r->pool, "accumulate=%d", accumulate),
                            "batch=2", "steps=9" };
@@ -34,9 +33,7 @@ static Err run_new(Run *r, const char *precision, const char *backend, int accum
     TRY(session_new(r->pool, r->engine, &r->session));
     TRY(session_init(r->session, 1));
     TRY(feeds_new(r->pool, r->session, PART_MICRO, &r->feeds));
-    TRY(source_shapes(r->pool, 64, 1, &source));
-    r->feeds.source = source;
-    return OK;
+    return feeds_open(r->pool, &r->feeds, r->recipe, NULL, NULL);
 }
 
 static Err run_step(Run *r, int64_t step)

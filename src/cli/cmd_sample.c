@@ -1,0 +1,97 @@
+/* cmd_sample.c -- `sample`: results from a trained run. */
+#include "cli/cli.h"
+
+#include "base/file.h"
+#include "base/json_out.h"
+#include "base/text.h"
+#include "train/sample.h"
+
+static struct {
+    const char *out, *input, *prompt, *budget, *backend;
+    int64_t     n, seed, steps, checkpoint, threads;
+    double      guidance;
+    bool        no_ema, quiet, json;
+    TextList    set;
+} opt = { .n = 4, .seed = -1, .steps = -1, .checkpoint = -1, .guidance = -1 };
+
+static const Option options[] = {
+    { "n",          OPT_INT,    &opt.n,          "N",         "how many; 4 unless said" },
+    { "o",          OPT_TEXT,   &opt.out,        "DIR",       "where the results go; RUN/samples unless said" },
+    { "input",      OPT_TEXT,   &opt.input,      "PATH",      "start from this instead of the recipe's data" },
+    { "prompt",     OPT_TEXT,   &opt.prompt,     "TEXT",      "what the results should show, in words" },
+    { "seed",       OPT_INT,    &opt.seed,       "N",         "of the random numbers; the run's unless said" },
+    { "steps",      OPT_INT,    &opt.steps,      "S",         "of the sampler's chain" },
+    { "guidance",   OPT_NUMBER, &opt.guidance,   "W",         "how strictly to follow the prompt; 1: as trained" },
+    { "checkpoint", OPT_INT,    &opt.checkpoint, "STEP",      "which one; the newest unless said" },
+    { "no-ema",     OPT_FLAG,   &opt.no_ema,     NULL,        "the weights themselves, not their average" },
+    { "budget",     OPT_TEXT,   &opt.budget,     "B",         "refuse if sampling needs more: 16GiB, 80%" },
+    { "threads",    OPT_INT,    &opt.threads,    "N",         "of every kernel; default: all cores" },
+    { "backend",    OPT_TEXT,   &opt.backend,    "NAME",      "onednn or own matrix products" },
+    { "set",        OPT_LIST,   &opt.set,        "KEY=VALUE", "override a recipe key, e.g. sampler.eta=0.5" },
+    { "quiet",      OPT_FLAG,   &opt.quiet,      NULL,        "no progress" },
+    { "json",       OPT_FLAG,   &opt.json,       NULL,        "print the result as JSON" },
+    { 0 }
+};
+
+static Err sample_json(const Recipe *recipe, const SampleReport *r)
+{
+    JsonOut o;
+    json_out_stream(&o, stdout, JSON_PRETTY);
+    json_out_object(&o, NULL);
+    json_out_string(&o, "model", recipe->name);
+    json_out_int(&o, "step", r->step);
+    json_out_bool(&o, "ema", r->averaged);
+    json_out_int(&o, "planned_bytes", r->planned_bytes);
+    json_out_int(&o, "measured_bytes", r->measured_bytes);
+    json_out_number(&o, "seconds", r->seconds);
+    json_out_array(&o, "files");
+    for (int32_t i = 0; i < r->n_files; i++)
+        json_out_string(&o, NULL, r->files[i]);
+    json_out_end(&o);
+    json_out_end(&o);
+    return json_out_done(&o);
+}
+
+static Err cmd_sample_run(Pool *pool, int n_args, char **args)
+{
+    Recipe      *recipe;
+    Device      *device;
+    SampleReport report;
+    const char  *sets[80];
+    int          n_sets = 0;
+    if (n_args != 1)
+        return fail(E_USAGE, "sample takes one run: plimsoll sample RUN -n 4 -o DIR");
+    const char *path = pool_print(pool, "%s/recipe.yaml", args[0]);
+    if (!file_exists(path))
+        return fail(E_USAGE, "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes one)", args[0]);
+    if (opt.n < 1 || opt.n > 4096)
+        return fail(E_USAGE, "-n takes 1 to 4096, not %lld", (long long)opt.n);
+    for (int i = 0; i < opt.set.n; i++)
+        sets[n_sets++] = opt.set.items[i];
+    if (opt.steps >= 0)
+        sets[n_sets++] = pool_print(pool, "sampler.steps=%lld", (long long)opt.steps);
+    if (opt.guidance >= 0)
+        sets[n_sets++] = pool_print(pool, "sampler.guidance=%.17g", opt.guidance);
+    TRY(recipe_read(pool, path, sets, n_sets, &recipe));
+    TRY(device_cpu(pool, &(DeviceOptions){ .threads = (int)opt.threads, .blas = opt.backend }, &device));
+    SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]), .input = opt.input,
+                        .prompt = opt.prompt, .n = opt.n, .seed = opt.seed, .checkpoint = opt.checkpoint, .raw = opt.no_ema,
+                        .quiet = opt.quiet || opt.json };
+    if (opt.budget)
+        TRY(bytes_read(opt.budget, device->memory_bytes, &o.budget_bytes));
+    TRY(sample_run(pool, args[0], recipe, device, &o, &report));
+    if (opt.json)
+        return sample_json(recipe, &report);
+    for (int64_t i = 0; report.about && i < opt.n; i++)
+        printf("%3lld: %s\n", (long long)i, report.about[i]);
+    for (int32_t i = 0; i < report.n_files; i++)
+        printf("%s\n", report.files[i]);
+    printf("%s, step %lld, %s weights: %lld samples in %.1f s; %s planned = %s measured\n", recipe->name, (long long)report.step,
+           report.averaged ? "averaged" : "raw", (long long)opt.n, report.seconds, count_text(report.planned_bytes),
+           count_text(report.measured_bytes));
+    return OK;
+}
+
+const Command cmd_sample = {
+    "sample", "RUN [-n N] [-o DIR]", "results from a trained run", options, cmd_sample_run
+};

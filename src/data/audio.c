@@ -1,0 +1,232 @@
+/* audio.c -- sound as tokens: WAV folders in chunks, and synthetic notes.
+ *
+ *   target (L) levels of a chunk, channels interleaved step by step; -100 where there is no sound
+ *   tokens (L) the target shifted right by one, the first Q/2
+ *
+ * Files are cut into chunks of L steps from their start; what is left over is dropped, or, with
+ * keep_rest, padded: tokens Q/2, targets -100, which the loss does not count.
+ */
+#include "data/kinds.h"
+
+#include "base/file.h"
+#include "data/image.h"
+#include "data/levels.h"
+#include "data/wav.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOT_COUNTED = -100 };
+
+typedef struct Sound {
+    const char *path;
+    WavInfo     info;
+    int64_t     first_chunk;
+} Sound;
+
+typedef struct Audio {
+    int      tokens, target;         /* places in the spec, -1: not asked for */
+    int64_t  length, channels, frames, rate;     /* steps of a chunk; frames = length / channels */
+    Levels   levels;
+    bool     keep_rest;
+    Sound   *files;
+    int32_t  n, cap;
+} Audio;
+
+static void audio_tokens(const Audio *a, const float *steps, int64_t n, void *const *to)
+{
+    Levels  levels = a->levels;
+    int32_t before = (int32_t)(levels.count / 2);
+    levels.low = levels.high = n ? (double)steps[0] : 0;
+    for (int64_t i = 1; i < n; i++) {
+        levels.low = fmin(levels.low, (double)steps[i]);
+        levels.high = fmax(levels.high, (double)steps[i]);
+    }
+    for (int64_t i = 0; i < a->length; i++) {
+        int32_t level = i < n ? level_of(&levels, (double)steps[i]) : NOT_COUNTED;
+        if (a->tokens >= 0)
+            ((int32_t *)to[a->tokens])[i] = before;
+        if (a->target >= 0)
+            ((int32_t *)to[a->target])[i] = level;
+        before = i < n ? level : (int32_t)(levels.count / 2);
+    }
+}
+
+/* ---- files ---- */
+
+static const Sound *audio_file(const Audio *a, int64_t id, int64_t *first, int64_t *frames)
+{
+    int32_t low = 0, high = a->n;
+    while (high - low > 1) {
+        int32_t mid = low + (high - low) / 2;
+        if (a->files[mid].first_chunk <= id)
+            low = mid;
+        else
+            high = mid;
+    }
+    const Sound *file = &a->files[low];
+    *first = (id - file->first_chunk) * a->frames;
+    *frames = file->info.frames - *first < a->frames ? file->info.frames - *first : a->frames;
+    return file;
+}
+
+static Err audio_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+{
+    (void)draw;
+    const Audio *a = source->own;
+    int64_t      first, n;
+    const Sound *file = audio_file(a, id, &first, &n);
+    int64_t      has = file->info.channels;
+    unsigned char *raw = work_take(work, (size_t)n * wav_frame_bytes(&file->info));
+    float         *all = work_take(work, (size_t)(n * has) * sizeof(float));
+    float         *steps = work_take(work, (size_t)(n * a->channels) * sizeof(float));
+    TRY(wav_read(file->path, &file->info, first, n, raw, all));
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < a->channels; c++) {
+            float sum = 0;
+            if (has == a->channels)
+                sum = all[i * has + c];
+            else
+                for (int64_t k = 0; k < has; k++)        /* one channel: the mean of all */
+                    sum += all[i * has + k] / (float)has;
+            steps[i * a->channels + c] = sum;
+        }
+    audio_tokens(a, steps, n * a->channels, to);
+    return OK;
+}
+
+static int64_t audio_counted(const DataSource *source, int64_t id)
+{
+    const Audio *a = source->own;
+    int64_t      first, n;
+    audio_file(a, id, &first, &n);
+    return n * a->channels;
+}
+
+static const char *audio_about(const DataSource *source, int64_t id, char *room, size_t n)
+{
+    (void)room;
+    (void)n;
+    int64_t first, frames;
+    return audio_file(source->own, id, &first, &frames)->path;
+}
+
+static Err audio_add(Pool *pool, Audio *a, const char *path, int64_t *n_chunks)
+{
+    WavInfo info;
+    TRY(wav_look(path, &info));
+    if (info.rate != a->rate)
+        return fail(E_FORMAT, "%s has %lld samples a second, the model %lld; convert it, or --set model.rate=%lld", path,
+                    (long long)info.rate, (long long)a->rate, (long long)info.rate);
+    if (a->channels > 1 && info.channels != a->channels && info.channels != 1)
+        return fail(E_FORMAT, "%s has %lld channels, the model %lld", path, (long long)info.channels, (long long)a->channels);
+    int64_t chunks = a->keep_rest ? (info.frames + a->frames - 1) / a->frames : info.frames / a->frames;
+    if (chunks)
+        VEC_ADD(pool, a->files, a->n, a->cap, (Sound){ path, info, *n_chunks });
+    *n_chunks += chunks;
+    return OK;
+}
+
+static Err audio_walk(Pool *pool, Audio *a, const char *folder, int depth, int64_t *n_chunks, int *n_files)
+{
+    char **names;
+    int    n;
+    TRY(folder_list(pool, folder, &names, &n));
+    for (int i = 0; i < n; i++) {
+        const char *path = pool_print(pool, "%s/%s", folder, names[i]);
+        if (name_ends(names[i], ".wav")) {
+            TRY(audio_add(pool, a, path, n_chunks));
+            ++*n_files;
+        } else if (depth && folder_exists(path))
+            TRY(audio_walk(pool, a, path, depth - 1, n_chunks, n_files));
+    }
+    return OK;
+}
+
+static Err audio_new(Pool *pool, const DataSpec *spec, const char *kind, Audio **out)
+{
+    Audio *a = *out = NEW(pool, Audio);
+    TRY(spec_need(spec, kind, "tokens", I32, 1, &a->tokens));
+    TRY(spec_need(spec, kind, "target", I32, 0, &a->target));
+    a->length = spec->feeds[a->tokens].shape.dim[0];
+    a->channels = spec->channels > 0 ? spec->channels : 1;
+    a->rate = spec->rate > 0 ? spec->rate : 16000;
+    a->levels = (Levels){ .count = spec->levels > 1 ? spec->levels : 256, .mu_law = spec->mu_law };
+    a->keep_rest = spec->keep_rest;
+    a->frames = a->length / a->channels;
+    if (a->length % a->channels)
+        return fail(E_USAGE, "%lld steps do not divide into %lld channels", (long long)a->length, (long long)a->channels);
+    return OK;
+}
+
+Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    Audio  *a;
+    int64_t n_chunks = 0, n_files = 0, most = 1;
+    int     seen = 0;
+    TRY(audio_new(pool, spec, "audio", &a));
+    if (!file_exists(spec->path))
+        return fail(E_IO, "there is no folder or file %s", spec->path);
+    if (folder_exists(spec->path))
+        TRY(audio_walk(pool, a, spec->path, 8, &n_chunks, &seen));
+    else {
+        TRY(audio_add(pool, a, pool_text(pool, spec->path), &n_chunks));
+        seen = 1;
+    }
+    n_files = seen;
+    if (!n_files)
+        return fail(E_FORMAT, "%s holds no .wav files", spec->path);
+    if (!n_chunks)
+        return fail(E_FORMAT, "%s: none of its %lld WAV files has the %lld frames of a sample; take a smaller model.length or "
+                    "data.keep_rest: true", spec->path, (long long)n_files, (long long)a->frames);
+    for (int32_t i = 0; i < a->n; i++)
+        most = a->files[i].info.channels > most ? a->files[i].info.channels : most;
+    *out = NEW(pool, DataSource);
+    **out = (DataSource){ .n_samples = n_chunks, .load = audio_load, .counted = audio_counted, .about = audio_about, .own = a,
+                          .work_bytes = 2 * work_size((size_t)(a->frames * most) * 4) + work_size((size_t)a->length * 4) };
+    return OK;
+}
+
+/* ---- notes ---- */
+
+/* Two or three plucked notes of one chord, each a few harmonics that fade. */
+static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+{
+    (void)draw;
+    static const double chord[] = { 1, 1.25, 1.5, 2 };
+    const Audio *a = source->own;
+    Dice         dice = { sample_key(source, "tones", id), 0 };
+    float       *steps = work_take(work, (size_t)a->length * sizeof(float));
+    int          n_notes = 2 + dice_below(&dice, 2);
+    double       base = 6.283185307179586 * (double)dice_range(&dice, 0.004f, 0.02f);  /* radians a frame */
+    for (int64_t i = 0; i < a->length; i++)
+        steps[i] = 0;
+    for (int note = 0; note < n_notes; note++) {
+        double turn = base * chord[dice_below(&dice, 4)], phase = 6.283185307179586 * (double)dice_unit(&dice);
+        double fade = (double)dice_range(&dice, 1, 4) / (double)a->frames, side = (double)dice_unit(&dice);
+        int64_t start = note ? (int64_t)(dice_unit(&dice) * 0.5f * (float)a->frames) : 0;
+        for (int64_t t = start; t < a->frames; t++) {
+            double age = (double)(t - start), x = exp(-fade * age) * (sin(turn * age + phase) + 0.3 * sin(2 * turn * age + phase));
+            for (int64_t c = 0; c < a->channels; c++)
+                steps[t * a->channels + c] += (float)(x * (a->channels == 1 ? 1 : c % 2 ? side : 1 - side));
+        }
+    }
+    audio_tokens(a, steps, a->length, to);
+    return OK;
+}
+
+static int64_t tones_counted(const DataSource *source, int64_t id)
+{
+    (void)id;
+    return ((const Audio *)source->own)->length;
+}
+
+Err tones_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    Audio *a;
+    TRY(audio_new(pool, spec, "tones", &a));
+    *out = NEW(pool, DataSource);
+    **out = (DataSource){ .n_samples = spec->samples, .load = tones_load, .counted = tones_counted, .own = a,
+                          .work_bytes = work_size((size_t)a->length * sizeof(float)) };
+    return OK;
+}

@@ -1,0 +1,260 @@
+/* captioned.c -- clips that have a caption: clip (F,H,W,C) in [-1,1], text (width).
+ *
+ *   DIR/NAME/1.png ... or DIR/NAME.npy  frames; .npy (F,H,W,C): uint8, or floats in [-1,1]
+ *   DIR/NAME.txt                        the caption
+ *   DIR/NAME.text.npy                   optional: its embedding; else the caption's characters are used
+ *
+ * The first F frames, the last repeated if there are fewer; cut to the middle, black where smaller.
+ */
+#include "data/kinds.h"
+
+#include "base/file.h"
+#include "data/draw.h"
+#include "data/frames.h"
+#include "models/prompt.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Captioned {
+    const char  *name, *npy;         /* npy: the clip's file, or NULL: frames */
+    const char **frames;
+    int32_t      n_frames, cap_frames;
+    const char  *caption;
+    float       *text;               /* embedding, or NULL without that feed */
+} Captioned;
+
+typedef struct CaptionedClips {
+    int        clip, text;           /* places in the spec, or -1 */
+    int64_t    frames, height, width, channels, text_width;
+    Captioned *list;
+    int32_t    n, cap;
+    PngInfo    largest;
+    size_t     npy_bytes;
+} CaptionedClips;
+
+/* One frame of (h,w) by get(y,x,channel), its middle over ours. */
+#define PLACE_MIDDLE(c, out, h, w, ...)                                                             \
+    do {                                                                                            \
+        int64_t up_ = ((h) - (c)->height) / 2, left_ = ((w) - (c)->width) / 2;                      \
+        for (int64_t y_ = 0; y_ < (c)->height; y_++)                                                \
+            for (int64_t x_ = 0; x_ < (c)->width; x_++)                                             \
+                for (int64_t ch = 0; ch < (c)->channels; ch++) {                                    \
+                    int64_t y = y_ + up_, x = x_ + left_;                                           \
+                    bool    in_ = y >= 0 && y < (h) && x >= 0 && x < (w);                           \
+                    (out)[(y_ * (c)->width + x_) * (c)->channels + ch] = in_ ? (__VA_ARGS__) : -1;  \
+                }                                                                                   \
+    } while (0)
+
+static Err clip_npy(const CaptionedClips *c, const Captioned *item, float *to, Work *work)
+{
+    Npy a;
+    TRY(npy_load(item->npy, work, &a));
+    if (a.rank != 4 || a.shape[0] < 1)
+        return fail(E_IO, "%s has changed since the run began; start it again", item->npy);
+    int64_t h = a.shape[1], w = a.shape[2], has = a.shape[3];
+    for (int64_t f = 0; f < c->frames; f++) {
+        int64_t at = (f < a.shape[0] ? f : a.shape[0] - 1) * h * w * has;
+        float  *out = to + f * c->height * c->width * c->channels;
+        PLACE_MIDDLE(c, out, h, w, npy_number(&a, at + (y * w + x) * has + (has == 1 ? 0 : ch)));
+        for (int64_t i = 0; i < c->height * c->width * c->channels && a.type == NPY_U1; i++)
+            out[i] = out[i] < 0 ? -1 : out[i] / 255 * 2 - 1;
+    }
+    return OK;
+}
+
+static Err clip_frames(const CaptionedClips *c, const Captioned *item, float *to, Work *work)
+{
+    size_t used = work->used;
+    for (int64_t f = 0; f < c->frames; f++, work->used = used) {
+        Raster  r;
+        float  *out = to + f * c->height * c->width * c->channels;
+        TRY(picture_open(item->frames[f < item->n_frames ? f : item->n_frames - 1], work, &r));
+        float  *all = work_take(work, (size_t)(r.height * r.width * c->channels) * sizeof *all);
+        raster_floats(&r, 0, 0, r.height, r.width, c->channels, all);
+        PLACE_MIDDLE(c, out, r.height, r.width, all[(y * r.width + x) * c->channels + ch] * 2 - 1);
+    }
+    return OK;
+}
+
+static Err captioned_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+{
+    (void)draw;
+    const CaptionedClips *c = source->own;
+    const Captioned      *item = &c->list[id];
+    if (c->text >= 0)
+        memcpy(to[c->text], item->text, (size_t)c->text_width * sizeof(float));
+    if (c->clip < 0)
+        return OK;
+    return item->npy ? clip_npy(c, item, to[c->clip], work) : clip_frames(c, item, to[c->clip], work);
+}
+
+static const char *captioned_about(const DataSource *source, int64_t id, char *room, size_t n)
+{
+    (void)room;
+    (void)n;
+    return ((const CaptionedClips *)source->own)->list[id].caption;
+}
+
+static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder, Captioned *item)
+{
+    const char *path = pool_print(pool, "%s/%s.txt", folder, item->name), *given = pool_print(pool, "%s/%s.text.npy", folder, item->name);
+    char       *text;
+    size_t      n;
+    if (!file_exists(path))
+        return fail(E_FORMAT, "%s/%s has no caption: %s is missing", folder, item->name, path);
+    TRY(file_read(pool, path, &text, &n));
+    while (n && strchr(" \t\r\n", text[n - 1]))
+        text[--n] = '\0';
+    if (!n)
+        return fail(E_FORMAT, "%s is empty; it should hold the caption", path);
+    item->caption = text;
+    if (c->text < 0)
+        return OK;
+    item->text = NEWN(pool, float, c->text_width);
+    if (!file_exists(given)) {
+        prompt_embed(text, item->text, c->text_width);
+        return OK;
+    }
+    Npy   a;
+    Pool *one = pool_new(pool, "text");
+    TRY(npy_read(one, given, &a));
+    TRY(npy_numbers(given, &a));
+    if (a.count != c->text_width)
+        return fail(E_FORMAT, "%s holds %lld numbers; an embedding here has %lld", given, (long long)a.count, (long long)c->text_width);
+    for (int64_t i = 0; i < a.count; i++)
+        item->text[i] = npy_number(&a, i);
+    pool_free(one);
+    return OK;
+}
+
+static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, const char *name)
+{
+    const char *path = pool_print(pool, "%s/%s", folder, name);
+    Captioned   item = { .name = name };
+    size_t      bytes;
+    Npy         a;
+    if (folder_exists(path)) {
+        PictureList list;
+        TRY(picture_list(pool, path, &list));
+        largest_note(&c->largest, &list.largest);
+        item.frames = list.paths;
+        item.n_frames = list.n;
+    } else if (name_ends(name, ".npy") && !name_ends(name, ".text.npy")) {
+        TRY(npy_look(path, &a, &bytes));
+        if (a.rank != 4 || a.count < 1 || (a.shape[3] != c->channels && a.shape[3] != 1))
+            return fail(E_FORMAT, "%s has %d axes%s; a clip is (frames, height, width, %lld)", path, a.rank,
+                        a.rank == 4 ? " of other extents" : "", (long long)c->channels);
+        if (a.type != NPY_U1 && a.type != NPY_F4 && a.type != NPY_F8)
+            return fail(E_FORMAT, "%s holds %s; a clip is uint8, or floats in [-1,1]", path, npy_type_name(a.type));
+        c->npy_bytes = bytes > c->npy_bytes ? bytes : c->npy_bytes;
+        item.npy = path;
+        item.name = pool_textn(pool, name, strlen(name) - 4);
+    } else
+        return OK;
+    TRY(caption_read(pool, c, folder, &item));
+    VEC_ADD(pool, c->list, c->n, c->cap, item);
+    return OK;
+}
+
+static Err captioned_new(Pool *pool, const DataSpec *spec, const char *kind, CaptionedClips **out)
+{
+    CaptionedClips *c = *out = NEW(pool, CaptionedClips);
+    TRY(spec_need(spec, kind, "clip", F32, 0, &c->clip));
+    TRY(spec_need(spec, kind, "text", F32, 0, &c->text));
+    c->channels = 3;
+    if (c->clip >= 0) {
+        Shape shape = spec->feeds[c->clip].shape;
+        TRY(spec_need(spec, kind, "clip", F32, 4, &c->clip));
+        TRY(channels_check(kind, shape));
+        c->frames = shape.dim[0];
+        c->height = shape.dim[1];
+        c->width = shape.dim[2];
+        c->channels = shape.dim[3];
+    }
+    c->text_width = c->text < 0 ? 0 : shape_count(spec->feeds[c->text].shape);
+    return OK;
+}
+
+Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    CaptionedClips *c;
+    char          **names;
+    int             n;
+    TRY(captioned_new(pool, spec, "captioned-clips", &c));
+    if (!folder_exists(spec->path))
+        return fail(E_IO, "there is no folder %s", spec->path);
+    TRY(folder_list(pool, spec->path, &names, &n));
+    for (int i = 0; i < n; i++)
+        TRY(captioned_add(pool, c, spec->path, names[i]));
+    if (!c->n)
+        return fail(E_FORMAT, "%s holds no clips: folders NAME of PNG frames or files NAME.npy, each with a caption NAME.txt",
+                    spec->path);
+    *out = NEW(pool, DataSource);
+    **out = (DataSource){ .n_samples = c->n, .load = captioned_load, .about = captioned_about, .own = c,
+                          .work_bytes = picture_open_work(&c->largest) + work_size(c->npy_bytes) +
+                                        work_size((size_t)(c->largest.pixels * c->channels) * sizeof(float)) };
+    return OK;
+}
+
+/* ---- drawn ---- */
+
+enum { COLOURS = 6, WAYS = 4, CAPTION = 64 };
+static const char *const colour_names[COLOURS] = { "red", "yellow", "green", "cyan", "blue", "magenta" };
+static const char *const way_names[WAYS] = { "right", "left", "down", "up" };
+
+static void shape_caption(int64_t id, char *to)
+{
+    snprintf(to, CAPTION, "%s %s moving %s", colour_names[id % COLOURS], form_names[id / COLOURS % FORM_COUNT],
+             way_names[id / (COLOURS * FORM_COUNT) % WAYS]);
+}
+
+/* "red disc moving left": it starts on the other side and crosses half of the picture. */
+static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+{
+    (void)draw;
+    (void)work;
+    const CaptionedClips *c = source->own;
+    Dice  dice = { sample_key(source, "captioned-shapes", id), 0 };
+    int   way = (int)(id / (COLOURS * FORM_COUNT) % WAYS);
+    Form  form = (Form)(id / COLOURS % FORM_COUNT);
+    float rgb[3], back = dice_range(&dice, -1, -0.6f), across = dice_range(&dice, 0.4f, 0.6f), start = dice_range(&dice, 0.2f, 0.3f);
+    float side = (float)(c->height < c->width ? c->height : c->width), radius = dice_range(&dice, 0.18f, 0.24f) * side;
+    draw_hue((float)(id % COLOURS) / COLOURS, rgb);
+    if (c->text >= 0) {
+        char caption[CAPTION];
+        shape_caption(id, caption);
+        prompt_embed(caption, to[c->text], c->text_width);
+    }
+    float *out = c->clip < 0 ? NULL : to[c->clip];
+    for (int64_t f = 0; out && f < c->frames; f++) {
+        float gone = start + 0.5f * (c->frames > 1 ? (float)f / (float)(c->frames - 1) : 0), along = way % 2 ? 1 - gone : gone;
+        float cx = (way < 2 ? along : across) * (float)c->width, cy = (way < 2 ? across : along) * (float)c->height;
+        for (int64_t y = 0; y < c->height; y++)
+            for (int64_t x = 0; x < c->width; x++) {
+                float in = draw_form(form, (float)x + 0.5f - cx, (float)y + 0.5f - cy, radius);
+                for (int64_t ch = 0; ch < c->channels; ch++)
+                    *out++ = back + in * (2 * rgb[c->channels == 1 ? 0 : ch] - 1 - back);
+            }
+    }
+    return OK;
+}
+
+static const char *captioned_shapes_about(const DataSource *source, int64_t id, char *room, size_t n)
+{
+    (void)source;
+    char caption[CAPTION];
+    shape_caption(id, caption);
+    snprintf(room, n, "%s", caption);
+    return room;
+}
+
+Err captioned_shapes_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    CaptionedClips *c;
+    TRY(captioned_new(pool, spec, "captioned-shapes", &c));
+    *out = NEW(pool, DataSource);
+    **out = (DataSource){ .n_samples = spec->samples, .load = captioned_shapes_load, .about = captioned_shapes_about, .own = c };
+    return OK;
+}

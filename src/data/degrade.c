@@ -1,0 +1,245 @@
+/* degrade.c -- blur, size, noise: the chain of a bad picture. */
+#include "data/degrade.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double PI = 3.141592653589793;
+
+/* ---- kernels ---- */
+
+static void kernel_normalise(Kernel2 *k)
+{
+    double sum = 0;
+    for (int i = 0; i < k->size * k->size; i++)
+        sum += (double)k->at[i];
+    for (int i = 0; i < k->size * k->size; i++)
+        k->at[i] = (float)((double)k->at[i] / sum);
+}
+
+/* Bessel's J1: its integral by 64 points, exact to rounding for the arguments met here. */
+static double bessel_j1(double x)
+{
+    double sum = 0;
+    for (int i = 0; i < 64; i++) {
+        double t = PI * (i + 0.5) / 64;
+        sum += cos(t - x * sin(t));
+    }
+    return sum / 64;
+}
+
+void kernel_sinc(float cutoff, int size, Kernel2 *k)
+{
+    double w = (double)cutoff;
+    k->size = size;
+    for (int i = 0; i < size * size; i++) {
+        double r = hypot(i / size - size / 2, i % size - size / 2);
+        k->at[i] = (float)(r > 0 ? w * bessel_j1(w * r) / (2 * PI * r) : w * w / (4 * PI));
+    }
+    kernel_normalise(k);
+}
+
+void kernel_blur(Dice *dice, float sigma_most, Kernel2 *k)
+{
+    k->size = 7 + 2 * dice_below(dice, 8);
+    if (dice_unit(dice) < 0.1f) {
+        kernel_sinc(dice_range(dice, k->size < 13 ? (float)PI / 3 : (float)PI / 5, (float)PI), k->size, k);
+        return;
+    }
+    /* Shares of isotropic, oblong, and of the generalised and plateau forms of both. */
+    static const float share[] = { 0.45f, 0.25f, 0.12f, 0.03f, 0.12f, 0.03f };
+    float u = dice_unit(dice);
+    int   kind = 0;
+    while (kind < 5 && u >= share[kind])
+        u -= share[kind++];
+    double s1 = (double)dice_range(dice, 0.2f, sigma_most), s2 = (double)dice_range(dice, 0.2f, sigma_most);
+    double turn = (double)dice_range(dice, -(float)PI, (float)PI), beta = 1;
+    if (kind % 2 == 0)
+        s2 = s1;
+    if (kind == 2 || kind == 3)
+        beta = (double)dice_range(dice, 0.5f, 4);
+    else if (kind > 3)
+        beta = (double)dice_range(dice, 1, 2);
+    for (int i = 0; i < k->size * k->size; i++) {
+        double y = i / k->size - k->size / 2, x = i % k->size - k->size / 2;
+        double a = (x * cos(turn) + y * sin(turn)) / s1, b = (y * cos(turn) - x * sin(turn)) / s2, d = a * a + b * b;
+        k->at[i] = (float)(kind > 3 ? 1 / (pow(d, beta) + 1) : exp(-0.5 * pow(d, beta)));
+    }
+    kernel_normalise(k);
+}
+
+void blur(const float *from, int64_t h, int64_t w, const Kernel2 *k, float *to)
+{
+    int64_t half = k->size / 2;
+    for (int64_t y = 0; y < h; y++) {
+        float *row = to + y * w * 3;
+        memset(row, 0, (size_t)(w * 3) * sizeof *row);
+        for (int64_t i = 0; i < k->size; i++) {
+            const float *in = from + mirror(y + i - half, h) * w * 3;
+            for (int64_t j = 0; j < k->size; j++) {
+                float   tap = k->at[i * k->size + j];
+                int64_t shift = j - half, first = shift < 0 ? -shift : 0, end = shift > 0 ? w - shift : w;
+                for (int64_t x = 3 * first; x < 3 * end; x++)
+                    row[x] += tap * in[x + 3 * shift];
+                for (int64_t x = 0; x < w; x++)          /* the sides, mirrored */
+                    if (x < first || x >= end)
+                        for (int c = 0; c < 3; c++)
+                            row[3 * x + c] += tap * in[3 * mirror(x + shift, w) + c];
+            }
+        }
+    }
+}
+
+/* ---- stages ---- */
+
+/* Gaussian, or that of counted light (its variance grows with the light; a normal in its place); grey for
+ * four pictures of ten. */
+static void add_noise(float *x, int64_t pixels, Dice *dice, float sigma_most, float poisson_most)
+{
+    bool      gaussian = dice_unit(dice) < 0.5f, grey = dice_unit(dice) < 0.4f;
+    float     scale = gaussian ? dice_range(dice, 1, sigma_most) / 255 : dice_range(dice, 0.05f, poisson_most);
+    RandomKey key = dice->key;
+    uint64_t  first = (dice->next + 3) / 4 * 4 + 1024;       /* beyond what decides */
+    for (int64_t p = 0; p < pixels; p++) {
+        float light = 0.299f * x[3 * p] + 0.587f * x[3 * p + 1] + 0.114f * x[3 * p + 2];
+        for (int c = 0; c < 3; c++) {
+            float z = random_normal_at(key, first + (uint64_t)(3 * p + (grey ? 0 : c)));
+            float deviation = gaussian ? scale : scale * sqrtf(clamp01(grey ? light : x[3 * p + c]) / 256);
+            x[3 * p + c] = clamp01(x[3 * p + c] + z * deviation);
+        }
+    }
+    dice->next = first + (uint64_t)(3 * pixels);
+}
+
+/* Up, down or as it is, with the given shares; the new size. */
+static float draw_scale(Dice *dice, float up, float down, float least, float most)
+{
+    float u = dice_unit(dice);
+    return u < up ? dice_range(dice, 1, most) : u < up + down ? dice_range(dice, least, 1) : 1;
+}
+
+typedef struct Stage {               /* a picture on its way, and room for the next */
+    float  *now, *next;
+    int64_t h, w;
+    Work   *work;
+} Stage;
+
+static void stage_swap(Stage *s)
+{
+    float *t = s->now;
+    s->now = s->next;
+    s->next = t;
+}
+
+static void stage_blur(Stage *s, const Kernel2 *k)
+{
+    blur(s->now, s->h, s->w, k, s->next);
+    stage_swap(s);
+}
+
+static void stage_resize(Stage *s, int64_t h, int64_t w, ResizeKind kind)
+{
+    h = h < 1 ? 1 : h;
+    w = w < 1 ? 1 : w;
+    image_resize(s->now, s->h, s->w, 3, s->next, h, w, kind, s->work);
+    for (int64_t i = 0; i < h * w * 3; i++)
+        s->next[i] = clamp01(s->next[i]);
+    s->h = h;
+    s->w = w;
+    stage_swap(s);
+}
+
+static void stage_jpeg(Stage *s, Dice *dice, int least, int most)
+{
+    jpeg_loss(s->now, s->h, s->w, least + dice_below(dice, most - least + 1));
+}
+
+enum { SMALLER = 4 };                /* the bad picture is kept at a quarter of the size */
+
+void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Work *work)
+{
+    size_t  used = work->used, most = (size_t)((h * 3 / 2 + 2) * (w * 3 / 2 + 2) * 3) * sizeof(float);
+    Stage   s = { .now = work_take(work, most), .next = work_take(work, most), .h = h, .w = w, .work = work };
+    Kernel2 kernel;
+    memcpy(s.now, good, (size_t)(h * w * 3) * sizeof *good);
+    if (dice_unit(dice) >= 0.01f) {          /* one of a hundred only becomes smaller */
+        kernel_blur(dice, 3, &kernel);
+        stage_blur(&s, &kernel);
+        float scale = draw_scale(dice, 0.2f, 0.7f, 0.3f, 1.5f);
+        stage_resize(&s, (int64_t)((float)h * scale), (int64_t)((float)w * scale), (ResizeKind)dice_below(dice, 3));
+        add_noise(s.now, s.h * s.w, dice, 15, 2);
+        stage_jpeg(&s, dice, 60, 95);
+
+        if (dice_unit(dice) < 0.5f) {
+            kernel_blur(dice, 1.5f, &kernel);
+            stage_blur(&s, &kernel);
+        }
+        scale = draw_scale(dice, 0.3f, 0.4f, 0.6f, 1.2f) / SMALLER;
+        stage_resize(&s, (int64_t)((float)h * scale), (int64_t)((float)w * scale), (ResizeKind)dice_below(dice, 3));
+        add_noise(s.now, s.h * s.w, dice, 12, 1);
+        bool jpeg_first = dice_unit(dice) < 0.5f, sinc = dice_unit(dice) < 0.8f;
+        kernel_sinc(dice_range(dice, (float)PI / 3, (float)PI), 7 + 2 * dice_below(dice, 8), &kernel);
+        if (jpeg_first)
+            stage_jpeg(&s, dice, 60, 100);
+        stage_resize(&s, h / SMALLER, w / SMALLER, (ResizeKind)dice_below(dice, 3));
+        if (sinc)
+            stage_blur(&s, &kernel);
+        if (!jpeg_first)
+            stage_jpeg(&s, dice, 60, 100);
+    } else
+        stage_resize(&s, h / SMALLER, w / SMALLER, RESIZE_CUBIC);
+    stage_resize(&s, h, w, RESIZE_CUBIC);
+    for (int64_t i = 0; i < h * w * 3; i++)              /* stored in bytes */
+        bad[i] = rintf(clamp01(s.now[i]) * 255) / 255;
+    work->used = used;
+}
+
+size_t degrade_work(int64_t h, int64_t w)
+{
+    size_t one = work_size((size_t)((h * 3 / 2 + 2) * (w * 3 / 2 + 2) * 3) * sizeof(float));
+    return 2 * one + image_resize_work(h * 3 / 2 + 2, w * 3 / 2 + 2, 3, h * 3 / 2 + 2, w * 3 / 2 + 2);
+}
+
+/* ---- sharper good pictures ---- */
+
+enum { SHARP_REACH = 25, SHARP_THRESHOLD = 10 };
+
+/* Gaussian of 51 taps, deviation 8 (what OpenCV takes for that many), along rows and columns. */
+static void wide_blur(const float *from, int64_t h, int64_t w, float *half, float *to)
+{
+    float taps[2 * SHARP_REACH + 1], sum = 0;
+    for (int i = -SHARP_REACH; i <= SHARP_REACH; i++)
+        sum += taps[i + SHARP_REACH] = expf(-(float)(i * i) / 128);
+    for (int64_t pass = 0; pass < 2; pass++) {
+        const float *in = pass ? half : from;
+        float       *out = pass ? to : half;
+        for (int64_t y = 0; y < h; y++)
+            for (int64_t x = 0; x < w; x++) {
+                float v[3] = { 0 };
+                for (int64_t i = -SHARP_REACH; i <= SHARP_REACH; i++) {
+                    const float *p = in + (pass ? mirror(y + i, h) * w + x : y * w + mirror(x + i, w)) * 3;
+                    for (int c = 0; c < 3; c++)
+                        v[c] += taps[i + SHARP_REACH] * p[c];
+                }
+                for (int c = 0; c < 3; c++)
+                    out[(y * w + x) * 3 + c] = v[c] / sum;
+            }
+    }
+}
+
+void sharpen(const float *from, int64_t h, int64_t w, float *to, Work *work)
+{
+    size_t  used = work->used, bytes = (size_t)(h * w * 3) * sizeof(float);
+    float  *smooth = work_take(work, bytes), *half = work_take(work, bytes);
+    int64_t n = h * w * 3;
+    wide_blur(from, h, w, half, smooth);
+    for (int64_t i = 0; i < n; i++)
+        to[i] = fabsf(from[i] - smooth[i]) * 255 > SHARP_THRESHOLD ? 1 : 0;
+    float *soft = work_take(work, bytes);
+    wide_blur(to, h, w, half, soft);
+    for (int64_t i = 0; i < n; i++) {
+        float sharp = clamp01(from[i] + 0.5f * (from[i] - smooth[i]));
+        to[i] = soft[i] * sharp + (1 - soft[i]) * from[i];
+    }
+    work->used = used;
+}

@@ -1,0 +1,190 @@
+/* image.c -- pictures from files and to other sizes. */
+#include "data/image.h"
+
+#include "base/file.h"
+
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+void raster_floats(const Raster *r, int64_t y0, int64_t x0, int64_t height, int64_t width, int64_t channels, float *to)
+{
+    const float scale = r->depth == 16 ? 1.0f / 65535 : 1.0f / 255;
+    for (int64_t y = 0; y < height; y++)
+        for (int64_t x = 0; x < width; x++, to += channels) {
+            int64_t at = ((y0 + y) * r->width + x0 + x) * r->channels;
+            float   v[3];
+            for (int c = 0; c < r->channels; c++)
+                v[c] = scale * (r->depth == 16 ? (float)((const uint16_t *)r->at)[at + c] : (float)((const uint8_t *)r->at)[at + c]);
+            if (channels == 1 && r->channels == 3)
+                to[0] = 0.299f * v[0] + 0.587f * v[1] + 0.114f * v[2];
+            else
+                for (int64_t c = 0; c < channels; c++)
+                    to[c] = v[r->channels == 3 ? c % 3 : 0];
+        }
+}
+
+/* ---- sizes ---- */
+
+static double filter_reach(ResizeKind kind) { return kind == RESIZE_BOX ? 0.5 : kind == RESIZE_LINEAR ? 1 : 2; }
+
+static double filter_at(ResizeKind kind, double x)
+{
+    x = fabs(x);
+    if (kind == RESIZE_BOX)
+        return x <= 0.5 ? 1 : 0;
+    if (kind == RESIZE_LINEAR)
+        return x < 1 ? 1 - x : 0;
+    return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;  /* Keys 1981, a = -1/2 */
+}
+
+/* Weights of the pixels that make pixel i of `to`; the first of them. */
+static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to, float *weights, int64_t *n)
+{
+    double  scale = (double)from / (double)to, wide = fmax(scale, 1), centre = ((double)i + 0.5) * scale;
+    double  reach = filter_reach(kind) * wide, sum = 0;
+    int64_t first = (int64_t)fmax(floor(centre - reach + 0.5), 0), end = (int64_t)fmin(floor(centre + reach + 0.5), (double)from);
+    if (end <= first) {                      /* a box between two pixels */
+        first = (int64_t)fmin(floor(centre), (double)from - 1);
+        end = first + 1;
+    }
+    for (int64_t k = first; k < end; k++)
+        sum += filter_at(kind, ((double)k + 0.5 - centre) / wide);
+    for (int64_t k = first; k < end; k++)
+        weights[k - first] = sum != 0 ? (float)(filter_at(kind, ((double)k + 0.5 - centre) / wide) / sum) : 1.0f / (float)(end - first);
+    *n = end - first;
+    return first;
+}
+
+size_t image_resize_work(int64_t h, int64_t w, int64_t channels, int64_t to_h, int64_t to_w)
+{
+    (void)to_h;
+    return work_size((size_t)(h * to_w * channels) * sizeof(float)) + work_size((size_t)(4 * (h + w) + 16) * sizeof(float));
+}
+
+void image_resize(const float *from, int64_t h, int64_t w, int64_t channels, float *to, int64_t to_h, int64_t to_w,
+                  ResizeKind kind, Work *work)
+{
+    size_t  used = work->used;
+    float  *half = work_take(work, (size_t)(h * to_w * channels) * sizeof(float));       /* (h, to_w) */
+    float  *weights = work_take(work, (size_t)(4 * (h + w) + 16) * sizeof(float));
+    int64_t n, row = to_w * channels;
+    for (int64_t x = 0; x < to_w; x++) {
+        int64_t first = filter_taps(kind, x, w, to_w, weights, &n);
+        for (int64_t y = 0; y < h; y++)
+            for (int64_t c = 0; c < channels; c++) {
+                float sum = 0;
+                for (int64_t k = 0; k < n; k++)
+                    sum += weights[k] * from[(y * w + first + k) * channels + c];
+                half[y * row + x * channels + c] = sum;
+            }
+    }
+    for (int64_t y = 0; y < to_h; y++) {
+        int64_t first = filter_taps(kind, y, h, to_h, weights, &n);
+        memset(to + y * row, 0, (size_t)row * sizeof *to);
+        for (int64_t k = 0; k < n; k++)
+            for (int64_t i = 0; i < row; i++)
+                to[y * row + i] += weights[k] * half[(first + k) * row + i];
+    }
+    work->used = used;
+}
+
+/* ---- files ---- */
+
+bool name_ends(const char *name, const char *ending)
+{
+    size_t n = strlen(name), m = strlen(ending);
+    return n > m && !strcasecmp(name + n - m, ending);
+}
+
+Err channels_check(const char *kind, Shape shape)
+{
+    int64_t c = dim(shape, -1);
+    return c == 1 || c == 3 ? OK : fail(E_USAGE, "data kind '%s' gives pictures of 1 or 3 channels; the model asks for %lld",
+                                        kind, (long long)c);
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+void largest_note(PngInfo *most, const PngInfo *info)
+{
+    *most = (PngInfo){ .width = (int64_t)larger((size_t)most->width, (size_t)info->width),
+                       .height = (int64_t)larger((size_t)most->height, (size_t)info->height),
+                       .pixels = (int64_t)larger((size_t)most->pixels, (size_t)info->pixels),
+                       .channels = most->channels > info->channels ? most->channels : info->channels,
+                       .depth = most->depth > info->depth ? most->depth : info->depth,
+                       .bytes = larger(most->bytes, info->bytes) };
+}
+
+static Err list_add(Pool *pool, const char *path, PictureList *list)
+{
+    PngInfo info;
+    TRY(png_look(path, &info));
+    largest_note(&list->largest, &info);
+    VEC_ADD(pool, list->paths, list->n, list->cap, path);
+    return OK;
+}
+
+static Err list_walk(Pool *pool, const char *folder, int depth, PictureList *list)
+{
+    char **names;
+    int    n;
+    TRY(folder_list(pool, folder, &names, &n));
+    for (int i = 0; i < n; i++) {
+        const char *path = pool_print(pool, "%s/%s", folder, names[i]);
+        if (name_ends(names[i], ".png"))
+            TRY(list_add(pool, path, list));
+        else if (depth && folder_exists(path))
+            TRY(list_walk(pool, path, depth - 1, list));
+    }
+    return OK;
+}
+
+Err picture_list(Pool *pool, const char *path, PictureList *list)
+{
+    *list = (PictureList){ 0 };
+    if (!file_exists(path))
+        return fail(E_IO, "there is no folder or file %s", path);
+    if (!folder_exists(path))
+        return list_add(pool, pool_text(pool, path), list);
+    TRY(list_walk(pool, path, 8, list));
+    return list->n ? OK : fail(E_FORMAT, "%s holds no .png files", path);
+}
+
+size_t picture_open_work(const PngInfo *largest)
+{
+    return work_size(largest->bytes) + png_room(largest);
+}
+
+Err picture_open(const char *path, Work *work, Raster *out)
+{
+    const unsigned char *bytes;
+    size_t               n;
+    TRY(work_file(work, path, &bytes, &n));
+    return png_decode(path, bytes, n, work, out);
+}
+
+size_t picture_work(const PngInfo *largest, int64_t height, int64_t width)
+{
+    size_t most_h = larger((size_t)largest->height, (size_t)height), most_w = larger((size_t)largest->width, (size_t)width);
+    return picture_open_work(largest) + work_size((size_t)largest->pixels * 3 * sizeof(float)) +
+           image_resize_work((int64_t)most_h, (int64_t)most_w, 3, height, width);
+}
+
+Err picture_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to, Work *work)
+{
+    size_t used = work->used;
+    Raster r;
+    TRY(picture_open(path, work, &r));
+    if (r.height == height && r.width == width)
+        raster_floats(&r, 0, 0, height, width, channels, to);
+    else {
+        float *all = work_take(work, (size_t)(r.height * r.width * channels) * sizeof(float));
+        raster_floats(&r, 0, 0, r.height, r.width, channels, all);
+        image_resize(all, r.height, r.width, channels, to, height, width, RESIZE_CUBIC, work);
+        for (int64_t i = 0; i < height * width * channels; i++)
+            to[i] = clamp01(to[i]);          /* a cubic overshoots */
+    }
+    work->used = used;
+    return OK;
+}

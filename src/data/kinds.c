@@ -1,0 +1,119 @@
+/* kinds.c -- the kinds of data, and which one a run means. */
+#include "data/kinds.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const DataKind data_kinds[] = {
+    { "shapes",           "x",                                     shapes_open,           NULL,
+      "drawn pictures" },
+    { "pictures",         "x",                                     pictures_open,         "shapes",
+      "a folder of PNG pictures" },
+    { "clips",            "observed future mask",                  clips_open,            "moving-shapes",
+      "folders of frames, PNG or range images in .npy" },
+    { "moving-shapes",    "observed future mask",                  moving_open,           NULL,
+      "drawn range images of things that move" },
+    { "pairs",            "image image_lq edge latent latent_lq",  pairs_open,            "drawn-pairs",
+      "good pictures, made bad; or latents in .npy" },
+    { "drawn-pairs",      "image image_lq edge",                   drawn_pairs_open,      NULL,
+      "drawn pictures, made bad" },
+    { "sets",             "images support",                        sets_open,             "coloured-sets",
+      "a folder of pictures for each class, or CIFAR's binary files" },
+    { "coloured-sets",    "images support",                        coloured_sets_open,    NULL,
+      "drawn sets of one colour and form" },
+    { "audio",            "tokens target",                         audio_open,            "tones",
+      "a folder of WAV files" },
+    { "tones",            "tokens target",                         tones_open,            NULL,
+      "synthetic notes" },
+    { "captioned-clips",  "clip text",                             captioned_open,        "captioned-shapes",
+      "clips with their captions: NAME/*.png or NAME.npy, and NAME.txt" },
+    { "captioned-shapes", "clip text",                             captioned_shapes_open, NULL,
+      "drawn moving shapes that say what they are" },
+};
+const int data_kinds_count = sizeof data_kinds / sizeof *data_kinds;
+
+static bool kind_has(const DataKind *kind, const char *feed)
+{
+    size_t n = strlen(feed);
+    for (const char *at = kind->feeds; (at = strstr(at, feed)); at += n)
+        if ((at == kind->feeds || at[-1] == ' ') && (at[n] == ' ' || !at[n]))
+            return true;
+    return false;
+}
+
+static const char *kind_lacks(const DataKind *kind, const DataSpec *spec)     /* a feed, or NULL */
+{
+    for (int i = 0; i < spec->n_feeds; i++)
+        if (!kind_has(kind, spec->feeds[i].name))
+            return spec->feeds[i].name;
+    return NULL;
+}
+
+static const DataKind *kind_find(const char *name)
+{
+    for (int i = 0; i < data_kinds_count; i++)
+        if (!strcmp(data_kinds[i].name, name))
+            return &data_kinds[i];
+    return NULL;
+}
+
+static Err kind_unknown(const char *name)
+{
+    const char *names[32];
+    REQUIRE(data_kinds_count <= 32);
+    for (int i = 0; i < data_kinds_count; i++)
+        names[i] = data_kinds[i].name;
+    const char *near = text_nearest(name, names, data_kinds_count);
+    if (near)
+        return fail(E_USAGE, "data.kind: there is no '%s'; did you mean '%s'?", name, near);
+    char list[512] = "";
+    for (int i = 0; i < data_kinds_count; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
+    return fail(E_USAGE, "data.kind: there is no '%s'; there are %s", name, list);
+}
+
+/* The kind that is named, or the first that serves the feeds. A path turns a drawn kind into the one
+ * that reads the same from files. */
+static Err kind_choose(const DataSpec *spec, const DataKind **out)
+{
+    const DataKind *kind = NULL;
+    if (spec->kind && !(kind = kind_find(spec->kind)))
+        return kind_unknown(spec->kind);
+    for (int i = 0; !kind && i < data_kinds_count; i++)
+        if (!kind_lacks(&data_kinds[i], spec) && !data_kinds[i].drawn == !spec->path)
+            kind = &data_kinds[i];
+    if (!kind)
+        for (int i = 0; i < data_kinds_count; i++)
+            if (!kind_lacks(&data_kinds[i], spec))
+                return fail(E_USAGE, "no data is given, and the program cannot draw it itself: name %s with --data DIR",
+                            data_kinds[i].help);
+    if (!kind)
+        return fail(E_USAGE, "no kind of data serves the model's input '%s'", spec->n_feeds ? spec->feeds[0].name : "");
+    for (int i = 0; spec->path && !kind->drawn && i < data_kinds_count; i++)
+        if (data_kinds[i].drawn && !strcmp(data_kinds[i].drawn, kind->name)) {
+            kind = &data_kinds[i];
+            break;
+        }
+    *out = kind;
+    return OK;
+}
+
+Err data_open(Pool *pool, const DataSpec *spec, DataSource **source)
+{
+    const DataKind *kind = NULL;
+    TRY(kind_choose(spec, &kind));
+    const char *missing = kind_lacks(kind, spec);
+    if (missing)
+        return fail(E_USAGE, "data kind '%s' gives %s; the model asks for '%s' as well", kind->name, kind->feeds, missing);
+    if (kind->drawn && !spec->path)
+        return fail(E_USAGE, "data kind '%s' reads %s: name the folder with --data DIR or data.path, or take kind '%s', "
+                    "which needs none", kind->name, kind->help, kind->drawn);
+    if (!kind->drawn && spec->samples < 1)
+        return fail(E_USAGE, "data.samples must be at least 1");
+    TRY(kind->open(pool, spec, source));
+    (*source)->name = kind->name;
+    (*source)->seed = spec->seed;
+    return OK;
+}

@@ -1,0 +1,246 @@
+/* pairs.c -- good and bad pictures: image, image_lq (S,S,3) in [-1,1], edge (S,S,3) of -1 and 1.
+ *
+ * Training: a square cut from a PNG (mirrored at the borders if smaller, flipped for half of the draws),
+ * sharpened; its bad version and its edges. As an input for sampling the picture itself is the bad one,
+ * enlarged to the size, and edges are its own.
+ * With latents (l,l,4) asked for: DIR/latent/NAME.npy and DIR/latent_lq/NAME.npy of (4,l,l), as the
+ * autoencoder gives them, already scaled, and DIR/edge/NAME.png.
+ */
+#include "data/kinds.h"
+
+#include "base/file.h"
+#include "data/degrade.h"
+#include "data/draw.h"
+#include "data/frames.h"
+
+#include <string.h>
+
+typedef struct Pairs {
+    int           image, bad, edge, latent, latent_bad;      /* places in the spec, or -1 */
+    int64_t       side, cells;                               /* of a picture, of a latent */
+    PictureList   files;
+    const char  **latents, **latents_bad;                    /* beside files, by number */
+    size_t        npy_bytes;
+    bool          as_input;
+} Pairs;
+
+static void pair_edges(const Pairs *p, const float *picture, float *to, Work *work)
+{
+    size_t   used = work->used;
+    uint8_t *edges = work_take(work, (size_t)(p->side * p->side));
+    canny(picture, p->side, p->side, edges, work);
+    for (int64_t i = 0; i < p->side * p->side * 3; i++)
+        to[i] = edges[i / 3] ? 1 : -1;
+    work->used = used;
+}
+
+static void put_signed(const float *from, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = from[i] * 2 - 1;
+}
+
+/* All that is asked for, from a good picture. */
+static void pair_make(const Pairs *p, const float *picture, Dice *dice, void *const *to, Work *work)
+{
+    int64_t n = p->side * p->side * 3;
+    float  *good = work_take(work, (size_t)n * sizeof *good), *bad = work_take(work, (size_t)n * sizeof *bad);
+    sharpen(picture, p->side, p->side, good, work);
+    if (p->image >= 0)
+        put_signed(good, n, to[p->image]);
+    if (p->edge >= 0)
+        pair_edges(p, good, to[p->edge], work);
+    if (p->bad >= 0) {
+        degrade(good, p->side, p->side, bad, dice, work);
+        put_signed(bad, n, to[p->bad]);
+    }
+}
+
+/* A square of the picture, from a place of the draw. */
+static void pair_crop(const Pairs *p, const Raster *r, Dice *dice, float *to)
+{
+    int64_t side = p->side, room_y = r->height > side ? r->height - side : 0, room_x = r->width > side ? r->width - side : 0;
+    int64_t y0 = dice_below(dice, (int)room_y + 1), x0 = dice_below(dice, (int)room_x + 1);
+    bool    flip = dice_unit(dice) < 0.5f;
+    for (int64_t y = 0; y < side; y++)
+        for (int64_t x = 0; x < side; x++) {
+            int64_t from_y = room_y ? y0 + y : mirror(y, r->height), from_x = room_x ? x0 + x : mirror(x, r->width);
+            raster_floats(r, from_y, from_x, 1, 1, 3, to + (y * side + (flip ? side - 1 - x : x)) * 3);
+        }
+}
+
+static Err pairs_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+{
+    const Pairs *p = source->own;
+    int64_t      n = p->side * p->side * 3;
+    Dice         dice = { sample_key(source, "pairs", draw), 0 };
+    float       *picture = work_take(work, (size_t)n * sizeof *picture);
+    if (p->as_input) {
+        TRY(picture_load(p->files.paths[id], p->side, p->side, 3, picture, work));
+        if (p->bad >= 0)
+            put_signed(picture, n, to[p->bad]);
+        if (p->image >= 0)
+            put_signed(picture, n, to[p->image]);
+        if (p->edge >= 0)
+            pair_edges(p, picture, to[p->edge], work);
+        return OK;
+    }
+    size_t used = work->used;
+    Raster r;
+    TRY(picture_open(p->files.paths[id], work, &r));
+    pair_crop(p, &r, &dice, picture);
+    work->used = used;
+    pair_make(p, picture, &dice, to, work);
+    return OK;
+}
+
+static Err drawn_pairs_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+{
+    const Pairs *p = source->own;
+    int64_t      side = p->side, n = side * side * 3;
+    Dice         dice = { sample_key(source, "pairs", draw), 0 }, drawing = { sample_key(source, "drawn-pairs", id), 0 };
+    float       *picture = work_take(work, (size_t)n * sizeof *picture), rgb[3];
+    draw_picture(drawing.key, side, side, 3, picture);       /* a backdrop, and small things on it */
+    drawing.next = 16;
+    for (int64_t i = 0; i < n; i++)
+        picture[i] = picture[i] * 0.5f + 0.5f;
+    for (int k = 0; k < 8; k++) {
+        Form  form = (Form)dice_below(&drawing, FORM_COUNT);
+        float cx = dice_unit(&drawing) * (float)side, cy = dice_unit(&drawing) * (float)side;
+        float radius = dice_range(&drawing, 0.04f, 0.16f) * (float)side;
+        draw_hue(dice_unit(&drawing), rgb);
+        for (int64_t i = 0; i < side * side; i++) {
+            float in = draw_form(form, (float)(i % side) + 0.5f - cx, (float)(i / side) + 0.5f - cy, radius);
+            for (int c = 0; c < 3; c++)
+                picture[3 * i + c] += in * (rgb[c] - picture[3 * i + c]);
+        }
+    }
+    pair_make(p, picture, &dice, to, work);
+    return OK;
+}
+
+/* ---- latents ---- */
+
+static Err latent_load(const Pairs *p, const char *path, float *to, Work *work)
+{
+    Npy     a;
+    int64_t cells = p->cells * p->cells;
+    TRY(npy_load(path, work, &a));
+    if (a.count != 4 * cells)
+        return fail(E_IO, "%s has changed since the run began; start it again", path);
+    for (int64_t i = 0; i < 4 * cells; i++)
+        to[i] = npy_number(&a, i % 4 * cells + i / 4);
+    return OK;
+}
+
+static Err latents_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+{
+    (void)draw;
+    const Pairs *p = source->own;
+    size_t       used = work->used;
+    if (p->latent >= 0)
+        TRY(latent_load(p, p->latents[id], to[p->latent], work));
+    work->used = used;
+    if (p->latent_bad >= 0)
+        TRY(latent_load(p, p->latents_bad[id], to[p->latent_bad], work));
+    work->used = used;
+    if (p->edge >= 0) {
+        float *edge = to[p->edge];
+        TRY(picture_load(p->files.paths[id], p->side, p->side, 3, edge, work));
+        for (int64_t i = 0; i < p->side * p->side * 3; i++)
+            edge[i] = edge[i] > 0.5f ? 1 : -1;
+    }
+    return OK;
+}
+
+static Err latent_look(Pairs *p, const char *path)
+{
+    Npy    a;
+    size_t bytes;
+    if (!file_exists(path))
+        return fail(E_FORMAT, "%s is missing: every picture in edge/ needs latent/ and latent_lq/ of its name", path);
+    TRY(npy_look(path, &a, &bytes));
+    if (a.rank != 3 || a.shape[0] != 4 || a.shape[1] != p->cells || a.shape[2] != p->cells)
+        return fail(E_FORMAT, "%s has %d axes and %lld numbers; a latent here is (4, %lld, %lld)", path, a.rank, (long long)a.count,
+                    (long long)p->cells, (long long)p->cells);
+    p->npy_bytes = bytes > p->npy_bytes ? bytes : p->npy_bytes;
+    return OK;
+}
+
+static Err latents_open(Pool *pool, const DataSpec *spec, Pairs *p, DataSource *out)
+{
+    TRY(picture_list(pool, pool_print(pool, "%s/edge", spec->path), &p->files));
+    p->latents = NEWN(pool, const char *, p->files.n);
+    p->latents_bad = NEWN(pool, const char *, p->files.n);
+    for (int32_t i = 0; i < p->files.n; i++) {
+        const char *name = strrchr(p->files.paths[i], '/') + 1;
+        int         n = (int)strlen(name) - 4;
+        p->latents[i] = pool_print(pool, "%s/latent/%.*s.npy", spec->path, n, name);
+        p->latents_bad[i] = pool_print(pool, "%s/latent_lq/%.*s.npy", spec->path, n, name);
+        TRY(latent_look(p, p->latents[i]));
+        TRY(latent_look(p, p->latents_bad[i]));
+    }
+    *out = (DataSource){ .n_samples = p->files.n, .load = latents_load, .own = p,
+                         .work_bytes = picture_work(&p->files.largest, p->side, p->side) + work_size(p->npy_bytes) };
+    return OK;
+}
+
+/* ---- opening ---- */
+
+static const char *pairs_about(const DataSource *source, int64_t id, char *room, size_t n)
+{
+    (void)room;
+    (void)n;
+    return ((const Pairs *)source->own)->files.paths[id];
+}
+
+static Err pairs_new(Pool *pool, const DataSpec *spec, const char *kind, Pairs **out)
+{
+    Pairs *p = *out = NEW(pool, Pairs);
+    int   *const places[] = { &p->image, &p->bad, &p->edge };
+    const char *const names[] = { "image", "image_lq", "edge" };
+    for (int i = 0; i < 3; i++) {
+        TRY(spec_need(spec, kind, names[i], F32, spec_find(spec, names[i]) >= 0 ? 3 : 0, places[i]));
+        if (*places[i] < 0)
+            continue;
+        Shape shape = spec->feeds[*places[i]].shape;
+        if (shape.dim[0] != shape.dim[1] || shape.dim[2] != 3 || (p->side && p->side != shape.dim[0]))
+            return fail(E_USAGE, "data kind '%s' gives square pictures of 3 channels, all of one size; the model asks for %s %s",
+                        kind, names[i], shape_text(shape));
+        p->side = shape.dim[0];
+    }
+    TRY(spec_need(spec, kind, "latent", F32, spec_find(spec, "latent") >= 0 ? 3 : 0, &p->latent));
+    TRY(spec_need(spec, kind, "latent_lq", F32, spec_find(spec, "latent_lq") >= 0 ? 3 : 0, &p->latent_bad));
+    p->as_input = spec->as_input;
+    if (p->latent >= 0 || p->latent_bad >= 0)
+        p->cells = spec->feeds[p->latent >= 0 ? p->latent : p->latent_bad].shape.dim[0];
+    return OK;
+}
+
+static size_t pairs_work(const Pairs *p)
+{
+    size_t picture = work_size((size_t)(p->side * p->side * 3) * sizeof(float));
+    return 3 * picture + 4 * picture + degrade_work(p->side, p->side);
+}
+
+Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    Pairs *p;
+    TRY(pairs_new(pool, spec, "pairs", &p));
+    *out = NEW(pool, DataSource);
+    if (p->cells)
+        return latents_open(pool, spec, p, *out);
+    TRY(picture_list(pool, spec->path, &p->files));
+    **out = (DataSource){ .n_samples = p->files.n, .load = pairs_load, .about = pairs_about, .own = p,
+                          .work_bytes = pairs_work(p) + picture_work(&p->files.largest, p->side, p->side) };
+    return OK;
+}
+
+Err drawn_pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    Pairs *p;
+    TRY(pairs_new(pool, spec, "drawn-pairs", &p));
+    *out = NEW(pool, DataSource);
+    **out = (DataSource){ .n_samples = spec->samples, .load = drawn_pairs_load, .own = p, .work_bytes = pairs_work(p) };
+    return OK;
+}

@@ -1,0 +1,263 @@
+/* png.c -- reading PNG (ISO/IEC 15948): the chain of chunks by hand, the pixels by libpng. */
+#include "data/png.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SIGNATURE = 8, CHUNK = 12, IHDR = 13, PNG_MOST_SIDE = 1 << 16, PNG_MOST_PIXELS = 1 << 28 };
+
+static const unsigned char png_signature[SIGNATURE] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
+
+typedef struct Bytes {               /* a file being looked at: open, or in memory */
+    const char          *name;
+    const unsigned char *at;         /* NULL: read from fd */
+    int                  fd;
+    size_t               n;
+} Bytes;
+
+static Err bytes_get(const Bytes *b, size_t offset, void *to, size_t n)
+{
+    if (offset > b->n || n > b->n - offset)
+        return fail(E_FORMAT, "%s is a truncated PNG: it ends after %zu bytes", b->name, b->n);
+    if (b->at) {
+        memcpy(to, b->at + offset, n);
+        return OK;
+    }
+    ssize_t got = pread(b->fd, to, n, (off_t)offset);
+    return got == (ssize_t)n ? OK : got < 0 ? file_fail("cannot read", b->name, errno)
+                                            : fail(E_FORMAT, "%s is a truncated PNG", b->name);
+}
+
+static uint32_t big32(const unsigned char *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static Err png_header(const Bytes *b, const unsigned char *h, PngInfo *info)
+{
+    static const int allowed[7] = { 1 | 2 | 4 | 8 | 16, 0, 8 | 16, 1 | 2 | 4 | 8, 8 | 16, 0, 8 | 16 };  /* depths, by colour type */
+    int64_t width = big32(h), height = big32(h + 4);
+    int     depth = h[8], colour = h[9];
+    if (!width || !height || width > PNG_MOST_SIDE || height > PNG_MOST_SIDE || width * height > PNG_MOST_PIXELS)
+        return fail(E_FORMAT, "%s says it is %lld x %lld pixels; at most %d a side and %d in all are read", b->name,
+                    (long long)width, (long long)height, PNG_MOST_SIDE, PNG_MOST_PIXELS);
+    if (colour > 6 || !(allowed[colour] & depth) || (depth & (depth - 1)) || h[10] || h[11] || h[12] > 1)
+        return fail(E_FORMAT, "%s is no valid PNG: colour type %d with %d bits, compression %d, filter %d, interlace %d",
+                    b->name, colour, depth, h[10], h[11], h[12]);
+    *info = (PngInfo){ .width = width, .height = height, .pixels = width * height, .channels = colour & 2 ? 3 : 1,
+                       .depth = depth == 16 ? 16 : 8, .bytes = b->n };
+    return OK;
+}
+
+/* Signature, header first, then chunk after chunk to the end mark. */
+static Err png_walk(const Bytes *b, PngInfo *info)
+{
+    unsigned char head[CHUNK + IHDR];
+    size_t        at = SIGNATURE;
+    bool          pixels = false;
+    if (!b->n)
+        return fail(E_FORMAT, "%s is empty, not a PNG", b->name);
+    TRY(bytes_get(b, 0, head, b->n < SIGNATURE ? b->n : SIGNATURE));
+    if (memcmp(head, png_signature, b->n < SIGNATURE ? b->n : SIGNATURE))
+        return fail(E_FORMAT, "%s is no PNG: it does not begin with PNG's signature", b->name);
+    for (;;) {
+        TRY(bytes_get(b, at, head, 8));
+        uint32_t length = big32(head);
+        bool     first = at == SIGNATURE, last = !memcmp(head + 4, "IEND", 4);
+        if (first && (memcmp(head + 4, "IHDR", 4) || length != IHDR))
+            return fail(E_FORMAT, "%s is no valid PNG: its header is missing", b->name);
+        if (length > INT32_MAX || length > b->n || at + CHUNK + length > b->n)
+            return fail(E_FORMAT, "%s is a truncated PNG: chunk %.4s of %lu bytes does not fit its %zu bytes", b->name,
+                        (const char *)head + 4, (unsigned long)length, b->n);
+        if (first) {
+            TRY(bytes_get(b, at + 8, head + 8, IHDR));
+            TRY(png_header(b, head + 8, info));
+        }
+        pixels = pixels || !memcmp(head + 4, "IDAT", 4);
+        at += CHUNK + length;
+        if (last)
+            break;
+    }
+    return pixels ? OK : fail(E_FORMAT, "%s is no valid PNG: it has no pixels", b->name);
+}
+
+Err png_parse(const char *name, const unsigned char *bytes, size_t n, PngInfo *info)
+{
+    return png_walk(&(Bytes){ .name = name, .at = bytes, .n = n, .fd = -1 }, info);
+}
+
+#ifdef HAVE_PNG
+#include <png.h>
+
+/* Room libpng and zlib ask for: their states and window, and some rows of at most 8 bytes a pixel. */
+enum { LIBRARY_ROOM = 512 * 1024, LIBRARY_ROWS = 8 };
+
+typedef struct Reading {
+    const char          *name;
+    const unsigned char *at;
+    size_t               n, used;
+    Work                *work;
+    Raster              *out;
+    unsigned char       *pixels;
+    size_t               limit;      /* work->used may grow to here */
+    char                 said[128];
+} Reading;
+
+Err png_look(const char *path, PngInfo *info)
+{
+    struct stat file;
+    int         fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &file)) {
+        int error = errno;
+        if (fd >= 0)
+            close(fd);
+        return file_fail("cannot read", path, error);
+    }
+    Err err = png_walk(&(Bytes){ .name = path, .fd = fd, .n = (size_t)file.st_size }, info);
+    close(fd);
+    return err;
+}
+
+size_t png_room(const PngInfo *info)
+{
+    size_t row = 8 * (size_t)info->width + 64;
+    return work_size(info->bytes) + work_size((size_t)info->pixels * (size_t)(info->channels * info->depth / 8)) +
+           LIBRARY_ROOM + LIBRARY_ROWS * work_size(row);
+}
+
+static png_voidp library_take(png_structp png, size_t n)
+{
+    Reading *r = png_get_mem_ptr(png);
+    if (n > r->limit || (r->work->used + 63) / 64 * 64 > r->limit - n)
+        return NULL;                         /* libpng then says so itself */
+    return work_take(r->work, n);
+}
+
+static void library_free(png_structp png, png_voidp at)     /* all at once, with the work */
+{
+    (void)png;
+    (void)at;
+}
+
+static void library_error(png_structp png, png_const_charp text)
+{
+    Reading *r = png_get_error_ptr(png);
+    strncpy(r->said, text, sizeof r->said - 1);
+    png_longjmp(png, 1);
+}
+
+static void library_warning(png_structp png, png_const_charp text)
+{
+    (void)png;
+    (void)text;
+}
+
+static void library_bytes(png_structp png, png_bytep to, size_t n)
+{
+    Reading *r = png_get_io_ptr(png);
+    if (n > r->n - r->used)
+        png_error(png, "it ends early");
+    memcpy(to, r->at + r->used, n);
+    r->used += n;
+}
+
+static bool reading_run(Reading *r)          /* false: r->said has the reason */
+{
+    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, library_error, library_warning, r, library_take,
+                                               library_free);
+    if (!png) {
+        strcpy(r->said, "libpng could not start");
+        return false;
+    }
+    png_infop info = NULL;
+    if (setjmp(png_jmpbuf(png)))
+        return false;
+    info = png_create_info_struct(png);
+    png_set_read_fn(png, r, library_bytes);
+    png_read_info(png, info);
+    png_set_expand(png);                     /* palettes and 1, 2, 4 bits become 8 */
+    png_set_strip_alpha(png);
+    if (r->out->depth == 16)
+        png_set_swap(png);
+    int passes = png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    size_t row = (size_t)r->out->width * (size_t)(r->out->channels * r->out->depth / 8);
+    if (png_get_rowbytes(png, info) != row)
+        png_error(png, "its header contradicts itself");
+    for (int pass = 0; pass < passes; pass++)
+        for (int64_t y = 0; y < r->out->height; y++)
+            png_read_row(png, r->pixels + (size_t)y * row, NULL);
+    png_read_end(png, NULL);
+    return true;
+}
+
+/* Only what makes the pixels: other chunks would cost memory, and change what samples mean. */
+static size_t critical_chunks(const unsigned char *from, unsigned char *to)
+{
+    size_t in = SIGNATURE, out = SIGNATURE;
+    memcpy(to, from, SIGNATURE);
+    for (bool end = false; !end;) {
+        const unsigned char *name = from + in + 4;
+        size_t               n = CHUNK + big32(from + in);
+        end = !memcmp(name, "IEND", 4);
+        if (!(name[0] & 0x20)) {
+            memcpy(to + out, from + in, n);
+            out += n;
+        }
+        in += n;
+    }
+    return out;
+}
+
+Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out)
+{
+    PngInfo info;
+    TRY(png_parse(name, bytes, n, &info));
+    size_t room = png_room(&info), start = (work->used + 63) / 64 * 64;
+    if (start > work->n || room > work->n - start)
+        return fail(E_IO, "%s has grown to %lld x %lld pixels since the run began; start it again", name,
+                    (long long)info.width, (long long)info.height);
+    Reading r = { .name = name, .work = work, .out = out, .limit = start + room };
+    *out = (Raster){ .height = info.height, .width = info.width, .channels = info.channels, .depth = info.depth };
+    r.pixels = work_take(work, (size_t)info.pixels * (size_t)(info.channels * info.depth / 8));
+    out->at = r.pixels;
+    unsigned char *chunks = work_take(work, n);
+    r.n = critical_chunks(bytes, chunks);
+    r.at = chunks;
+    if (!reading_run(&r))
+        return fail(E_FORMAT, "%s is a damaged PNG: %s", name, r.said);
+    return OK;
+}
+#else
+static Err png_none(const char *name)
+{
+    return fail(E_IO, "%s cannot be read: this program was built without libpng (install libpng-dev and build again, or "
+                "give .npy files where the data kind takes them)", name);
+}
+
+Err png_look(const char *path, PngInfo *info)
+{
+    (void)info;
+    return png_none(path);
+}
+
+size_t png_room(const PngInfo *info)
+{
+    (void)info;
+    return 0;
+}
+
+Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out)
+{
+    (void)bytes;
+    (void)n;
+    (void)work;
+    (void)out;
+    return png_none(name);
+}
+#endif

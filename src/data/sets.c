@@ -1,0 +1,226 @@
+/* sets.c -- sets of pictures of one class: images (ns,H,W,C) in [-1,1].
+ *
+ * Each class is shuffled anew in every epoch and cut into sets; what does not fill a set waits for
+ * another epoch. Files: one folder of PNG pictures for each class, or CIFAR's binary records (1 label
+ * byte, or 2 of which the second counts; then 32x32 bytes each of red, green and blue).
+ */
+#include "data/kinds.h"
+
+#include "base/file.h"
+#include "data/draw.h"
+#include "data/image.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CIFAR_SIDE = 32, CIFAR_PIXELS = 3 * CIFAR_SIDE * CIFAR_SIDE };
+
+typedef struct ClassOf {
+    const char  *name;
+    PictureList  files;              /* a folder */
+    const unsigned char **records;   /* or CIFAR pixels */
+    int32_t      n, cap;             /* records */
+    int64_t      first_set;
+} ClassOf;
+
+typedef struct Sets {
+    int       feed;
+    int64_t   size, height, width, channels;
+    ClassOf  *classes;
+    int32_t   n, cap;
+} Sets;
+
+static int64_t class_count(const ClassOf *c) { return c->records ? c->n : c->files.n; }
+
+static const ClassOf *sets_class(const Sets *s, int64_t id)
+{
+    int32_t low = 0, high = s->n;
+    while (high - low > 1) {
+        int32_t mid = low + (high - low) / 2;
+        if (s->classes[mid].first_set <= id)
+            low = mid;
+        else
+            high = mid;
+    }
+    return &s->classes[low];
+}
+
+static void record_load(const Sets *s, const unsigned char *planes, float *to, Work *work)
+{
+    float *all = work_take(work, (size_t)(CIFAR_SIDE * CIFAR_SIDE * s->channels) * sizeof(float));
+    for (int64_t p = 0; p < CIFAR_SIDE * CIFAR_SIDE; p++) {
+        float rgb[3];
+        for (int c = 0; c < 3; c++)
+            rgb[c] = (float)planes[c * CIFAR_SIDE * CIFAR_SIDE + p] / 255;
+        for (int64_t c = 0; c < s->channels; c++)
+            all[p * s->channels + c] = s->channels == 1 ? 0.299f * rgb[0] + 0.587f * rgb[1] + 0.114f * rgb[2] : rgb[c];
+    }
+    image_resize(all, CIFAR_SIDE, CIFAR_SIDE, s->channels, to, s->height, s->width, RESIZE_CUBIC, work);
+}
+
+static Err sets_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+{
+    const Sets    *s = source->own;
+    const ClassOf *c = sets_class(s, id);
+    int64_t        size = s->height * s->width * s->channels, epoch = draw / source->n_samples;
+    for (int64_t k = 0; k < s->size; k++) {
+        int64_t at = shuffled(class_count(c), source->seed ^ random_stream(c->name), (uint64_t)epoch, (id - c->first_set) * s->size + k);
+        float  *out = (float *)to[s->feed] + k * size;
+        size_t  used = work->used;
+        if (c->records)
+            record_load(s, c->records[at], out, work);
+        else
+            TRY(picture_load(c->files.paths[at], s->height, s->width, s->channels, out, work));
+        work->used = used;
+        for (int64_t i = 0; i < size; i++)
+            out[i] = clamp01(out[i]) * 2 - 1;
+    }
+    return OK;
+}
+
+static const char *sets_about(const DataSource *source, int64_t id, char *room, size_t n)
+{
+    (void)room;
+    (void)n;
+    return sets_class(source->own, id)->name;
+}
+
+static ClassOf *class_add(Pool *pool, Sets *s, const char *name)
+{
+    for (int32_t i = 0; i < s->n; i++)
+        if (!strcmp(s->classes[i].name, name))
+            return &s->classes[i];
+    VEC_ADD(pool, s->classes, s->n, s->cap, (ClassOf){ .name = name });
+    return &s->classes[s->n - 1];
+}
+
+static Err sets_binary(Pool *pool, Sets *s, const char *path)
+{
+    char  *bytes;
+    size_t n, labels;
+    TRY(file_read(pool, path, &bytes, &n));
+    labels = n % (CIFAR_PIXELS + 1) == 0 ? 1 : 2;
+    if (!n || n % (CIFAR_PIXELS + labels))
+        return fail(E_FORMAT, "%s has %zu bytes, no whole number of CIFAR records of %d or %d bytes", path, n, CIFAR_PIXELS + 1,
+                    CIFAR_PIXELS + 2);
+    for (size_t at = 0; at < n; at += CIFAR_PIXELS + labels) {
+        ClassOf *c = class_add(pool, s, pool_print(pool, "class %d", (unsigned char)bytes[at + labels - 1]));
+        VEC_ADD(pool, c->records, c->n, c->cap, (const unsigned char *)bytes + at + labels);
+    }
+    return OK;
+}
+
+static Err sets_read(Pool *pool, Sets *s, const char *path, PngInfo *largest)
+{
+    char **names;
+    int    n;
+    if (!file_exists(path))
+        return fail(E_IO, "there is no folder or file %s", path);
+    if (!folder_exists(path))
+        return name_ends(path, ".bin") ? sets_binary(pool, s, path)
+                                       : fail(E_FORMAT, "%s is neither a folder of classes nor a CIFAR .bin file", path);
+    TRY(folder_list(pool, path, &names, &n));
+    for (int i = 0; i < n; i++) {
+        const char *sub = pool_print(pool, "%s/%s", path, names[i]);
+        if (folder_exists(sub)) {
+            ClassOf *c = class_add(pool, s, names[i]);
+            TRY(picture_list(pool, sub, &c->files));
+            largest_note(largest, &c->files.largest);
+        } else if (name_ends(names[i], ".bin"))
+            TRY(sets_binary(pool, s, sub));
+    }
+    if (!s->n) {                             /* loose pictures: one class, as for a set that is given */
+        ClassOf *c = class_add(pool, s, path);
+        TRY(picture_list(pool, path, &c->files));
+        largest_note(largest, &c->files.largest);
+    }
+    return OK;
+}
+
+static Err sets_new(Pool *pool, const DataSpec *spec, const char *kind, Sets **out)
+{
+    Sets *s = *out = NEW(pool, Sets);
+    TRY(spec_need(spec, kind, spec_find(spec, "images") >= 0 ? "images" : "support", F32, 4, &s->feed));
+    Shape shape = spec->feeds[s->feed].shape;
+    TRY(channels_check(kind, shape));
+    s->size = shape.dim[0];
+    s->height = shape.dim[1];
+    s->width = shape.dim[2];
+    s->channels = shape.dim[3];
+    return OK;
+}
+
+Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    Sets   *s;
+    PngInfo largest = { 0 };
+    int64_t n = 0, most = 0, cifar = CIFAR_SIDE * CIFAR_SIDE * 3;
+    TRY(sets_new(pool, spec, "sets", &s));
+    TRY(sets_read(pool, s, spec->path, &largest));
+    for (int32_t i = 0; i < s->n; i++) {
+        ClassOf *c = &s->classes[i];
+        most = class_count(c) > most ? class_count(c) : most;
+        c->first_set = n;
+        n += class_count(c) / s->size;
+    }
+    if (!n)
+        return fail(E_FORMAT, "%s: no class has the %lld pictures of a set; the largest of %d has %lld", spec->path,
+                    (long long)s->size, s->n, (long long)most);
+    /* A class without a whole set begins where the next does, and is never met. */
+    int32_t kept = 0;
+    for (int32_t i = 0; i < s->n; i++)
+        if (class_count(&s->classes[i]) >= s->size)
+            s->classes[kept++] = s->classes[i];
+    s->n = kept;
+    *out = NEW(pool, DataSource);
+    **out = (DataSource){ .n_samples = n, .load = sets_load, .about = sets_about, .own = s,
+                          .work_bytes = picture_work(&largest, s->height, s->width) + work_size((size_t)cifar * sizeof(float)) +
+                                        image_resize_work(CIFAR_SIDE, CIFAR_SIDE, 3, s->height, s->width) };
+    return OK;
+}
+
+/* ---- drawn ---- */
+
+enum { HUES = 12 };
+static const char *const hue_names[HUES] = { "red", "orange", "yellow", "lime", "green", "mint", "cyan", "azure", "blue",
+                                             "violet", "magenta", "rose" };
+
+/* Sets of one hue and one form; place, size and light vary within the set. */
+static Err coloured_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+{
+    (void)draw;
+    (void)work;
+    const Sets *s = source->own;
+    Dice        dice = { sample_key(source, "coloured-sets", id), 0 };
+    Form        form = (Form)(id / HUES % FORM_COUNT);
+    float       rgb[3], side = (float)(s->height < s->width ? s->height : s->width);
+    draw_hue((float)(id % HUES) / HUES, rgb);
+    for (int64_t k = 0; k < s->size; k++) {
+        float  cx = dice_range(&dice, 0.35f, 0.65f) * (float)s->width, cy = dice_range(&dice, 0.35f, 0.65f) * (float)s->height;
+        float  radius = dice_range(&dice, 0.22f, 0.34f) * side, back = dice_range(&dice, 0, 0.25f), light = dice_range(&dice, 0.8f, 1);
+        float *out = (float *)to[s->feed] + k * s->height * s->width * s->channels;
+        for (int64_t y = 0; y < s->height; y++)
+            for (int64_t x = 0; x < s->width; x++) {
+                float in = draw_form(form, (float)x + 0.5f - cx, (float)y + 0.5f - cy, radius);
+                for (int64_t c = 0; c < s->channels; c++)
+                    *out++ = 2 * (back + in * (light * (s->channels == 3 ? rgb[c] : rgb[0]) - back)) - 1;
+            }
+    }
+    return OK;
+}
+
+static const char *coloured_about(const DataSource *source, int64_t id, char *room, size_t n)
+{
+    (void)source;
+    snprintf(room, n, "%s %s", hue_names[id % HUES], form_names[id / HUES % FORM_COUNT]);
+    return room;
+}
+
+Err coloured_sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    Sets *s;
+    TRY(sets_new(pool, spec, "coloured-sets", &s));
+    *out = NEW(pool, DataSource);
+    **out = (DataSource){ .n_samples = spec->samples, .load = coloured_load, .about = coloured_about, .own = s };
+    return OK;
+}

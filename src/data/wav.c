@@ -1,0 +1,177 @@
+/* wav.c -- reading and writing RIFF/WAVE. */
+#include "data/wav.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { WAV_HEAD = 64 * 1024, FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE, MOST_CHANNELS = 64 };
+
+static uint32_t little32(const unsigned char *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static uint32_t little16(const unsigned char *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
+
+static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInfo *info)
+{
+    if (n < 16)
+        return fail(E_FORMAT, "%s: its 'fmt ' chunk has %zu bytes instead of 16 or more", name, n);
+    uint32_t format = little16(f), channels = little16(f + 2), rate = little32(f + 4), align = little16(f + 12), bits = little16(f + 14);
+    if (format == FORMAT_EXTENSIBLE && n >= 40)
+        format = little16(f + 24);           /* the first bytes of the sub-format */
+    if (format != FORMAT_PCM && format != FORMAT_FLOAT)
+        return fail(E_FORMAT, "%s is coded in WAVE format %u; only plain samples (1) and floats (3) are read", name, format);
+    if (format == FORMAT_FLOAT ? bits != 32 : bits != 8 && bits != 16 && bits != 24 && bits != 32)
+        return fail(E_FORMAT, "%s has %s samples of %u bits; whole numbers of 8, 16, 24, 32 and floats of 32 bits are read",
+                    name, format == FORMAT_FLOAT ? "float" : "whole", bits);
+    if (!channels || channels > MOST_CHANNELS || !rate || rate > 10000000 || align != channels * bits / 8)
+        return fail(E_FORMAT, "%s has a wrong header: %u channels at %u a second, %u bits, %u bytes a frame", name, channels,
+                    rate, bits, align);
+    *info = (WavInfo){ .rate = rate, .channels = channels, .bits = (int)bits, .floats = format == FORMAT_FLOAT };
+    return OK;
+}
+
+Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t file_bytes, WavInfo *info)
+{
+    size_t at = 12;
+    bool   format = false;
+    *info = (WavInfo){ 0 };
+    if (n < 12 || memcmp(bytes, "RIFF", 4) || memcmp(bytes + 8, "WAVE", 4))
+        return fail(E_FORMAT, "%s is no WAV file: it does not begin with RIFF....WAVE", name);
+    for (;;) {
+        if (at + 8 > n)
+            return fail(E_FORMAT, at + 8 > file_bytes ? "%s ends before its 'data' chunk: it holds no sound"
+                                                      : "%s: its 'data' chunk does not come within the first 64 KiB", name);
+        const unsigned char *chunk = bytes + at;
+        size_t               size = little32(chunk + 4);
+        at += 8;
+        if (!memcmp(chunk, "data", 4)) {
+            if (!format)
+                return fail(E_FORMAT, "%s has sound before its 'fmt ' chunk", name);
+            if (size > file_bytes - at)
+                return fail(E_FORMAT, "%s is a truncated WAV: its header says %zu bytes of sound, the file has %zu", name, size,
+                            file_bytes - at);
+            if (size % wav_frame_bytes(info))
+                return fail(E_FORMAT, "%s: %zu bytes of sound are no whole number of frames of %zu bytes", name, size,
+                            wav_frame_bytes(info));
+            info->offset = at;
+            info->frames = (int64_t)(size / wav_frame_bytes(info));
+            return OK;
+        }
+        if (size > file_bytes - at)
+            return fail(E_FORMAT, "%s is a truncated WAV: chunk '%.4s' of %zu bytes does not fit", name, (const char *)chunk, size);
+        if (!memcmp(chunk, "fmt ", 4)) {
+            if (at + size > n)
+                return fail(E_FORMAT, "%s: its 'fmt ' chunk does not come within the first 64 KiB", name);
+            TRY(wav_format(name, bytes + at, size, info));
+            format = true;
+        }
+        at += size + size % 2;               /* chunks begin at even places */
+    }
+}
+
+/* Reads exactly n bytes at a place of a file that is opened for it. */
+static Err read_at(const char *path, size_t offset, void *to, size_t n, size_t *file_bytes)
+{
+    struct stat info;
+    ssize_t     got = 0;
+    int         fd = open(path, O_RDONLY | O_CLOEXEC), error = 0;
+    if (fd < 0 || fstat(fd, &info))
+        error = errno;
+    if (!error && file_bytes) {
+        *file_bytes = (size_t)info.st_size;
+        n = *file_bytes < n ? *file_bytes : n;
+    }
+    for (size_t done = 0; !error && done < n; done += (size_t)got) {
+        got = pread(fd, (char *)to + done, n - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            got = 0;
+        else if (got <= 0) {
+            error = got ? errno : -1;
+            break;
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+    return !error ? OK : error < 0 ? fail(E_IO, "%s became shorter while it was read", path) : file_fail("cannot read", path, error);
+}
+
+Err wav_look(const char *path, WavInfo *info)
+{
+    static _Thread_local unsigned char head[WAV_HEAD];
+    size_t file_bytes = 0;
+    TRY(read_at(path, 0, head, WAV_HEAD, &file_bytes));
+    return wav_parse(path, head, file_bytes < WAV_HEAD ? file_bytes : WAV_HEAD, file_bytes, info);
+}
+
+void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const unsigned char *p = raw + i * (info->bits / 8);
+        if (info->floats) {
+            uint32_t bits = little32(p);
+            memcpy(to + i, &bits, 4);
+            to[i] = to[i] > -1 ? (to[i] < 1 ? to[i] : 1) : -1;           /* also what is no number */
+        } else if (info->bits == 8)
+            to[i] = (float)((int)p[0] - 128) / 128;
+        else if (info->bits == 16)
+            to[i] = (float)(int16_t)little16(p) / 32768;
+        else {
+            int32_t x = info->bits == 24 ? (int32_t)((uint32_t)p[0] << 8 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 24)
+                                         : (int32_t)little32(p);
+            to[i] = (float)((double)x / 2147483648.0);
+        }
+    }
+}
+
+Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, unsigned char *raw, float *to)
+{
+    size_t frame = wav_frame_bytes(info);
+    TRY(read_at(path, info->offset + (size_t)first * frame, raw, (size_t)n * frame, NULL));
+    wav_floats(info, raw, n * info->channels, to);
+    return OK;
+}
+
+static unsigned char *put_little(unsigned char *to, uint32_t x, int n)
+{
+    for (int i = 0; i < n; i++)
+        *to++ = (unsigned char)(x >> 8 * i);
+    return to;
+}
+
+Err wav_write(const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate)
+{
+    int64_t n = frames * channels;
+    if (frames < 0 || channels < 1 || channels > MOST_CHANNELS || rate < 1 || n > (INT32_MAX - 44) / 2)
+        return fail(E_USAGE, "%s: cannot write %lld frames of %lld channels at %lld a second", path, (long long)frames,
+                    (long long)channels, (long long)rate);
+    Pool          *pool = pool_new(NULL, "wav");
+    unsigned char *file = NEWN(pool, unsigned char, 44 + 2 * n), *at = file;
+    memcpy(at, "RIFF", 4);
+    at = put_little(at + 4, (uint32_t)(36 + 2 * n), 4);
+    memcpy(at, "WAVEfmt ", 8);
+    at = put_little(at + 8, 16, 4);
+    at = put_little(at, FORMAT_PCM, 2);
+    at = put_little(at, (uint32_t)channels, 2);
+    at = put_little(at, (uint32_t)rate, 4);
+    at = put_little(at, (uint32_t)(rate * channels * 2), 4);
+    at = put_little(at, (uint32_t)(channels * 2), 2);
+    at = put_little(at, 16, 2);
+    memcpy(at, "data", 4);
+    at = put_little(at + 4, (uint32_t)(2 * n), 4);
+    for (int64_t i = 0; i < n; i++) {
+        float x = samples[i] > -1 ? (samples[i] < 1 ? samples[i] : 1) : -1;
+        long  level = lrintf(x * 32768);
+        at = put_little(at, (uint32_t)(level > 32767 ? 32767 : level), 2);
+    }
+    Err err = file_write(path, file, (size_t)(at - file));
+    pool_free(pool);
+    return err;
+}

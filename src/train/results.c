@@ -1,0 +1,89 @@
+/* results.c -- pictures, clips and sound as files. */
+#include "train/sample.h"
+
+#include "data/png.h"
+#include "data/wav.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { GAP = 2, BACKDROP = 40, CELL_LEAST = 64, SHEET_MOST = 4096 };
+
+static unsigned char level_of(float x)
+{
+    return (unsigned char)lrintf(255 * (x > -1 ? (x < 1 ? x * 0.5f + 0.5f : 1) : 0));    /* no number: black */
+}
+
+/* rows x columns cells of one picture each; small pictures are enlarged by whole factors. */
+static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t n, int64_t columns, Shape cell, bool enlarge)
+{
+    int64_t h = cell.dim[0], w = cell.dim[1], c = cell.dim[2], shown = c == 3 ? 3 : 1, rows = (n + columns - 1) / columns;
+    int64_t least = h < w ? h : w, scale = enlarge && least < CELL_LEAST ? (CELL_LEAST + least - 1) / least : 1;
+    while (scale > 1 && columns * (w * scale + GAP) > SHEET_MOST)
+        scale--;
+    int64_t height = rows * (h * scale + GAP) + (n > 1 ? GAP : -GAP), width = columns * (w * scale + GAP) + (n > 1 ? GAP : -GAP);
+    Pool          *work = pool_new(pool, "sheet");
+    unsigned char *pixels = NEWN(work, unsigned char, height * width * shown);
+    memset(pixels, BACKDROP, (size_t)(height * width * shown));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t top = i / columns * (h * scale + GAP) + (n > 1 ? GAP : 0), left = i % columns * (w * scale + GAP) + (n > 1 ? GAP : 0);
+        for (int64_t y = 0; y < h * scale; y++)
+            for (int64_t x = 0; x < w * scale; x++)
+                for (int64_t k = 0; k < shown; k++)
+                    pixels[((top + y) * width + left + x) * shown + k] = level_of(data[((i * h + y / scale) * w + x / scale) * c + k]);
+    }
+    Err err = png_write(path, pixels, height, width, (int)shown);
+    pool_free(work);
+    return err;
+}
+
+static void report_file(Pool *pool, SampleReport *report, const char *path)
+{
+    VEC_ADD(pool, report->files, report->n_files, report->cap_files, path);
+}
+
+static int64_t square_side(int64_t n) { return (int64_t)ceil(sqrt((double)n)); }
+
+/* Frames side by side, or below each other where they are wide. */
+static int64_t strip_columns(Shape clip) { return clip.dim[2] > 2 * clip.dim[1] ? 1 : clip.dim[0]; }
+
+Err results_sheet(Pool *pool, const char *path, const float *data, Shape s, bool *written)
+{
+    *written = s.rank == 4 || s.rank == 5;
+    if (s.rank == 4)
+        return sheet_write(pool, path, data, s.dim[0], square_side(s.dim[0]), shape_drop(s, 0), true);
+    if (s.rank == 5)
+        return sheet_write(pool, path, data, s.dim[0] * s.dim[1], strip_columns(shape_drop(s, 0)), shape_drop(shape_drop(s, 0), 0), true);
+    return OK;
+}
+
+static Err results_pictures(Pool *pool, const char *folder, const SampleResult *r, SampleReport *report)
+{
+    bool        clips = r->kind == RESULT_CLIPS, written;
+    const char *word = clips ? "clip" : "sample", *sheet = pool_print(pool, "%s/%ss.png", folder, word);
+    Shape       one = shape_drop(r->shape, 0);
+    TRY(results_sheet(pool, sheet, r->data, r->shape, &written));
+    report_file(pool, report, sheet);
+    for (int64_t i = 0; i < r->shape.dim[0]; i++) {
+        const char  *path = pool_print(pool, "%s/%s-%03lld.png", folder, word, (long long)i);
+        const float *data = r->data + i * shape_count(one);
+        if (clips)
+            TRY(sheet_write(pool, path, data, one.dim[0], strip_columns(one), shape_drop(one, 0), false));
+        else
+            TRY(sheet_write(pool, path, data, 1, 1, one, false));
+        report_file(pool, report, path);
+    }
+    return OK;
+}
+
+Err results_write(Pool *pool, const char *folder, const SampleResult *r, SampleReport *report)
+{
+    if (r->kind != RESULT_AUDIO)
+        return results_pictures(pool, folder, r, report);
+    for (int64_t i = 0; i < r->shape.dim[0]; i++) {
+        const char *path = pool_print(pool, "%s/sound-%03lld.wav", folder, (long long)i);
+        TRY(wav_write(path, r->data + i * r->shape.dim[1] * r->shape.dim[2], r->shape.dim[1], r->shape.dim[2], r->rate));
+        report_file(pool, report, path);
+    }
+    return OK;
+}

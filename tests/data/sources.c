@@ -1,0 +1,507 @@
+/* sources.c -- every kind of data: what it serves, that a sample is a function of its number alone, the
+ * order of an epoch, and bad files, each named with its reason before anything runs. */
+#include "../test.h"
+
+#include "base/file.h"
+#include "base/npy.h"
+#include "data/degrade.h"
+#include "data/wav.h"
+#include "models/prompt.h"
+
+#include <stdlib.h>
+
+static Pool *pool;
+
+typedef struct Opened {
+    DataSource *source;
+    DataFeed    feeds[4];
+    void       *to[4], *again[4];
+    int         n;
+    Work        work;
+} Opened;
+
+static size_t feed_bytes(const DataFeed *f) { return (size_t)(shape_count(f->shape) * type_bytes(f->type)); }
+
+static Err open_spec(Opened *o, DataSpec spec)
+{
+    spec.feeds = o->feeds;
+    spec.n_feeds = o->n;
+    TRY(data_open(pool, &spec, &o->source));
+    for (int i = 0; i < o->n; i++) {
+        o->to[i] = pool_alloc(pool, feed_bytes(&o->feeds[i]), 1);
+        o->again[i] = pool_alloc(pool, feed_bytes(&o->feeds[i]), 1);
+    }
+    o->work = (Work){ .at = pool_alloc(pool, o->source->work_bytes + 64, 1), .n = o->source->work_bytes + 64 };
+    return OK;
+}
+
+static Err load(Opened *o, int64_t id, int64_t draw)
+{
+    o->work.used = 0;
+    for (int i = 0; i < o->n; i++)                           /* nothing may be left as it was */
+        memset(o->to[i], 0xA5, feed_bytes(&o->feeds[i]));
+    return o->source->load(o->source, id, draw, o->to, &o->work);
+}
+
+static bool all_within(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(x[i] >= -1 && x[i] <= 1))
+            return false;
+    return true;
+}
+
+/* The same number again gives the same bytes, another one others; fp32 inputs lie in [-1,1]. */
+static void check_samples(Opened *o, bool bounded)
+{
+    int64_t n = o->source->n_samples, others = 0;
+    CHECK(n > 0);
+    for (int64_t id = 0; id < n && id < 6; id++) {
+        CHECK_OK(load(o, id, id));
+        for (int i = 0; i < o->n; i++)
+            memcpy(o->again[i], o->to[i], feed_bytes(&o->feeds[i]));
+        if (n > 1) {
+            CHECK_OK(load(o, (id + 1) % n, id));
+            others += memcmp(o->to[0], o->again[0], feed_bytes(&o->feeds[0])) != 0;
+        }
+        memset(o->work.at, 0x5A, o->work.n);                 /* what the work held does not matter */
+        CHECK_OK(load(o, id, id));
+        for (int i = 0; i < o->n; i++) {
+            CHECK(!memcmp(o->again[i], o->to[i], feed_bytes(&o->feeds[i])));
+            if (bounded && o->feeds[i].type == F32)
+                CHECK(all_within(o->to[i], shape_count(o->feeds[i].shape)));
+        }
+    }
+    CHECK(n == 1 || others > 0);
+}
+
+static void order_is_a_permutation(void)
+{
+    static const int64_t counts[] = { 1, 2, 3, 16, 17, 100, 1000 };
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+        DataSource s = { .n_samples = counts[k] };
+        int64_t    same = 0;
+        for (int epoch = 0; epoch < 3; epoch++) {
+            bool *seen = NEWN(pool, bool, counts[k]);
+            for (int64_t i = 0; i < counts[k]; i++) {
+                int64_t at = source_order(&s, 7, epoch * counts[k] + i);
+                CHECK(at >= 0 && at < counts[k] && !seen[at]);
+                seen[at] = true;
+                same += epoch && at == source_order(&s, 7, i);
+            }
+        }
+        CHECK(counts[k] < 16 || same < counts[k]);           /* epochs differ */
+    }
+}
+
+/* ---- files to read ---- */
+
+static const char *at_path(const char *name)
+{
+    return pool_print(pool, "sources_test/%s", name);
+}
+
+static const char *make_png(const char *name, int64_t h, int64_t w, int c, int shade)
+{
+    unsigned char *pixels = NEWN(pool, unsigned char, h * w * c);
+    const char    *path = at_path(name);
+    char          *folder = pool_text(pool, path);
+    *strrchr(folder, '/') = '\0';
+    for (int64_t i = 0; i < h * w * c; i++)
+        pixels[i] = (unsigned char)(shade + i / c % w + 3 * (i % c));
+    CHECK_OK(folder_make(folder));
+    CHECK_OK(png_write(path, pixels, h, w, c));
+    return path;
+}
+
+static void make_npy(const char *name, NpyType type, int rank, const int64_t *shape, const void *data)
+{
+    char *folder = pool_text(pool, at_path(name));
+    *strrchr(folder, '/') = '\0';
+    CHECK_OK(folder_make(folder));
+    CHECK_OK(npy_write(at_path(name), type, rank, shape, data));
+}
+
+static void cut(const char *path, size_t keep)
+{
+    char  *bytes;
+    size_t n;
+    CHECK_OK(file_read(pool, path, &bytes, &n));
+    CHECK_OK(file_write(path, bytes, keep < n ? keep : n / 2));
+}
+
+static void refused(Opened *o, DataSpec spec, Err err, const char *says)
+{
+    CHECK_INT(open_spec(o, spec), err);
+    if (!strstr(err_text(), says)) {
+        fprintf(stderr, "  said: %s\n", err_text());
+        CHECK(!says);
+    }
+}
+
+/* ---- kinds ---- */
+
+static void kinds_are_found(void)
+{
+    Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
+    refused(&o, (DataSpec){ .kind = "shaps", .samples = 4 }, E_USAGE, "did you mean 'shapes'");
+    refused(&o, (DataSpec){ .kind = "qqqqqqqqqq", .samples = 4 }, E_USAGE, "captioned-shapes");
+    refused(&o, (DataSpec){ .kind = "tones", .samples = 4 }, E_USAGE, "asks for 'x'");
+    refused(&o, (DataSpec){ .kind = "pictures" }, E_USAGE, "--data DIR");
+    refused(&o, (DataSpec){ .kind = "shapes", .path = "sources_test/nowhere" }, E_IO, "sources_test/nowhere");
+    CHECK_OK(open_spec(&o, (DataSpec){ .samples = 5, .seed = 1 }));
+    CHECK_TEXT(o.source->name, "shapes");
+    check_samples(&o, true);
+    Opened odd = { .feeds = { { "nothing", F32, SHAPE(8) } }, .n = 1 };
+    refused(&odd, (DataSpec){ .samples = 4 }, E_USAGE, "'nothing'");
+    Opened latent = { .feeds = { { "latent", F32, SHAPE(4, 4, 4) } }, .n = 1 };
+    refused(&latent, (DataSpec){ .samples = 4 }, E_USAGE, "--data DIR");
+}
+
+static void pictures_of_any_size(void)
+{
+    Opened o = { .feeds = { { "x", F32, SHAPE(8, 12, 3) } }, .n = 1 };
+    make_png("pictures/b10.png", 8, 12, 1, 0);
+    make_png("pictures/b9.png", 8, 12, 3, 100);
+    make_png("pictures/sub/c.PNG", 30, 5, 3, 100);
+    CHECK_OK(file_write(at_path("pictures/readme.txt"), "x", 1));
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("pictures") }));
+    CHECK_TEXT(o.source->name, "pictures");
+    CHECK_INT(o.source->n_samples, 3);
+    check_samples(&o, true);
+    CHECK_OK(load(&o, 0, 0));                                /* b9 comes before b10 */
+    CHECK_NEAR(((float *)o.to[0])[0], 100 / 127.5 - 1, 1e-6);
+    CHECK_NEAR(((float *)o.to[0])[4], 104 / 127.5 - 1, 1e-6);
+    CHECK_OK(load(&o, 1, 0));                                /* grey in three channels */
+    CHECK_NEAR(((float *)o.to[0])[5], 1 / 127.5 - 1, 1e-6);
+    const char *bad = make_png("pictures/b99.png", 20, 20, 3, 1);
+    cut(bad, 60);
+    refused(&o, (DataSpec){ .path = at_path("pictures") }, E_FORMAT, "b99.png is a truncated PNG");
+    CHECK_OK(file_write(bad, "GIF89a..............", 20));
+    refused(&o, (DataSpec){ .path = at_path("pictures") }, E_FORMAT, "b99.png is no PNG");
+    CHECK_OK(file_remove(bad));
+    CHECK_OK(folder_make(at_path("empty")));
+    refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no .png files");
+    Opened wide = { .feeds = { { "x", F32, SHAPE(8, 12, 4) } }, .n = 1 };
+    refused(&wide, (DataSpec){ .path = at_path("pictures") }, E_USAGE, "1 or 3 channels");
+}
+
+static void a_file_that_changes(void)        /* after opening: an error, not a crash */
+{
+    Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
+    const char *path = make_png("changing/a.png", 16, 16, 3, 1);
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("changing") }));
+    make_png("changing/a.png", 2000, 2000, 3, 1);
+    CHECK_INT(load(&o, 0, 0), E_IO);
+    CHECK(strstr(err_text(), "a.png has grown") != NULL);
+    make_png("changing/a.png", 16, 16, 3, 1);
+    cut(path, 70);
+    CHECK_INT(load(&o, 0, 0), E_FORMAT);
+    CHECK_OK(file_remove(path));
+    CHECK_INT(load(&o, 0, 0), E_IO);
+}
+
+static void clips_of_frames(void)
+{
+    Opened o = { .feeds = { { "observed", F32, SHAPE(2, 8, 16, 1) }, { "future", F32, SHAPE(1, 8, 16, 1) }, { "mask", U8, SHAPE(1, 8, 16) } }, .n = 3 };
+    CHECK_OK(open_spec(&o, (DataSpec){ .samples = 9, .seed = 3 }));
+    CHECK_TEXT(o.source->name, "moving-shapes");
+    check_samples(&o, true);
+    int holes = 0;
+    CHECK_OK(load(&o, 2, 2));
+    for (int i = 0; i < 128; i++) {
+        CHECK(((uint8_t *)o.to[2])[i] <= 1);
+        holes += !((uint8_t *)o.to[2])[i];
+        if (!((uint8_t *)o.to[2])[i])
+            CHECK_NEAR(((float *)o.to[1])[i], -1, 0);
+    }
+    CHECK(holes > 4 && holes < 100);
+
+    float metres[8 * 16];
+    for (int f = 0; f < 8; f++) {                            /* 8 frames, clips of 3: one is trimmed at each end */
+        for (int i = 0; i < 128; i++)
+            metres[i] = i % 7 == 0 ? -1 : 10 + (float)f + (float)(i % 16);
+        make_npy(pool_print(pool, "range/00/%d.npy", f), NPY_F4, 2, (int64_t[]){ 8, 16 }, metres);
+    }
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("range") }));
+    CHECK_INT(o.source->n_samples, 2);
+    check_samples(&o, true);
+    CHECK_OK(load(&o, 0, 0));
+    CHECK_INT(((uint8_t *)o.to[2])[7], 0);
+    CHECK_INT(((uint8_t *)o.to[2])[8], 1);
+    CHECK_NEAR(((float *)o.to[1])[7], -1, 0);
+    /* All ranges lie in 10 .. 32 metres; frame 3, place 8 has 10 + 3 + 8. */
+    CHECK_NEAR(((float *)o.to[1])[8], floor(255 * (21 - 10) / 22.0) / 127.5 - 1, 1e-6);
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("range"), .range_low = 0, .range_high = 100 }));
+    CHECK_OK(load(&o, 0, 0));
+    CHECK_NEAR(((float *)o.to[1])[8], floor(255 * 0.21) / 127.5 - 1, 1e-6);
+
+    Opened smaller = { .feeds = { { "observed", F32, SHAPE(2, 4, 8, 1) }, { "future", F32, SHAPE(1, 4, 8, 1) }, { "mask", U8, SHAPE(1, 4, 8) } }, .n = 3 };
+    CHECK_OK(open_spec(&smaller, (DataSpec){ .path = at_path("range") }));
+    check_samples(&smaller, true);
+
+    make_npy("range/00/4.npy", NPY_F4, 1, (int64_t[]){ 128 }, metres);
+    refused(&o, (DataSpec){ .path = at_path("range") }, E_FORMAT, "4.npy has 1 axes");
+    make_npy("range/00/4.npy", NPY_F4, 2, (int64_t[]){ 16, 8 }, metres);
+    refused(&o, (DataSpec){ .path = at_path("range") }, E_FORMAT, "4.npy is 16 x 8");
+    make_npy("range/00/4.npy", NPY_I8, 2, (int64_t[]){ 8, 8 }, metres);
+    refused(&o, (DataSpec){ .path = at_path("range") }, E_FORMAT, "holds i8");
+    make_npy("range/00/4.npy", NPY_F4, 2, (int64_t[]){ 8, 16 }, metres);
+    make_png("range/00/x.png", 8, 16, 1, 0);
+    refused(&o, (DataSpec){ .path = at_path("range") }, E_FORMAT, "both PNG and .npy");
+    CHECK_OK(file_remove(at_path("range/00/x.png")));
+    make_png("short/1.png", 8, 16, 1, 0);
+    refused(&o, (DataSpec){ .path = at_path("short") }, E_FORMAT, "the longest of 1 has 1");
+    refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no frames");
+    for (int f = 0; f < 3; f++)
+        make_png(pool_print(pool, "short/%d.png", f), 8, 16, 1, 10 * f);
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("short") }));
+    check_samples(&o, true);
+    CHECK_INT(((uint8_t *)o.to[2])[0], 1);
+    CHECK_NEAR(((float *)o.to[1])[1], 21 / 127.5 - 1, 1e-6);
+}
+
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += fabs((double)a[i] - (double)b[i]);
+    return sum / (double)n;
+}
+
+static void pairs_of_pictures(void)
+{
+    enum { S = 64 };
+    Opened o = { .feeds = { { "image", F32, SHAPE(S, S, 3) }, { "image_lq", F32, SHAPE(S, S, 3) }, { "edge", F32, SHAPE(S, S, 3) } }, .n = 3 };
+    CHECK_OK(open_spec(&o, (DataSpec){ .samples = 6, .seed = 3 }));
+    check_samples(&o, true);
+    for (int id = 0; id < 6; id++) {
+        CHECK_OK(load(&o, id, 100 + id));
+        double off = distance(o.to[0], o.to[1], S * S * 3);
+        CHECK(off > 0.005 && off < 0.5);                     /* worse, and still the same picture */
+        int edges = 0;
+        for (int i = 0; i < S * S * 3; i++) {
+            float e = ((float *)o.to[2])[i];
+            CHECK(e == -1 || e == 1);
+            edges += e > 0;
+        }
+        CHECK(edges > 30 && edges < S * S);
+    }
+    CHECK_OK(load(&o, 0, 1));
+    memcpy(o.again[1], o.to[1], feed_bytes(&o.feeds[1]));
+    memcpy(o.again[0], o.to[0], feed_bytes(&o.feeds[0]));
+    CHECK_OK(load(&o, 0, 2));                                /* another draw: the same picture, other damage */
+    CHECK(!memcmp(o.again[0], o.to[0], feed_bytes(&o.feeds[0])));
+    CHECK(memcmp(o.again[1], o.to[1], feed_bytes(&o.feeds[1])));
+
+    make_png("good/large.png", 90, 130, 3, 1);
+    make_png("good/small.png", 20, 30, 3, 1);
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("good"), .seed = 3 }));
+    check_samples(&o, true);
+    Opened given = { .feeds = { { "image_lq", F32, SHAPE(S, S, 3) }, { "edge", F32, SHAPE(S, S, 3) } }, .n = 2 };
+    CHECK_OK(open_spec(&given, (DataSpec){ .path = at_path("good/small.png"), .as_input = true }));
+    CHECK_INT(given.source->n_samples, 1);
+    check_samples(&given, true);
+
+    Opened latents = { .feeds = { { "edge", F32, SHAPE(S, S, 3) }, { "latent", F32, SHAPE(8, 8, 4) }, { "latent_lq", F32, SHAPE(8, 8, 4) } }, .n = 3 };
+    float z[256];
+    for (int i = 0; i < 256; i++)
+        z[i] = (float)i;
+    make_png("latents/edge/a.png", S, S, 1, 0);
+    refused(&latents, (DataSpec){ .path = at_path("latents") }, E_FORMAT, "latent/a.npy is missing");
+    make_npy("latents/latent/a.npy", NPY_F4, 3, (int64_t[]){ 4, 8, 8 }, z);
+    make_npy("latents/latent_lq/a.npy", NPY_F4, 3, (int64_t[]){ 4, 4, 16 }, z);
+    refused(&latents, (DataSpec){ .path = at_path("latents") }, E_FORMAT, "latent_lq/a.npy has 3 axes");
+    make_npy("latents/latent_lq/a.npy", NPY_F4, 3, (int64_t[]){ 4, 8, 8 }, z);
+    CHECK_OK(open_spec(&latents, (DataSpec){ .path = at_path("latents") }));
+    check_samples(&latents, false);
+    CHECK_NEAR(((float *)latents.to[1])[5], 64 + 1, 0);      /* pixel 1, channel 1: channels come last */
+}
+
+static void sets_of_a_class(void)
+{
+    Opened o = { .feeds = { { "images", F32, SHAPE(3, 16, 16, 3) } }, .n = 1 };
+    CHECK_OK(open_spec(&o, (DataSpec){ .samples = 30, .seed = 3 }));
+    CHECK_TEXT(o.source->name, "coloured-sets");
+    check_samples(&o, true);
+
+    for (int i = 0; i < 7; i++)
+        make_png(pool_print(pool, "classes/dark/%d.png", i), 16, 16, 3, 1 + i);
+    for (int i = 0; i < 3; i++)
+        make_png(pool_print(pool, "classes/light/%d.png", i), 20, 24, 3, 200 + i);
+    make_png("classes/few/1.png", 16, 16, 3, 100);
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("classes"), .seed = 3 }));
+    CHECK_INT(o.source->n_samples, 3);
+    check_samples(&o, true);
+    int64_t used[10] = { 0 };
+    char    name[64];
+    for (int64_t id = 0; id < 3; id++) {
+        CHECK_OK(load(&o, id, id));
+        bool light = !strcmp(o.source->about(o.source, id, name, sizeof name), "light");
+        for (int k = 0; k < 3; k++) {
+            float first = ((float *)o.to[0])[k * 768];
+            CHECK((first > 0) == light);                     /* one class a set */
+            if (!light)
+                used[lrintf((first + 1) * 127.5f)]++;
+        }
+    }
+    for (int i = 0; i < 8; i++)
+        CHECK(used[i] <= 1);                                 /* a picture comes once an epoch */
+    refused(&o, (DataSpec){ .path = at_path("classes/few") }, E_FORMAT, "the largest of 1 has 1");
+
+    enum { RECORD = 3073, N = 12 };
+    unsigned char *cifar = NEWN(pool, unsigned char, RECORD * N);
+    for (int i = 0; i < N; i++) {
+        cifar[i * RECORD] = (unsigned char)(i % 2);
+        for (int k = 0; k < 3072; k++)
+            cifar[i * RECORD + 1 + k] = (unsigned char)(i % 2 ? 200 : k / 1024 * 10);
+    }
+    CHECK_OK(file_write(at_path("cifar.bin"), cifar, RECORD * N));
+    Opened full = { .feeds = { { "support", F32, SHAPE(2, 32, 32, 3) } }, .n = 1 };
+    CHECK_OK(open_spec(&full, (DataSpec){ .path = at_path("cifar.bin"), .kind = "coloured-sets" }));
+    CHECK_INT(full.source->n_samples, 6);
+    CHECK_OK(load(&full, 0, 0));
+    CHECK_NEAR(((float *)full.to[0])[2], 20 / 127.5 - 1, 1e-6);      /* planes become channels */
+    CHECK_OK(load(&full, 5, 0));
+    CHECK_NEAR(((float *)full.to[0])[2], 200 / 127.5 - 1, 1e-6);
+    CHECK_OK(file_write(at_path("cifar.bin"), cifar, RECORD * N - 1));
+    refused(&full, (DataSpec){ .path = at_path("cifar.bin") }, E_FORMAT, "no whole number of CIFAR records");
+}
+
+static void sound_as_tokens(void)
+{
+    Opened o = { .feeds = { { "tokens", I32, SHAPE(64) }, { "target", I32, SHAPE(64) } }, .n = 2 };
+    int32_t *tokens, *target;
+    CHECK_OK(open_spec(&o, (DataSpec){ .samples = 9, .seed = 3, .levels = 256, .channels = 1 }));
+    CHECK_TEXT(o.source->name, "tones");
+    check_samples(&o, true);
+    tokens = o.to[0];
+    target = o.to[1];
+    CHECK_INT(tokens[0], 128);
+    for (int i = 1; i < 64; i++)
+        CHECK_INT(tokens[i], target[i - 1]);
+
+    float ramp[2 * 100];
+    for (int i = 0; i < 100; i++) {
+        ramp[2 * i] = (float)i / 100;
+        ramp[2 * i + 1] = -(float)i / 100;
+    }
+    CHECK_OK(folder_make(at_path("sound")));
+    CHECK_OK(wav_write(at_path("sound/a.wav"), ramp, 100, 2, 16000));
+    DataSpec stereo = { .path = at_path("sound"), .levels = 256, .channels = 2, .rate = 16000 };
+    CHECK_OK(open_spec(&o, stereo));
+    CHECK_INT(o.source->n_samples, 3);                       /* 100 frames, 32 in a chunk */
+    check_samples(&o, true);
+    CHECK_OK(load(&o, 0, 0));
+    tokens = o.to[0];
+    target = o.to[1];
+    CHECK_INT(target[62], 255);                              /* the loudest left, then the loudest right */
+    CHECK_INT(target[63], 0);
+    stereo.keep_rest = true;
+    CHECK_OK(open_spec(&o, stereo));
+    CHECK_INT(o.source->n_samples, 4);
+    CHECK_INT(o.source->counted(o.source, 0), 64);
+    CHECK_INT(o.source->counted(o.source, 3), 8);
+    CHECK_OK(load(&o, 3, 0));
+    tokens = o.to[0];
+    target = o.to[1];
+    CHECK(target[7] >= 0);
+    CHECK_INT(target[8], -100);
+    CHECK_INT(target[63], -100);
+    CHECK_INT(tokens[8], target[7]);
+    CHECK_INT(tokens[9], 128);
+    DataSpec mono = { .path = at_path("sound"), .levels = 65536, .channels = 1, .rate = 16000, .mu_law = true };
+    CHECK_OK(open_spec(&o, mono));
+    CHECK_OK(load(&o, 0, 0));                                /* left and right cancel: silence */
+    CHECK_INT(((int32_t *)o.to[0])[0], 32768);
+    CHECK_INT(((int32_t *)o.to[1])[5], ((int32_t *)o.to[1])[40]);
+
+    stereo.rate = 8000;
+    refused(&o, stereo, E_FORMAT, "a.wav has 16000 samples a second");
+    stereo.rate = 16000;
+    Opened lengthy = { .feeds = { { "tokens", I32, SHAPE(4096) }, { "target", I32, SHAPE(4096) } }, .n = 2 };
+    stereo.keep_rest = false;
+    refused(&lengthy, stereo, E_FORMAT, "none of its 1 WAV files has the 2048 frames");
+    refused(&o, (DataSpec){ .path = at_path("empty"), .channels = 1 }, E_FORMAT, "holds no .wav files");
+    cut(at_path("sound/a.wav"), 100);
+    refused(&o, stereo, E_FORMAT, "a.wav is a truncated WAV");
+    CHECK_OK(file_write(at_path("sound/a.wav"), "RIFX....WAVE", 12));
+    refused(&o, stereo, E_FORMAT, "a.wav is no WAV file");
+}
+
+static void clips_with_captions(void)
+{
+    Opened o = { .feeds = { { "clip", F32, SHAPE(4, 16, 16, 3) }, { "text", F32, SHAPE(768) } }, .n = 2 };
+    float  text[768];
+    char   name[64];
+    CHECK_OK(open_spec(&o, (DataSpec){ .samples = 200, .seed = 3 }));
+    check_samples(&o, false);
+    CHECK_TEXT(o.source->about(o.source, 36, name, sizeof name), "red box moving left");
+    CHECK_OK(load(&o, 36, 0));
+    prompt_embed("red box moving left", text, 768);
+    CHECK(!memcmp(text, o.to[1], sizeof text));
+    CHECK(all_within(o.to[0], 4 * 16 * 16 * 3));
+    float left[2];                                           /* where its red lies, at first and at last */
+    for (int f = 0; f < 2; f++) {
+        double sum = 0, at = 0;
+        for (int i = 0; i < 256; i++) {
+            double red = 1 + (double)((float *)o.to[0])[(f * 3 * 256 + i) * 3];
+            sum += red * red;
+            at += red * red * (i % 16);
+        }
+        left[f] = (float)(at / sum);
+    }
+    CHECK(left[1] < left[0] - 3);
+
+    for (int f = 0; f < 2; f++)
+        make_png(pool_print(pool, "captioned/walk/%d.png", f), 20, 12, 3, 50 * f);
+    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "walk.txt is missing");
+    CHECK_OK(file_write(at_path("captioned/walk.txt"), " \n", 2));
+    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "walk.txt is empty");
+    CHECK_OK(file_write(at_path("captioned/walk.txt"), "a walk\n", 7));
+    unsigned char clip[6 * 16 * 16 * 3];
+    memset(clip, 255, sizeof clip);
+    make_npy("captioned/run.npy", NPY_U1, 4, (int64_t[]){ 6, 16, 16, 3 }, clip);
+    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "run.txt is missing");
+    CHECK_OK(file_write(at_path("captioned/run.txt"), "a run", 5));
+    for (int i = 0; i < 768; i++)
+        text[i] = (float)i;
+    make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 700 }, text);
+    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "run.text.npy holds 700 numbers");
+    make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
+    CHECK_INT(o.source->n_samples, 2);
+    CHECK_OK(load(&o, 0, 0));                                /* run */
+    CHECK_TEXT(o.source->about(o.source, 0, name, sizeof name), "a run");
+    CHECK_NEAR(((float *)o.to[1])[700], 700, 0);
+    CHECK_NEAR(((float *)o.to[0])[700], 1, 0);
+    CHECK_OK(load(&o, 1, 0));                                /* walk: 12 wide, cut to 16 rows of 20 */
+    prompt_embed("a walk", text, 768);
+    CHECK(!memcmp(text, o.to[1], sizeof text));
+    const float *x = o.to[0];
+    CHECK_NEAR(x[0], -1, 0);
+    CHECK_NEAR(x[2 * 3], -1, 0);
+    CHECK_NEAR(x[3 * 3], 1 / 127.5 - 1, 1e-6);               /* column 1 of the file */
+    CHECK(!memcmp(x + 768, x + 2 * 768, 768 * sizeof(float)));       /* the last frame again */
+    make_npy("captioned/run.npy", NPY_U1, 3, (int64_t[]){ 16, 16, 3 }, clip);
+    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "run.npy has 3 axes");
+    refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no clips");
+}
+
+int main(void)
+{
+    pool = pool_new(NULL, "test");
+    REQUIRE(system("rm -rf sources_test") == 0);
+    RUN(order_is_a_permutation);
+    RUN(kinds_are_found);
+    RUN(pictures_of_any_size);
+    RUN(a_file_that_changes);
+    RUN(clips_of_frames);
+    RUN(pairs_of_pictures);
+    RUN(sets_of_a_class);
+    RUN(sound_as_tokens);
+    RUN(clips_with_captions);
+    REQUIRE(system("rm -rf sources_test") == 0);
+    pool_free(pool);
+    return test_end();
+}

@@ -6,13 +6,14 @@
 #include "train/trainer.h"
 
 static struct {
-    const char *out, *resume, *init, *given, *precision, *data, *backend;
+    const char *budget, *out, *resume, *init, *given, *precision, *data, *backend;
     int64_t     steps, seed, threads, batch;
     bool        json, init_partial, quiet;
     TextList    set;
 } opt = { .steps = -1, .seed = -1 };
 
 static const Option options[] = {
+    { "budget",       OPT_TEXT, &opt.budget,       "B",         "stay within this: 16GiB, 24GB, 80%" },
     { "steps",        OPT_INT,  &opt.steps,        "N",         "total steps, also on resume" },
     { "out",          OPT_TEXT, &opt.out,          "RUN",       "folder for recipe, log and checkpoints" },
     { "resume",       OPT_TEXT, &opt.resume,       "RUN",       "go on from that run's newest checkpoint" },
@@ -63,6 +64,8 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     json_out_int(&o, "planned_bytes", r->planned_bytes);
     json_out_int(&o, "measured_bytes", r->measured_bytes);
     json_out_int(&o, "loader_bytes", r->loader_bytes);
+    json_out_int(&o, "recomputed_nodes", r->recomputed);
+    json_out_number(&o, "predicted_slowdown", r->slowdown);
     json_out_bool(&o, "interrupted", r->interrupted);
     json_out_end(&o);
     return json_out_done(&o);
@@ -85,12 +88,17 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     TRY(device_cpu(pool, &(DeviceOptions){ .threads = (int)opt.threads, .blas = opt.backend }, &device));
     TrainOptions run = { .out = opt.resume ? opt.resume : opt.out, .resume = opt.resume != NULL, .init = opt.init,
                          .init_partial = opt.init_partial, .given = opt.given, .quiet = opt.quiet || opt.json };
+    if (opt.budget)
+        TRY(bytes_read(opt.budget, device->memory_bytes, &run.budget_bytes));
     TRY(train_run(pool, recipe, device, &run, &result));
     if (opt.json)
         return train_json(recipe, &result);
     printf("%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured\n", recipe->name,
            (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
            count_text(result.planned_bytes), count_text(result.measured_bytes));
+    if (result.recomputed)
+        printf("%d nodes are run a second time in each step to stay within %s (predicted %+.1f %% time)\n", result.recomputed,
+               bytes_text(run.budget_bytes), 100 * (result.slowdown - 1));
     if (result.interrupted && run.out)
         printf("stopped at step %lld; go on with: plimsoll train --resume %s\n", (long long)result.step, run.out);
     return OK;

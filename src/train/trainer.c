@@ -190,7 +190,7 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     t->options = options;
     *result = (TrainResult){ 0 };
     TRY(recipe_graph(pool, recipe, options->given != NULL, &t->graph));
-    TRY(engine_new(pool, t->graph.graph, device, NULL, &engine));
+    TRY(engine_new(pool, t->graph.graph, device, &(EngineOptions){ .budget_bytes = options->budget_bytes }, &engine));
     TRY(session_new(pool, engine, &t->session));
     TRY(session_init(t->session, (uint64_t)recipe->seed));
     TRY(feeds_new(pool, t->session, PART_MICRO, &t->feeds));
@@ -206,6 +206,8 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     result->step = t->state.step;
     result->step_ms = train_median(t);
     result->planned_bytes = engine->arena_bytes;
+    result->recomputed = engine->recomputed;
+    result->slowdown = engine->keep_all_ns > 0 ? engine->cost_ns / engine->keep_all_ns : 1;
     result->loader_bytes = t->feeds.bytes;
     result->interrupted = train_stop && t->state.step < recipe->steps;
     for (int part = 0; part < PART_COUNT; part++) {

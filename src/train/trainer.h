@@ -17,6 +17,7 @@ typedef struct TrainOptions {
     const char *init;            /* starting weights, or NULL */
     bool        init_partial;
     const char *given;           /* inputs and noise from this safetensors file, tensors (steps, ...) */
+    int64_t     budget_bytes;    /* of the arena; 0: keep everything */
     bool        quiet;
 } TrainOptions;
 
@@ -27,6 +28,8 @@ typedef struct TrainResult {
     double  step_ms;             /* median of all but the first few */
     int64_t planned_bytes, measured_bytes;
     int64_t loader_bytes;        /* batch buffers on the host, outside the arena */
+    int32_t recomputed;          /* nodes run a second time in a step */
+    double  slowdown;            /* predicted, against keeping everything */
     bool    interrupted;
 } TrainResult;
 

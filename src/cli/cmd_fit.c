@@ -1,0 +1,108 @@
+/* cmd_fit.c -- `fit`: the fastest plan within a budget, proven by placing every buffer. */
+#include "cli/cli.h"
+
+#include "base/json_out.h"
+#include "base/text.h"
+#include "plan/engine.h"
+#include "train/recipe.h"
+
+#include <unistd.h>
+
+static struct {
+    const char *budget, *precision, *backend;
+    int64_t     batch, threads, effort, seed;
+    double      time_limit;
+    bool        json;
+    TextList    set;
+} opt;
+
+static const Option options[] = {
+    { "budget",     OPT_TEXT,   &opt.budget,     "B",         "bytes of the arena: 16GiB, 24GB, 80%; default: what is free" },
+    { "batch",      OPT_INT,    &opt.batch,      "N",         "samples of one micro-batch" },
+    { "precision",  OPT_TEXT,   &opt.precision,  "P",         "fp32, bf16 or fp16" },
+    { "effort",     OPT_INT,    &opt.effort,     "N",         "search moves; the default takes about 10 s on 2 cores" },
+    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",         "cut the search off after S seconds" },
+    { "seed",       OPT_INT,    &opt.seed,       "N",         "of the search" },
+    { "threads",    OPT_INT,    &opt.threads,    "N",         "of every kernel; a plan holds for one count" },
+    { "backend",    OPT_TEXT,   &opt.backend,    "NAME",      "onednn or own matrix products" },
+    { "set",        OPT_LIST,   &opt.set,        "KEY=VALUE", "override a recipe key" },
+    { "json",       OPT_FLAG,   &opt.json,       NULL,        "print the result as JSON" },
+    { 0 }
+};
+
+static void fit_progress(void *arg, double done, const char *text)
+{
+    (void)arg;
+    fprintf(stderr, "\r  planning %3.0f%%  %-40s", 100 * done, text);
+    if (done >= 1)
+        fprintf(stderr, "\r%60s\r", "");
+}
+
+static Err fit_json(const Recipe *recipe, const Engine *engine, int64_t budget)
+{
+    JsonOut o;
+    json_out_stream(&o, stdout, JSON_PRETTY);
+    json_out_object(&o, NULL);
+    json_out_string(&o, "model", recipe->name);
+    json_out_bool(&o, "fits", true);
+    json_out_int(&o, "budget_bytes", budget);
+    json_out_int(&o, "peak_bytes", engine->arena_bytes);
+    json_out_int(&o, "keep_all_bytes", engine->keep_all_bytes);
+    json_out_int(&o, "persistent_bytes", engine->persistent_bytes);
+    json_out_object_row(&o, "plan");
+    json_out_int(&o, "micro_batch", recipe->batch);
+    json_out_int(&o, "accumulate", recipe->accumulate);
+    json_out_string(&o, "precision", recipe_precisions[recipe->precision]);
+    json_out_int(&o, "recompute_nodes", engine->recomputed);
+    json_out_end(&o);
+    json_out_object_row(&o, "time");
+    json_out_number(&o, "slowdown", engine->cost_ns / engine->keep_all_ns);
+    json_out_string(&o, "source", "roofline");
+    json_out_end(&o);
+    json_out_end(&o);
+    return json_out_done(&o);
+}
+
+static Err cmd_fit_run(Pool *pool, int n_args, char **args)
+{
+    Recipe       *recipe;
+    Device       *device;
+    Engine       *engine;
+    TrainingGraph graph;
+    const char   *sets[80];
+    int           n = 0;
+    EngineOptions plan = { .effort = opt.effort, .time_limit_s = opt.time_limit, .seed = (uint64_t)opt.seed };
+
+    if (n_args != 1)
+        return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");
+    for (int i = 0; i < opt.set.n; i++)
+        sets[n++] = opt.set.items[i];
+    if (opt.batch)
+        sets[n++] = pool_print(pool, "batch=%lld", (long long)opt.batch);
+    if (opt.precision)
+        sets[n++] = pool_print(pool, "precision=%s", opt.precision);
+    TRY(recipe_read(pool, args[0], sets, n, &recipe));
+    TRY(device_cpu(pool, &(DeviceOptions){ .threads = (int)opt.threads, .blas = opt.backend }, &device));
+    plan.budget_bytes = device->memory_bytes;
+    if (opt.budget)
+        TRY(bytes_read(opt.budget, device->memory_bytes, &plan.budget_bytes));
+    if (!opt.json && isatty(2))
+        plan.progress = fit_progress;
+    TRY(recipe_graph(pool, recipe, false, &graph));
+    TRY(engine_new(pool, graph.graph, device, &plan, &engine));
+    if (opt.json)
+        return fit_json(recipe, engine, plan.budget_bytes);
+    printf("%s fits %s: one step needs %s bytes (%s), every buffer placed.\n", recipe->name, bytes_text(plan.budget_bytes),
+           count_text(engine->arena_bytes), bytes_text(engine->arena_bytes));
+    if (engine->recomputed)
+        printf("With everything kept it would need %s. %d nodes are run a second time: %+.1f %% of the step's time, predicted by "
+               "roofline.\n", bytes_text(engine->keep_all_bytes), engine->recomputed,
+               100 * (engine->cost_ns / engine->keep_all_ns - 1));
+    else
+        printf("Everything is kept; nothing is run twice.\n");
+    return OK;
+}
+
+const Command cmd_fit = {
+    "fit", "MODEL --budget B", "the fastest plan that stays within a budget", options, cmd_fit_run
+};

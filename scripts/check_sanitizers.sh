@@ -1,9 +1,10 @@
 #!/bin/sh
-# The whole test suite under the address and undefined-behaviour sanitizers.
+# The test suite (but for the long searches) under the address and undefined-behaviour sanitizers, compiled by
+# gcc with every warning an error.
 set -eu
 cd "$(dirname "$0")/.."
 cmake -S . -B build-asan -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
-    -DPLIMSOLL_SANITIZE=address,undefined > build-asan.log 2>&1 || { cat build-asan.log; exit 1; }
+    -DPLIMSOLL_SANITIZE=address,undefined -DPLIMSOLL_WERROR=ON > build-asan.log 2>&1 || { cat build-asan.log; exit 1; }
 rm -f build-asan.log
 ninja -C build-asan > build-asan/log 2>&1 || { tail -40 build-asan/log; exit 1; }
 cd build-asan

@@ -86,9 +86,12 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
         printf("%3lld: %s\n", (long long)i, report.about[i]);
     for (int32_t i = 0; i < report.n_files; i++)
         printf("%s\n", report.files[i]);
-    printf("%s, step %lld, %s weights: %lld samples in %.1f s; %s planned = %s measured\n", recipe->name, (long long)report.step,
-           report.averaged ? "averaged" : "raw", (long long)opt.n, report.seconds, count_text(report.planned_bytes),
-           count_text(report.measured_bytes));
+    printf("%s, step %lld, %s weights: %lld drawn in %.1f s; ", recipe->name, (long long)report.step,
+           report.averaged ? "averaged" : "raw", (long long)opt.n, report.seconds);
+    if (report.measured_bytes)
+        printf("%s planned = %s measured\n", count_text(report.planned_bytes), count_text(report.measured_bytes));
+    else
+        printf("%s planned, for the weights alone\n", count_text(report.planned_bytes));
     return OK;
 }
 

@@ -206,7 +206,8 @@ static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *
         double fade = (double)dice_range(&dice, 1, 4) / (double)a->frames, side = (double)dice_unit(&dice);
         int64_t start = note ? (int64_t)(dice_unit(&dice) * 0.5f * (float)a->frames) : 0;
         for (int64_t t = start; t < a->frames; t++) {
-            double age = (double)(t - start), x = exp(-fade * age) * (sin(turn * age + phase) + 0.3 * sin(2 * turn * age + phase));
+            double age = (double)(t - start);
+            double x = exp(-fade * age) * (sin(turn * age + phase) + 0.3 * sin(2 * turn * age + phase));
             for (int64_t c = 0; c < a->channels; c++)
                 steps[t * a->channels + c] += (float)(x * (a->channels == 1 ? 1 : c % 2 ? side : 1 - side));
         }

@@ -64,7 +64,8 @@ static bool is_ridge(const float *s, float dx, float dy, int64_t h, int64_t w, i
 void canny(const float *rgb, int64_t h, int64_t w, uint8_t *edges, Work *work)
 {
     size_t   used = work->used, bytes = (size_t)(h * w) * sizeof(float);
-    float   *smooth = work_take(work, bytes), *dx = work_take(work, bytes), *dy = work_take(work, bytes), *strength = work_take(work, bytes);
+    float   *smooth = work_take(work, bytes), *strength = work_take(work, bytes);
+    float   *dx = work_take(work, bytes), *dy = work_take(work, bytes);
     int32_t *stack = work_take(work, (size_t)(h * w) * sizeof *stack);
     int64_t  n = 0;
     canny_smooth(rgb, h, w, dx, dy, smooth);

@@ -99,7 +99,8 @@ static const char *captioned_about(const DataSource *source, int64_t id, char *r
 
 static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder, Captioned *item)
 {
-    const char *path = pool_print(pool, "%s/%s.txt", folder, item->name), *given = pool_print(pool, "%s/%s.text.npy", folder, item->name);
+    const char *path = pool_print(pool, "%s/%s.txt", folder, item->name);
+    const char *given = pool_print(pool, "%s/%s.text.npy", folder, item->name);
     char       *text;
     size_t      n;
     if (!file_exists(path))
@@ -122,7 +123,8 @@ static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder,
     TRY(npy_read(one, given, &a));
     TRY(npy_numbers(given, &a));
     if (a.count != c->text_width)
-        return fail(E_FORMAT, "%s holds %lld numbers; an embedding here has %lld", given, (long long)a.count, (long long)c->text_width);
+        return fail(E_FORMAT, "%s holds %lld numbers; an embedding here has %lld", given, (long long)a.count,
+                    (long long)c->text_width);
     for (int64_t i = 0; i < a.count; i++)
         item->text[i] = npy_number(&a, i);
     pool_free(one);
@@ -219,8 +221,9 @@ static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t d
     Dice  dice = { sample_key(source, "captioned-shapes", id), 0 };
     int   way = (int)(id / (COLOURS * FORM_COUNT) % WAYS);
     Form  form = (Form)(id / COLOURS % FORM_COUNT);
-    float rgb[3], back = dice_range(&dice, -1, -0.6f), across = dice_range(&dice, 0.4f, 0.6f), start = dice_range(&dice, 0.2f, 0.3f);
-    float side = (float)(c->height < c->width ? c->height : c->width), radius = dice_range(&dice, 0.18f, 0.24f) * side;
+    float rgb[3], back = dice_range(&dice, -1, -0.6f), across = dice_range(&dice, 0.4f, 0.6f);
+    float start = dice_range(&dice, 0.2f, 0.3f), radius = dice_range(&dice, 0.18f, 0.24f);
+    radius *= (float)(c->height < c->width ? c->height : c->width);
     draw_hue((float)(id % COLOURS) / COLOURS, rgb);
     if (c->text >= 0) {
         char caption[CAPTION];
@@ -229,8 +232,10 @@ static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t d
     }
     float *out = c->clip < 0 ? NULL : to[c->clip];
     for (int64_t f = 0; out && f < c->frames; f++) {
-        float gone = start + 0.5f * (c->frames > 1 ? (float)f / (float)(c->frames - 1) : 0), along = way % 2 ? 1 - gone : gone;
-        float cx = (way < 2 ? along : across) * (float)c->width, cy = (way < 2 ? across : along) * (float)c->height;
+        float gone = start + 0.5f * (c->frames > 1 ? (float)f / (float)(c->frames - 1) : 0);
+        float along = way % 2 ? 1 - gone : gone;
+        float cx = (way < 2 ? along : across) * (float)c->width;
+        float cy = (way < 2 ? across : along) * (float)c->height;
         for (int64_t y = 0; y < c->height; y++)
             for (int64_t x = 0; x < c->width; x++) {
                 float in = draw_form(form, (float)x + 0.5f - cx, (float)y + 0.5f - cy, radius);
@@ -255,6 +260,7 @@ Err captioned_shapes_open(Pool *pool, const DataSpec *spec, DataSource **out)
     CaptionedClips *c;
     TRY(captioned_new(pool, spec, "captioned-shapes", &c));
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = spec->samples, .load = captioned_shapes_load, .about = captioned_shapes_about, .own = c };
+    **out = (DataSource){ .n_samples = spec->samples, .load = captioned_shapes_load, .about = captioned_shapes_about,
+                          .own = c };
     return OK;
 }

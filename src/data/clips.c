@@ -62,7 +62,8 @@ static Err range_load(const Clips *c, const char *path, float *to, uint8_t *mask
         for (int64_t ch = 0; ch < c->channels; ch++)
             to[i * c->channels + ch] = fit[i] < -1 ? -1 : fit[i] > 1 ? 1 : fit[i];
         if (mask) {                          /* nearest */
-            int64_t y = (2 * (i / c->width) + 1) * h / (2 * c->height), x = (2 * (i % c->width) + 1) * w / (2 * c->width);
+            int64_t y = (2 * (i / c->width) + 1) * h / (2 * c->height);
+            int64_t x = (2 * (i % c->width) + 1) * w / (2 * c->width);
             mask[i] = valid[y * w + x];
         }
     }
@@ -282,13 +283,15 @@ static Err moving_load(const DataSource *source, int64_t id, int64_t draw, void 
         uint8_t  *mask = clip_mask(c, k, to);
         RandomKey beams = sample_key(source, "beams", id * 64 + k % 64);
         for (int64_t p = 0; out && p < c->height * c->width; p++) {
-            float y = (float)(p / c->width) + 0.5f, x = (float)(p % c->width) + 0.5f, r = 1.6f / (y / h - 0.28f) * 3;
+            float y = (float)(p / c->width) + 0.5f, x = (float)(p % c->width) + 0.5f;
+            float r = 1.6f / (y / h - 0.28f) * 3;
             bool  sky = y < 0.3f * h;
             r = r > STREET_FAR || r < 0 ? STREET_FAR : r;
             for (int i = 0; i < THINGS; i++) {
                 float dx = x - things[i].x - things[i].speed * (float)k;
                 dx -= w * floorf(dx / w + 0.5f);             /* all round */
-                if (draw_form(things[i].form ? FORM_BOX : FORM_DISC, dx, y - things[i].y, things[i].radius) > 0.5f && things[i].metres < r) {
+                Form form = things[i].form ? FORM_BOX : FORM_DISC;
+                if (things[i].metres < r && draw_form(form, dx, y - things[i].y, things[i].radius) > 0.5f) {
                     r = things[i].metres;
                     sky = false;
                 }

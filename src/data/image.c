@@ -15,7 +15,8 @@ void raster_floats(const Raster *r, int64_t y0, int64_t x0, int64_t height, int6
             int64_t at = ((y0 + y) * r->width + x0 + x) * r->channels;
             float   v[3];
             for (int c = 0; c < r->channels; c++)
-                v[c] = scale * (r->depth == 16 ? (float)((const uint16_t *)r->at)[at + c] : (float)((const uint8_t *)r->at)[at + c]);
+                v[c] = scale * (float)(r->depth == 16 ? ((const uint16_t *)r->at)[at + c]
+                                                      : ((const uint8_t *)r->at)[at + c]);
             if (channels == 1 && r->channels == 3)
                 to[0] = 0.299f * v[0] + 0.587f * v[1] + 0.114f * v[2];
             else
@@ -43,7 +44,8 @@ static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to,
 {
     double  scale = (double)from / (double)to, wide = fmax(scale, 1), centre = ((double)i + 0.5) * scale;
     double  reach = filter_reach(kind) * wide, sum = 0;
-    int64_t first = (int64_t)fmax(floor(centre - reach + 0.5), 0), end = (int64_t)fmin(floor(centre + reach + 0.5), (double)from);
+    int64_t first = (int64_t)fmax(floor(centre - reach + 0.5), 0);
+    int64_t end = (int64_t)fmin(floor(centre + reach + 0.5), (double)from);
     if (end <= first) {                      /* a box between two pixels */
         first = (int64_t)fmin(floor(centre), (double)from - 1);
         end = first + 1;
@@ -51,7 +53,8 @@ static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to,
     for (int64_t k = first; k < end; k++)
         sum += filter_at(kind, ((double)k + 0.5 - centre) / wide);
     for (int64_t k = first; k < end; k++)
-        weights[k - first] = sum != 0 ? (float)(filter_at(kind, ((double)k + 0.5 - centre) / wide) / sum) : 1.0f / (float)(end - first);
+        weights[k - first] = sum > 0 ? (float)(filter_at(kind, ((double)k + 0.5 - centre) / wide) / sum)
+                                     : 1.0f / (float)(end - first);
     *n = end - first;
     return first;
 }

@@ -161,8 +161,8 @@ static Err latent_look(Pairs *p, const char *path)
         return fail(E_FORMAT, "%s is missing: every picture in edge/ needs latent/ and latent_lq/ of its name", path);
     TRY(npy_look(path, &a, &bytes));
     if (a.rank != 3 || a.shape[0] != 4 || a.shape[1] != p->cells || a.shape[2] != p->cells)
-        return fail(E_FORMAT, "%s has %d axes and %lld numbers; a latent here is (4, %lld, %lld)", path, a.rank, (long long)a.count,
-                    (long long)p->cells, (long long)p->cells);
+        return fail(E_FORMAT, "%s has %d axes and %lld numbers; a latent here is (4, %lld, %lld)", path, a.rank,
+                    (long long)a.count, (long long)p->cells, (long long)p->cells);
     p->npy_bytes = bytes > p->npy_bytes ? bytes : p->npy_bytes;
     return OK;
 }

@@ -40,7 +40,8 @@ static uint32_t big32(const unsigned char *p)
 
 static Err png_header(const Bytes *b, const unsigned char *h, PngInfo *info)
 {
-    static const int allowed[7] = { 1 | 2 | 4 | 8 | 16, 0, 8 | 16, 1 | 2 | 4 | 8, 8 | 16, 0, 8 | 16 };  /* depths, by colour type */
+    /* depths, by colour type */
+    static const int allowed[7] = { 1 | 2 | 4 | 8 | 16, 0, 8 | 16, 1 | 2 | 4 | 8, 8 | 16, 0, 8 | 16 };
     int64_t width = big32(h), height = big32(h + 4);
     int     depth = h[8], colour = h[9];
     if (!width || !height || width > PNG_MOST_SIDE || height > PNG_MOST_SIDE || width * height > PNG_MOST_PIXELS)

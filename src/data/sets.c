@@ -64,7 +64,8 @@ static Err sets_load(const DataSource *source, int64_t id, int64_t draw, void *c
     const ClassOf *c = sets_class(s, id);
     int64_t        size = s->height * s->width * s->channels, epoch = draw / source->n_samples;
     for (int64_t k = 0; k < s->size; k++) {
-        int64_t at = shuffled(class_count(c), source->seed ^ random_stream(c->name), (uint64_t)epoch, (id - c->first_set) * s->size + k);
+        int64_t at = shuffled(class_count(c), source->seed ^ random_stream(c->name), (uint64_t)epoch,
+                              (id - c->first_set) * s->size + k);
         float  *out = (float *)to[s->feed] + k * size;
         size_t  used = work->used;
         if (c->records)
@@ -196,8 +197,10 @@ static Err coloured_load(const DataSource *source, int64_t id, int64_t draw, voi
     float       rgb[3], side = (float)(s->height < s->width ? s->height : s->width);
     draw_hue((float)(id % HUES) / HUES, rgb);
     for (int64_t k = 0; k < s->size; k++) {
-        float  cx = dice_range(&dice, 0.35f, 0.65f) * (float)s->width, cy = dice_range(&dice, 0.35f, 0.65f) * (float)s->height;
-        float  radius = dice_range(&dice, 0.22f, 0.34f) * side, back = dice_range(&dice, 0, 0.25f), light = dice_range(&dice, 0.8f, 1);
+        float  cx = dice_range(&dice, 0.35f, 0.65f) * (float)s->width;
+        float  cy = dice_range(&dice, 0.35f, 0.65f) * (float)s->height;
+        float  radius = dice_range(&dice, 0.22f, 0.34f) * side;
+        float  back = dice_range(&dice, 0, 0.25f), light = dice_range(&dice, 0.8f, 1);
         float *out = (float *)to[s->feed] + k * s->height * s->width * s->channels;
         for (int64_t y = 0; y < s->height; y++)
             for (int64_t x = 0; x < s->width; x++) {

@@ -23,7 +23,8 @@ static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInf
 {
     if (n < 16)
         return fail(E_FORMAT, "%s: its 'fmt ' chunk has %zu bytes instead of 16 or more", name, n);
-    uint32_t format = little16(f), channels = little16(f + 2), rate = little32(f + 4), align = little16(f + 12), bits = little16(f + 14);
+    uint32_t format = little16(f), channels = little16(f + 2), rate = little32(f + 4);
+    uint32_t align = little16(f + 12), bits = little16(f + 14);
     if (format == FORMAT_EXTENSIBLE && n >= 40)
         format = little16(f + 24);           /* the first bytes of the sub-format */
     if (format != FORMAT_PCM && format != FORMAT_FLOAT)
@@ -66,7 +67,8 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
             return OK;
         }
         if (size > file_bytes - at)
-            return fail(E_FORMAT, "%s is a truncated WAV: chunk '%.4s' of %zu bytes does not fit", name, (const char *)chunk, size);
+            return fail(E_FORMAT, "%s is a truncated WAV: chunk '%.4s' of %zu bytes does not fit", name,
+                        (const char *)chunk, size);
         if (!memcmp(chunk, "fmt ", 4)) {
             if (at + size > n)
                 return fail(E_FORMAT, "%s: its 'fmt ' chunk does not come within the first 64 KiB", name);
@@ -100,7 +102,9 @@ static Err read_at(const char *path, size_t offset, void *to, size_t n, size_t *
     }
     if (fd >= 0)
         close(fd);
-    return !error ? OK : error < 0 ? fail(E_IO, "%s became shorter while it was read", path) : file_fail("cannot read", path, error);
+    if (error < 0)
+        return fail(E_IO, "%s became shorter while it was read", path);
+    return error ? file_fail("cannot read", path, error) : OK;
 }
 
 Err wav_look(const char *path, WavInfo *info)

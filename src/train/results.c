@@ -17,20 +17,24 @@ static unsigned char level_of(float x)
 /* rows x columns cells of one picture each; small pictures are enlarged by whole factors. */
 static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t n, int64_t columns, Shape cell, bool enlarge)
 {
-    int64_t h = cell.dim[0], w = cell.dim[1], c = cell.dim[2], shown = c == 3 ? 3 : 1, rows = (n + columns - 1) / columns;
+    int64_t h = cell.dim[0], w = cell.dim[1], c = cell.dim[2], shown = c == 3 ? 3 : 1;
+    int64_t rows = (n + columns - 1) / columns;
     int64_t least = h < w ? h : w, scale = enlarge && least < CELL_LEAST ? (CELL_LEAST + least - 1) / least : 1;
     while (scale > 1 && columns * (w * scale + GAP) > SHEET_MOST)
         scale--;
-    int64_t height = rows * (h * scale + GAP) + (n > 1 ? GAP : -GAP), width = columns * (w * scale + GAP) + (n > 1 ? GAP : -GAP);
+    int64_t edge = n > 1 ? GAP : 0, step_y = h * scale + GAP, step_x = w * scale + GAP;
+    int64_t height = rows * step_y - GAP + 2 * edge, width = columns * step_x - GAP + 2 * edge;
     Pool          *work = pool_new(pool, "sheet");
     unsigned char *pixels = NEWN(work, unsigned char, height * width * shown);
     memset(pixels, BACKDROP, (size_t)(height * width * shown));
     for (int64_t i = 0; i < n; i++) {
-        int64_t top = i / columns * (h * scale + GAP) + (n > 1 ? GAP : 0), left = i % columns * (w * scale + GAP) + (n > 1 ? GAP : 0);
+        int64_t top = i / columns * step_y + edge, left = i % columns * step_x + edge;
         for (int64_t y = 0; y < h * scale; y++)
             for (int64_t x = 0; x < w * scale; x++)
-                for (int64_t k = 0; k < shown; k++)
-                    pixels[((top + y) * width + left + x) * shown + k] = level_of(data[((i * h + y / scale) * w + x / scale) * c + k]);
+                for (int64_t k = 0; k < shown; k++) {
+                    float v = data[((i * h + y / scale) * w + x / scale) * c + k];
+                    pixels[((top + y) * width + left + x) * shown + k] = level_of(v);
+                }
     }
     Err err = png_write(path, pixels, height, width, (int)shown);
     pool_free(work);
@@ -49,11 +53,12 @@ static int64_t strip_columns(Shape clip) { return clip.dim[2] > 2 * clip.dim[1] 
 
 Err results_sheet(Pool *pool, const char *path, const float *data, Shape s, bool *written)
 {
+    Shape one = s.rank ? shape_drop(s, 0) : s;
     *written = s.rank == 4 || s.rank == 5;
     if (s.rank == 4)
-        return sheet_write(pool, path, data, s.dim[0], square_side(s.dim[0]), shape_drop(s, 0), true);
+        return sheet_write(pool, path, data, s.dim[0], square_side(s.dim[0]), one, true);
     if (s.rank == 5)
-        return sheet_write(pool, path, data, s.dim[0] * s.dim[1], strip_columns(shape_drop(s, 0)), shape_drop(shape_drop(s, 0), 0), true);
+        return sheet_write(pool, path, data, s.dim[0] * s.dim[1], strip_columns(one), shape_drop(one, 0), true);
     return OK;
 }
 

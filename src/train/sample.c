@@ -32,32 +32,28 @@ static Err drawing_run(Sampler *s, Part part)
 
 static void *drawing_feed(Sampler *s, const char *name)
 {
-    Drawing *d = s->own;
-    for (int i = 0; i < 3; i++) {
-        FeedBuffer *feed = feeds_find(&d->feeds[i], name);
-        if (feed)
-            return feed->bytes;
-    }
-    REQUIRE(!"the sampling graph has a feed of that name");
-    return NULL;
+    Drawing    *d = s->own;
+    FeedBuffer *feed = NULL;
+    for (int i = 0; i < 3 && !feed; i++)
+        feed = feeds_find(&d->feeds[i], name);
+    REQUIRE(feed);                           /* the sampling graph has a feed of that name */
+    return feed->bytes;
 }
 
 static const float *drawing_output(Sampler *s, const char *name)
 {
     Drawing     *d = s->own;
     const Graph *graph = session_engine(d->session)->graph;
-    for (int32_t i = 0; i < graph->n_outputs; i++) {
-        if (strcmp(graph->outputs[i].name, name))
-            continue;
-        const Value *value = value_at(graph, graph->outputs[i].value);
-        const void  *data = session_output(d->session, name);
-        if (value->type == F32)
-            return data;
-        convert_rows(F32, d->wide[i], value->type, data, (size_t)shape_count(value->shape));
-        return d->wide[i];
-    }
-    REQUIRE(!"the sampling graph has an output of that name");
-    return NULL;
+    int32_t      i = 0;
+    while (i < graph->n_outputs && strcmp(graph->outputs[i].name, name))
+        i++;
+    REQUIRE(i < graph->n_outputs);           /* the sampling graph has an output of that name */
+    const Value *value = value_at(graph, graph->outputs[i].value);
+    const void  *data = session_output(d->session, name);
+    if (value->type == F32)
+        return data;
+    convert_rows(F32, d->wide[i], value->type, data, (size_t)shape_count(value->shape));
+    return d->wide[i];
 }
 
 static const float *drawing_weight(Sampler *s, const char *name)
@@ -94,7 +90,8 @@ static void drawing_progress(Sampler *s, int64_t done, int64_t of)
     if (d->quiet || (!last && now - d->shown < (terminal ? 0.1 : 5)))
         return;
     d->shown = now;
-    fprintf(stderr, "%ssampling %lld/%lld%s", terminal ? "\r" : "", (long long)done, (long long)of, terminal && !last ? "   " : "\n");
+    fprintf(stderr, "%ssampling %lld/%lld%s", terminal ? "\r" : "", (long long)done, (long long)of,
+            terminal && !last ? "   " : "\n");
 }
 
 /* What the first part starts from: the data, or what is given. A prompt takes the place of texts. */

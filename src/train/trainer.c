@@ -53,6 +53,10 @@ static Err train_open(Pool *pool, Trainer *t)
     } else {
         TRY(feeds_open(pool, &t->feeds, t->recipe, NULL, NULL));
         TRY(feeds_prefetch(pool, &t->feeds));
+        if (t->feeds.source && !o->quiet)
+            fprintf(stderr, "data: %s, %s samples%s%s\n", t->feeds.source->name, count_text(t->feeds.source->n_samples),
+                    t->recipe->data.path ? " from " : ", drawn by the program",
+                    t->recipe->data.path ? t->recipe->data.path : "");
     }
     if (o->init)
         TRY(weights_load(pool, t->session, o->init, o->init_partial));

@@ -109,5 +109,28 @@ is "a file size limit should be said" grep -q "cannot write" "$work/err"
 is "the last good checkpoint should stay" test -s "$work/half/step-000006.safetensors"
 is "no temporary file should stay" [ "$(ls "$work/half" | grep -vc -e safetensors -e json -e yaml)" = 0 ]
 
+# sampling, and data that cannot be read
+expect 0 "samples.png" sample "$work/half" -n 3 --steps 4 -o "$work/drawn" --quiet
+is "sample should write a sheet and three pictures" [ "$(ls "$work/drawn" | grep -c png)" = 4 ]
+"$program" sample "$work/half" -n 3 --steps 4 -o "$work/again" --quiet > /dev/null 2>&1
+is "the same seed should give the same picture" cmp -s "$work/drawn/samples.png" "$work/again/samples.png"
+"$program" sample "$work/half" -n 3 --steps 4 --seed 9 -o "$work/other" --quiet > /dev/null 2>&1
+is "another seed should give another" sh -c "! cmp -s $work/drawn/samples.png $work/other/samples.png"
+expect 0 "raw weights" sample "$work/half" -n 1 --steps 2 --no-ema -o "$work/raw" --quiet
+expect 0 '"planned_bytes"' sample "$work/half" -n 1 --steps 2 -o "$work/raw" --json
+expect 2 "is not a run" sample "$work"
+expect 2 "takes no text" sample "$work/half" --prompt "a disc"
+expect 2 "takes no input" sample "$work/half" --input "$work/drawn"
+expect 2 "takes 1 to 4096" sample "$work/half" -n 0
+expect 2 "at most" sample "$work/half" -n 1 --steps 5000
+expect 1 "no whole checkpoint of step 77" sample "$work/half" --checkpoint 77
+expect 3 "smaller -n" sample "$work/half" --budget 1KiB
+expect 2 "did you mean 'shapes'" train unet-small $small --set data.kind=shaps
+expect 1 "holds no .png" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
+is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]
+expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/drawn"
+head -c 60 "$work/drawn/sample-000.png" > "$work/drawn/short.png"
+expect 1 "short.png is a truncated PNG" train unet-small $small --steps 1 --data "$work/drawn"
+
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

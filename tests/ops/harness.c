@@ -5,6 +5,7 @@
  *   test_ops --refs DIR         against references made just now from such a dump
  *   test_ops --only OP          one operator
  *   test_ops --backend own      with own matrix products
+ *   test_ops --quick N          only the first N cases of each operator, fp32 (for valgrind)
  */
 #include "cases.h"
 #include "../test.h"
@@ -479,11 +480,13 @@ int main(int argc, char **argv)
 {
     const char *dump_path = NULL, *refs_dir = SOURCE_DIR "/tests/ops/ref", *only = NULL, *backend = NULL;
     bool        live = false;
+    int         quick = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--dump"))         dump_path = argv[i + 1];
         else if (!strcmp(argv[i], "--refs"))    refs_dir = argv[i + 1], live = true;
         else if (!strcmp(argv[i], "--only"))    only = argv[i + 1];
         else if (!strcmp(argv[i], "--backend")) backend = argv[i + 1];
+        else if (!strcmp(argv[i], "--quick"))   quick = atoi(argv[i + 1]);
     }
     Pool   *pool = pool_new(NULL, "harness");
     Device *device;
@@ -507,7 +510,7 @@ int main(int argc, char **argv)
             have = &refs;
         }
         int before = test_failed, cases = 0;
-        for (const OpCase *oc = all_cases[i].cases; oc->name; oc++, cases++) {
+        for (const OpCase *oc = all_cases[i].cases; oc->name && (!quick || cases < quick); oc++, cases++) {
             if (dump_path) {
                 dump(pool, op, oc, &list, &n, &cap);
                 continue;
@@ -518,7 +521,7 @@ int main(int argc, char **argv)
                 test_failed++;
             }
             judge(pool, op, oc, F32, device, needs ? have : NULL);
-            if (!(oc->flags & CASE_F32_ONLY))
+            if (!(oc->flags & CASE_F32_ONLY) && !quick)
                 judge(pool, op, oc, BF16, device, needs ? have : NULL);
         }
         if (!dump_path)

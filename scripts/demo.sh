@@ -1,11 +1,13 @@
 #!/bin/sh
-# The main job in a minute: where a training step's memory goes, then a run that uses exactly that.
+# The main job in a minute: where a training step's memory goes, what a budget costs, and a run that keeps its word.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 say() { printf '\n$ plimsoll %s\n' "$*"; "$build/plimsoll" "$@"; }
-say explain unet-small
+say explain stdiff-64x2048
+say explain unet-small --budget 16MiB
+say fit unet-small --budget 16MiB
 rm -rf "$build/demo-run"
-say train unet-small --out "$build/demo-run"
-say train unet-small --steps 20 --set accumulate=1 --precision bf16 --quiet
-printf '\nThe run is in %s/demo-run: recipe.yaml, log.jsonl and checkpoints.\n' "$build"
+say train unet-small --budget 16MiB --out "$build/demo-run"
+say sample "$build/demo-run" -n 8 --steps 100 --quiet
+printf '\nThe run is in %s/demo-run: recipe.yaml, log.jsonl, checkpoints, and pictures under samples/.\n' "$build"

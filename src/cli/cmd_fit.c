@@ -1,32 +1,21 @@
 /* cmd_fit.c -- `fit`: the fastest plan within a budget, proven by placing every buffer. */
-#include "cli/cli.h"
+#include "cli/model_options.h"
 
 #include "base/json_out.h"
 #include "base/text.h"
 #include "plan/engine.h"
-#include "train/recipe.h"
 
 #include <unistd.h>
 
-static struct {
-    const char *budget, *precision, *backend;
-    int64_t     batch, threads, effort, seed;
-    double      time_limit;
-    bool        json;
-    TextList    set;
-} opt;
+static ModelOptions model;
+static struct { int64_t effort, seed; double time_limit; bool json; } opt;
 
 static const Option options[] = {
-    { "budget",     OPT_TEXT,   &opt.budget,     "B",         "bytes of the arena: 16GiB, 24GB, 80%; default: what is free" },
-    { "batch",      OPT_INT,    &opt.batch,      "N",         "samples of one micro-batch" },
-    { "precision",  OPT_TEXT,   &opt.precision,  "P",         "fp32, bf16 or fp16" },
-    { "effort",     OPT_INT,    &opt.effort,     "N",         "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",         "cut the search off after S seconds" },
-    { "seed",       OPT_INT,    &opt.seed,       "N",         "of the search" },
-    { "threads",    OPT_INT,    &opt.threads,    "N",         "of every kernel; a plan holds for one count" },
-    { "backend",    OPT_TEXT,   &opt.backend,    "NAME",      "onednn or own matrix products" },
-    { "set",        OPT_LIST,   &opt.set,        "KEY=VALUE", "override a recipe key" },
-    { "json",       OPT_FLAG,   &opt.json,       NULL,        "print the result as JSON" },
+    MODEL_OPTIONS(model),
+    { "effort",     OPT_INT,    &opt.effort,     "N",  "search moves; the default takes about 10 s on 2 cores" },
+    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",  "cut the search off after S seconds" },
+    { "seed",       OPT_INT,    &opt.seed,       "N",  "of the search" },
+    { "json",       OPT_FLAG,   &opt.json,       NULL, "print the result as JSON" },
     { 0 }
 };
 
@@ -69,23 +58,13 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     Device       *device;
     Engine       *engine;
     TrainingGraph graph;
-    const char   *sets[80];
-    int           n = 0;
     EngineOptions plan = { .effort = opt.effort, .time_limit_s = opt.time_limit, .seed = (uint64_t)opt.seed };
 
     if (n_args != 1)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");
-    for (int i = 0; i < opt.set.n; i++)
-        sets[n++] = opt.set.items[i];
-    if (opt.batch)
-        sets[n++] = pool_print(pool, "batch=%lld", (long long)opt.batch);
-    if (opt.precision)
-        sets[n++] = pool_print(pool, "precision=%s", opt.precision);
-    TRY(recipe_read(pool, args[0], sets, n, &recipe));
-    TRY(device_cpu(pool, &(DeviceOptions){ .threads = (int)opt.threads, .blas = opt.backend }, &device));
-    plan.budget_bytes = device->memory_bytes;
-    if (opt.budget)
-        TRY(bytes_read(opt.budget, device->memory_bytes, &plan.budget_bytes));
+    TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &plan.budget_bytes));
+    if (!plan.budget_bytes)
+        plan.budget_bytes = device->memory_bytes;    /* what can really be taken */
     if (!opt.json && isatty(2))
         plan.progress = fit_progress;
     TRY(recipe_graph(pool, recipe, false, &graph));

@@ -1,17 +1,17 @@
 /* cmd_sample.c -- `sample`: results from a trained run. */
-#include "cli/cli.h"
+#include "cli/model_options.h"
 
 #include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
 #include "train/sample.h"
 
+static ModelOptions model;
 static struct {
-    const char *out, *input, *prompt, *budget, *backend;
-    int64_t     n, seed, steps, checkpoint, threads;
+    const char *out, *input, *prompt;
+    int64_t     n, seed, steps, checkpoint;
     double      guidance;
     bool        no_ema, quiet, json;
-    TextList    set;
 } opt = { .n = 4, .seed = -1, .steps = -1, .checkpoint = -1, .guidance = -1 };
 
 static const Option options[] = {
@@ -24,10 +24,7 @@ static const Option options[] = {
     { "guidance",   OPT_NUMBER, &opt.guidance,   "W",         "how strictly to follow the prompt; 1: as trained" },
     { "checkpoint", OPT_INT,    &opt.checkpoint, "STEP",      "which one; the newest unless said" },
     { "no-ema",     OPT_FLAG,   &opt.no_ema,     NULL,        "the weights themselves, not their average" },
-    { "budget",     OPT_TEXT,   &opt.budget,     "B",         "refuse if sampling needs more: 16GiB, 80%" },
-    { "threads",    OPT_INT,    &opt.threads,    "N",         "of every kernel; default: all cores" },
-    { "backend",    OPT_TEXT,   &opt.backend,    "NAME",      "onednn or own matrix products" },
-    { "set",        OPT_LIST,   &opt.set,        "KEY=VALUE", "override a recipe key, e.g. sampler.eta=0.5" },
+    MODEL_OPTIONS(model),
     { "quiet",      OPT_FLAG,   &opt.quiet,      NULL,        "no progress" },
     { "json",       OPT_FLAG,   &opt.json,       NULL,        "print the result as JSON" },
     { 0 }
@@ -57,8 +54,9 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     Recipe      *recipe;
     Device      *device;
     SampleReport report;
-    const char  *sets[80];
-    int          n_sets = 0;
+    const char  *more[2];
+    int          n = 0;
+    int64_t      budget;
     if (n_args != 1)
         return fail(E_USAGE, "sample takes one run: plimsoll sample RUN -n 4 -o DIR");
     const char *path = pool_print(pool, "%s/recipe.yaml", args[0]);
@@ -66,19 +64,14 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes one)", args[0]);
     if (opt.n < 1 || opt.n > 4096)
         return fail(E_USAGE, "-n takes 1 to 4096, not %lld", (long long)opt.n);
-    for (int i = 0; i < opt.set.n; i++)
-        sets[n_sets++] = opt.set.items[i];
     if (opt.steps >= 0)
-        sets[n_sets++] = pool_print(pool, "sampler.steps=%lld", (long long)opt.steps);
+        more[n++] = pool_print(pool, "sampler.steps=%lld", (long long)opt.steps);
     if (opt.guidance >= 0)
-        sets[n_sets++] = pool_print(pool, "sampler.guidance=%.17g", opt.guidance);
-    TRY(recipe_read(pool, path, sets, n_sets, &recipe));
-    TRY(device_cpu(pool, &(DeviceOptions){ .threads = (int)opt.threads, .blas = opt.backend }, &device));
+        more[n++] = pool_print(pool, "sampler.guidance=%.17g", opt.guidance);
+    TRY(model_open(pool, &model, path, more, n, &recipe, &device, &budget));
     SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]), .input = opt.input,
                         .prompt = opt.prompt, .n = opt.n, .seed = opt.seed, .checkpoint = opt.checkpoint, .raw = opt.no_ema,
-                        .quiet = opt.quiet || opt.json };
-    if (opt.budget)
-        TRY(bytes_read(opt.budget, device->memory_bytes, &o.budget_bytes));
+                        .budget_bytes = budget, .quiet = opt.quiet || opt.json };
     TRY(sample_run(pool, args[0], recipe, device, &o, &report));
     if (opt.json)
         return sample_json(recipe, &report);

@@ -1,54 +1,31 @@
 /* cmd_train.c -- `train`: run a recipe's plan. */
-#include "cli/cli.h"
+#include "cli/model_options.h"
 
 #include "base/json_out.h"
 #include "base/text.h"
 #include "train/trainer.h"
 
+static ModelOptions model;
 static struct {
-    const char *budget, *out, *resume, *init, *given, *precision, *data, *backend;
-    int64_t     steps, seed, threads, batch;
+    const char *out, *resume, *init, *given, *data;
+    int64_t     steps, seed;
     bool        json, init_partial, quiet;
-    TextList    set;
 } opt = { .steps = -1, .seed = -1 };
 
 static const Option options[] = {
-    { "budget",       OPT_TEXT, &opt.budget,       "B",         "stay within this: 16GiB, 24GB, 80%" },
-    { "steps",        OPT_INT,  &opt.steps,        "N",         "total steps, also on resume" },
-    { "out",          OPT_TEXT, &opt.out,          "RUN",       "folder for recipe, log and checkpoints" },
-    { "resume",       OPT_TEXT, &opt.resume,       "RUN",       "go on from that run's newest checkpoint" },
-    { "init",         OPT_TEXT, &opt.init,         "FILE",      "starting weights (safetensors)" },
-    { "init-partial", OPT_FLAG, &opt.init_partial, NULL,        "take what fits of --init" },
-    { "data",         OPT_TEXT, &opt.data,         "DIR",       "where the samples are" },
-    { "batch",        OPT_INT,  &opt.batch,        "N",         "samples of one micro-batch" },
-    { "precision",    OPT_TEXT, &opt.precision,    "P",         "fp32, bf16 or fp16" },
-    { "seed",         OPT_INT,  &opt.seed,         "N",         "of weights, noise and data order" },
-    { "threads",      OPT_INT,  &opt.threads,      "N",         "of every kernel; default: all cores" },
-    { "backend",      OPT_TEXT, &opt.backend,      "NAME",      "onednn or own matrix products" },
-    { "given",        OPT_TEXT, &opt.given,        "FILE",      "inputs and noise from here (safetensors, steps first)" },
-    { "set",          OPT_LIST, &opt.set,          "KEY=VALUE", "override a recipe key, e.g. optimizer.lr=1e-3" },
-    { "quiet",        OPT_FLAG, &opt.quiet,        NULL,        "no progress" },
-    { "json",         OPT_FLAG, &opt.json,         NULL,        "print the result as JSON" },
+    { "steps",        OPT_INT,  &opt.steps,        "N",    "total steps, also on resume" },
+    { "out",          OPT_TEXT, &opt.out,          "RUN",  "folder for recipe, log and checkpoints" },
+    { "resume",       OPT_TEXT, &opt.resume,       "RUN",  "go on from that run's newest checkpoint" },
+    { "init",         OPT_TEXT, &opt.init,         "FILE", "starting weights (safetensors)" },
+    { "init-partial", OPT_FLAG, &opt.init_partial, NULL,   "take what fits of --init" },
+    { "data",         OPT_TEXT, &opt.data,         "DIR",  "where the samples are" },
+    { "seed",         OPT_INT,  &opt.seed,         "N",    "of weights, noise and data order" },
+    { "given",        OPT_TEXT, &opt.given,        "FILE", "inputs and noise from here (safetensors, steps first)" },
+    MODEL_OPTIONS(model),
+    { "quiet",        OPT_FLAG, &opt.quiet,        NULL,   "no progress" },
+    { "json",         OPT_FLAG, &opt.json,         NULL,   "print the result as JSON" },
     { 0 }
 };
-
-static Err train_sets(Pool *pool, const char **sets, int *n)
-{
-    *n = 0;
-    for (int i = 0; i < opt.set.n; i++)
-        sets[(*n)++] = opt.set.items[i];
-    if (opt.steps >= 0)
-        sets[(*n)++] = pool_print(pool, "steps=%lld", (long long)opt.steps);
-    if (opt.seed >= 0)
-        sets[(*n)++] = pool_print(pool, "seed=%lld", (long long)opt.seed);
-    if (opt.batch)
-        sets[(*n)++] = pool_print(pool, "batch=%lld", (long long)opt.batch);
-    if (opt.precision)
-        sets[(*n)++] = pool_print(pool, "precision=%s", opt.precision);
-    if (opt.data)
-        sets[(*n)++] = pool_print(pool, "data.path=\"%s\"", opt.data);
-    return OK;
-}
 
 static Err train_json(const Recipe *recipe, const TrainResult *r)
 {
@@ -76,20 +53,25 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     Recipe     *recipe;
     Device     *device;
     TrainResult result;
-    const char *sets[80];
-    int         n_sets;
+    const char *more[3];
+    int         n = 0;
+    int64_t     budget;
 
     if (opt.resume && opt.out)
         return fail(E_USAGE, "--resume RUN already names the folder; leave out --out");
     if (n_args != 1 && !(n_args == 0 && opt.resume))
         return fail(E_USAGE, "train takes one recipe: plimsoll train MODEL --steps N --out RUN");
-    TRY(train_sets(pool, sets, &n_sets));
-    TRY(recipe_read(pool, n_args ? args[0] : pool_print(pool, "%s/recipe.yaml", opt.resume), sets, n_sets, &recipe));
-    TRY(device_cpu(pool, &(DeviceOptions){ .threads = (int)opt.threads, .blas = opt.backend }, &device));
+    if (opt.steps >= 0)
+        more[n++] = pool_print(pool, "steps=%lld", (long long)opt.steps);
+    if (opt.seed >= 0)
+        more[n++] = pool_print(pool, "seed=%lld", (long long)opt.seed);
+    if (opt.data)
+        more[n++] = pool_print(pool, "data.path=\"%s\"", opt.data);
+    const char *name = n_args ? args[0] : pool_print(pool, "%s/recipe.yaml", opt.resume);
+    TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
     TrainOptions run = { .out = opt.resume ? opt.resume : opt.out, .resume = opt.resume != NULL, .init = opt.init,
-                         .init_partial = opt.init_partial, .given = opt.given, .quiet = opt.quiet || opt.json };
-    if (opt.budget)
-        TRY(bytes_read(opt.budget, device->memory_bytes, &run.budget_bytes));
+                         .init_partial = opt.init_partial, .given = opt.given, .budget_bytes = budget,
+                         .quiet = opt.quiet || opt.json };
     TRY(train_run(pool, recipe, device, &run, &result));
     if (opt.json)
         return train_json(recipe, &result);

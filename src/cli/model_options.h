@@ -1,0 +1,29 @@
+/* model_options.h -- what explain, fit, train and sample share: a recipe with overrides, a device. */
+#ifndef CLI_MODEL_OPTIONS_H
+#define CLI_MODEL_OPTIONS_H
+
+#include "cli/cli.h"
+#include "device/device.h"
+#include "train/recipe.h"
+
+typedef struct ModelOptions {
+    const char *precision, *backend, *budget;
+    int64_t     batch, threads;
+    TextList    set;
+} ModelOptions;
+
+/* Rows of an option table, for a ModelOptions called o. */
+#define MODEL_OPTIONS(o)                                                                                        \
+    { "budget",    OPT_TEXT, &(o).budget,    "B",         "bytes of the arena: 16GiB, 24GB, 512MiB, 80%" },       \
+    { "batch",     OPT_INT,  &(o).batch,     "N",         "samples of one micro-batch" },                         \
+    { "precision", OPT_TEXT, &(o).precision, "P",         "fp32, bf16 or fp16" },                                 \
+    { "threads",   OPT_INT,  &(o).threads,   "N",         "of every kernel; a plan holds for one count" },        \
+    { "backend",   OPT_TEXT, &(o).backend,   "NAME",      "onednn or own matrix products" },                      \
+    { "set",       OPT_LIST, &(o).set,       "KEY=VALUE", "override a recipe key, e.g. optimizer.lr=1e-3" }
+
+/* The device, and the recipe by name or path with --set, then the named options, then `more` (n of them)
+ * applied. *budget_bytes is 0 if none was asked for. */
+Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n, Recipe **recipe,
+               Device **device, int64_t *budget_bytes);
+
+#endif

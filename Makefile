@@ -27,7 +27,7 @@ asan: setup
 valgrind: build
 	@scripts/check_valgrind.sh $(BUILD)
 
-demo: build                     ## the main job, on this machine, in about a minute
+demo: build                     ## the main job, on this machine, in about two minutes
 	@scripts/demo.sh $(BUILD)
 
 bench: build                    ## ours against PyTorch, as ratios in one run

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The main job in a minute: where a training step's memory goes, what a budget costs, and a run that keeps its word.
+# The main job in two minutes: where a training step's memory goes, what a budget costs, and a run that keeps its word.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -8,6 +8,6 @@ say explain stdiff-64x2048
 say explain unet-small --budget 16MiB
 say fit unet-small --budget 16MiB
 rm -rf "$build/demo-run"
-say train unet-small --budget 16MiB --out "$build/demo-run"
-say sample "$build/demo-run" -n 8 --steps 100 --quiet
+say train unet-small --budget 16MiB --steps 1200 --out "$build/demo-run"
+say sample "$build/demo-run" -n 8 --quiet
 printf '\nThe run is in %s/demo-run: recipe.yaml, log.jsonl, checkpoints, and pictures under samples/.\n' "$build"

@@ -42,15 +42,10 @@ static void walk_mark(Walk *walk)
 /* Adds d to the gradient of a value. Gradients of parameters are kept and summed in fp32. */
 static void walk_give(Walk *walk, int32_t value, Tensor d)
 {
-    if (walk->is_param[value]) {
-        if (tensor_type(d) != F32)
-            d = cast(d, F32);
-        tensor_class(d, CLASS_GRADIENTS);
-    }
+    if (walk->is_param[value] && tensor_type(d) != F32)
+        d = cast(d, F32);
     Tensor *sum = &walk->grad[value];
     *sum = tensor_ok(*sum) ? add(*sum, d) : d;
-    if (walk->is_param[value])
-        tensor_class(*sum, CLASS_GRADIENTS);
 }
 
 static void walk_node(Walk *walk, int32_t id)
@@ -93,9 +88,12 @@ static void walk_finish_params(Walk *walk, int32_t id, const FinalGrad *final_gr
         int32_t value = graph->params[i].value;
         if (walk->first_use[value] != id || !walk->is_param[value] || !tensor_ok(walk->grad[value]))
             continue;
+        /* The class is the complete gradient's; what is on its way there is an activation. */
         Tensor grad = walk->grad[value];
         if (final_grad)
             grad = final_grad->call(final_grad->arg, i, grad);
+        else
+            tensor_class(grad, CLASS_GRADIENTS);
         graph->params[i].grad = grad.id;
         graph->params[i].trained = true;
     }

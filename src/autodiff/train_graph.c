@@ -99,7 +99,7 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
     graph->source = (Source){ 0 };
     out->counters = graph_counters(graph);
     out->rates = state_add(graph, "run.rates", F32, SHAPE(RATE_GROUPS + spec->n_groups), CLASS_INPUTS, false);
-    out->progress = state_add(graph, "optimizer.progress", F32, SHAPE(PROGRESS_WORDS), CLASS_OPTIMIZER, true);
+    out->progress = state_add(graph, "optimizer.progress", F32, SHAPE(PROGRESS_WORDS), CLASS_CONSTANTS, true);
     out->loss = state_add(graph, "run.loss", F32, SHAPE(1), CLASS_CONSTANTS, false);
     accumulate(out->loss, loss, out->counters);
     Accumulation accumulation = { graph, out->counters };

@@ -243,7 +243,8 @@ static const Value *state_find(const Graph *graph, const char *name)
 {
     for (int32_t i = 0; i < graph->n_constants; i++) {
         const Value *value = value_at(graph, graph->constants[i].value);
-        if (graph->constants[i].saved && value->class == CLASS_CONSTANTS && !strcmp(value->name, name))
+        if (graph->constants[i].saved && value->class == CLASS_CONSTANTS && strncmp(name, "optimizer.", 10) &&
+            !strcmp(value->name, name))
             return value;
     }
     return NULL;

@@ -16,7 +16,7 @@ build: setup
 
 test: build                     ## everything that must hold on this machine
 	@scripts/check_rooms.sh
-	@cd $(BUILD) && ctest --output-on-failure --timeout 900
+	@cd $(BUILD) && ctest -j2 --output-on-failure --timeout 900
 
 check: asan valgrind            ## slower: warnings on two compilers, sanitizers, valgrind
 	@scripts/check_warnings.sh

@@ -10,4 +10,4 @@ ninja -C build-asan > build-asan/log 2>&1 || { tail -40 build-asan/log; exit 1; 
 cd build-asan
 # (gcc's fake stack for use-after-return does not keep 64-byte alignment: gcc bug 110027)
 ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0 LSAN_OPTIONS=suppressions=../tests/lsan.txt UBSAN_OPTIONS=print_stacktrace=1 \
-    ctest --output-on-failure --timeout 900 -LE slow
+    ctest -j2 --output-on-failure --timeout 900 -LE slow

@@ -1,6 +1,6 @@
 /* params_dit3d.c -- DiT3D's recipes: names, shapes and counts of parameters, what is trained, and
  * that nothing of the frozen backbone is differentiated. */
-#include "../test.h"
+#include "../params_list.h"
 
 #include "base/file.h"
 #include "train/recipe.h"
@@ -31,43 +31,6 @@ static const struct {
     { "dit3d-small",         1409504,   1409504, 0, 0, NULL },
     { "dit3d-wrap-small",     342433,    156001, 0, 0, NULL },
 };
-
-/* Lines "name<TAB>[a, b]<TAB>count"; every one must be here and nothing else. */
-static void compare_list(Pool *pool, Graph *graph, const char *list)
-{
-    const char *path = pool_print(pool, SOURCE_DIR "/../shared/facts/params/%s", list);
-    if (!file_exists(path)) {
-        printf("%s is not here: names are not compared\n", list);
-        return;
-    }
-    FILE *file = fopen(path, "r");
-    char  line[1024];
-    int   n = 0;
-    while (file && fgets(line, sizeof line, file)) {
-        char *shape = strchr(line, '\t');
-        if (!shape)
-            continue;
-        *shape++ = '\0';
-        Param *p = param_find(graph, line);
-        if (!p) {
-            fprintf(stderr, "%s lists %s\n", list, line);
-            test_failed++;
-            continue;
-        }
-        n++;
-        Shape want = { 0 };
-        for (char *at = shape; *at && *at != ']'; ) {
-            if (*at >= '0' && *at <= '9' && want.rank < MAX_RANK)
-                want.dim[want.rank++] = strtoll(at, &at, 10);
-            else
-                at++;
-        }
-        CHECK_TEXT(shape_text(p->disk), shape_text(want));
-    }
-    if (file)
-        fclose(file);
-    CHECK_INT(graph->n_params, n);
-}
 
 static bool in_backbone(const char *name)
 {
@@ -124,7 +87,7 @@ static void recipes(void)
         }
         check_frozen(train.graph, strstr(rows[i].recipe, "wrap") != NULL);
         if (rows[i].list)
-            compare_list(pool, train.graph, rows[i].list);
+            params_compare(train.graph, rows[i].list, NULL);
         pool_free(pool);
     }
 }

@@ -1,6 +1,6 @@
 /* params_lag.c -- the lag recipes: names, shapes and counts of the parameters, what is trained,
  * where weights start, the size of the context, and settings that cannot be. */
-#include "../test.h"
+#include "../params_list.h"
 
 #include "base/file.h"
 #include "exec/session.h"
@@ -27,42 +27,6 @@ static Recipe *recipe_named(Pool *pool, const char *name, const char *set)
     const char *path = pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name);
     CHECK_OK(recipe_read(pool, path, &set, set != NULL, &recipe));
     return recipe;
-}
-
-/* Lines "name<TAB>[a, b]<TAB>count"; every one must be here and nothing else. */
-static void compare_list(Pool *pool, Graph *graph, const char *list)
-{
-    const char *path = pool_print(pool, SOURCE_DIR "/../shared/facts/params/%s", list);
-    FILE       *file = fopen(path, "r");
-    char        line[1024];
-    int         n = 0;
-    if (!file) {
-        printf("%s is not here: names are not compared\n", list);
-        return;
-    }
-    while (fgets(line, sizeof line, file)) {
-        char *shape = strchr(line, '\t');
-        if (!shape)
-            continue;
-        *shape++ = '\0';
-        Param *p = param_find(graph, line);
-        if (!p) {
-            fprintf(stderr, "%s lists %s\n", list, line);
-            test_failed++;
-            continue;
-        }
-        n++;
-        Shape want = { 0 };
-        for (char *at = shape; *at && *at != ']'; ) {
-            if (*at >= '0' && *at <= '9' && want.rank < MAX_RANK)
-                want.dim[want.rank++] = strtoll(at, &at, 10);
-            else
-                at++;
-        }
-        CHECK_TEXT(shape_text(p->disk), shape_text(want));
-    }
-    fclose(file);
-    CHECK_INT(graph->n_params, n);
 }
 
 static bool is_stored_only(const char *name)
@@ -100,7 +64,7 @@ static void recipes(void)
         CHECK_INT(recipe->batch, rows[i].sets);
         CHECK_INT(recipe->accumulate, 1);
         if (rows[i].list)
-            compare_list(pool, train.graph, rows[i].list);
+            params_compare(train.graph, rows[i].list, NULL);
         pool_free(pool);
     }
 }

@@ -1,6 +1,6 @@
 /* params_sashimi.c -- the SaShiMi recipes: names, shapes and counts of the parameters, which learn slowly,
  * where they start, and lengths that cannot be. */
-#include "../test.h"
+#include "../params_list.h"
 
 #include "exec/session.h"
 #include "models/sashimi.h"
@@ -28,38 +28,6 @@ static Recipe *recipe_named(Pool *pool, const char *name, const char *const *set
     return recipe;
 }
 
-/* Lines "name<TAB>[a, b]<TAB>count"; every one must be here and nothing else. */
-static void compare_list(Graph *graph, const char *list)
-{
-    char  path[512], line[1024];
-    int   n = 0;
-    snprintf(path, sizeof path, SOURCE_DIR "/../shared/facts/params/%s", list);
-    FILE *file = fopen(path, "r");
-    if (!file) {
-        printf("%s is not here: names are not compared\n", list);
-        return;
-    }
-    while (fgets(line, sizeof line, file)) {
-        char *shape = strchr(line, '\t');
-        if (line[0] == '#' || !shape)
-            continue;
-        *shape++ = '\0';
-        Param *p = param_find(graph, line);
-        Shape  want = { 0 };
-        for (char *at = shape; *at && *at != ']'; ) {
-            if (*at >= '0' && *at <= '9' && want.rank < MAX_RANK)
-                want.dim[want.rank++] = strtoll(at, &at, 10);
-            else
-                at++;
-        }
-        test_name = line;
-        CHECK_TEXT(p ? shape_text(p->disk) : "(nothing)", shape_text(want));
-        n++;
-    }
-    fclose(file);
-    CHECK_INT(graph->n_params, n);
-}
-
 static void recipes(void)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -78,7 +46,7 @@ static void recipes(void)
         CHECK_NEAR(train.groups[0].lr, 1e-3, 1e-9);
         CHECK_NEAR(train.groups[1].lr, 4e-3, 1e-9);
         if (rows[i].list)
-            compare_list(train.graph, rows[i].list);
+            params_compare(train.graph, rows[i].list, NULL);
         pool_free(pool);
     }
 }

@@ -1,7 +1,7 @@
 /* params_stablesr.c -- StableSR's recipes: names, shapes and counts of parameters, by module too; what is
  * trained; the maps that made the seed run out of memory; odd sizes that must build, wrong ones that must
  * be refused with a sentence. */
-#include "../test.h"
+#include "../params_list.h"
 
 #include "base/file.h"
 #include "base/npy.h"
@@ -55,36 +55,6 @@ static int backward_nodes(const Graph *graph, const char *start)
     return n;
 }
 
-static void compare_list(Graph *graph)       /* lines "name<TAB>[a, b]<TAB>count"; the text tower is left out */
-{
-    const char *path = SOURCE_DIR "/../shared/facts/params/1_stablesr_edge.txt";
-    char  line[1024];
-    int   n = 0;
-    if (!file_exists(path)) {
-        printf("1_stablesr_edge.txt is not here: names are not compared\n");
-        return;
-    }
-    FILE *file = fopen(path, "r");
-    while (CHECK(file != NULL) && fgets(line, sizeof line, file)) {
-        char *shape = strchr(line, '\t');
-        if (!shape || !strncmp(line, "cond_stage_model.", 17))
-            continue;
-        *shape++ = '\0';
-        Shape  want = { 0 };
-        Param *p = param_find(graph, line);
-        for (char *at = shape; *at && *at != ']'; ) {
-            if (*at >= '0' && *at <= '9' && want.rank < MAX_RANK)
-                want.dim[want.rank++] = strtoll(at, &at, 10);
-            else
-                at++;
-        }
-        n++;
-        CHECK_TEXT(p ? shape_text(p->disk) : line, shape_text(want));
-    }
-    fclose(file);
-    CHECK_INT(graph->n_params, n);
-}
-
 static void counts_after(Graph *g)
 {
     CHECK_INT(count(g, "", ""), 1057097023);
@@ -95,7 +65,7 @@ static void counts_after(Graph *g)
     CHECK_INT(count(g, "structcond_stage_model.", ""), 52494080);
     CHECK_INT(count(g, "first_stage_model.", ""), 83653863);
     CHECK_INT(count_trained(g), 107544276);
-    compare_list(g);
+    params_compare(g, "1_stablesr_edge.txt", "cond_stage_model.");
 }
 
 static void after(void)

@@ -1,6 +1,6 @@
 /* params_stdiff.c -- STDiff's recipes: names, shapes and counts of parameters, by module too; the
  * skips; odd sizes that must build and wrong ones that must be refused with a sentence. */
-#include "../test.h"
+#include "../params_list.h"
 
 #include "base/file.h"
 #include "ops/ops.h"
@@ -39,36 +39,6 @@ static int forward_nodes(const Graph *graph, const OpDef *op)
     return n;
 }
 
-static void compare_list(Graph *graph)       /* lines "name<TAB>[a, b]<TAB>count" */
-{
-    const char *path = SOURCE_DIR "/../shared/facts/params/0_stdiff.txt";
-    char  line[1024];
-    int   n = 0;
-    if (!file_exists(path)) {
-        printf("0_stdiff.txt is not here: names are not compared\n");
-        return;
-    }
-    FILE *file = fopen(path, "r");
-    while (CHECK(file != NULL) && fgets(line, sizeof line, file)) {
-        char *shape = strchr(line, '\t');
-        if (!shape)
-            continue;
-        *shape++ = '\0';
-        Shape  want = { 0 };
-        Param *p = param_find(graph, line);
-        for (char *at = shape; *at && *at != ']'; ) {
-            if (*at >= '0' && *at <= '9' && want.rank < MAX_RANK)
-                want.dim[want.rank++] = strtoll(at, &at, 10);
-            else
-                at++;
-        }
-        n++;
-        CHECK_TEXT(p ? shape_text(p->disk) : line, shape_text(want));
-    }
-    fclose(file);
-    CHECK_INT(graph->n_params, n);
-}
-
 static void full_size(void)
 {
     static const struct { const char *recipe; int64_t skips; } rows[] = {
@@ -86,7 +56,7 @@ static void full_size(void)
         CHECK_INT(count(g, "tde_model.conv_gru_cell.", ""), 3539712);
         CHECK_INT(count(g, "tde_model.diff_unet.diff_unet_f.", ""), 2360320);
         CHECK_INT(count(g, "tde_model.diff_unet.diff_unet_g.", ""), 2360320);
-        compare_list(g);
+        params_compare(g, "0_stdiff.txt", NULL);
 
         int64_t skips = 0, bytes = 0, parameters = 0;
         for (int32_t i = 0; i < g->n_values; i++) {

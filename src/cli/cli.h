@@ -45,4 +45,7 @@ extern const Command cmd_explain, cmd_fit, cmd_layout, cmd_plan, cmd_sample, cmd
 Err  options_read(const Command *command, int argc, char **argv, char **args, int *n_args, bool *help);
 void command_help(FILE *to, const Command *command);
 
+/* The planner's progress, as one line on stderr that goes away when it is done. */
+void show_planning(void *unused, double done, const char *text);
+
 #endif

@@ -19,14 +19,6 @@ static const Option options[] = {
     { 0 }
 };
 
-static void fit_progress(void *arg, double done, const char *text)
-{
-    (void)arg;
-    fprintf(stderr, "\r  planning %3.0f%%  %-40s", 100 * done, text);
-    if (done >= 1)
-        fprintf(stderr, "\r%60s\r", "");
-}
-
 static Err fit_json(const Recipe *recipe, const Engine *engine, int64_t budget)
 {
     JsonOut o;
@@ -66,7 +58,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     if (!plan.budget_bytes)
         plan.budget_bytes = device->memory_bytes;    /* what can really be taken */
     if (!opt.json && isatty(2))
-        plan.progress = fit_progress;
+        plan.progress = show_planning;
     TRY(recipe_graph(pool, recipe, false, &graph));
     TRY(engine_new(pool, graph.graph, device, &plan, &engine));
     if (opt.json)

@@ -26,14 +26,6 @@ static const Option options[] = {
     { 0 }
 };
 
-static void plan_progress(void *arg, double done, const char *text)
-{
-    (void)arg;
-    fprintf(stderr, "\r  planning %3.0f%%  %-40s", 100 * done, text);
-    if (done >= 1)
-        fprintf(stderr, "\r%60s\r", "");
-}
-
 static Err plan_json(const Plan *plan, bool fits, double seconds)
 {
     JsonOut o;
@@ -72,7 +64,7 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     if (opt.budget)
         TRY(bytes_read(opt.budget, base, &options_in.budget_bytes));
     if (!opt.json && isatty(2))
-        options_in.progress = plan_progress;
+        options_in.progress = show_planning;
 
     double start = clock_now();
     Err    err = plan_solve(pool, graph, &options_in, &plan);

@@ -1,4 +1,4 @@
-/* options.c -- reading options from a table, and saying what they are. */
+/* options.c -- reading options from a table, saying what they are, and showing progress. */
 #include "cli/cli.h"
 
 #include "base/text.h"
@@ -111,4 +111,12 @@ void command_help(FILE *to, const Command *command)
                  o->argument ? o->argument : "");
         fprintf(to, "  %-26s %s\n", left, o->help);
     }
+}
+
+void show_planning(void *unused, double done, const char *text)
+{
+    (void)unused;
+    fprintf(stderr, "\r  planning %3.0f%%  %-40s", 100 * done, text);
+    if (done >= 1)
+        fprintf(stderr, "\r%60s\r", "");
 }

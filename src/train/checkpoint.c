@@ -267,6 +267,17 @@ static Err state_load(Session *session, const char *path, const Value *value, in
     return OK;
 }
 
+static Err states_load(Session *session, const char *path, const SafeFile *file)
+{
+    const Graph *graph = session_engine(session)->graph;
+    for (int i = 0; i < file->n; i++) {
+        const Value *state = state_find(graph, file->tensors[i].name);
+        if (state)
+            TRY(state_load(session, path, state, (int32_t)(state - graph->values), &file->tensors[i]));
+    }
+    return OK;
+}
+
 Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw, bool *averaged)
 {
     const Graph *graph = session_engine(session)->graph;
@@ -292,11 +303,7 @@ Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t
         session_set_param(session, i, data);
         pool_free(one);
     }
-    for (int i = 0; i < file.n; i++) {
-        const Value *state = state_find(graph, file.tensors[i].name);
-        if (state)
-            TRY(state_load(session, path, state, (int32_t)(state - graph->values), &file.tensors[i]));
-    }
+    TRY(states_load(session, path, &file));
     pool_free(work);
     return OK;
 }
@@ -337,11 +344,7 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
         }
         pool_free(one);
     }
-    for (int i = 0; i < file.n; i++) {
-        const Value *state = state_find(graph, file.tensors[i].name);
-        if (state)
-            TRY(state_load(session, path, state, (int32_t)(state - graph->values), &file.tensors[i]));
-    }
+    TRY(states_load(session, path, &file));
     pool_free(work);
     return OK;
 }

@@ -3,39 +3,32 @@
 
 #include "report/explain.h"
 
+#include <unistd.h>
+
 static ModelOptions model;
-static struct { bool json; } opt;
+static struct { int64_t effort; bool json; } opt;
 
 static const Option options[] = {
     MODEL_OPTIONS(model),
+    { "effort", OPT_INT, &opt.effort, "N", "of the search for the least budget" },
     { "json", OPT_FLAG, &opt.json, NULL, "the whole sheet as JSON" },
     { 0 }
 };
 
 static Err cmd_explain_run(Pool *pool, int n_args, char **args)
 {
-    Recipe       *recipe;
-    Device       *device;
-    Engine       *engine;
-    Sheet        *sheet;
-    TrainingGraph graph;
-    Explained     e = { 0 };
+    Recipe        *recipe;
+    Device        *device;
+    Explained     *e;
+    ExplainOptions how = { .effort = opt.effort };
 
     if (n_args != 1)
         return fail(E_USAGE, "explain takes one recipe: plimsoll explain MODEL");
-    TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &e.budget_bytes));
-    TRY(recipe_graph(pool, recipe, false, &graph));
-    TRY(engine_new(pool, graph.graph, device, NULL, &engine));
-    TRY(sheet_new(pool, engine, &sheet));
-
-    e.recipe = recipe;
-    e.sheet = sheet;
-    for (int i = 0; i < engine->n_programs; i++)
-        e.step_ms += engine->programs[i].meter.cost * 1e-6 *
-                     (engine->programs[i].parts[PART_MICRO] ? (double)recipe->accumulate : 1);
+    TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
+    TRY(explained_new(pool, recipe, device, &how, &e));
     if (opt.json)
-        return explain_json(stdout, &e);
-    explain_text(stdout, &e);
+        return explain_json(stdout, e);
+    explain_text(stdout, e, isatty(1));
     return OK;
 }
 

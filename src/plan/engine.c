@@ -206,10 +206,10 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
             engine->live_bytes = program->live_bytes;
         engine->n_programs++;
     }
+    *out = engine;
     if (options->budget_bytes && engine->arena_bytes > options->budget_bytes)
         return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
                     "are parameters and state; ask for that, or for a smaller --batch", bytes_text(options->budget_bytes),
                     bytes_text(engine->arena_bytes), (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes));
-    *out = engine;
     return OK;
 }

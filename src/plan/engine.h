@@ -61,7 +61,7 @@ typedef struct Engine {
     bool          guards;
 } Engine;
 
-/* E_BUDGET names the least arena that was found; asking for that works. */
+/* E_BUDGET names the least arena that was found; asking for that works. *engine is then that plan. */
 Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **engine);
 
 /* The planner's view of some parts of a graph (plan/from_graph.c). */

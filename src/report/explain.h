@@ -1,20 +1,77 @@
-/* explain.h -- the balance sheet for people and for programs. */
+/* explain.h -- what is known of a training step before it runs, for people and for programs.
+ *
+ * explained_new describes keep-everything, all levers at their defaults. The pages read one Explained:
+ * text on a terminal, JSON for programs, Markdown and HTML for people.
+ */
 #ifndef REPORT_EXPLAIN_H
 #define REPORT_EXPLAIN_H
 
+#include "report/avoided.h"
 #include "report/sheet.h"
 #include "train/recipe.h"
 
 #include <stdio.h>
 
+typedef struct BatchItem {       /* what the data gives for one micro-batch */
+    const char *name;
+    Type        type;
+    Shape       shape;
+    int64_t     bytes;
+    const char *view_of;         /* NULL: bytes of its own */
+    bool        read;            /* by the step */
+} BatchItem;
+
+typedef struct Bottleneck {      /* bytes at the peak that one remedy would move together */
+    const char *what;            /* "ema", or "activations (10,64,2048,128) f32" */
+    const char *where;           /* the module that holds them all */
+    int64_t     bytes, each;     /* each: of one tensor, 0 where sizes differ */
+    int32_t     n;
+} Bottleneck;
+
+typedef struct Numeric {         /* a choice that decides rounding */
+    const char *what, *choice;
+    int32_t     nodes;           /* that it concerns; 0: all */
+} Numeric;
+
+typedef struct Phase {
+    const char *name;
+    int64_t     peak_bytes, live_bytes;
+    int32_t     steps;
+    int64_t     repeat;          /* in one training step */
+} Phase;
+
 typedef struct Explained {
     const Recipe *recipe;
-    const Sheet  *sheet;
-    int64_t       budget_bytes;  /* 0: what the device can give */
+    const Device *device;
+    Sheet        *sheet;
+    Avoided      *avoided;
+    BatchItem    *batch;
+    Bottleneck   *bottlenecks;   /* largest first */
+    Numeric      *numeric;
+    Phase        *phases;
+    int32_t       n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases;
+    int64_t       batch_bytes;
+    int64_t       budget_bytes;  /* 0: none was asked for */
+    int64_t       minimum_bytes; /* least arena found by a search of `effort` */
+    int32_t       minimum_recomputes;
     double        step_ms;       /* predicted */
 } Explained;
 
-void explain_text(FILE *to, const Explained *e);             /* tables of at most 100 columns */
-Err  explain_json(FILE *to, const Explained *e);             /* docs/FORMATS.md */
+typedef struct ExplainOptions {
+    int64_t budget_bytes;
+    int64_t effort;              /* of the search for the least budget; 0: a short one, -1: none */
+} ExplainOptions;
+
+void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);   /* report/bottlenecks.c */
+
+Err  explained_new(Pool *pool, const Recipe *recipe, const Device *device, const ExplainOptions *options,
+                   Explained **out);
+
+void explain_text(FILE *to, const Explained *e, bool colour);    /* tables of at most 100 columns */
+Err  explain_json(FILE *to, const Explained *e);                 /* docs/FORMATS.md */
+
+/* "read last by ...": the node after which the buffer may go; NULL: it stays for good. */
+const char *live_until(const Sheet *sheet, const LiveBuffer *buffer);
+const char *live_name(const Sheet *sheet, const LiveBuffer *buffer);
 
 #endif

@@ -22,6 +22,97 @@ static void rows_json(JsonOut *o, const char *key, const char *name, const Sheet
     json_out_end(o);
 }
 
+static void shape_json(JsonOut *o, Type type, Shape shape)
+{
+    json_out_string(o, "type", type_name(type));
+    json_out_row(o, "shape");
+    for (int a = 0; a < shape.rank; a++)
+        json_out_int(o, NULL, shape.dim[a]);
+    json_out_end(o);
+}
+
+static void batch_json(JsonOut *o, const Explained *e)
+{
+    json_out_int(o, "batch_bytes", e->batch_bytes);
+    json_out_array(o, "batch");
+    for (int32_t i = 0; i < e->n_batch; i++) {
+        const BatchItem *item = &e->batch[i];
+        json_out_object_row(o, NULL);
+        json_out_string(o, "name", item->name);
+        shape_json(o, item->type, item->shape);
+        json_out_int(o, "bytes", item->bytes);
+        json_out_string(o, "view_of", item->view_of);
+        json_out_bool(o, "read", item->read);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
+static void avoided_json(JsonOut *o, const Explained *e)
+{
+    json_out_array(o, "avoided");
+    for (int32_t i = 0; i < e->n_avoided; i++) {
+        const Avoided *a = &e->avoided[i];
+        json_out_object_row(o, NULL);
+        json_out_string(o, "name", a->name);
+        json_out_int(o, "bytes", a->bytes);
+        json_out_int(o, "count", a->count);
+        json_out_int(o, "total_bytes", a->bytes * a->count);
+        json_out_string(o, "reason", a->reason);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
+static void bottlenecks_json(JsonOut *o, const Explained *e)
+{
+    json_out_array(o, "bottlenecks");
+    for (int32_t i = 0; i < e->n_bottlenecks; i++) {
+        const Bottleneck *b = &e->bottlenecks[i];
+        json_out_object_row(o, NULL);
+        json_out_string(o, "what", b->what);
+        json_out_string(o, "where", b->where);
+        json_out_int(o, "bytes", b->bytes);
+        json_out_int(o, "buffers", b->n);
+        json_out_int(o, "each_bytes", b->each);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
+/* Live bytes at every run, state included: one number a run, in the order of the plan. */
+static void timeline_json(JsonOut *o, const Engine *engine)
+{
+    json_out_array(o, "timeline");
+    for (int i = 0; i < engine->n_programs; i++) {
+        const Program *p = &engine->programs[i];
+        int64_t        elsewhere = p->live_bytes - p->meter.live_bytes;
+        json_out_object_row(o, NULL);
+        json_out_string(o, "phase", p->name);
+        json_out_row(o, "live_bytes");
+        for (int32_t s = 0; s < p->plan->n_steps; s++)
+            if (p->plan->steps[s].kind == STEP_RUN)
+                json_out_int(o, NULL, p->meter.curve[s] + elsewhere);
+        json_out_end(o);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
+static void numeric_json(JsonOut *o, const Explained *e)
+{
+    json_out_array(o, "numeric");
+    for (int32_t i = 0; i < e->n_numeric; i++) {
+        json_out_object_row(o, NULL);
+        json_out_string(o, "what", e->numeric[i].what);
+        json_out_string(o, "choice", e->numeric[i].choice);
+        if (e->numeric[i].nodes)
+            json_out_int(o, "nodes", e->numeric[i].nodes);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
 static void tensors_json(JsonOut *o, const Sheet *s)
 {
     const Graph *graph = s->engine->graph;
@@ -34,17 +125,14 @@ static void tensors_json(JsonOut *o, const Sheet *s)
         json_out_int(o, "bytes", b->bytes);
         if (b->value >= 0) {
             const Value *v = value_at(graph, b->value);
-            json_out_string(o, "type", type_name(v->type));
-            json_out_row(o, "shape");
-            for (int a = 0; a < v->shape.rank; a++)
-                json_out_int(o, NULL, v->shape.dim[a]);
-            json_out_end(o);
+            shape_json(o, v->type, v->shape);
         }
         json_out_string(o, "module", graph->modules[b->module].path);
         if (b->source.file) {
             json_out_string(o, "file", b->source.file);
             json_out_int(o, "line", b->source.line);
         }
+        json_out_string(o, "until", live_until(s, b));
         json_out_int(o, "first_step", b->first_step);
         json_out_int(o, "last_step", b->last_step);
         json_out_end(o);
@@ -85,17 +173,19 @@ Err explain_json(FILE *to, const Explained *e)
     json_out_int(&o, "gaps", s->gap_bytes);
     json_out_end(&o);
     json_out_array(&o, "phases");
-    for (int i = 0; i < engine->n_programs; i++) {
+    for (int32_t i = 0; i < e->n_phases; i++) {
         json_out_object_row(&o, NULL);
-        json_out_string(&o, "name", engine->programs[i].name);
-        json_out_int(&o, "peak_bytes", engine->programs[i].arena_bytes);
-        json_out_int(&o, "live_bytes", engine->programs[i].live_bytes);
-        json_out_int(&o, "steps", engine->programs[i].plan->n_steps);
+        json_out_string(&o, "name", e->phases[i].name);
+        json_out_int(&o, "peak_bytes", e->phases[i].peak_bytes);
+        json_out_int(&o, "live_bytes", e->phases[i].live_bytes);
+        json_out_int(&o, "steps", e->phases[i].steps);
+        json_out_int(&o, "repeat", e->phases[i].repeat);
         json_out_end(&o);
     }
     json_out_end(&o);
     json_out_int(&o, "budget_bytes", budget);
     json_out_bool(&o, "fits", s->peak_bytes <= budget);
+    json_out_int(&o, "minimum_bytes", e->minimum_bytes);
     json_out_object_row(&o, "plan");
     json_out_int(&o, "micro_batch", e->recipe->batch);
     json_out_int(&o, "accumulate", e->recipe->accumulate);
@@ -107,9 +197,14 @@ Err explain_json(FILE *to, const Explained *e)
     json_out_number(&o, "slowdown", 1);
     json_out_string(&o, "source", "roofline");
     json_out_end(&o);
+    numeric_json(&o, e);
+    batch_json(&o, e);
+    avoided_json(&o, e);
+    bottlenecks_json(&o, e);
     rows_json(&o, "modules", "module", s->modules, s->n_modules, s, true);
     rows_json(&o, "lines", "line", s->lines, s->n_lines, s, false);
     tensors_json(&o, s);
+    timeline_json(&o, engine);
     json_out_end(&o);
     return json_out_done(&o);
 }

@@ -6,11 +6,12 @@
 #include <unistd.h>
 
 static ModelOptions model;
-static struct { int64_t effort; bool json; } opt;
+static struct { const char *html; int64_t effort; bool json; } opt;
 
 static const Option options[] = {
     MODEL_OPTIONS(model),
     { "effort", OPT_INT, &opt.effort, "N", "of the search for the least budget" },
+    { "html", OPT_TEXT, &opt.html, "FILE", "one interactive page that opens offline" },
     { "json", OPT_FLAG, &opt.json, NULL, "the whole sheet as JSON" },
     { 0 }
 };
@@ -26,6 +27,8 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "explain takes one recipe: plimsoll explain MODEL");
     TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
     TRY(explained_new(pool, recipe, device, &how, &e));
+    if (opt.html)
+        TRY(explain_html(opt.html, e));
     if (opt.json)
         return explain_json(stdout, e);
     explain_text(stdout, e, isatty(1));

@@ -6,6 +6,7 @@
 #ifndef REPORT_EXPLAIN_H
 #define REPORT_EXPLAIN_H
 
+#include "base/json_out.h"
 #include "report/avoided.h"
 #include "report/sheet.h"
 #include "train/recipe.h"
@@ -69,6 +70,10 @@ Err  explained_new(Pool *pool, const Recipe *recipe, const Device *device, const
 
 void explain_text(FILE *to, const Explained *e, bool colour);    /* tables of at most 100 columns */
 Err  explain_json(FILE *to, const Explained *e);                 /* docs/FORMATS.md */
+
+/* Everything but tensors and timeline, into an open object. */
+void explain_json_members(JsonOut *o, const Explained *e);
+Err  explain_html(const char *path, const Explained *e);         /* one file that opens offline */
 
 /* "read last by ...": the node after which the buffer may go; NULL: it stays for good. */
 const char *live_until(const Sheet *sheet, const LiveBuffer *buffer);

@@ -140,71 +140,76 @@ static void tensors_json(JsonOut *o, const Sheet *s)
     json_out_end(o);
 }
 
-Err explain_json(FILE *to, const Explained *e)
+void explain_json_members(JsonOut *o, const Explained *e)
 {
     const Sheet  *s = e->sheet;
     const Engine *engine = s->engine;
-    JsonOut       o;
     int64_t       budget = e->budget_bytes ? e->budget_bytes : engine->device->memory_bytes;
 
+    json_out_string(o, "format", "plimsoll-explain-1");
+    json_out_string(o, "model", e->recipe->name);
+    json_out_object_row(o, "device");
+    json_out_string(o, "name", engine->device->name);
+    json_out_string(o, "model", engine->device->model);
+    json_out_string(o, "library", engine->device->library);
+    json_out_int(o, "threads", engine->device->threads);
+    json_out_int(o, "memory_bytes", engine->device->memory_bytes);
+    json_out_end(o);
+    json_out_object_row(o, "parameters");
+    json_out_int(o, "count", s->parameters);
+    json_out_int(o, "trainable", s->trained);
+    json_out_int(o, "bytes", s->parameter_bytes);
+    json_out_end(o);
+    json_out_int(o, "peak_bytes", s->peak_bytes);
+    json_out_int(o, "live_bytes", s->live_bytes);
+    json_out_string(o, "peak_phase", part_name(s->part));
+    json_out_string(o, "peak_node", node_text(engine->graph, s->node));
+    json_out_object(o, "classes");
+    for (int c = 0; c < CLASS_COUNT; c++)
+        json_out_int(o, class_name((Class)c), s->classes[c]);
+    json_out_int(o, "gaps", s->gap_bytes);
+    json_out_end(o);
+    json_out_array(o, "phases");
+    for (int32_t i = 0; i < e->n_phases; i++) {
+        json_out_object_row(o, NULL);
+        json_out_string(o, "name", e->phases[i].name);
+        json_out_int(o, "peak_bytes", e->phases[i].peak_bytes);
+        json_out_int(o, "live_bytes", e->phases[i].live_bytes);
+        json_out_int(o, "steps", e->phases[i].steps);
+        json_out_int(o, "repeat", e->phases[i].repeat);
+        json_out_end(o);
+    }
+    json_out_end(o);
+    json_out_int(o, "budget_bytes", budget);
+    json_out_bool(o, "fits", s->peak_bytes <= budget);
+    json_out_int(o, "minimum_bytes", e->minimum_bytes);
+    json_out_object_row(o, "plan");
+    json_out_int(o, "micro_batch", e->recipe->batch);
+    json_out_int(o, "accumulate", e->recipe->accumulate);
+    json_out_string(o, "precision", recipe_precisions[e->recipe->precision]);
+    json_out_int(o, "recompute_nodes", 0);
+    json_out_end(o);
+    json_out_object_row(o, "time");
+    json_out_number(o, "step_ms", e->step_ms);
+    json_out_number(o, "slowdown", 1);
+    json_out_string(o, "source", "roofline");
+    json_out_end(o);
+    numeric_json(o, e);
+    batch_json(o, e);
+    avoided_json(o, e);
+    bottlenecks_json(o, e);
+    rows_json(o, "modules", "module", s->modules, s->n_modules, s, true);
+    rows_json(o, "lines", "line", s->lines, s->n_lines, s, false);
+}
+
+Err explain_json(FILE *to, const Explained *e)
+{
+    JsonOut o;
     json_out_stream(&o, to, JSON_PRETTY);
     json_out_object(&o, NULL);
-    json_out_string(&o, "format", "plimsoll-explain-1");
-    json_out_string(&o, "model", e->recipe->name);
-    json_out_object_row(&o, "device");
-    json_out_string(&o, "name", engine->device->name);
-    json_out_string(&o, "model", engine->device->model);
-    json_out_string(&o, "library", engine->device->library);
-    json_out_int(&o, "threads", engine->device->threads);
-    json_out_int(&o, "memory_bytes", engine->device->memory_bytes);
-    json_out_end(&o);
-    json_out_object_row(&o, "parameters");
-    json_out_int(&o, "count", s->parameters);
-    json_out_int(&o, "trainable", s->trained);
-    json_out_int(&o, "bytes", s->parameter_bytes);
-    json_out_end(&o);
-    json_out_int(&o, "peak_bytes", s->peak_bytes);
-    json_out_int(&o, "live_bytes", s->live_bytes);
-    json_out_string(&o, "peak_phase", part_name(s->part));
-    json_out_string(&o, "peak_node", node_text(engine->graph, s->node));
-    json_out_object(&o, "classes");
-    for (int c = 0; c < CLASS_COUNT; c++)
-        json_out_int(&o, class_name((Class)c), s->classes[c]);
-    json_out_int(&o, "gaps", s->gap_bytes);
-    json_out_end(&o);
-    json_out_array(&o, "phases");
-    for (int32_t i = 0; i < e->n_phases; i++) {
-        json_out_object_row(&o, NULL);
-        json_out_string(&o, "name", e->phases[i].name);
-        json_out_int(&o, "peak_bytes", e->phases[i].peak_bytes);
-        json_out_int(&o, "live_bytes", e->phases[i].live_bytes);
-        json_out_int(&o, "steps", e->phases[i].steps);
-        json_out_int(&o, "repeat", e->phases[i].repeat);
-        json_out_end(&o);
-    }
-    json_out_end(&o);
-    json_out_int(&o, "budget_bytes", budget);
-    json_out_bool(&o, "fits", s->peak_bytes <= budget);
-    json_out_int(&o, "minimum_bytes", e->minimum_bytes);
-    json_out_object_row(&o, "plan");
-    json_out_int(&o, "micro_batch", e->recipe->batch);
-    json_out_int(&o, "accumulate", e->recipe->accumulate);
-    json_out_string(&o, "precision", recipe_precisions[e->recipe->precision]);
-    json_out_int(&o, "recompute_nodes", 0);
-    json_out_end(&o);
-    json_out_object_row(&o, "time");
-    json_out_number(&o, "step_ms", e->step_ms);
-    json_out_number(&o, "slowdown", 1);
-    json_out_string(&o, "source", "roofline");
-    json_out_end(&o);
-    numeric_json(&o, e);
-    batch_json(&o, e);
-    avoided_json(&o, e);
-    bottlenecks_json(&o, e);
-    rows_json(&o, "modules", "module", s->modules, s->n_modules, s, true);
-    rows_json(&o, "lines", "line", s->lines, s->n_lines, s, false);
-    tensors_json(&o, s);
-    timeline_json(&o, engine);
+    explain_json_members(&o, e);
+    tensors_json(&o, e->sheet);
+    timeline_json(&o, e->sheet->engine);
     json_out_end(&o);
     return json_out_done(&o);
 }

@@ -24,7 +24,7 @@ const OpDef *op_find(const char *name)
 const Kernel *op_kernel(const OpDef *op, const Device *device)
 {
     static const Kernel none;
-    if (device->kind == DEVICE_CPU)
+    if (device->kind == DEVICE_CPU || !device_has_kernels(device))
         return &op->cpu;
     const Kernel *kernel = device->kernel(op->name);
     return kernel ? kernel : &none;

@@ -1,85 +1,70 @@
-/* device.c -- devices by name: this machine, or one that a profile describes. */
+/* device.c -- bytes in and out of a device, and the arena, on whichever device it is. */
 #include "device/device.h"
-
-#include "base/file.h"
 
 #include <string.h>
 
-/* This machine's own profile, if there is one and it was taken with what runs now. */
-static void device_own_profile(Pool *pool, Device *device)
+Err device_write(const Device *device, void *to, const void *from, size_t bytes)
 {
-    const char *path = profile_home(pool);
-    Profile    *profile;
-    if (!path || !file_exists(path))
-        return;
-    if (profile_read(pool, path, &profile))
-        device->profile_note = pool_print(pool, "%s; write it anew with plimsoll probe", err_text());
-    else if (strcmp(profile->title, device->model))
-        device->profile_note = pool_print(pool, "%s is of another processor (%s)", path, profile->title);
-    else if (strcmp(profile->library, device->library) || profile->threads != device->threads)
-        device->profile_note = pool_print(pool, "%s was measured with %s and %lld threads", path, profile->library,
-                                          (long long)profile->threads);
-    else
-        device->profile = profile;
-}
-
-static Err device_processor(Pool *pool, const Profile *profile, const DeviceOptions *options, Device **out)
-{
-    DeviceOptions with = *options;
-    if (with.threads && profile->threads && with.threads != profile->threads)
-        return fail(E_USAGE, "the profile %s holds for %lld threads, not %d; leave out --threads or probe again with it",
-                    profile->name, (long long)profile->threads, with.threads);
-    with.threads = profile->threads ? (int)profile->threads : with.threads;
-    TRY(device_cpu(pool, &with, out));
-    Device *device = *out;
-    device->described = strcmp(profile->title, device->model) != 0;
-    device->profile = profile;
-    device->model = profile->title;
-    device->memory_bytes = profile->usable_bytes;
-    if (device->described)
-        device->name = profile->name;
+    if (device->api)
+        return device->api->write(device, to, from, bytes);
+    memcpy(to, from, bytes);
     return OK;
 }
 
-static Device *device_card(Pool *pool, const Profile *profile)
+Err device_read(const Device *device, void *to, const void *from, size_t bytes)
 {
-    Device *device = NEW(pool, Device);
-    *device = (Device){
-        .kind = DEVICE_CUDA, .name = profile->name, .model = profile->title,
-        .library = *profile->library ? profile->library : "no libraries", .threads = 1, .align = 256,
-        .memory_bytes = profile->usable_bytes, .runtime_bytes = profile->runtime_bytes, .profile = profile,
-        .described = true,
-    };
-    return device;
+    if (device->api)
+        return device->api->read(device, to, from, bytes);
+    memcpy(to, from, bytes);
+    return OK;
 }
 
-Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Device **device)
+Err device_wait(const Device *device)
 {
-    static const DeviceOptions defaults = { 0 };
-    Profile *profile;
-    if (!options)
-        options = &defaults;
-    if (!name || !strcmp(name, "cpu")) {
-        TRY(device_cpu(pool, options, device));
-        device_own_profile(pool, *device);
+    return device->api ? device->api->wait(device) : OK;
+}
+
+typedef struct Taken {
+    const Device *device;
+    void         *base;
+} Taken;
+
+static void taken_give(void *arg)
+{
+    Taken *taken = arg;
+    taken->device->api->give(taken->device, taken->base);
+}
+
+static void taken_give_host(void *arg)
+{
+    Taken *taken = arg;
+    taken->device->api->give_host(taken->device, taken->base);
+}
+
+Err device_host_bytes(Pool *pool, const Device *device, int64_t bytes, void **base)
+{
+    if (!device->api) {
+        *base = pool_alloc(pool, (size_t)(bytes ? bytes : 1), 1);
         return OK;
     }
-    if (!strcmp(name, "cuda"))
-        return fail(E_DEVICE, "this program was built without CUDA; a card can be planned for by its name, such as "
-                    "--device h200");
-    TRY(profile_open(pool, name, &profile));
-    if (!profile->card)
-        return device_processor(pool, profile, options, device);
-    *device = device_card(pool, profile);
+    Taken *taken = NEW(pool, Taken);
+    TRY(device->api->take_host(device, bytes, base));
+    *taken = (Taken){ device, *base };
+    pool_at_free(pool, taken_give_host, taken);
     return OK;
 }
 
-int64_t device_runtime_bytes(const Device *device, int64_t arena_bytes)
+Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **out)
 {
-    if (device->described)
-        return device->profile->runtime_bytes;
-    if (device->kind != DEVICE_CPU)
-        return device->runtime_bytes;
-    int64_t resident = resident_bytes();
-    return resident > arena_bytes ? resident - arena_bytes : 0;
+    if (!device->api)
+        return arena_cpu(pool, device, bytes, out);
+    Taken *taken = NEW(pool, Taken);
+    Arena *arena = NEW(pool, Arena);
+    void  *base;
+    TRY(device->api->take(device, bytes, &base));
+    *taken = (Taken){ device, base };
+    pool_at_free(pool, taken_give, taken);
+    *arena = (Arena){ device, base, bytes };
+    *out = arena;
+    return OK;
 }

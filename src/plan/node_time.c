@@ -55,5 +55,5 @@ double node_time(const Device *device, const Node *node, const Choice *choice, T
         return profile_ns(device->profile, &call, basis);
     double by_flops = call.flops / plain_flops_per_ns, by_bytes = call.bytes / plain_bytes_per_ns;
     *basis = TIME_ROOFLINE;
-    return plain_launch_ns + (by_flops > by_bytes ? by_flops : by_bytes) / device->threads;
+    return plain_launch_ns + (by_flops > by_bytes ? by_flops : by_bytes) / (device->threads > 0 ? device->threads : 1);
 }

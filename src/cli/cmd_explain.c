@@ -26,6 +26,7 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     if (n_args != 1)
         return fail(E_USAGE, "explain takes one recipe: plimsoll explain MODEL");
     TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
+    how.batches = how.budget_bytes || opt.html;
     TRY(explained_new(pool, recipe, device, &how, &e));
     if (opt.html)
         TRY(explain_html(opt.html, e));

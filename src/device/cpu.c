@@ -85,9 +85,9 @@ static void mapping_undo(void *arg)
     munmap(mapping->at, mapping->bytes);
 }
 
-Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **out)
+Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
 {
-    REQUIRE(device->kind == DEVICE_CPU && bytes >= 0);
+    REQUIRE(bytes >= 0);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), body = ((size_t)bytes + page - 1) / page * page;
 
     /* Asked for in one piece before the first step: a refusal here is a sentence, not a crash later. */
@@ -112,15 +112,19 @@ Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **out)
     return OK;
 }
 
-int64_t resident_anonymous_bytes(void)
+static int64_t resident_row(const char *row)
 {
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    char  line[128];
+    FILE  *file = fopen("/proc/self/smaps_rollup", "r");
+    char   line[128];
     long long kib = -1;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "Anonymous: %lld kB", &kib) == 1)
-            break;
+    size_t n = strlen(row);
+    while (file && kib < 0 && fgets(line, sizeof line, file))
+        if (!strncmp(line, row, n) && sscanf(line + n, " %lld kB", &kib) != 1)
+            kib = -1;
     if (file)
         fclose(file);
     return kib < 0 ? -1 : (int64_t)kib * 1024;
 }
+
+int64_t resident_bytes(void)           { return resident_row("Rss:"); }
+int64_t resident_anonymous_bytes(void) { return resident_row("Anonymous:"); }

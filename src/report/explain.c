@@ -69,8 +69,6 @@ static void explain_phases(Pool *pool, Explained *e)
         const Program *p = &engine->programs[i];
         int64_t        repeat = p->parts[PART_MICRO] ? e->recipe->accumulate : 1;
         e->phases[e->n_phases++] = (Phase){ p->name, p->arena_bytes, p->live_bytes, p->plan->n_steps, repeat };
-        if (p->parts[PART_MICRO] || p->parts[PART_UPDATE])
-            e->step_ms += p->meter.cost * 1e-6 * (double)repeat;
     }
     /* A checkpoint is written from what stays in the arena; its buffer on the host is outside. */
     for (int32_t i = 0; i < engine->graph->n_values; i++)
@@ -107,6 +105,8 @@ Err explained_new(Pool *pool, const Recipe *recipe, const Device *device, const 
     TRY(recipe_graph(pool, recipe, false, &graph));
     TRY(engine_new(pool, graph.graph, device, NULL, &engine));
     TRY(sheet_new(pool, engine, &e->sheet));
+    e->step_ms = engine_step_ns(engine, recipe->accumulate) * 1e-6;
+    e->runtime_bytes = device_runtime_bytes(device, 0);
     avoided_find(pool, graph.graph, &e->avoided, &e->n_avoided);
     explain_batch(pool, e);
     explain_numeric(pool, e);
@@ -114,6 +114,7 @@ Err explained_new(Pool *pool, const Recipe *recipe, const Device *device, const 
     bottlenecks_find(pool, e->sheet, &e->bottlenecks, &e->n_bottlenecks);
     if (options->effort >= 0)
         TRY(explain_minimum(pool, e, options->effort ? options->effort : SHORT_EFFORT));
+    TRY(budgets_find(pool, e, options->batches));
     *out = e;
     return OK;
 }

@@ -34,6 +34,15 @@ typedef struct Numeric {         /* a choice that decides rounding */
     int32_t     nodes;           /* that it concerns; 0: all */
 } Numeric;
 
+typedef enum Verdict { VERDICT_FITS, VERDICT_REPLANNED, VERDICT_NO } Verdict;
+
+typedef struct Budget {
+    int64_t asked_bytes;         /* as the driver counts: the runtime included */
+    int64_t arena_bytes;         /* what is left of it for the arena */
+    Verdict verdict;             /* with everything kept; with the plan of least arena; not at all */
+    int64_t largest_batch;       /* with everything kept; 0: none, -1: not looked for */
+} Budget;
+
 typedef struct Phase {
     const char *name;
     int64_t     peak_bytes, live_bytes;
@@ -50,19 +59,24 @@ typedef struct Explained {
     Bottleneck   *bottlenecks;   /* largest first */
     Numeric      *numeric;
     Phase        *phases;
-    int32_t       n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases;
+    Budget       *budgets;       /* of common cards, then the one asked for */
+    int32_t       n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases, n_budgets;
     int64_t       batch_bytes;
     int64_t       budget_bytes;  /* 0: none was asked for */
     int64_t       minimum_bytes; /* least arena found by a search of `effort` */
     int32_t       minimum_recomputes;
     double        step_ms;       /* predicted */
+    int64_t       runtime_bytes; /* outside the arena */
 } Explained;
 
 typedef struct ExplainOptions {
     int64_t budget_bytes;
     int64_t effort;              /* of the search for the least budget; 0: a short one, -1: none */
+    bool    batches;             /* look for the largest batch that fits each budget */
 } ExplainOptions;
 
+extern const char *const verdict_words[];        /* fits, replanned, no */
+Err  budgets_find(Pool *pool, Explained *e, bool batches);       /* report/budgets.c */
 void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);   /* report/bottlenecks.c */
 
 Err  explained_new(Pool *pool, const Recipe *recipe, const Device *device, const ExplainOptions *options,

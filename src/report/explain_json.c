@@ -1,7 +1,7 @@
 /* explain_json.c -- the balance sheet as JSON; the schema is in docs/FORMATS.md. */
 #include "report/explain.h"
 
-#include "base/json_out.h"
+#include "report/machine.h"
 
 static void rows_json(JsonOut *o, const char *key, const char *name, const SheetRow *rows, int32_t n, const Sheet *s, bool total)
 {
@@ -99,6 +99,21 @@ static void timeline_json(JsonOut *o, const Engine *engine)
     json_out_end(o);
 }
 
+static void budgets_json(JsonOut *o, const Explained *e)
+{
+    json_out_array(o, "budgets");
+    for (int32_t i = 0; i < e->n_budgets; i++) {
+        const Budget *b = &e->budgets[i];
+        json_out_object_row(o, NULL);
+        json_out_int(o, "budget_bytes", b->asked_bytes);
+        json_out_string(o, "verdict", verdict_words[b->verdict]);
+        if (b->largest_batch >= 0)
+            json_out_int(o, "largest_batch", b->largest_batch);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
 static void numeric_json(JsonOut *o, const Explained *e)
 {
     json_out_array(o, "numeric");
@@ -148,13 +163,19 @@ void explain_json_members(JsonOut *o, const Explained *e)
 
     json_out_string(o, "format", "plimsoll-explain-1");
     json_out_string(o, "model", e->recipe->name);
+    json_out_object(o, "recipe");
+    recipe_json(engine->graph->pool, e->recipe, o);
+    json_out_end(o);
     json_out_object_row(o, "device");
     json_out_string(o, "name", engine->device->name);
     json_out_string(o, "model", engine->device->model);
     json_out_string(o, "library", engine->device->library);
     json_out_int(o, "threads", engine->device->threads);
     json_out_int(o, "memory_bytes", engine->device->memory_bytes);
+    json_out_bool(o, "described", engine->device->described);
+    json_out_bool(o, "workspaces", device_has_kernels(engine->device));
     json_out_end(o);
+    json_out_int(o, "runtime_bytes", e->runtime_bytes);
     json_out_object_row(o, "parameters");
     json_out_int(o, "count", s->parameters);
     json_out_int(o, "trainable", s->trained);
@@ -183,17 +204,14 @@ void explain_json_members(JsonOut *o, const Explained *e)
     json_out_int(o, "budget_bytes", budget);
     json_out_bool(o, "fits", s->peak_bytes <= budget);
     json_out_int(o, "minimum_bytes", e->minimum_bytes);
+    budgets_json(o, e);
     json_out_object_row(o, "plan");
     json_out_int(o, "micro_batch", e->recipe->batch);
     json_out_int(o, "accumulate", e->recipe->accumulate);
     json_out_string(o, "precision", recipe_precisions[e->recipe->precision]);
     json_out_int(o, "recompute_nodes", 0);
     json_out_end(o);
-    json_out_object_row(o, "time");
-    json_out_number(o, "step_ms", e->step_ms);
-    json_out_number(o, "slowdown", 1);
-    json_out_string(o, "source", "roofline");
-    json_out_end(o);
+    time_json(o, engine, e->step_ms, 1);
     numeric_json(o, e);
     batch_json(o, e);
     avoided_json(o, e);

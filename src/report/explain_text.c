@@ -2,6 +2,7 @@
 #include "report/explain.h"
 
 #include "base/text.h"
+#include "report/machine.h"
 
 #include <string.h>
 
@@ -74,14 +75,30 @@ static void table(const Page *p, const char *heading, const SheetRow *rows, int3
     foot(p, own - shown, left);
 }
 
+/* Broken between words where it would be wider than the page. */
+static void sentence(FILE *to, const char *text)
+{
+    int at = 0;
+    for (const char *word = text; *word; word += strspn(word, " ")) {
+        int n = (int)strcspn(word, " ");
+        if (at && at + 1 + n > 100) {
+            fputs("\n ", to);
+            at = 1;
+        }
+        at += fprintf(to, at ? " %.*s" : "%.*s", n, word);
+        word += n;
+    }
+    fputc('\n', to);
+}
+
 static void heading(const Page *p)
 {
     const Explained *e = p->e;
     const Sheet     *s = e->sheet;
     const Recipe    *r = e->recipe;
-    fprintf(p->to, "%s: %s parameters, %s trained\nbatch %lld x %lld, %s, on %s (%s, %d threads)\n", r->name,
-            count_text(s->parameters), count_text(s->trained), (long long)r->batch, (long long)r->accumulate,
-            recipe_precisions[r->precision], e->device->name, e->device->library, e->device->threads);
+    sentence(p->to, pool_print(s->engine->graph->pool, "%s: %s parameters, %s trained; batch %lld x %lld, %s, on %s", r->name,
+             count_text(s->parameters), count_text(s->trained), (long long)r->batch, (long long)r->accumulate,
+             recipe_precisions[r->precision], device_text(s->engine->graph->pool, e->device)));
     fprintf(p->to, p->colour ? "One training step needs \033[1m%s bytes (%s)\033[0m with everything kept.\n"
                              : "One training step needs %s bytes (%s) with everything kept.\n",
             count_text(s->peak_bytes), bytes_text(s->peak_bytes));
@@ -134,6 +151,26 @@ static void phases(const Page *p)
         row(p, p->e->phases[i].name, p->e->phases[i].peak_bytes);
 }
 
+static void budgets(const Page *p)
+{
+    static const char *const words[] = { "fits with everything kept", "fits re-planned", "does not fit" };
+    static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m" };
+    title(p, "budgets");
+    for (int32_t i = 0; i < p->e->n_budgets; i++) {
+        const Budget *b = &p->e->budgets[i];
+        fprintf(p->to, "  %-12s %s%-26s%s", bytes_text(b->asked_bytes), p->colour ? colours[b->verdict] : "",
+                words[b->verdict], p->colour ? "\033[0m" : "");
+        if (b->largest_batch >= 0)
+            fprintf(p->to, "  largest batch with everything kept: %lld", (long long)b->largest_batch);
+        fputc('\n', p->to);
+    }
+    sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "  least budget found: %s bytes (%s)%s",
+             count_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
+             bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
+             p->e->minimum_recomputes ? pool_print(p->e->sheet->engine->graph->pool, ", running %d nodes a second time",
+                                                   p->e->minimum_recomputes) : ""));
+}
+
 static void avoided(const Page *p)
 {
     int32_t n = p->e->n_avoided < 6 ? p->e->n_avoided : 6;
@@ -156,7 +193,11 @@ void explain_text(FILE *to, const Explained *e, bool colour)
     table(&p, "by line of the model", s->lines, s->n_lines);
     tensors(&p);
     phases(&p);
+    budgets(&p);
     avoided(&p);
-    fprintf(to, "\nthe batch as the data gives it: %s bytes; predicted step time %.1f ms (roofline, not measured)\n",
-            count_text(e->batch_bytes), e->step_ms);
+    Pool *pool = s->engine->graph->pool;
+    fputc('\n', to);
+    sentence(to, pool_print(pool, "the batch as the data gives it: %s bytes", count_text(e->batch_bytes)));
+    sentence(to, runtime_text(pool, e->device, e->runtime_bytes));
+    sentence(to, pool_print(pool, "predicted step time %.1f ms, by %s", e->step_ms, time_text(pool, s->engine)));
 }

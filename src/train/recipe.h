@@ -66,6 +66,7 @@ Type recipe_type(const Recipe *recipe);
 /* Reads by name or path, then applies n `key=value` settings in order. */
 Err  recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n, Recipe **recipe);
 Err  recipe_write(const Recipe *recipe, const char *path);   /* every key, resolved */
+void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out);    /* the same, members of an open object */
 
 /* What the host writes before step `step` (0, 1, ...) of `steps`. */
 double schedule_factor(const Recipe *recipe, int64_t step);  /* multiplies every group's rate */

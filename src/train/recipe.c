@@ -190,6 +190,14 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     return OK;
 }
 
+Recipe *recipe_copy(Pool *pool, const Recipe *recipe)
+{
+    Recipe *copy = pool_alloc(pool, sizeof(Recipe) + recipe->model->config_bytes, 1);
+    memcpy(copy, recipe, sizeof(Recipe) + recipe->model->config_bytes);
+    copy->config = copy + 1;
+    return copy;
+}
+
 Err recipe_write(const Recipe *recipe, const char *path)
 {
     Pool *pool = pool_new(NULL, "recipe");

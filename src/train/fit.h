@@ -106,6 +106,7 @@ Err fit_offers(Pool *pool, const Recipe *recipe, const Device *device, const Fit
 
 /* plan.json of a fitted step, and back: the same steps and places, judged by both checkers again. A plan
  * for another graph, library, device or thread count is refused (E_PLAN, exit 1). */
+void fit_write_changes(JsonOut *o, const FitResult *result);     /* members `numeric` and `exact` */
 Err fit_write(const char *path, const Recipe *asked, const FitResult *result);
 Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device, bool given_noise,
              FitResult *result);

@@ -92,6 +92,7 @@ typedef struct TrainingGraph {
     int        n_groups;
 } TrainingGraph;
 
+const char *recipe_no_release(const Recipe *recipe);     /* NULL, or why levers.release cannot be */
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);
 
 #endif

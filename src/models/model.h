@@ -67,7 +67,8 @@ typedef struct ModelDef {
     const void  *defaults;
     /* What the fields' ranges cannot say: "heads do not divide the width". NULL: nothing. */
     Err    (*check)(const void *config);
-    /* One micro-batch: feeds in, [1] fp32 loss out, times 1/share (accumulated micro-batches). Marks
+    /* One micro-batch: feeds in, [1] fp32 loss out, times 1/share (accumulated micro-batches). A mean
+     * over what data-dependent masks let count heeds graph->pieces (feed "mask_count"). Marks
      * parameters that are not to be trained as frozen. Also graph_output(prediction, "output"). */
     Tensor (*loss)(Graph *graph, const void *config, int64_t batch, int64_t share);
     int    (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);   /* how many; NULL: none */

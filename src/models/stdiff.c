@@ -118,6 +118,7 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
     const Stdiff *m = config;
     int64_t To = m->observed, Tp = m->predicted;
     Shape   shape = stdiff_frames(m, batch * Tp);
+    int64_t pieces = g->pieces > 1 ? g->pieces : 1;
     float   scale = 1.0f / (float)share;
     Tensor  observed = feed(g, "observed", F32, stdiff_clip(m, batch, To));
     Tensor  future = feed(g, "future", F32, stdiff_clip(m, batch, Tp));
@@ -135,12 +136,13 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
         graph_output(predicted, "output");
     if (m->loss == STDIFF_L1)
         return l1_loss(predicted, eps, scale);
-    /* A mean over the valid pixels, each of image_channels numbers. Without a denominator the loss
-     * counts the pixels of this micro-batch, as the recipe means it; whoever cuts a micro-batch
-     * smaller gives the count of the whole here. */
+    /* A mean over the valid pixels of a micro-batch, each of image_channels numbers. The loss counts
+     * them itself; a piece of a micro-batch is told the count of the whole. */
     Tensor mask = feed(g, "mask", U8, SHAPE(batch, Tp, m->image.at[0], m->image.at[1]));
     mask = reshape(mask, shape_drop(shape, -1));
-    return masked_l1_loss(predicted, eps, mask, tensor_none(g), scale / (float)m->image_channels);
+    Tensor count = pieces > 1 ? feed(g, "mask_count", F32, SHAPE(1)) : tensor_none(g);
+    return masked_l1_loss(predicted, eps, mask, count,
+                          scale * (float)pieces / (float)m->image_channels);
 }
 
 /* The loader hands out masks for all frames and the last observed frame once more. */

@@ -72,6 +72,8 @@ typedef struct PlanOptions {
     void    *progress_arg;
 } PlanOptions;
 
+int64_t plan_default_effort(int32_t n_nodes);
+
 /* One plan for each of n budgets (rising), from one search: a larger budget never costs more. NULL
  * where the budget is below the least peak found. options->budget_bytes and layout are not looked
  * at. */

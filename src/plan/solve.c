@@ -44,7 +44,7 @@ typedef struct Solve {
 } Solve;
 
 /* About ten seconds on two cores: measured time of one edit against nodes. */
-static int64_t solve_default_effort(int32_t n_nodes)
+int64_t plan_default_effort(int32_t n_nodes)
 {
     double n = n_nodes;
     return (int64_t)(22e6 / (0.25 + 0.002 * n + 1e-7 * n * n));
@@ -304,7 +304,7 @@ static void solve_init(Solve *s, Pool *pool, const PGraph *graph, const PlanOpti
     *s = (Solve){ .pool = pool, .graph = graph, .options = options, .task = task_new(pool, graph),
                   .keep_all_bytes = keep_all->live_bytes, .bound_bytes = keep_all->bound_bytes };
     s->rungs = graph->n_nodes <= 1000 ? LADDER_MOST : graph->n_nodes <= 4000 ? 10 : 4;
-    s->effort = options->effort > 0 ? options->effort : solve_default_effort(s->task->n_nodes);
+    s->effort = options->effort > 0 ? options->effort : plan_default_effort(s->task->n_nodes);
     s->deadline_s = options->time_limit_s > 0 ? clock_now() + options->time_limit_s : 0;
     solve_tell(s, 0, "searching the least peak");
     solve_least(s);

@@ -1,20 +1,43 @@
 /* cmd_explain.c -- `explain`: where the memory of one training step goes, to the byte. */
 #include "cli/model_options.h"
 
-#include "report/explain.h"
+#include "base/file.h"
+#include "report/whatif.h"
 
+#include <string.h>
 #include <unistd.h>
 
 static ModelOptions model;
-static struct { const char *html; int64_t effort; bool json; } opt;
+static struct { const char *html, *md, *allow, *plan; int64_t effort; double time_limit; bool json, what_if; } opt;
 
 static const Option options[] = {
     MODEL_OPTIONS(model),
-    { "effort", OPT_INT, &opt.effort, "N", "of the search for the least budget" },
-    { "html", OPT_TEXT, &opt.html, "FILE", "one interactive page that opens offline" },
-    { "json", OPT_FLAG, &opt.json, NULL, "the whole sheet as JSON" },
+    { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan every lever alone and all together (on for --html and --md)" },
+    { "allow",      OPT_TEXT,   &opt.allow,      "LIST", "what a plan within the budget may change, see fit" },
+    { "effort",     OPT_INT,    &opt.effort,     "N",    "of every search" },
+    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",    "of --what-if in all; default 60" },
+    { "plan",       OPT_TEXT,   &opt.plan,       "FILE", "show this plan beside everything kept" },
+    { "html",       OPT_TEXT,   &opt.html,       "FILE", "one interactive page that opens offline" },
+    { "md",         OPT_TEXT,   &opt.md,         "FILE", "a report in Markdown" },
+    { "json",       OPT_FLAG,   &opt.json,       NULL,   "the whole sheet as JSON" },
     { 0 }
 };
+
+enum { WHAT_IF_SECONDS = 60 };
+
+/* What is done within the budget, beside everything kept; "nothing fits" is an answer here. */
+static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
+{
+    if (!opt.plan && !e->budget_bytes)
+        return OK;
+    e->fit = NEW(pool, FitResult);
+    if (opt.plan)
+        return fit_read(pool, opt.plan, e->recipe, e->device, false, e->fit);
+    FitOptions how = { .budget_bytes = e->budget_bytes, .allow = allow, .effort = opt.effort, .time_limit_s = opt.time_limit,
+                       .progress = isatty(2) ? show_planning : NULL };
+    Err err = fit_run(pool, e->recipe, e->device, &how, e->fit);
+    return err == E_BUDGET ? OK : err;
+}
 
 static Err cmd_explain_run(Pool *pool, int n_args, char **args)
 {
@@ -22,14 +45,29 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     Device        *device;
     Explained     *e;
     ExplainOptions how = { .effort = opt.effort };
+    unsigned       allow = ALLOW_DEFAULT;
 
     if (n_args != 1)
         return fail(E_USAGE, "explain takes one recipe: plimsoll explain MODEL");
+    if (opt.time_limit < 0)
+        return fail(E_USAGE, "--time-limit takes seconds, not %g", opt.time_limit);
+    if (opt.allow)
+        TRY(allow_read(opt.allow, &allow));
     TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
-    how.batches = how.budget_bytes || opt.html;
+    how.batches = how.budget_bytes || opt.html || opt.md || opt.what_if;
     TRY(explained_new(pool, recipe, device, &how, &e));
+    TRY(explain_plan(pool, e, allow));
+    if (opt.what_if || opt.html || opt.md)
+        TRY(whatif_run(pool, e, &(WhatIfOptions){
+            .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS, .effort = opt.effort,
+            .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION, .progress = isatty(2) ? show_planning : NULL }));
     if (opt.html)
         TRY(explain_html(opt.html, e));
+    if (opt.md) {
+        Text text = { .pool = pool };
+        TRY(explain_md(&text, e));
+        TRY(file_write(opt.md, text.at, text.n));
+    }
     if (opt.json)
         return explain_json(stdout, e);
     explain_text(stdout, e, isatty(1));
@@ -37,5 +75,6 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_explain = {
-    "explain", "MODEL [--budget B] [--json]", "where the memory of one training step goes", options, cmd_explain_run
+    "explain", "MODEL [--budget B] [--what-if] [--json] [--html F] [--md F]", "where the memory of one training step goes", options,
+    cmd_explain_run
 };

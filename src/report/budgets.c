@@ -12,7 +12,7 @@ const char *const verdict_words[] = { "fits", "replanned", "no" };
 
 static const int64_t budget_sizes[] = { 8, 12, 16, 24, 40, 80 };     /* GiB */
 
-enum { BATCH_MOST = 4096, TRIES = 64 };
+enum { BATCH_MOST = 1 << 20, TRIES = 64 };   /* a million: no limit that matters */
 
 typedef struct Tried {
     int64_t batch, peak_bytes;

@@ -9,7 +9,7 @@
 #include "base/json_out.h"
 #include "report/avoided.h"
 #include "report/sheet.h"
-#include "train/recipe.h"
+#include "train/fit.h"
 
 #include <stdio.h>
 
@@ -33,6 +33,9 @@ typedef struct Numeric {         /* a choice that decides rounding */
     const char *what, *choice;
     int32_t     nodes;           /* that it concerns; 0: all */
 } Numeric;
+
+typedef struct WhatIf WhatIf;    /* report/whatif.h */
+typedef struct Belief Belief;
 
 typedef enum Verdict { VERDICT_FITS, VERDICT_REPLANNED, VERDICT_NO } Verdict;
 
@@ -60,7 +63,10 @@ typedef struct Explained {
     Numeric      *numeric;
     Phase        *phases;
     Budget       *budgets;       /* of common cards, then the one asked for */
-    int32_t       n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases, n_budgets;
+    WhatIf       *what_if;       /* filled by whatif_run */
+    Belief       *beliefs;
+    FitResult    *fit;           /* the plan within the budget, or of a plan file; NULL: none was asked for */
+    int32_t       n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases, n_budgets, n_what_if, n_beliefs;
     int64_t       batch_bytes;
     int64_t       budget_bytes;  /* 0: none was asked for */
     int64_t       minimum_bytes; /* least arena found by a search of `effort` */
@@ -87,6 +93,7 @@ Err  explain_json(FILE *to, const Explained *e);                 /* docs/FORMATS
 
 /* Everything but tensors and timeline, into an open object. */
 void explain_json_members(JsonOut *o, const Explained *e);
+Err  explain_md(Text *to, const Explained *e);                   /* a report to keep beside the code */
 Err  explain_html(const char *path, const Explained *e);         /* one file that opens offline */
 
 /* "read last by ...": the node after which the buffer may go; NULL: it stays for good. */

@@ -1,5 +1,5 @@
 /* explain_json.c -- the balance sheet as JSON; the schema is in docs/FORMATS.md. */
-#include "report/explain.h"
+#include "report/whatif.h"
 
 #include "report/machine.h"
 
@@ -114,6 +114,57 @@ static void budgets_json(JsonOut *o, const Explained *e)
     json_out_end(o);
 }
 
+static void what_if_json(JsonOut *o, const Explained *e)
+{
+    json_out_array(o, "what_if");
+    for (int32_t i = 0; i < e->n_what_if; i++) {
+        const WhatIf *w = &e->what_if[i];
+        json_out_object_row(o, NULL);
+        json_out_string(o, "name", w->name);
+        json_out_string(o, "how", w->how);
+        json_out_string(o, "effort", effort_words[w->effort]);
+        json_out_bool(o, "exact", w->exact);
+        json_out_bool(o, "failed", w->failed);
+        json_out_bool(o, "cut", w->cut);
+        if (!w->failed) {
+            json_out_int(o, "peak_bytes", w->peak_bytes);
+            json_out_int(o, "saved_bytes", w->saved_bytes);
+            json_out_number(o, "slowdown", w->slowdown);
+        }
+        json_out_string(o, "note", w->note);
+        json_out_end(o);
+    }
+    json_out_end(o);
+    json_out_array(o, "beliefs");
+    for (int32_t i = 0; i < e->n_beliefs; i++) {
+        json_out_object_row(o, NULL);
+        json_out_string(o, "belief", e->beliefs[i].belief);
+        json_out_string(o, "truth", e->beliefs[i].truth);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
+/* Everything kept; or, where a budget or a plan was given, what is done within it. */
+static void plan_json(JsonOut *o, const Explained *e)
+{
+    const Recipe *r = e->fit ? e->fit->recipe : e->recipe;
+    json_out_object(o, "plan");
+    json_out_int(o, "micro_batch", r->batch);
+    json_out_int(o, "accumulate", r->accumulate);
+    json_out_string(o, "precision", recipe_precisions[r->precision]);
+    json_out_int(o, "recompute_nodes", e->fit ? e->fit->engine->recomputed : 0);
+    if (e->fit) {
+        json_out_bool(o, "fits", e->fit->fits);
+        json_out_int(o, "peak_bytes", e->fit->engine->arena_bytes);
+        json_out_number(o, "step_ms", e->fit->step_ns * 1e-6);
+        json_out_number(o, "slowdown", e->fit->step_ns / (e->step_ms * 1e6));
+        json_out_bool(o, "cut", e->fit->cut);
+        fit_write_changes(o, e->fit);
+    }
+    json_out_end(o);
+}
+
 static void numeric_json(JsonOut *o, const Explained *e)
 {
     json_out_array(o, "numeric");
@@ -205,17 +256,14 @@ void explain_json_members(JsonOut *o, const Explained *e)
     json_out_bool(o, "fits", s->peak_bytes <= budget);
     json_out_int(o, "minimum_bytes", e->minimum_bytes);
     budgets_json(o, e);
-    json_out_object_row(o, "plan");
-    json_out_int(o, "micro_batch", e->recipe->batch);
-    json_out_int(o, "accumulate", e->recipe->accumulate);
-    json_out_string(o, "precision", recipe_precisions[e->recipe->precision]);
-    json_out_int(o, "recompute_nodes", 0);
-    json_out_end(o);
+    plan_json(o, e);
     time_json(o, engine, e->step_ms, 1);
     numeric_json(o, e);
     batch_json(o, e);
     avoided_json(o, e);
     bottlenecks_json(o, e);
+    if (e->n_what_if)
+        what_if_json(o, e);
     rows_json(o, "modules", "module", s->modules, s->n_modules, s, true);
     rows_json(o, "lines", "line", s->lines, s->n_lines, s, false);
 }

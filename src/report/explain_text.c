@@ -1,5 +1,5 @@
 /* explain_text.c -- the balance sheet on a terminal: tables of at most 100 columns. */
-#include "report/explain.h"
+#include "report/whatif.h"
 
 #include "base/text.h"
 #include "report/machine.h"
@@ -78,14 +78,12 @@ static void table(const Page *p, const char *heading, const SheetRow *rows, int3
 /* Broken between words where it would be wider than the page. */
 static void sentence(FILE *to, const char *text)
 {
-    int at = 0;
-    for (const char *word = text; *word; word += strspn(word, " ")) {
+    int at = fprintf(to, "%.*s", (int)strspn(text, " "), text), margin = at + 1;
+    for (const char *word = text + at; *word; word += strspn(word, " ")) {
         int n = (int)strcspn(word, " ");
-        if (at && at + 1 + n > 100) {
-            fputs("\n ", to);
-            at = 1;
-        }
-        at += fprintf(to, at ? " %.*s" : "%.*s", n, word);
+        if (at > margin && at + 1 + n > 100)
+            at = fprintf(to, "\n%*s", margin, "") - 1;
+        at += fprintf(to, at >= margin ? " %.*s" : "%.*s", n, word);
         word += n;
     }
     fputc('\n', to);
@@ -171,6 +169,45 @@ static void budgets(const Page *p)
                                                    p->e->minimum_recomputes) : ""));
 }
 
+static void plan(const Page *p)
+{
+    const FitResult *r = p->e->fit;
+    Pool            *pool = p->e->sheet->engine->graph->pool;
+    if (!r)
+        return;
+    title(p, "the plan");
+    sentence(p->to, pool_print(pool, "%s: %s bytes (%s), %+.1f %% of the step's time%s", r->fits ? "It fits" : "Nothing fits; the least is",
+             count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes),
+             100 * (r->step_ns / (p->e->step_ms * 1e6) - 1), r->cut ? "; the search was cut off" : ""));
+    for (int i = 0; i < r->n_changes; i++)
+        fprintf(p->to, "  %-18s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from, r->changes[i].to,
+                r->changes[i].exact ? "changes no number" : "may change rounding");
+    if (!r->n_changes)
+        fputs("  nothing is changed, nothing is run twice\n", p->to);
+    for (int i = 0; i < r->n_notes; i++)
+        sentence(p->to, r->notes[i]);
+}
+
+static void what_if(const Page *p)
+{
+    if (!p->e->n_what_if)
+        return;
+    title(p, "what would help, each re-planned: bytes saved, peak then, time");
+    for (int32_t i = 0; i < p->e->n_what_if; i++) {
+        const WhatIf *w = &p->e->what_if[i];
+        if (w->failed)
+            fprintf(p->to, "  %-52.52s %31s  %-9s\n", w->name, w->cut ? "(not reached)" : "(cannot be)", effort_words[w->effort]);
+        else
+            fprintf(p->to, "  %-52.52s %s%-9s %10s %+8.1f%%  %-9s%s\n", w->name, w->saved_bytes < 0 ? "-" : " ",
+                    bytes_text(w->saved_bytes < 0 ? -w->saved_bytes : w->saved_bytes), bytes_text(w->peak_bytes),
+                    100 * (w->slowdown - 1), effort_words[w->effort], w->cut ? " (cut)" : "");
+        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "      %s%s%s", w->how, w->note ? "; " : "", w->note ? w->note : ""));
+    }
+    title(p, "believed, but not so");
+    for (int32_t i = 0; i < p->e->n_beliefs; i++)
+        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "- %s %s", p->e->beliefs[i].belief, p->e->beliefs[i].truth));
+}
+
 static void avoided(const Page *p)
 {
     int32_t n = p->e->n_avoided < 6 ? p->e->n_avoided : 6;
@@ -194,7 +231,9 @@ void explain_text(FILE *to, const Explained *e, bool colour)
     tensors(&p);
     phases(&p);
     budgets(&p);
+    plan(&p);
     avoided(&p);
+    what_if(&p);
     Pool *pool = s->engine->graph->pool;
     fputc('\n', to);
     sentence(to, pool_print(pool, "the batch as the data gives it: %s bytes", count_text(e->batch_bytes)));

@@ -177,6 +177,11 @@ Err recipe_write(const Recipe *recipe, const char *path)
     return err;
 }
 
+Err recipe_set(Pool *pool, Recipe *recipe, const char *assignment)
+{
+    return config_set(pool, assignment, recipe_all_fields(pool, recipe->model), recipe);
+}
+
 void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out)
 {
     config_write(out, recipe_all_fields(pool, recipe->model), recipe);

@@ -77,13 +77,14 @@ static void explain_phases(Pool *pool, Explained *e)
 }
 
 /* The least arena a search finds; keep-everything where that is already least. */
-static Err explain_minimum(Pool *pool, Explained *e, int64_t effort)
+static Err explain_minimum(Pool *pool, Explained *e, int64_t effort, double time_limit_s)
 {
     TrainingGraph graph;
     Engine       *engine;
     e->minimum_bytes = e->sheet->peak_bytes;
     TRY(recipe_graph(pool, e->recipe, false, &graph));
-    Err err = engine_new(pool, graph.graph, e->device, &(EngineOptions){ .budget_bytes = 1, .effort = effort }, &engine);
+    Err err = engine_new(pool, graph.graph, e->device, &(EngineOptions){ .budget_bytes = 1, .effort = effort,
+                         .time_limit_s = time_limit_s }, &engine);
     if (err != E_BUDGET)
         return err;
     if (engine->arena_bytes < e->minimum_bytes) {
@@ -113,7 +114,7 @@ Err explained_new(Pool *pool, const Recipe *recipe, const Device *device, const 
     explain_phases(pool, e);
     bottlenecks_find(pool, e->sheet, &e->bottlenecks, &e->n_bottlenecks);
     if (options->effort >= 0)
-        TRY(explain_minimum(pool, e, options->effort ? options->effort : SHORT_EFFORT));
+        TRY(explain_minimum(pool, e, options->effort ? options->effort : SHORT_EFFORT, options->time_limit_s));
     TRY(budgets_find(pool, e, options->batches));
     *out = e;
     return OK;

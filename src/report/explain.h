@@ -78,6 +78,7 @@ typedef struct Explained {
 typedef struct ExplainOptions {
     int64_t budget_bytes;
     int64_t effort;              /* of the search for the least budget; 0: a short one, -1: none */
+    double  time_limit_s;        /* of that search; 0: none */
     bool    batches;             /* look for the largest batch that fits each budget */
 } ExplainOptions;
 

@@ -66,6 +66,11 @@ function peakTables(data, timeline) {
   pick.children[1].click();
 }
 
+function timeChange(slowdown) {
+  const by = 100 * (slowdown - 1);
+  return Math.abs(by) < .05 ? "±0 %" : (by > 0 ? "+" : "−") + Math.abs(by).toFixed(1) + " %";
+}
+
 function whatIfTable(data) {
   const e = data.explain, box = document.getElementById("whatif"), rows = e.what_if;
   if (!rows || !rows.length) { document.getElementById("helps").hidden = true; document.querySelector('nav a[href="#helps"]').remove(); return; }
@@ -76,7 +81,7 @@ function whatIfTable(data) {
   showTable(list, [{ title: "change", get: r => r.name }, { title: "how", get: r => r.how, path: true },
     { title: "saves", num: true, get: r => r.failed ? -Infinity : r.saved_bytes, text: r => r.failed ? "" : bytesText(r.saved_bytes) },
     { title: "peak then", num: true, get: r => r.failed ? 0 : r.peak_bytes, text: r => r.failed ? "" : bytesText(r.peak_bytes) },
-    { title: "time", num: true, get: r => r.failed ? 0 : r.slowdown, text: r => r.failed ? "" : (r.slowdown >= 1 ? "+" : "−") + Math.abs(100 * (r.slowdown - 1)).toFixed(1) + " %" },
+    { title: "time", num: true, get: r => r.failed ? 0 : r.slowdown, text: r => r.failed ? "" : timeChange(r.slowdown) },
     { title: "effort", get: r => ({ immediate: 0, short: 1, long: 2 })[r.effort], node: r => element("span", { class: "tag " + (effort[r.effort] || "") }, r.effort) },
     { title: "note", get: r => r.note ?? "" }], rows, { bar: r => r.failed ? 0 : Math.max(0, r.saved_bytes) });
   if (e.beliefs && e.beliefs.length) {

@@ -53,6 +53,7 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "--time-limit takes seconds, not %g", opt.time_limit);
     if (opt.allow)
         TRY(allow_read(opt.allow, &allow));
+    how.no_split = !(allow & ALLOW_SPLIT);
     TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
     how.batches = how.budget_bytes || opt.html || opt.md || opt.what_if;
     TRY(explained_new(pool, recipe, device, &how, &e));

@@ -39,7 +39,7 @@ static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe, const Co
     Explained *e;
     double     left = options->deadline_s - clock_now();
     Err        err = explained_new(scratch, recipe, c->device, &(ExplainOptions){ .effort = left > 0 ? options->effort : -1,
-                                   .time_limit_s = left }, &e);
+                                   .time_limit_s = left, .no_split = !(options->allow & ALLOW_SPLIT) }, &e);
     row->cells = NEWN(pool, CompareCell, c->n_budgets + 1);
     if (!err) {
         row->parameters = e->sheet->parameters;

@@ -76,22 +76,44 @@ static void explain_phases(Pool *pool, Explained *e)
     e->phases[e->n_phases++] = (Phase){ "save", engine->persistent_bytes, kept, 0, 0 };
 }
 
-/* The least arena a search finds; keep-everything where that is already least. */
-static Err explain_minimum(Pool *pool, Explained *e, int64_t effort, double time_limit_s)
+static bool has_batchnorm(const Graph *graph)
 {
-    TrainingGraph graph;
-    Engine       *engine;
-    e->minimum_bytes = e->sheet->peak_bytes;
-    TRY(recipe_graph(pool, e->recipe, false, &graph));
-    Err err = engine_new(pool, graph.graph, e->device, &(EngineOptions){ .budget_bytes = 1, .effort = effort,
-                         .time_limit_s = time_limit_s }, &engine);
-    if (err != E_BUDGET)
-        return err;
-    if (engine->arena_bytes < e->minimum_bytes) {
-        e->minimum_bytes = engine->arena_bytes;
-        e->minimum_recomputes = engine->recomputed;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].op == &op_batchnorm)
+            return true;
+    return false;
+}
+
+/* One way to need less: everything kept if that is already less, else the least arena a search finds. */
+static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe, const ExplainOptions *options)
+{
+    Pool      *scratch = pool_new(NULL, "minimum");
+    FitResult *r = NEW(scratch, FitResult);
+    FitOptions how = { .budget_bytes = 1, .effort = options->effort ? options->effort : SHORT_EFFORT,
+                       .time_limit_s = options->time_limit_s };
+    Err        err = fit_plan(scratch, recipe, e->device, &how, r);
+    if (err == E_BUDGET && (!e->minimum_bytes || r->engine->arena_bytes < e->minimum_bytes)) {
+        Text text = { .pool = pool };
+        e->minimum_bytes = r->engine->arena_bytes;
+        if (recipe->batch != e->recipe->batch)
+            text_add(&text, "micro-batches of %lld", (long long)recipe->batch);
+        if (r->engine->recomputed)
+            text_add(&text, "%s%d nodes run a second time", text.n ? ", " : "", r->engine->recomputed);
+        e->minimum_how = text.n ? text.at : "everything kept";
     }
-    return OK;
+    pool_free(scratch);
+    return err == E_BUDGET ? OK : err;
+}
+
+/* As the recipe has it and, where nothing forbids it, sample by sample: what `fit` may do unasked. */
+static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *options)
+{
+    TRY(minimum_try(pool, e, e->recipe, options));
+    if (options->no_split || e->recipe->batch == 1 || has_batchnorm(e->sheet->engine->graph))
+        return OK;
+    Recipe *cut = recipe_copy(pool, e->recipe);
+    TRY(recipe_cut(cut, cut->batch));
+    return minimum_try(pool, e, cut, options);
 }
 
 Err explained_new(Pool *pool, const Recipe *recipe, const Device *device, const ExplainOptions *options,
@@ -114,7 +136,7 @@ Err explained_new(Pool *pool, const Recipe *recipe, const Device *device, const 
     explain_phases(pool, e);
     bottlenecks_find(pool, e->sheet, &e->bottlenecks, &e->n_bottlenecks);
     if (options->effort >= 0)
-        TRY(explain_minimum(pool, e, options->effort ? options->effort : SHORT_EFFORT, options->time_limit_s));
+        TRY(explain_minimum(pool, e, options));
     TRY(budgets_find(pool, e, options->batches));
     *out = e;
     return OK;

@@ -69,8 +69,8 @@ typedef struct Explained {
     int32_t       n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases, n_budgets, n_what_if, n_beliefs;
     int64_t       batch_bytes;
     int64_t       budget_bytes;  /* 0: none was asked for */
-    int64_t       minimum_bytes; /* least arena found by a search of `effort` */
-    int32_t       minimum_recomputes;
+    int64_t       minimum_bytes; /* least arena found by a search of `effort`; 0: none was made */
+    const char   *minimum_how;   /* what it takes */
     double        step_ms;       /* predicted */
     int64_t       runtime_bytes; /* outside the arena */
 } Explained;
@@ -79,6 +79,7 @@ typedef struct ExplainOptions {
     int64_t budget_bytes;
     int64_t effort;              /* of the search for the least budget; 0: a short one, -1: none */
     double  time_limit_s;        /* of that search; 0: none */
+    bool    no_split;            /* micro-batches may not be cut */
     bool    batches;             /* look for the largest batch that fits each budget */
 } ExplainOptions;
 

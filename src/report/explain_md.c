@@ -41,9 +41,9 @@ static void md_summary(const Md *m)
              count_text(s->trained), (long long)e->recipe->batch, (long long)e->recipe->accumulate,
              recipe_precisions[e->recipe->precision], device_text(m->pool, e->device));
     text_add(m->to, "With everything kept, one step needs **%s bytes (%s)**. The peak is in phase %s, at `%s`. The least budget found is "
-             "%s bytes (%s). Every number here was computed by `plimsoll explain`; every table of the peak adds up to it.\n\n",
+             "%s bytes (%s): %s. Every number here was computed by `plimsoll explain`; every table of the peak adds up to it.\n\n",
              count_text(s->peak_bytes), bytes_text(s->peak_bytes), part_name(s->part), node_text(s->engine->graph, s->node),
-             count_text(e->minimum_bytes), bytes_text(e->minimum_bytes));
+             count_text(e->minimum_bytes), bytes_text(e->minimum_bytes), e->minimum_how);
     text_add(m->to, "Predicted time of a step: %.1f ms, by %s.\n\n", e->step_ms, time_text(m->pool, s->engine));
 }
 

@@ -162,11 +162,9 @@ static void budgets(const Page *p)
             fprintf(p->to, "  largest batch with everything kept: %lld", (long long)b->largest_batch);
         fputc('\n', p->to);
     }
-    sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "  least budget found: %s bytes (%s)%s",
+    sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "  least budget found: %s bytes (%s): %s",
              count_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
-             bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
-             p->e->minimum_recomputes ? pool_print(p->e->sheet->engine->graph->pool, ", running %d nodes a second time",
-                                                   p->e->minimum_recomputes) : ""));
+             bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes), p->e->minimum_how));
 }
 
 static void plan(const Page *p)

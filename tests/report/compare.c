@@ -24,7 +24,7 @@ static void table(void)
     Explained     *e;
     CompareOptions how = { .allow = ALLOW_NONE, .effort = 200, .deadline_s = clock_now() + 600 };
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
-    CHECK_OK(explained_new(pool, one, device, &(ExplainOptions){ .effort = 200 }, &e));
+    CHECK_OK(explained_new(pool, one, device, &(ExplainOptions){ .effort = 200, .no_split = true }, &e));
 
     int64_t    budgets[] = { e->sheet->peak_bytes, e->sheet->peak_bytes - 1, e->sheet->engine->persistent_bytes / 2 };
     Comparison c = { .device = device, .budgets = budgets, .n_budgets = 3 };

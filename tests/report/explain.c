@@ -158,17 +158,15 @@ static void sashimi(void)
 static void halves(void)
 {
     static const char *const sets[] = { "precision=bf16" };
-    Pool         *pool = pool_new(NULL, "small");
-    Explained    *e;
-    TrainingGraph graph;
-    Engine       *engine;
-    const Json   *json = explain(pool, "dit3d-small", sets, 1, &e);
+    Pool       *pool = pool_new(NULL, "small");
+    Explained  *e;
+    const Json *json = explain(pool, "dit3d-small", sets, 1, &e);
     parts_agree(json);
     CHECK_INT(class_bytes(json, "master"), 2 * class_bytes(json, "parameters"));
-    CHECK_OK(recipe_graph(pool, e->recipe, false, &graph));
-    CHECK_OK(engine_new(pool, graph.graph, e->device, &(EngineOptions){ .budget_bytes = number(json, "minimum_bytes"),
-                        .effort = 1000 }, &engine));
-    CHECK(engine->arena_bytes <= number(json, "minimum_bytes"));
+    FitResult *fit = NEW(pool, FitResult);
+    CHECK_OK(fit_run(pool, e->recipe, e->device, &(FitOptions){ .budget_bytes = number(json, "minimum_bytes"),
+                     .allow = ALLOW_DEFAULT, .effort = 2000 }, fit));
+    CHECK(fit->fits && fit->engine->arena_bytes <= number(json, "minimum_bytes"));
     pool_free(pool);
 }
 

@@ -12,7 +12,7 @@ function header(data) {
     card("Peak", bytesText(e.peak_bytes), countText(e.peak_bytes) + " bytes", true),
     card("State at the peak", bytesText(state), `${(100 * state / e.peak_bytes).toFixed(1)} % of it: weights, gradients, optimizer, EMA`),
     card("Activations", bytesText(e.classes.activations + e.classes.attention + e.classes.skips), "attention and skips included"),
-    card("Least budget found", bytesText(e.minimum_bytes), countText(e.minimum_bytes) + " bytes"),
+    card("Least budget found", bytesText(e.minimum_bytes), e.minimum_how),
     card("Parameters", countText(e.parameters.count), countText(e.parameters.trainable) + " trained"),
     card("Step time", timeText(e.time.step_ms), "predicted, " + e.time.source));
   const chips = document.getElementById("budgets");

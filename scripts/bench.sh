@@ -10,6 +10,8 @@ echo "== matrix products and convolutions: own against oneDNN"
 "$build/bench_blas"
 echo "== operators against PyTorch, 2 threads"
 $python bench/ops.py "$build/bench_ops" || [ $? = 77 ]
+echo "== explain on every recipe"
+$python bench/explain.py "$build/plimsoll"
 echo "== planner"
 "$build/bench_plan"
 if [ -d ../shared/instances/layout ]; then

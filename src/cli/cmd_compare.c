@@ -10,14 +10,23 @@
 #include <unistd.h>
 
 static ModelOptions model;
-static struct { const char *allow, *md; TextList sweep; int64_t effort; double time_limit; bool json; } opt;
+static struct {
+    const char *allow, *md;
+    TextList    sweep;
+    int64_t     effort;
+    double      time_limit;
+    bool        json;
+} opt;
 
 static const Option options[] = {
     MODEL_OPTIONS(model),
-    { "sweep",      OPT_LIST,   &opt.sweep,      "KEY=A,B,C", "one row for each value of a recipe key; several: every combination" },
-    { "allow",      OPT_TEXT,   &opt.allow,      "LIST",      "what a plan within a budget may change, see fit" },
+    { "sweep",      OPT_LIST,   &opt.sweep,      "KEY=A,B,C", "one row for each value of a recipe "
+                                                              "key; several: every combination" },
+    { "allow",      OPT_TEXT,   &opt.allow,      "LIST",      "what a plan within a budget may "
+                                                              "change, see fit" },
     { "effort",     OPT_INT,    &opt.effort,     "N",         "of every search" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",         "no search begins after S seconds; default 60" },
+    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",         "no search begins after S seconds; "
+                                                              "default 60" },
     { "md",         OPT_TEXT,   &opt.md,         "FILE",      "the table in Markdown" },
     { "json",       OPT_FLAG,   &opt.json,       NULL,        "the table as JSON" },
     { 0 }
@@ -41,10 +50,12 @@ static Err sweep_read(Pool *pool, const char *text, Sweep *sweep)
         for (; *at && (depth > 0 || *at != ','); at++)
             depth += *at == '[' ? 1 : *at == ']' ? -1 : 0;
         if (sweep->n == MOST_VALUES)
-            return fail(E_USAGE, "--sweep %.*s has more than %d values", (int)(equals - text), text, MOST_VALUES);
+            return fail(E_USAGE, "--sweep %.*s has more than %d values", (int)(equals - text), text,
+                        MOST_VALUES);
         if (at == from)
             return fail(E_USAGE, "--sweep %s: a value is missing", text);
-        sweep->settings[sweep->n++] = pool_print(pool, "%.*s=%.*s", (int)(equals - text), text, (int)(at - from), from);
+        sweep->settings[sweep->n++] = pool_print(pool, "%.*s=%.*s", (int)(equals - text), text,
+                                                 (int)(at - from), from);
         if (!*at)
             return OK;
         from = at + 1;
@@ -59,15 +70,16 @@ static Err budgets_read(Pool *pool, const Device *device, const char *list, Comp
         VEC_ADD(pool, c->budgets, c->n_budgets, cap, common[i] << 30);
     for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         int64_t bytes;
-        TRY(bytes_read(pool_textn(pool, at, strcspn(at, ",")), device->memory_bytes + device->runtime_bytes, &bytes));
+        TRY(bytes_read(pool_textn(pool, at, strcspn(at, ",")),
+                       device->memory_bytes + device->runtime_bytes, &bytes));
         VEC_ADD(pool, c->budgets, c->n_budgets, cap, bytes);
     }
     return OK;
 }
 
 /* Variant number `at` of one recipe: a value of every sweep, the last running fastest. */
-static Err variant_add(Pool *pool, const char *name, bool alone, const Sweep *sweeps, int at, Comparison *c,
-                       const CompareOptions *how)
+static Err variant_add(Pool *pool, const char *name, bool alone, const Sweep *sweeps, int at,
+                       Comparison *c, const CompareOptions *how)
 {
     const char *settings[64];
     Text        label = { .pool = pool };
@@ -95,22 +107,27 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
     Sweep         *sweeps = NEWN(pool, Sweep, opt.sweep.n + 1);
     int64_t        variants = n_args;
     const char    *budgets = model.budget;
-    CompareOptions how = { .allow = ALLOW_DEFAULT, .effort = opt.effort, .progress = isatty(2) ? show_planning : NULL,
-                           .deadline_s = clock_now() + (opt.time_limit > 0 ? opt.time_limit : SECONDS) };
+    CompareOptions how = { .allow = ALLOW_DEFAULT, .effort = opt.effort,
+                           .progress = isatty(2) ? show_planning : NULL,
+                           .deadline_s = clock_now() + (opt.time_limit > 0 ? opt.time_limit
+                                                        : SECONDS) };
     Err            last = OK;
     int            good = 0;
 
     if (n_args < 1)
-        return fail(E_USAGE, "compare takes one or more recipes: plimsoll compare dit3d-s dit3d-b --budget 16GiB,24GiB");
+        return fail(E_USAGE, "compare takes one or more recipes: plimsoll compare dit3d-s dit3d-b "
+                             "--budget 16GiB,24GiB");
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
     for (int i = 0; i < opt.sweep.n; i++) {
         TRY(sweep_read(pool, opt.sweep.items[i], &sweeps[i]));
         variants *= sweeps[i].n;
         if (variants > MOST_VARIANTS)
-            return fail(E_USAGE, "%d variants are the most; sweep fewer values at once", MOST_VARIANTS);
+            return fail(E_USAGE, "%d variants are the most; sweep fewer values at once",
+                        MOST_VARIANTS);
     }
-    TRY(device_open(pool, model.device, &(DeviceOptions){ .threads = (int)model.threads, .blas = model.backend }, &device));
+    TRY(device_open(pool, model.device, &(DeviceOptions){ .threads = (int)model.threads,
+                                                          .blas = model.backend }, &device));
     TRY(budgets_read(pool, device, budgets, &c));
     c.device = device;
     model.budget = NULL;                     /* the list is ours */
@@ -136,5 +153,6 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_compare = {
-    "compare", "MODEL... [--sweep KEY=A,B] [--budget B,B]", "which variant fits which card, as one table", options, cmd_compare_run
+    "compare", "MODEL... [--sweep KEY=A,B] [--budget B,B]", "which variant fits which card, as "
+                                                            "one table", options, cmd_compare_run
 };

@@ -8,16 +8,25 @@
 #include <unistd.h>
 
 static ModelOptions model;
-static struct { const char *html, *md, *allow, *plan; int64_t effort; double time_limit; bool json, what_if; } opt;
+static struct {
+    const char *html, *md, *allow, *plan;
+    int64_t     effort;
+    double      time_limit;
+    bool        json, what_if;
+} opt;
 
 static const Option options[] = {
     MODEL_OPTIONS(model),
-    { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan every lever alone and all together (on for --html and --md)" },
-    { "allow",      OPT_TEXT,   &opt.allow,      "LIST", "what a plan within the budget may change, see fit" },
-    { "effort",     OPT_INT,    &opt.effort,     "N",    "of every search" },
+    { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan every lever alone and all "
+                                                         "together (on for --html and --md)" },
+    { "allow",      OPT_TEXT,   &opt.allow,      "LIST", "what a plan within the budget may "
+                                                         "change, see fit" },
+    { "effort",     OPT_INT,    &opt.effort,     "N",    "of every search; -1: the sheet alone, "
+                                                         "no search" },
     { "time-limit", OPT_NUMBER, &opt.time_limit, "S",    "of --what-if in all; default 60" },
     { "plan",       OPT_TEXT,   &opt.plan,       "FILE", "show this plan beside everything kept" },
-    { "html",       OPT_TEXT,   &opt.html,       "FILE", "one interactive page that opens offline" },
+    { "html",       OPT_TEXT,   &opt.html,       "FILE",
+      "one interactive page that opens offline" },
     { "md",         OPT_TEXT,   &opt.md,         "FILE", "a report in Markdown" },
     { "json",       OPT_FLAG,   &opt.json,       NULL,   "the whole sheet as JSON" },
     { 0 }
@@ -33,7 +42,8 @@ static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
     e->fit = NEW(pool, FitResult);
     if (opt.plan)
         return fit_read(pool, opt.plan, e->recipe, e->device, false, e->fit);
-    FitOptions how = { .budget_bytes = e->budget_bytes, .allow = allow, .effort = opt.effort, .time_limit_s = opt.time_limit,
+    FitOptions how = { .budget_bytes = e->budget_bytes, .allow = allow,
+                       .effort = opt.effort > 0 ? opt.effort : 0, .time_limit_s = opt.time_limit,
                        .progress = isatty(2) ? show_planning : NULL };
     Err err = fit_run(pool, e->recipe, e->device, &how, e->fit);
     return err == E_BUDGET ? OK : err;
@@ -49,6 +59,9 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
 
     if (n_args != 1)
         return fail(E_USAGE, "explain takes one recipe: plimsoll explain MODEL");
+    if (opt.effort < -1)
+        return fail(E_USAGE, "--effort takes -1, 0 or the number of search moves, not %lld",
+                    (long long)opt.effort);
     if (opt.time_limit < 0)
         return fail(E_USAGE, "--time-limit takes seconds, not %g", opt.time_limit);
     if (opt.allow)
@@ -60,8 +73,10 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     TRY(explain_plan(pool, e, allow));
     if (opt.what_if || opt.html || opt.md)
         TRY(whatif_run(pool, e, &(WhatIfOptions){
-            .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS, .effort = opt.effort,
-            .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION, .progress = isatty(2) ? show_planning : NULL }));
+            .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS,
+            .effort = opt.effort > 0 ? opt.effort : 0,
+            .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION,
+            .progress = isatty(2) ? show_planning : NULL }));
     if (opt.html)
         TRY(explain_html(opt.html, e));
     if (opt.md) {
@@ -76,6 +91,6 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_explain = {
-    "explain", "MODEL [--budget B] [--what-if] [--json] [--html F] [--md F]", "where the memory of one training step goes", options,
-    cmd_explain_run
+    "explain", "MODEL [--budget B] [--what-if] [--json] [--html F] [--md F]",
+    "where the memory of one training step goes", options, cmd_explain_run
 };

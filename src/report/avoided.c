@@ -49,13 +49,16 @@ static const struct {
     { &op_attention, avoided_scores, "attention scores",
       "softmax(q k^T) is made tile by tile, forward and backward; one number a row is kept" },
     { &op_s4_kernel, avoided_cauchy, "Cauchy matrix",
-      "the sums over poles are streamed over the frequencies; nothing of channels x poles x frequencies is stored" },
+      "the sums over poles are streamed over the frequencies; nothing of channels x poles x "
+      "frequencies is stored" },
     { &op_groupnorm, avoided_before_act, "norm before its activation",
       "the gradient computes it again from the norm's input" },
     { &op_spade, avoided_normed, "normalised map of SPADE",
       "the gradient computes it again from the norm's input" },
-    { &op_dml_loss, avoided_mixture, "mixture terms", "rows are done in blocks; the gradient computes them again" },
-    { &op_geglu, avoided_gate, "gate after its activation", "the gradient computes it again from the input" },
+    { &op_dml_loss, avoided_mixture, "mixture terms", "rows are done in blocks; the gradient "
+                                                      "computes them again" },
+    { &op_geglu, avoided_gate, "gate after its activation", "the gradient computes it again from "
+                                                            "the input" },
 };
 
 static int avoided_order(const void *a, const void *b)
@@ -84,7 +87,8 @@ void avoided_find(Pool *pool, const Graph *graph, Avoided **list, int32_t *n)
             int32_t same = 0;
             if (!bytes)
                 continue;
-            while (same < *n && !((*list)[same].bytes == bytes && (*list)[same].reason == avoided_rules[r].reason))
+            while (same < *n && !((*list)[same].bytes == bytes &&
+                                  (*list)[same].reason == avoided_rules[r].reason))
                 same++;
             if (same < *n)
                 (*list)[same].count++;

@@ -32,7 +32,8 @@ static Err sums_of(const Explained *e, const Recipe *recipe, Sums *sums)
     return err;
 }
 
-static void belief_add(Pool *pool, Explained *e, int32_t *cap, const char *belief, const char *truth)
+static void belief_add(Pool *pool, Explained *e, int32_t *cap, const char *belief,
+                       const char *truth)
 {
     VEC_ADD(pool, e->beliefs, e->n_beliefs, *cap, (Belief){ belief, truth });
 }
@@ -50,12 +51,14 @@ Err beliefs_find(Pool *pool, Explained *e)
     r->accumulate *= 2;
     TRY(sums_of(e, r, &more));
     belief_add(pool, e, &cap, "Gradient accumulation stores a second set of gradients.",
-               pool_print(pool, "Micro-batches are summed in place: %s bytes of gradients at accumulate %lld and %s at %lld; the peak "
+               pool_print(pool, "Micro-batches are summed in place: %s bytes of gradients at "
+                                "accumulate %lld and %s at %lld; the peak "
                           "moves by %s bytes.", count_text(one.classes[CLASS_GRADIENTS]), (long long)(r->accumulate / 2),
                           count_text(more.classes[CLASS_GRADIENTS]), (long long)r->accumulate,
                           count_text(more.peak_bytes - one.peak_bytes)));
     belief_add(pool, e, &cap, "Gradients take two or three times the model.",
-               pool_print(pool, "A trained weight has one gradient of four bytes: %s bytes for %s trained weights, %.2f times the "
+               pool_print(pool, "A trained weight has one gradient of four bytes: %s bytes for %s "
+                                "trained weights, %.2f times the "
                           "parameters' bytes.", count_text(trained), count_text(e->sheet->trained),
                           (double)trained / (double)e->sheet->parameter_bytes));
     if (recipe_type(asked) == F32) {
@@ -63,8 +66,10 @@ Err beliefs_find(Pool *pool, Explained *e)
         TRY(sums_of(e, r, &one));
         r->precision = 1;
         TRY(sums_of(e, r, &low));
-        belief_add(pool, e, &cap, "Half precision halves the memory of weights, gradients, optimizer and EMA.",
-                   pool_print(pool, "With fp32 master copies the state goes from %s to %s bytes (%+.1f %%): weights are there twice. "
+        belief_add(pool, e, &cap, "Half precision halves the memory of weights, gradients, "
+                                  "optimizer and EMA.",
+                   pool_print(pool, "With fp32 master copies the state goes from %s to %s bytes "
+                                    "(%+.1f %%): weights are there twice. "
                               "Only activations halve; the peak goes from %s to %s.", count_text(one.state_bytes),
                               count_text(low.state_bytes), 100 * ((double)low.state_bytes / (double)one.state_bytes - 1),
                               bytes_text(one.peak_bytes), bytes_text(low.peak_bytes)));
@@ -74,7 +79,8 @@ Err beliefs_find(Pool *pool, Explained *e)
         r->batch = asked->batch / 2;
         TRY(sums_of(e, r, &low));
         belief_add(pool, e, &cap, "Memory is proportional to the batch.",
-                   pool_print(pool, "Batch %lld needs %s, batch %lld %s: %.2f times, since state does not shrink.",
+                   pool_print(pool, "Batch %lld needs %s, batch %lld %s: %.2f times, since state "
+                                    "does not shrink.",
                               (long long)asked->batch, bytes_text(e->sheet->peak_bytes), (long long)r->batch,
                               bytes_text(low.peak_bytes), (double)low.peak_bytes / (double)e->sheet->peak_bytes));
     }
@@ -83,10 +89,12 @@ Err beliefs_find(Pool *pool, Explained *e)
         scores += e->avoided[i].bytes * e->avoided[i].count;
     if (scores)
         belief_add(pool, e, &cap, "What a plain implementation stores has to be stored.",
-                   pool_print(pool, "%s of scores, kernels and maps before their activation are computed where they are needed and "
+                   pool_print(pool, "%s of scores, kernels and maps before their activation are "
+                                    "computed where they are needed and "
                               "never stored; the whole step needs %s.", bytes_text(scores), bytes_text(e->sheet->peak_bytes)));
     belief_add(pool, e, &cap, "The framework adds an overhead that cannot be known.",
-               pool_print(pool, "Every buffer is placed before the first step: alignment and fragmentation are %s bytes (%.3f %% of the "
+               pool_print(pool, "Every buffer is placed before the first step: alignment and "
+                                "fragmentation are %s bytes (%.3f %% of the "
                           "peak); nothing else is allocated in the arena.", count_text(e->sheet->gap_bytes),
                           100.0 * (double)e->sheet->gap_bytes / (double)e->sheet->peak_bytes));
     return OK;

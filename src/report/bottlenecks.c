@@ -33,7 +33,8 @@ static int bottleneck_key_order(const void *a, const void *b)
         return x->value->type < y->value->type ? -1 : 1;
     if (x->value->shape.rank != y->value->shape.rank)
         return x->value->shape.rank - y->value->shape.rank;
-    return memcmp(x->value->shape.dim, y->value->shape.dim, (size_t)x->value->shape.rank * sizeof *x->value->shape.dim);
+    return memcmp(x->value->shape.dim, y->value->shape.dim,
+                  (size_t)x->value->shape.rank * sizeof *x->value->shape.dim);
 }
 
 static int bottleneck_order(const void *a, const void *b)
@@ -61,7 +62,8 @@ void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t
     *list = NULL;
     *n = 0;
     for (int32_t i = 0; i < sheet->n_live; i++)
-        by_key[i] = (Keyed){ &sheet->live[i], sheet->live[i].value >= 0 ? value_at(graph, sheet->live[i].value) : NULL };
+        by_key[i] = (Keyed){ &sheet->live[i], sheet->live[i].value >= 0
+                             ? value_at(graph, sheet->live[i].value) : NULL };
     qsort(by_key, (size_t)sheet->n_live, sizeof *by_key, bottleneck_key_order);
     for (int32_t i = 0; i < sheet->n_live; i++) {
         const LiveBuffer *b = by_key[i].live;
@@ -70,8 +72,10 @@ void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t
         if (!i || bottleneck_key_order(&by_key[i - 1], &by_key[i])) {
             const char *what = class_name(b->class);
             if (!state && value)
-                what = pool_print(pool, "%s %s %s", what, shape_text(value->shape), type_name(value->type));
-            VEC_ADD(pool, *list, *n, cap, (Bottleneck){ .what = what, .each = state ? 0 : b->bytes });
+                what = pool_print(pool, "%s %s %s", what, shape_text(value->shape),
+                                  type_name(value->type));
+            VEC_ADD(pool, *list, *n, cap, (Bottleneck){ .what = what,
+                                                        .each = state ? 0 : b->bytes });
             module = b->module;
         }
         Bottleneck *row = &(*list)[*n - 1];

@@ -55,7 +55,8 @@ static Err batch_between(Batches *b, int64_t budget, Tried low, Tried high, int6
 {
     while (high.batch - low.batch > 1) {
         double  slope = (double)(high.peak_bytes - low.peak_bytes) / (double)(high.batch - low.batch);
-        int64_t guess = low.batch + (slope > 0 ? (int64_t)((double)(budget - low.peak_bytes) / slope) : 1), peak;
+        double  steps = slope > 0 ? (double)(budget - low.peak_bytes) / slope : 1;
+        int64_t guess = low.batch + (int64_t)steps, peak;
         guess = guess <= low.batch ? low.batch + 1 : guess >= high.batch ? high.batch - 1 : guess;
         TRY(batch_peak(b, guess, &peak));
         if (peak <= budget)

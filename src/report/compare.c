@@ -6,7 +6,8 @@
 enum { SHORT_EFFORT = 2000 };
 
 /* What fits only re-planned is planned for that very budget, so that its price can be said. */
-static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOptions *options, CompareCell *cell)
+static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOptions *options,
+                        CompareCell *cell)
 {
     int64_t budget = asked_bytes - e->device->runtime_bytes;
     *cell = (CompareCell){ .verdict = VERDICT_NO, .peak_bytes = e->minimum_bytes };
@@ -33,12 +34,14 @@ static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOp
     return err == E_BUDGET ? OK : err;
 }
 
-static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe, const CompareOptions *options, CompareRow *row)
+static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe,
+                       const CompareOptions *options, CompareRow *row)
 {
     Pool      *scratch = pool_new(NULL, "row");
     Explained *e;
     double     left = options->deadline_s - clock_now();
-    Err        err = explained_new(scratch, recipe, c->device, &(ExplainOptions){ .effort = left > 0 ? options->effort : -1,
+    Err        err = explained_new(scratch, recipe, c->device,
+                                   &(ExplainOptions){ .effort = left > 0 ? options->effort : -1,
                                    .time_limit_s = left, .no_split = !(options->allow & ALLOW_SPLIT) }, &e);
     row->cells = NEWN(pool, CompareCell, c->n_budgets + 1);
     if (!err) {
@@ -59,7 +62,8 @@ static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe, const Co
     return err;
 }
 
-Err compare_add(Pool *pool, Comparison *c, const char *name, const Recipe *recipe, Err read_err, const CompareOptions *options)
+Err compare_add(Pool *pool, Comparison *c, const char *name, const Recipe *recipe, Err read_err,
+                const CompareOptions *options)
 {
     CompareRow row = { .name = name };
     Err        err = read_err ? read_err : compare_row(pool, c, recipe, options, &row);

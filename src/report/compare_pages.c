@@ -27,7 +27,8 @@ static const char *budget_text(int64_t bytes, char *room, size_t n)
     if (bytes % ((int64_t)1 << 30) == 0)
         snprintf(room, n, "%lld GiB", (long long)(bytes >> 30));
     else
-        snprintf(room, n, strlen(text) > 7 ? "%.*s%s" : "%.*s %s", (int)strcspn(text, " "), text, strchr(text, ' ') + 1);
+        snprintf(room, n, strlen(text) > 7 ? "%.*s%s" : "%.*s %s", (int)strcspn(text, " "), text,
+                 strchr(text, ' ') + 1);
     return room;
 }
 
@@ -35,7 +36,8 @@ static void compare_block(FILE *to, const Comparison *c, int32_t first, int32_t 
 {
     static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m" };
     char room[32];
-    fprintf(to, colour ? "\033[1m%-*s %7s %8s %8s" : "%-*s %7s %8s %8s", NAME_MOST, "", "batch", "peak", "least");
+    fprintf(to, colour ? "\033[1m%-*s %7s %8s %8s" : "%-*s %7s %8s %8s", NAME_MOST, "", "batch",
+            "peak", "least");
     for (int32_t b = first; b < last; b++)
         fprintf(to, " %7s", budget_text(c->budgets[b], room, sizeof room));
     fputs(colour ? "\033[0m\n" : "\n", to);
@@ -49,9 +51,11 @@ static void compare_block(FILE *to, const Comparison *c, int32_t first, int32_t 
             continue;
         }
         snprintf(batch, sizeof batch, "%lldx%lld", (long long)r->batch, (long long)r->accumulate);
-        fprintf(to, " %7s %8s %8s", batch, bytes_text(r->peak_bytes), r->minimum_bytes ? bytes_text(r->minimum_bytes) : "?");
+        fprintf(to, " %7s %8s %8s", batch, bytes_text(r->peak_bytes),
+                r->minimum_bytes ? bytes_text(r->minimum_bytes) : "?");
         for (int32_t b = first; b < last; b++)
-            fprintf(to, " %s%7s%s", colour ? colours[r->cells[b].verdict] : "", cell_text(&r->cells[b], room, sizeof room),
+            fprintf(to, " %s%7s%s", colour ? colours[r->cells[b].verdict] : "",
+                    cell_text(&r->cells[b], room, sizeof room),
                     colour ? "\033[0m" : "");
         fputc('\n', to);
     }
@@ -64,8 +68,10 @@ void compare_text(FILE *to, const Comparison *c, bool colour)
         compare_block(to, c, first, last, colour);
         fputc('\n', to);
     }
-    fprintf(to, "peak: everything kept; least: the least arena found (?: time was up); yes: fits, everything kept;\n"
-                "+N%%: fits re-planned, so much slower by %s (* search cut short); no: does not fit\n",
+    fprintf(to, "peak: everything kept; least: the least arena found (?: time was up); yes: fits, "
+                "everything kept;\n"
+                "+N%%: fits re-planned, so much slower by %s (* search cut short); no: does not "
+                "fit\n",
             c->time_source ? c->time_source : "roofline");
 }
 
@@ -117,7 +123,8 @@ Err compare_json(FILE *to, const Comparison *c)
 void compare_md(Text *to, const Comparison *c)
 {
     char room[32];
-    text_add(to, "| variant | parameters | batch | precision | state | peak, everything kept | least found |");
+    text_add(to, "| variant | parameters | batch | precision | state | peak, everything kept | "
+                 "least found |");
     for (int32_t b = 0; b < c->n_budgets; b++)
         text_add(to, " %s |", bytes_text(c->budgets[b]));
     text_add(to, "\n|---|---|---|---|---|---|---|");
@@ -130,13 +137,15 @@ void compare_md(Text *to, const Comparison *c)
             text_add(to, "| %s | %s |\n", r->name, r->error);
             continue;
         }
-        text_add(to, "| %s | %s | %lld x %lld | %s | %s | %s | %s |", r->name, count_text(r->parameters), (long long)r->batch,
+        text_add(to, "| %s | %s | %lld x %lld | %s | %s | %s | %s |", r->name,
+                 count_text(r->parameters), (long long)r->batch,
                  (long long)r->accumulate, r->precision, bytes_text(r->state_bytes), bytes_text(r->peak_bytes),
                  bytes_text(r->minimum_bytes));
         for (int32_t b = 0; b < c->n_budgets; b++)
             text_add(to, " %s |", cell_text(&r->cells[b], room, sizeof room));
         text_add(to, "\n");
     }
-    text_add(to, "\nyes: fits with everything kept; +N%%: fits re-planned, so much slower by %s; no: does not fit.\n",
+    text_add(to, "\nyes: fits with everything kept; +N%%: fits re-planned, so much slower by %s; "
+                 "no: does not fit.\n",
              c->time_source ? c->time_source : "roofline");
 }

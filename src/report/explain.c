@@ -13,14 +13,16 @@ static void explain_batch(Pool *pool, Explained *e)
     BatchRest    rest[BATCH_REST_MOST];
     int32_t      cap = 0;
     int          n_rest = e->recipe->model->batch_rest
-                        ? e->recipe->model->batch_rest(e->recipe->config, e->recipe->batch, rest) : 0;
+                        ? e->recipe->model->batch_rest(e->recipe->config, e->recipe->batch,
+                                                       rest) : 0;
     REQUIRE(n_rest <= BATCH_REST_MOST);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op != &op_feed || node->part != PART_MICRO)
             continue;
         const Value *v = value_at(graph, node->out[0]);
-        VEC_ADD(pool, e->batch, e->n_batch, cap, (BatchItem){ v->name, v->type, v->shape, v->bytes, NULL, true });
+        VEC_ADD(pool, e->batch, e->n_batch, cap, (BatchItem){ v->name, v->type, v->shape, v->bytes,
+            NULL, true });
     }
     for (int i = 0; i < n_rest; i++)
         VEC_ADD(pool, e->batch, e->n_batch, cap, (BatchItem){
@@ -30,7 +32,8 @@ static void explain_batch(Pool *pool, Explained *e)
         e->batch_bytes += e->batch[i].bytes;
 }
 
-static void numeric_add(Pool *pool, Explained *e, int32_t *cap, const char *what, const char *choice)
+static void numeric_add(Pool *pool, Explained *e, int32_t *cap, const char *what,
+                        const char *choice)
 {
     for (int32_t i = 0; i < e->n_numeric; i++)
         if (!strcmp(e->numeric[i].what, what) && !strcmp(e->numeric[i].choice, choice)) {
@@ -45,14 +48,16 @@ static void explain_numeric(Pool *pool, Explained *e)
     const Engine *engine = e->sheet->engine;
     int32_t       cap = 0;
     numeric_add(pool, e, &cap, "precision", recipe_precisions[e->recipe->precision]);
-    numeric_add(pool, e, &cap, "micro-batch", pool_print(pool, "%lld x %lld", (long long)e->recipe->batch,
+    numeric_add(pool, e, &cap, "micro-batch", pool_print(pool, "%lld x %lld",
+                                                         (long long)e->recipe->batch,
                                                          (long long)e->recipe->accumulate));
     e->numeric[0].nodes = e->numeric[1].nodes = 0;
     for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
         const OpDef *op = engine->graph->nodes[i].op;
         const char  *name = engine->choices[i].name;
         if (op == &op_attention || op == &op_attention_grad)
-            numeric_add(pool, e, &cap, op->name, pool_print(pool, "tiles (%s)", name ? name : "own"));
+            numeric_add(pool, e, &cap, op->name, pool_print(pool, "tiles (%s)",
+                name ? name : "own"));
         else if (op == &op_attention_stored || op == &op_attention_stored_grad)
             numeric_add(pool, e, &cap, op->name, "stored scores");
         else if (name)
@@ -68,7 +73,8 @@ static void explain_phases(Pool *pool, Explained *e)
     for (int i = 0; i < engine->n_programs; i++) {
         const Program *p = &engine->programs[i];
         int64_t        repeat = p->parts[PART_MICRO] ? e->recipe->accumulate : 1;
-        e->phases[e->n_phases++] = (Phase){ p->name, p->arena_bytes, p->live_bytes, p->plan->n_steps, repeat };
+        e->phases[e->n_phases++] = (Phase){ p->name, p->arena_bytes, p->live_bytes,
+                                            p->plan->n_steps, repeat };
     }
     /* A checkpoint is written from what stays in the arena; its buffer on the host is outside. */
     for (int32_t i = 0; i < engine->graph->n_values; i++)
@@ -85,11 +91,13 @@ static bool has_batchnorm(const Graph *graph)
 }
 
 /* One way to need less: everything kept if that is already less, else the least arena a search finds. */
-static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe, const ExplainOptions *options)
+static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
+                       const ExplainOptions *options)
 {
     Pool      *scratch = pool_new(NULL, "minimum");
     FitResult *r = NEW(scratch, FitResult);
-    FitOptions how = { .budget_bytes = 1, .effort = options->effort ? options->effort : SHORT_EFFORT,
+    FitOptions how = { .budget_bytes = 1,
+                       .effort = options->effort ? options->effort : SHORT_EFFORT,
                        .time_limit_s = options->time_limit_s };
     Err        err = fit_plan(scratch, recipe, e->device, &how, r);
     if (err == E_BUDGET && (!e->minimum_bytes || r->engine->arena_bytes < e->minimum_bytes)) {
@@ -98,7 +106,8 @@ static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe, const Exp
         if (recipe->batch != e->recipe->batch)
             text_add(&text, "micro-batches of %lld", (long long)recipe->batch);
         if (r->engine->recomputed)
-            text_add(&text, "%s%d nodes run a second time", text.n ? ", " : "", r->engine->recomputed);
+            text_add(&text, "%s%d nodes run a second time", text.n ? ", " : "",
+                     r->engine->recomputed);
         e->minimum_how = text.n ? text.at : "everything kept";
     }
     pool_free(scratch);
@@ -116,7 +125,8 @@ static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *optio
     return minimum_try(pool, e, cut, options);
 }
 
-Err explained_new(Pool *pool, const Recipe *recipe, const Device *device, const ExplainOptions *options,
+Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
+                  const ExplainOptions *options,
                   Explained **out)
 {
     Explained    *e = NEW(pool, Explained);
@@ -146,7 +156,8 @@ const char *live_name(const Sheet *sheet, const LiveBuffer *buffer)
 {
     const Graph *graph = sheet->engine->graph;
     return buffer->value >= 0 ? value_text(graph, buffer->value)
-                              : pool_print(graph->pool, "%s (workspace)", node_text(graph, buffer->node));
+                              : pool_print(graph->pool, "%s (workspace)",
+                                           node_text(graph, buffer->node));
 }
 
 const char *live_until(const Sheet *sheet, const LiveBuffer *buffer)

@@ -41,8 +41,11 @@ static void column_write(JsonOut *o, const char *key, const Column *column)
     Text                 text = { .pool = column->bytes.pool };
     for (size_t i = 0; i < column->bytes.n; i += 3) {
         size_t   left = column->bytes.n - i;
-        uint32_t three = (uint32_t)at[i] << 16 | (left > 1 ? (uint32_t)at[i + 1] << 8 : 0) | (left > 2 ? at[i + 2] : 0u);
-        char     four[4] = { digits[three >> 18], digits[three >> 12 & 63], left > 1 ? digits[three >> 6 & 63] : '=',
+        uint32_t three = (uint32_t)at[i] << 16;
+        three |= left > 1 ? (uint32_t)at[i + 1] << 8 : 0;
+        three |= left > 2 ? at[i + 2] : 0u;
+        char     four[4] = { digits[three >> 18], digits[three >> 12 & 63],
+                             left > 1 ? digits[three >> 6 & 63] : '=',
                              left > 2 ? digits[three & 63] : '=' };
         text_addn(&text, four, 4);
     }
@@ -100,8 +103,10 @@ typedef struct Page {
     Words            shapes, lines, names;
 } Page;
 
-enum { COL_FIRST, COL_LENGTH, COL_BYTES, COL_OFFSET, COL_CLASS, COL_MODULE, COL_NAME, COL_LINE, COL_SHAPE, COLUMNS };
-static const char *const column_names[COLUMNS] = { "first", "length", "bytes", "offset", "class", "module", "name", "line",
+enum { COL_FIRST, COL_LENGTH, COL_BYTES, COL_OFFSET, COL_CLASS, COL_MODULE, COL_NAME, COL_LINE,
+       COL_SHAPE, COLUMNS };
+static const char *const column_names[COLUMNS] = { "first", "length", "bytes", "offset", "class",
+                                                   "module", "name", "line",
                                                    "shape" };
 
 static const char *page_line(Page *p, Source source)
@@ -121,7 +126,8 @@ static void page_buffer(Page *p, Column *columns, const LiveBuffer *b, int64_t o
 {
     const Graph *graph = p->e->sheet->engine->graph;
     const Value *v = b->value >= 0 ? value_at(graph, b->value) : NULL;
-    const char  *shape = v ? pool_print(p->pool, "%s %s", shape_text(v->shape), type_name(v->type)) : "";
+    const char  *shape = v ? pool_print(p->pool, "%s %s", shape_text(v->shape),
+                                        type_name(v->type)) : "";
     const char  *name = v ? value_text(graph, b->value) : node_text(graph, b->node);
     column_add_difference(&columns[COL_FIRST], b->first_step);
     column_add(&columns[COL_LENGTH], (uint64_t)(b->last_step - b->first_step));
@@ -129,8 +135,10 @@ static void page_buffer(Page *p, Column *columns, const LiveBuffer *b, int64_t o
     column_add_difference(&columns[COL_OFFSET], offset);
     column_add(&columns[COL_CLASS], (uint64_t)b->class);
     column_add_difference(&columns[COL_MODULE], b->module);
-    column_add_difference(&columns[COL_NAME], (int64_t)words_index(&p->names, page_short(graph, b->module, name)));
-    column_add_difference(&columns[COL_LINE], (int64_t)words_index(&p->lines, page_line(p, b->source)));
+    column_add_difference(&columns[COL_NAME], (int64_t)words_index(&p->names,
+        page_short(graph, b->module, name)));
+    column_add_difference(&columns[COL_LINE], (int64_t)words_index(&p->lines,
+        page_line(p, b->source)));
     column_add_difference(&columns[COL_SHAPE], (int64_t)words_index(&p->shapes, shape));
 }
 
@@ -154,7 +162,8 @@ static void page_buffers(Page *p, const Program *program, const int32_t *run_of)
     const Engine      *engine = p->e->sheet->engine;
     const Graph       *graph = engine->graph;
     const PlanBuffers *all = &program->buffers;
-    int32_t           *next = NEWN(p->pool, int32_t, all->n_stays + 1), *open = NEWN(p->pool, int32_t, all->n_buffers + 1);
+    int32_t           *next = NEWN(p->pool, int32_t, all->n_stays + 1), *open = NEWN(p->pool,
+        int32_t, all->n_buffers + 1);
     Column             columns[COLUMNS];
     int32_t            n = 0;
     for (int32_t i = all->n_stays - 1; i >= 0; i--) {
@@ -168,7 +177,8 @@ static void page_buffers(Page *p, const Program *program, const int32_t *run_of)
     for (int32_t i = 0; i < all->n_stays; i++) {
         const Stay *stay = &all->stays[i];
         LiveBuffer  b = { .value = -1, .first_step = run_of[stay->first_step],
-                          .last_step = run_of[stay->last_step < next[i] ? stay->last_step : next[i] - 1] };
+                          .last_step = run_of[stay->last_step < next[i] ? stay->last_step
+                                              : next[i] - 1] };
         if (stay->buffer < 0 || b.last_step < b.first_step)
             continue;
         if (stay->value < 0) {
@@ -209,7 +219,9 @@ static void page_program(Page *p, const Program *program)
         run_of[s] = n;
         peak = s == program->meter.peak_step ? n : peak;
         column_add_difference(&module, node->module);
-        column_add_difference(&name, (int64_t)words_index(&p->names, page_short(graph, node->module, node_text(graph, node->id))));
+        column_add_difference(&name, (int64_t)words_index(&p->names,
+                                                          page_short(graph, node->module,
+                                                              node_text(graph, node->id))));
         column_add_difference(&live, program->meter.curve[s] + elsewhere);
         column_add(&kind, node->part == PART_UPDATE ? 2 : node->backward);
         n++;
@@ -238,7 +250,8 @@ static void page_state(Page *p)
         const Value *v = value_at(engine->graph, i);
         if (engine->offset[i] < 0)
             continue;
-        page_buffer(p, columns, &(LiveBuffer){ i, -1, v->class, v->module, v->source, v->bytes, 0, 0 }, engine->offset[i]);
+        page_buffer(p, columns, &(LiveBuffer){ i, -1, v->class, v->module, v->source, v->bytes, 0,
+                                               0 }, engine->offset[i]);
         n++;
     }
     json_out_object(p->o, "state");
@@ -300,7 +313,8 @@ Err explain_html(const char *path, const Explained *e)
     Pool   *pool = pool_new(NULL, "page");
     Text    json = { .pool = pool };
     JsonOut o;
-    Page    p = { .pool = pool, .e = e, .o = &o, .shapes = { .pool = pool }, .lines = { .pool = pool }, .names = { .pool = pool } };
+    Page    p = { .pool = pool, .e = e, .o = &o, .shapes = { .pool = pool },
+                  .lines = { .pool = pool }, .names = { .pool = pool } };
     FileOut *out = NEW(pool, FileOut);
 
     json_out_text(&o, &json, JSON_COMPACT);

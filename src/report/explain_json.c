@@ -3,7 +3,8 @@
 
 #include "report/machine.h"
 
-static void rows_json(JsonOut *o, const char *key, const char *name, const SheetRow *rows, int32_t n, const Sheet *s, bool total)
+static void rows_json(JsonOut *o, const char *key, const char *name, const SheetRow *rows,
+                      int32_t n, const Sheet *s, bool total)
 {
     json_out_array(o, key);
     for (int32_t i = 0; i < n; i++) {
@@ -186,7 +187,8 @@ static void tensors_json(JsonOut *o, const Sheet *s)
     for (int32_t i = 0; i < s->n_live; i++) {
         const LiveBuffer *b = &s->live[i];
         json_out_object_row(o, NULL);
-        json_out_string(o, "name", b->value >= 0 ? value_text(graph, b->value) : node_text(graph, b->node));
+        json_out_string(o, "name", b->value >= 0 ? value_text(graph, b->value)
+                        : node_text(graph, b->node));
         json_out_string(o, "class", class_name(b->class));
         json_out_int(o, "bytes", b->bytes);
         if (b->value >= 0) {
@@ -254,8 +256,10 @@ void explain_json_members(JsonOut *o, const Explained *e)
     json_out_end(o);
     json_out_int(o, "budget_bytes", budget);
     json_out_bool(o, "fits", s->peak_bytes <= budget);
-    json_out_int(o, "minimum_bytes", e->minimum_bytes);
-    json_out_string(o, "minimum_how", e->minimum_how);
+    if (e->minimum_bytes) {
+        json_out_int(o, "minimum_bytes", e->minimum_bytes);
+        json_out_string(o, "minimum_how", e->minimum_how);
+    }
     budgets_json(o, e);
     plan_json(o, e);
     time_json(o, engine, e->step_ms, 1);

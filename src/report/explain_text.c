@@ -30,7 +30,8 @@ static const char *last(const char *name, int width)
 static void numbers(const Page *p, const char *name, int64_t bytes)
 {
     double share = p->whole ? (double)bytes / (double)p->whole : 0;
-    fprintf(p->to, "  %-*s %17s %10s %5.1f%%  ", NAME, last(name, NAME), count_text(bytes), bytes_text(bytes),
+    fprintf(p->to, "  %-*s %17s %10s %5.1f%%  ", NAME, last(name, NAME), count_text(bytes),
+            bytes_text(bytes),
             100 * share);
 }
 
@@ -94,10 +95,12 @@ static void heading(const Page *p)
     const Explained *e = p->e;
     const Sheet     *s = e->sheet;
     const Recipe    *r = e->recipe;
-    sentence(p->to, pool_print(s->engine->graph->pool, "%s: %s parameters, %s trained; batch %lld x %lld, %s, on %s", r->name,
+    sentence(p->to, pool_print(s->engine->graph->pool, "%s: %s parameters, %s trained; batch %lld "
+                                                       "x %lld, %s, on %s", r->name,
              count_text(s->parameters), count_text(s->trained), (long long)r->batch, (long long)r->accumulate,
              recipe_precisions[r->precision], device_text(s->engine->graph->pool, e->device)));
-    fprintf(p->to, p->colour ? "One training step needs \033[1m%s bytes (%s)\033[0m with everything kept.\n"
+    fprintf(p->to, p->colour ? "One training step needs \033[1m%s bytes (%s)\033[0m with "
+                               "everything kept.\n"
                              : "One training step needs %s bytes (%s) with everything kept.\n",
             count_text(s->peak_bytes), bytes_text(s->peak_bytes));
     fprintf(p->to, "The peak is in phase %s, at %s.\n", part_name(s->part),
@@ -121,7 +124,8 @@ static void bottlenecks(const Page *p)
     for (; shown < p->e->n_bottlenecks && shown < ROWS; shown++) {
         const Bottleneck *b = &p->e->bottlenecks[shown];
         char              name[96];
-        snprintf(name, sizeof name, b->each ? "%d. %d x %s" : "%d. %d %s", shown + 1, b->n, b->what);
+        snprintf(name, sizeof name, b->each ? "%d. %d x %s" : "%d. %d %s", shown + 1, b->n,
+                 b->what);
         row_text(p, name, b->bytes, b->where);
         left -= b->bytes;
     }
@@ -151,20 +155,25 @@ static void phases(const Page *p)
 
 static void budgets(const Page *p)
 {
-    static const char *const words[] = { "fits with everything kept", "fits re-planned", "does not fit" };
+    static const char *const words[] = { "fits with everything kept", "fits re-planned",
+                                         "does not fit" };
     static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m" };
     title(p, "budgets");
     for (int32_t i = 0; i < p->e->n_budgets; i++) {
         const Budget *b = &p->e->budgets[i];
-        fprintf(p->to, "  %-12s %s%-26s%s", bytes_text(b->asked_bytes), p->colour ? colours[b->verdict] : "",
+        fprintf(p->to, "  %-12s %s%-26s%s", bytes_text(b->asked_bytes),
+                p->colour ? colours[b->verdict] : "",
                 words[b->verdict], p->colour ? "\033[0m" : "");
         if (b->largest_batch >= 0)
-            fprintf(p->to, "  largest batch with everything kept: %lld", (long long)b->largest_batch);
+            fprintf(p->to, "  largest batch with everything kept: %lld",
+                    (long long)b->largest_batch);
         fputc('\n', p->to);
     }
-    sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "  least budget found: %s bytes (%s): %s",
-             count_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
-             bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes), p->e->minimum_how));
+    if (p->e->minimum_bytes)
+        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool,
+                                   "  least budget found: %s bytes (%s): %s",
+                 count_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
+                 bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes), p->e->minimum_how));
 }
 
 static void plan(const Page *p)
@@ -174,11 +183,13 @@ static void plan(const Page *p)
     if (!r)
         return;
     title(p, "the plan");
-    sentence(p->to, pool_print(pool, "%s: %s bytes (%s), %+.1f %% of the step's time%s", r->fits ? "It fits" : "Nothing fits; the least is",
+    sentence(p->to, pool_print(pool, "%s: %s bytes (%s), %+.1f %% of the step's time%s",
+                               r->fits ? "It fits" : "Nothing fits; the least is",
              count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes),
              100 * (r->step_ns / (p->e->step_ms * 1e6) - 1), r->cut ? "; the search was cut off" : ""));
     for (int i = 0; i < r->n_changes; i++)
-        fprintf(p->to, "  %-18s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from, r->changes[i].to,
+        fprintf(p->to, "  %-18s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from,
+                r->changes[i].to,
                 r->changes[i].exact ? "changes no number" : "may change rounding");
     if (!r->n_changes)
         fputs("  nothing is changed, nothing is run twice\n", p->to);
@@ -194,16 +205,21 @@ static void what_if(const Page *p)
     for (int32_t i = 0; i < p->e->n_what_if; i++) {
         const WhatIf *w = &p->e->what_if[i];
         if (w->failed)
-            fprintf(p->to, "  %-52.52s %31s  %-9s\n", w->name, w->cut ? "(not reached)" : "(cannot be)", effort_words[w->effort]);
+            fprintf(p->to, "  %-52.52s %31s  %-9s\n", w->name,
+                    w->cut ? "(not reached)" : "(cannot be)", effort_words[w->effort]);
         else
-            fprintf(p->to, "  %-52.52s %s%-9s %10s %+8.1f%%  %-9s%s\n", w->name, w->saved_bytes < 0 ? "-" : " ",
-                    bytes_text(w->saved_bytes < 0 ? -w->saved_bytes : w->saved_bytes), bytes_text(w->peak_bytes),
+            fprintf(p->to, "  %-52.52s %s%-9s %10s %+8.1f%%  %-9s%s\n", w->name,
+                    w->saved_bytes < 0 ? "-" : " ",
+                    bytes_text(w->saved_bytes < 0 ? -w->saved_bytes
+                               : w->saved_bytes), bytes_text(w->peak_bytes),
                     100 * (w->slowdown - 1), effort_words[w->effort], w->cut ? " (cut)" : "");
-        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "      %s%s%s", w->how, w->note ? "; " : "", w->note ? w->note : ""));
+        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "      %s%s%s", w->how,
+                                   w->note ? "; " : "", w->note ? w->note : ""));
     }
     title(p, "believed, but not so");
     for (int32_t i = 0; i < p->e->n_beliefs; i++)
-        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "- %s %s", p->e->beliefs[i].belief, p->e->beliefs[i].truth));
+        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "- %s %s",
+                                   p->e->beliefs[i].belief, p->e->beliefs[i].truth));
 }
 
 static void avoided(const Page *p)
@@ -213,7 +229,8 @@ static void avoided(const Page *p)
         return;
     title(p, "never stored, though a plain implementation would (one of each, and how many)");
     for (int32_t i = 0; i < n; i++)
-        fprintf(p->to, "  %-64s %17s x %d\n", last(p->e->avoided[i].name, 64), count_text(p->e->avoided[i].bytes),
+        fprintf(p->to, "  %-64s %17s x %d\n", last(p->e->avoided[i].name, 64),
+                count_text(p->e->avoided[i].bytes),
                 p->e->avoided[i].count);
 }
 
@@ -234,7 +251,9 @@ void explain_text(FILE *to, const Explained *e, bool colour)
     what_if(&p);
     Pool *pool = s->engine->graph->pool;
     fputc('\n', to);
-    sentence(to, pool_print(pool, "the batch as the data gives it: %s bytes", count_text(e->batch_bytes)));
+    sentence(to, pool_print(pool, "the batch as the data gives it: %s bytes",
+                            count_text(e->batch_bytes)));
     sentence(to, runtime_text(pool, e->device, e->runtime_bytes));
-    sentence(to, pool_print(pool, "predicted step time %.1f ms, by %s", e->step_ms, time_text(pool, s->engine)));
+    sentence(to, pool_print(pool, "predicted step time %.1f ms, by %s", e->step_ms,
+                            time_text(pool, s->engine)));
 }

@@ -26,7 +26,8 @@ typedef struct Run {
     int                  expected;       /* rows in all, for the progress line */
 } Run;
 
-typedef enum Search { SEARCH_NONE, SEARCH_LEAST, SEARCH_ALL } Search;   /* keep all; least arena; with every lever */
+typedef enum Search { SEARCH_NONE, SEARCH_LEAST,
+                      SEARCH_ALL } Search;   /* keep all; least arena; with every lever */
 
 static double run_left_s(const Run *run)
 {
@@ -38,7 +39,8 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
 {
     double left = run_left_s(run);
     if (run->options->progress)
-        run->options->progress(run->options->progress_arg, (double)run->n / run->expected, row->name);
+        run->options->progress(run->options->progress_arg, (double)run->n / run->expected,
+                               row->name);
     if (left <= 0) {
         row->cut = row->failed = true;
         row->note = "not reached within the time limit";
@@ -46,9 +48,11 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
     }
     Pool      *pool = pool_new(NULL, "what-if");
     FitResult *result = NEW(pool, FitResult);
-    FitOptions how = { .budget_bytes = search ? 1 : 0, .allow = run->options->allow, .time_limit_s = left,
+    FitOptions how = { .budget_bytes = search ? 1 : 0, .allow = run->options->allow,
+                       .time_limit_s = left,
                        .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
-    Err        err = (search == SEARCH_ALL ? fit_run : fit_plan)(pool, recipe, run->e->device, &how, result);
+    Err        err = (search == SEARCH_ALL ? fit_run : fit_plan)(pool, recipe, run->e->device, &how,
+        result);
     if (err && err != E_BUDGET) {
         row->failed = true;
         row->note = pool_text(run->pool, err_text());
@@ -59,11 +63,13 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
         row->cut = result->cut;
         Text note = { .pool = run->pool };
         for (int i = 0; search && i < result->n_changes; i++)
-            text_add(&note, "%s%s %s", i ? ", " : "", result->changes[i].what, result->changes[i].to);
+            text_add(&note, "%s%s %s", i ? ", " : "", result->changes[i].what,
+                     result->changes[i].to);
         if (search && note.n)
             row->note = note.at;
         if (row->cut)
-            row->note = pool_print(run->pool, "%s%ssearch cut short", row->note ? row->note : "", row->note ? "; " : "");
+            row->note = pool_print(run->pool, "%s%ssearch cut short", row->note ? row->note : "",
+                                   row->note ? "; " : "");
     }
     pool_free(pool);
     return OK;
@@ -93,7 +99,8 @@ static Err run_precision(Run *run)
     if (recipe_type(r) != F32)
         return OK;
     r->precision = 1;
-    return run_row(run, (WhatIf){ .name = "bf16 storage, fp32 master weights", .how = "--precision bf16" }, r, SEARCH_NONE);
+    return run_row(run, (WhatIf){ .name = "bf16 storage, fp32 master weights",
+                                  .how = "--precision bf16" }, r, SEARCH_NONE);
 }
 
 /* Halves, and single samples; the effective batch stays. */
@@ -107,8 +114,10 @@ static Err run_split(Run *run)
             continue;
         TRY(recipe_cut(r, pieces));
         TRY(run_row(run, (WhatIf){
-            .name = pool_print(run->pool, "micro-batches of %lld, effective batch kept", (long long)r->batch),
-            .how = pool_print(run->pool, "--batch %lld --set accumulate=%lld", (long long)r->batch, (long long)r->accumulate) },
+            .name = pool_print(run->pool, "micro-batches of %lld, effective batch kept",
+                               (long long)r->batch),
+            .how = pool_print(run->pool, "--batch %lld --set accumulate=%lld", (long long)r->batch,
+                              (long long)r->accumulate) },
             r, SEARCH_NONE));
     }
     return OK;
@@ -120,7 +129,8 @@ static Err run_attention(Run *run)
     for (int32_t i = 0; i < run->e->n_avoided; i++)
         if (!strncmp(run->e->avoided[i].name, "attention scores", 16)) {
             r->levers.stored_attention = !r->levers.stored_attention;
-            return run_row(run, (WhatIf){ .name = "attention that stores its scores (the plain form)", .how = "not offered: it only costs" },
+            return run_row(run, (WhatIf){ .name = "attention that stores its scores (the plain form)",
+                                          .how = "not offered: it only costs" },
                            r, SEARCH_NONE);
         }
     return OK;
@@ -130,7 +140,8 @@ static Err run_release(Run *run)
 {
     Recipe     *r = recipe_copy(run->pool, run->e->recipe);
     const char *why_not = recipe_no_release(r);
-    WhatIf      row = { .name = "gradients released as they become final", .how = "fit, within a budget", .exact = true };
+    WhatIf      row = { .name = "gradients released as they become final",
+                        .how = "fit, within a budget", .exact = true };
     if (why_not) {
         run_refuse(run, row, why_not);
         return OK;
@@ -143,13 +154,15 @@ static Err run_scratch(Run *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     r->levers.most_scratch = 1;
-    return run_row(run, (WhatIf){ .name = "algorithms with least workspace", .how = "fit --allow algorithm" }, r, SEARCH_NONE);
+    return run_row(run, (WhatIf){ .name = "algorithms with least workspace",
+                                  .how = "fit --allow algorithm" }, r, SEARCH_NONE);
 }
 
 /* Losses of every system work row by row and keep nothing per element. */
 static void run_loss(Run *run)
 {
-    run_refuse(run, (WhatIf){ .name = "loss in pieces", .how = "-" }, "done so already: no loss keeps anything per element");
+    run_refuse(run, (WhatIf){ .name = "loss in pieces", .how = "-" },
+               "done so already: no loss keeps anything per element");
 }
 
 static Err run_state(Run *run)
@@ -157,19 +170,23 @@ static Err run_state(Run *run)
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     if (r->ema.rule != EMA_NONE) {
         r->ema.rule = EMA_NONE;
-        TRY(run_row(run, (WhatIf){ .name = "no average of the weights (EMA)", .how = "--set ema.rule=none", .effort = EFFORT_SHORT },
+        TRY(run_row(run, (WhatIf){ .name = "no average of the weights (EMA)",
+                                   .how = "--set ema.rule=none", .effort = EFFORT_SHORT },
                     r, SEARCH_NONE));
         run_refuse(run, (WhatIf){ .name = "EMA on the host", .how = "-", .exact = true },
                    run->e->device->kind == DEVICE_CPU ? "host and device share one memory here"
-                                                      : "plans keep all state on the device; without EMA it would save the row above");
+                                                      : "plans keep all state on the device; "
+                                                        "without EMA it would save the row above");
     }
     r = recipe_copy(run->pool, run->e->recipe);
     if (r->optimizer.kind != OPTIMIZER_SGD) {
         r->optimizer.kind = OPTIMIZER_SGD;
-        TRY(run_row(run, (WhatIf){ .name = "SGD with momentum: one state a weight", .how = "--set optimizer.kind=sgd",
+        TRY(run_row(run, (WhatIf){ .name = "SGD with momentum: one state a weight",
+                                   .how = "--set optimizer.kind=sgd",
                                    .effort = EFFORT_SHORT }, r, SEARCH_NONE));
         r->optimizer.beta1 = 0;
-        TRY(run_row(run, (WhatIf){ .name = "SGD without momentum: no state", .how = "--set optimizer.kind=sgd --set optimizer.beta1=0",
+        TRY(run_row(run, (WhatIf){ .name = "SGD without momentum: no state",
+                                   .how = "--set optimizer.kind=sgd --set optimizer.beta1=0",
                                    .effort = EFFORT_SHORT }, r, SEARCH_NONE));
     }
     return OK;
@@ -177,13 +194,15 @@ static Err run_state(Run *run)
 
 static Err run_recompute(Run *run)
 {
-    return run_row(run, (WhatIf){ .name = "recompute as much as helps", .how = "fit --allow none", .exact = true },
+    return run_row(run, (WhatIf){ .name = "recompute as much as helps", .how = "fit --allow none",
+                                  .exact = true },
                    run->e->recipe, SEARCH_LEAST);
 }
 
 /* ---- changes to the model ---- */
 
-typedef enum Move { MOVE_HALF, MOVE_HALF_UP, MOVE_TWICE, MOVE_THREE_QUARTERS, MOVE_TWO_THIRDS } Move;
+typedef enum Move { MOVE_HALF, MOVE_HALF_UP, MOVE_TWICE, MOVE_THREE_QUARTERS,
+                    MOVE_TWO_THIRDS } Move;
 
 static const struct Change {
     const char *system, *name, *keys;    /* several keys move together, ' ' between */
@@ -234,7 +253,8 @@ static int64_t moved(Move move, int64_t v)
 }
 
 /* "model.key=value" with the value moved; NULL where nothing would change. */
-static const char *moved_setting(Pool *pool, const Recipe *recipe, const char *key, size_t n, Move move)
+static const char *moved_setting(Pool *pool, const Recipe *recipe, const char *key, size_t n,
+                                 Move move)
 {
     const Field *f = recipe->model->fields;
     while (f->key && (strlen(f->key) != n || memcmp(f->key, key, n)))
@@ -243,7 +263,8 @@ static const char *moved_setting(Pool *pool, const Recipe *recipe, const char *k
     const void *at = (const char *)recipe->config + f->offset;
     if (f->kind == FIELD_INT) {
         int64_t was = *(const int64_t *)at, now = moved(move, was);
-        return now == was || now < 1 ? NULL : pool_print(pool, "model.%s=%lld", f->key, (long long)now);
+        return now == was || now < 1 ? NULL : pool_print(pool, "model.%s=%lld", f->key,
+                                                         (long long)now);
     }
     Text text = { .pool = pool };
     for (int i = 0; i < ((const Ints *)at)->n; i++)
@@ -285,8 +306,10 @@ static Err run_changes(Run *run)
     r->batch /= 2;
     if (r->batch < 1)
         return OK;
-    return run_row(run, (WhatIf){ .name = "half the batch, and half the effective batch", .effort = EFFORT_LONG,
-                                  .how = pool_print(run->pool, "--batch %lld", (long long)r->batch) }, r, SEARCH_NONE);
+    return run_row(run, (WhatIf){ .name = "half the batch, and half the effective batch",
+                                  .effort = EFFORT_LONG,
+                                  .how = pool_print(run->pool, "--batch %lld",
+                                                    (long long)r->batch) }, r, SEARCH_NONE);
 }
 
 static int row_order(const void *a, const void *b)
@@ -301,7 +324,8 @@ static int row_order(const void *a, const void *b)
 
 Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
 {
-    Run run = { .pool = pool, .e = e, .options = options, .start_s = clock_now(), .rows = NEWN(pool, WhatIf, MOST_ROWS),
+    Run run = { .pool = pool, .e = e, .options = options, .start_s = clock_now(),
+                .rows = NEWN(pool, WhatIf, MOST_ROWS),
                 .expected = 19 };
     TRY(run_precision(&run));
     TRY(run_split(&run));

@@ -19,17 +19,21 @@ static void table(void)
 {
     Pool          *pool = pool_new(NULL, "compare");
     Device        *device;
-    Recipe        *bad = NULL, *one = open_recipe(pool, "batch=4"), *two = open_recipe(pool, "batch=8");
+    Recipe        *bad = NULL, *one = open_recipe(pool, "batch=4"), *two = open_recipe(pool,
+        "batch=8");
     const char    *wrong = "batch=none";
     Explained     *e;
     CompareOptions how = { .allow = ALLOW_NONE, .effort = 200, .deadline_s = clock_now() + 600 };
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
-    CHECK_OK(explained_new(pool, one, device, &(ExplainOptions){ .effort = 200, .no_split = true }, &e));
+    CHECK_OK(explained_new(pool, one, device, &(ExplainOptions){ .effort = 200, .no_split = true },
+                           &e));
 
-    int64_t    budgets[] = { e->sheet->peak_bytes, e->sheet->peak_bytes - 1, e->sheet->engine->persistent_bytes / 2 };
+    int64_t    budgets[] = { e->sheet->peak_bytes, e->sheet->peak_bytes - 1,
+                             e->sheet->engine->persistent_bytes / 2 };
     Comparison c = { .device = device, .budgets = budgets, .n_budgets = 3 };
     CHECK_OK(compare_add(pool, &c, "batch=4", one, OK, &how));
-    CHECK_INT(compare_add(pool, &c, wrong, NULL, recipe_read(pool, SOURCE_DIR "/recipes/unet-small.yaml", &wrong, 1, &bad), &how),
+    CHECK_INT(compare_add(pool, &c, wrong, NULL, recipe_read(pool,
+        SOURCE_DIR "/recipes/unet-small.yaml", &wrong, 1, &bad), &how),
               E_USAGE);
     CHECK_OK(compare_add(pool, &c, "batch=8", two, OK, &how));
     CHECK_INT(c.n_rows, 3);
@@ -37,7 +41,8 @@ static void table(void)
     CHECK_INT(c.rows[0].minimum_bytes, e->minimum_bytes);
     CHECK_INT(c.rows[0].cells[0].verdict, VERDICT_FITS);
     CHECK_INT(c.rows[0].cells[1].verdict, VERDICT_REPLANNED);
-    CHECK(c.rows[0].cells[1].planned && c.rows[0].cells[1].peak_bytes < e->sheet->peak_bytes && c.rows[0].cells[1].slowdown >= 1);
+    CHECK(c.rows[0].cells[1].planned && c.rows[0].cells[1].peak_bytes < e->sheet->peak_bytes &&
+          c.rows[0].cells[1].slowdown >= 1);
     CHECK_INT(c.rows[0].cells[2].verdict, VERDICT_NO);
     CHECK(c.rows[1].error && strstr(c.rows[1].error, "batch"));
     CHECK(c.rows[2].peak_bytes > c.rows[0].peak_bytes);

@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-static const Json *explain(Pool *pool, const char *name, const char *const *sets, int n, Explained **out)
+static const Json *explain(Pool *pool, const char *name, const char *const *sets, int n,
+                           Explained **out)
 {
     Recipe     *recipe;
     Device     *device;
@@ -14,9 +15,11 @@ static const Json *explain(Pool *pool, const char *name, const char *const *sets
     size_t      bytes = 0;
     const Json *json = NULL;
     test_name = name;
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n, &recipe));
+    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n,
+                         &recipe));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
-    CHECK_OK(explained_new(pool, recipe, device, &(ExplainOptions){ .budget_bytes = (int64_t)16 << 30 }, out));
+    CHECK_OK(explained_new(pool, recipe, device,
+                           &(ExplainOptions){ .budget_bytes = (int64_t)16 << 30 }, out));
     FILE *to = open_memstream(&text, &bytes);
     CHECK_OK(explain_json(to, *out));
     fclose(to);
@@ -54,7 +57,8 @@ static bool has(const Json *row, const char *key, const char *part)
 /* What must hold for every recipe. */
 static void parts_agree(const Json *json)
 {
-    int64_t     peak = number(json, "peak_bytes"), gaps = class_bytes(json, "gaps"), all = 0, live = 0;
+    int64_t     peak = number(json, "peak_bytes"), gaps = class_bytes(json,
+        "gaps"), all = 0, live = 0;
     const Json *classes = json_get(json, "classes"), *timeline = json_get(json, "timeline");
     for (uint32_t i = 0; i < classes->n; i++)
         all += classes->members[i].value.integer;
@@ -114,12 +118,14 @@ static void edge_before(void)
 {
     Pool       *pool = pool_new(NULL, "edge");
     Explained  *e;
-    const Json *json = explain(pool, "stablesr-edge-before", NULL, 0, &e), *tensors = json_get(json, "tensors_at_peak");
+    const Json *json = explain(pool, "stablesr-edge-before", NULL, 0, &e), *tensors = json_get(json,
+        "tensors_at_peak");
     int         maps = 0;
     parts_agree(json);
     for (uint32_t i = 0; i < tensors->n; i++)
         if (has(&tensors->items[i], "module", "edge_processor.stage1_layers") &&
-            has(&tensors->items[i], "class", "activations") && json_get(&tensors->items[i], "shape")->n == 4) {
+            has(&tensors->items[i], "class", "activations") && json_get(&tensors->items[i],
+                "shape")->n == 4) {
             CHECK_INT(number(&tensors->items[i], "bytes"), 6442450944);
             maps++;
         }
@@ -131,11 +137,13 @@ static void lag(void)
 {
     Pool       *pool = pool_new(NULL, "lag");
     Explained  *e;
-    const Json *json = explain(pool, "lag-32x6", NULL, 0, &e), *tensors = json_get(json, "tensors_at_peak");
+    const Json *json = explain(pool, "lag-32x6", NULL, 0, &e), *tensors = json_get(json,
+        "tensors_at_peak");
     int64_t     context = 0;
     parts_agree(json);
     for (uint32_t i = 0; i < tensors->n; i++)
-        if (has(&tensors->items[i], "name", "context") && strlen(json_get(&tensors->items[i], "name")->text) == 7)
+        if (has(&tensors->items[i], "name", "context") &&
+            strlen(json_get(&tensors->items[i], "name")->text) == 7)
             context = number(&tensors->items[i], "bytes");
     CHECK_INT(context, 50331648);
     CHECK_INT(number(json_get(json, "parameters"), "trainable"), 33594686);
@@ -146,7 +154,8 @@ static void sashimi(void)
 {
     Pool       *pool = pool_new(NULL, "sashimi");
     Explained  *e;
-    const Json *json = explain(pool, "sashimi-24576", NULL, 0, &e), *avoided = json_get(json, "avoided");
+    const Json *json = explain(pool, "sashimi-24576", NULL, 0, &e), *avoided = json_get(json,
+        "avoided");
     parts_agree(json);
     CHECK(has(&avoided->items[0], "name", "Cauchy matrix"));
     CHECK_INT(number(&avoided->items[0], "bytes"), 1610743808);
@@ -164,7 +173,8 @@ static void halves(void)
     parts_agree(json);
     CHECK_INT(class_bytes(json, "master"), 2 * class_bytes(json, "parameters"));
     FitResult *fit = NEW(pool, FitResult);
-    CHECK_OK(fit_run(pool, e->recipe, e->device, &(FitOptions){ .budget_bytes = number(json, "minimum_bytes"),
+    CHECK_OK(fit_run(pool, e->recipe, e->device, &(FitOptions){ .budget_bytes = number(json,
+        "minimum_bytes"),
                      .allow = ALLOW_DEFAULT, .effort = 2000 }, fit));
     CHECK(fit->fits && fit->engine->arena_bytes <= number(json, "minimum_bytes"));
     pool_free(pool);

@@ -9,7 +9,8 @@ static Explained *explain(Pool *pool, const char *name, const char *const *sets,
     Recipe    *recipe;
     Device    *device;
     Explained *e = NULL;
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n, &recipe));
+    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n,
+                         &recipe));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
     CHECK_OK(explained_new(pool, recipe, device, &(ExplainOptions){ 0 }, &e));
     return e;
@@ -38,7 +39,8 @@ static void rows_are_plans(void)
     };
     Pool      *pool = pool_new(NULL, "rows");
     Explained *e = explain(pool, "stdiff-small", NULL, 0);
-    CHECK_OK(whatif_run(pool, e, &(WhatIfOptions){ .time_limit_s = 600, .effort = 50, .allow = ALLOW_DEFAULT }));
+    CHECK_OK(whatif_run(pool, e, &(WhatIfOptions){ .time_limit_s = 600, .effort = 50,
+                                                   .allow = ALLOW_DEFAULT }));
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         const WhatIf *w = row(e, same[i].row);
         test_name = same[i].row;
@@ -56,7 +58,8 @@ static void rows_are_plans(void)
     CHECK(row(e, "all levers")->peak_bytes <= row(e, "recompute")->peak_bytes);
     CHECK(!strcmp(e->what_if[e->n_what_if - 1].name, row(e, "all levers")->name));
     for (int32_t i = 0; i + 2 < e->n_what_if; i++)       /* most saved first, what cannot be at the end */
-        CHECK(e->what_if[i + 1].failed || e->what_if[i].saved_bytes >= e->what_if[i + 1].saved_bytes);
+        CHECK(e->what_if[i + 1].failed ||
+              e->what_if[i].saved_bytes >= e->what_if[i + 1].saved_bytes);
     CHECK(e->n_beliefs >= 4);
     pool_free(pool);
 }
@@ -80,7 +83,8 @@ static void refusals_are_rows(void)
 {
     Pool      *pool = pool_new(NULL, "refusals");
     Explained *e = explain(pool, "dit3d-small", NULL, 0);
-    CHECK_OK(whatif_run(pool, e, &(WhatIfOptions){ .time_limit_s = 600, .effort = 100, .allow = ALLOW_NONE }));
+    CHECK_OK(whatif_run(pool, e, &(WhatIfOptions){ .time_limit_s = 600, .effort = 100,
+                                                   .allow = ALLOW_NONE }));
     for (int32_t i = 0; i < e->n_what_if; i++)
         CHECK(!e->what_if[i].failed || (e->what_if[i].note && *e->what_if[i].note));
     pool_free(pool);

@@ -41,7 +41,8 @@ class Timeline {
     this.shades = CLASSES.map(name => {
       const v = parseInt(COLOURS[name].slice(1), 16), rgb = [v >> 16, v >> 8 & 255, v & 255];
       const mix = (by, to) => pack(...rgb.map((c, i) => Math.round(c + (to[i] - c) * by)));
-      return { full: [mix(0, bg), mix(.13, dark ? [0, 0, 0] : [255, 255, 255]), mix(.09, dark ? [255, 255, 255] : [0, 0, 0])], faint: [mix(.8, bg), mix(.83, bg), mix(.86, bg)] };
+      return { full: [mix(0, bg), mix(.13, dark ? [0, 0, 0] : [255, 255, 255]), mix(.09, dark ? [255, 255, 255] : [0, 0, 0])],
+               faint: [mix(.8, bg), mix(.83, bg), mix(.86, bg)] };
     });
   }
 
@@ -68,7 +69,8 @@ class Timeline {
     this.column = new Int32Array(W);
     this.highest = 0;
     for (let x = 0; x < W; x++) {
-      const a = Math.max(0, Math.min(p.runs - 1, Math.floor(t0 + x * span / W))), b = Math.max(a + 1, Math.min(p.runs, Math.floor(t0 + (x + 1) * span / W)));
+      const a = Math.max(0, Math.min(p.runs - 1, Math.floor(t0 + x * span / W))),
+          b = Math.max(a + 1, Math.min(p.runs, Math.floor(t0 + (x + 1) * span / W)));
       let best = a;
       for (let t = a + 1; t < b; t++) if (p.live[t] > p.live[best]) best = t;
       this.column[x] = best;
@@ -116,9 +118,10 @@ class Timeline {
       const from = Math.max(0, Math.ceil(level - .5));
       if (from < to) { pixels.fill(this.shade(i), from * W, to * W); ids.fill(i, from * W, to * W); }
     }
-    // Then class by class. Buffers of less than half a pixel are drawn together at the end of their class,
+    // Then class by class. Buffers of less than a pixel are drawn together at the end of their class,
     // those that are lit and those that are not: tens of thousands of them cost one addition each.
-    const height = new Float64Array(W).fill(level - .5), small = [new Float64Array(W + 1), new Float64Array(W + 1)], any = [false, false];
+    const height = new Float64Array(W).fill(level - .5), small = [new Float64Array(W + 1), new Float64Array(W + 1)],
+        any = [false, false];
     const column = (x, h, colour, id) => {
       const was = height[x], now = was - h, to = was < H ? Math.ceil(was) : H;
       height[x] = now;
@@ -126,13 +129,14 @@ class Timeline {
     };
     for (let i = p.nState; i < p.n; i++) {
       const x0 = firstColumn[p.first[i]], x1 = firstColumn[p.end[i]], h = p.bytes[i] * scale, cls = p.cls[i];
-      if (x0 < x1 && h < .5) { const lit = +this.lit(i); any[lit] = true; small[lit][x0] += h; small[lit][x1] -= h; }
+      if (x0 < x1 && h < 1) { const lit = +this.lit(i); any[lit] = true; small[lit][x0] += h; small[lit][x1] -= h; }
       else if (x0 < x1) { const colour = this.shade(i); for (let x = x0; x < x1; x++) column(x, h, colour, i); }
       if (i + 1 < p.n && p.cls[i + 1] === cls) continue;
       for (let lit = 0; lit < 2; lit++) {
         if (!any[lit]) continue;
         const s = this.shades[cls];
-        for (let x = 0, h = 0; x < W; x++) { h += small[lit][x]; if (h > 1e-9) column(x, h, (lit ? s.full : s.faint)[0], -2 - cls); }
+        for (let x = 0, h = 0; x < W; x++) { h += small[lit][x]; if (h > 1e-9) column(x, h, (lit ? s.full : s.faint)[0],
+            -2 - cls); }
         small[lit].fill(0);
         any[lit] = false;
       }
@@ -143,8 +147,10 @@ class Timeline {
     const { W, H, p, pixels, ids, t0, t1, y0 } = this, sx = W / (t1 - t0), sy = H / (this.top - y0);
     for (let i = 0; i < p.n; i++) {
       if (p.end[i] <= t0 || p.first[i] >= t1) continue;
-      const x0 = Math.max(0, Math.floor((p.first[i] - t0) * sx)), x1 = Math.min(W, Math.max(x0 + 1, Math.floor((p.end[i] - t0) * sx)));
-      const bottom = Math.min(H, Math.round(H - (p.offset[i] - y0) * sy)), top = Math.max(0, Math.min(bottom - 1, Math.round(H - (p.offset[i] + p.bytes[i] - y0) * sy)));
+      const x0 = Math.max(0, Math.floor((p.first[i] - t0) * sx)), x1 = Math.min(W,
+          Math.max(x0 + 1, Math.floor((p.end[i] - t0) * sx)));
+      const bottom = Math.min(H, Math.round(H - (p.offset[i] - y0) * sy)),
+          top = Math.max(0, Math.min(bottom - 1, Math.round(H - (p.offset[i] + p.bytes[i] - y0) * sy)));
       if (bottom <= 0 || top >= H) continue;
       const colour = this.shade(i);
       for (let y = top; y < bottom; y++) {
@@ -154,7 +160,11 @@ class Timeline {
     }
   }
 
-  styles() { const s = getComputedStyle(document.documentElement); return { ink: s.getPropertyValue("--ink"), soft: s.getPropertyValue("--soft"), line: s.getPropertyValue("--line"), accent: s.getPropertyValue("--accent"), bad: s.getPropertyValue("--bad") }; }
+  styles() { const s = getComputedStyle(document.documentElement); return { ink: s.getPropertyValue("--ink"),
+                                                                            soft: s.getPropertyValue("--soft"),
+                                                                                line: s.getPropertyValue("--line"),
+                                                                                    accent: s.getPropertyValue("--accent"),
+                                                                                        bad: s.getPropertyValue("--bad") }; }
 
   axes(g) {
     const c = this.styles(), { dpr } = this;
@@ -167,20 +177,25 @@ class Timeline {
     g.textAlign = "right"; g.textBaseline = "middle";
     for (let v = Math.ceil(this.y0 / step) * step; v <= this.top; v += step) {
       const y = this.yOf(v);
-      g.globalAlpha = .55; g.beginPath(); g.moveTo(MARGIN.left, y + .5); g.lineTo(this.cssW - MARGIN.right, y + .5); g.stroke(); g.globalAlpha = 1;
+      g.globalAlpha = .55; g.beginPath(); g.moveTo(MARGIN.left, y + .5); g.lineTo(this.cssW - MARGIN.right, y + .5); g.stroke();
+          g.globalAlpha = 1;
       g.fillText(bytesText(v), MARGIN.left - 7, y);
     }
     g.textBaseline = "top"; g.textAlign = "center";
-    const spanT = this.t1 - this.t0, stepT = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000].find(s => spanT / s <= 10) || 1e6;
-    for (let t = Math.ceil(this.t0 / stepT) * stepT; t <= this.t1; t += stepT) g.fillText(countText(t), this.xOf(t), this.cssH - MARGIN.bottom + 6);
+    const spanT = this.t1 - this.t0, stepT = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000,
+                                              100000].find(s => spanT / s <= 10) || 1e6;
+    for (let t = Math.ceil(this.t0 / stepT) * stepT; t <= this.t1; t += stepT) g.fillText(countText(t), this.xOf(t),
+        this.cssH - MARGIN.bottom + 6);
     // which pass runs, as a band above the plot
     const words = ["forward", "backward", "update"], tints = [c.accent, c.soft, c.bad];
     let from = 0;
     for (let x = 1; x <= this.W; x++)
       if (x === this.W || this.p.runKind[this.column[x]] !== this.p.runKind[this.column[from]]) {
         const kind = this.p.runKind[this.column[from]], a = MARGIN.left + from / dpr, w = (x - from) / dpr;
-        g.globalAlpha = .8; g.fillStyle = tints[kind]; g.fillRect(a, MARGIN.top - 4, Math.max(1, w - (x < this.W ? 1 : 0)), 3); g.globalAlpha = 1;
-        if (w > 60) { g.textBaseline = "bottom"; g.textAlign = "left"; g.fillStyle = c.soft; g.fillText(words[kind], a + 2, MARGIN.top - 5); }
+        g.globalAlpha = .8; g.fillStyle = tints[kind]; g.fillRect(a, MARGIN.top - 4, Math.max(1, w - (x < this.W ? 1 : 0)), 3);
+            g.globalAlpha = 1;
+        if (w > 60) { g.textBaseline = "bottom"; g.textAlign = "left"; g.fillStyle = c.soft;
+                      g.fillText(words[kind], a + 2, MARGIN.top - 5); }
         from = x;
       }
     g.restore();
@@ -202,11 +217,13 @@ class Timeline {
     g.clearRect(0, 0, this.over.width, this.over.height);
     g.save();
     g.scale(dpr, dpr);
-    g.beginPath(); g.rect(MARGIN.left, MARGIN.top, this.cssW - MARGIN.left - MARGIN.right, this.cssH - MARGIN.top - MARGIN.bottom); g.clip();
+    g.beginPath(); g.rect(MARGIN.left, MARGIN.top, this.cssW - MARGIN.left - MARGIN.right,
+                          this.cssH - MARGIN.top - MARGIN.bottom); g.clip();
     const xPeak = this.xOf(p.peakRun + .5);
     g.strokeStyle = c.bad; g.setLineDash([4, 3]); g.lineWidth = 1.5;
     g.beginPath(); g.moveTo(xPeak, MARGIN.top); g.lineTo(xPeak, this.cssH - MARGIN.bottom); g.stroke();
-    g.fillStyle = c.bad; g.font = "11px system-ui, sans-serif"; g.textBaseline = "top"; g.textAlign = xPeak > this.cssW * .7 ? "right" : "left";
+    g.fillStyle = c.bad; g.font = "11px system-ui, sans-serif"; g.textBaseline = "top";
+        g.textAlign = xPeak > this.cssW * .7 ? "right" : "left";
     g.fillText("peak " + bytesText(p.liveBytes), xPeak + (g.textAlign === "right" ? -6 : 6), MARGIN.top + 3);
     g.setLineDash([]);
     if (i >= 0) this.outline(g, i, c.ink);
@@ -222,7 +239,8 @@ class Timeline {
     const { W, H, ids, dpr, p } = this;
     let x0, x1;
     if (this.view === "live") { x0 = this.firstColumn[p.first[i]]; x1 = this.firstColumn[Math.min(p.end[i], p.runs + 1)]; }
-    else { const sx = W / (this.t1 - this.t0); x0 = Math.max(0, Math.floor((p.first[i] - this.t0) * sx)); x1 = Math.min(W, Math.max(x0 + 1, Math.floor((p.end[i] - this.t0) * sx))); }
+    else { const sx = W / (this.t1 - this.t0); x0 = Math.max(0, Math.floor((p.first[i] - this.t0) * sx));
+           x1 = Math.min(W, Math.max(x0 + 1, Math.floor((p.end[i] - this.t0) * sx))); }
     g.fillStyle = colour;
     for (let x = x0; x < x1; x++) {
       let a = -1, b = -1;
@@ -251,7 +269,8 @@ class Timeline {
     }
     g.lineTo(left + span, h); g.fill(); g.globalAlpha = 1;
     const a = left + this.t0 / p.runs * span, b = left + this.t1 / p.runs * span;
-    g.fillStyle = c.ink; g.globalAlpha = .12; g.fillRect(left, 0, a - left, h); g.fillRect(b, 0, left + span - b, h); g.globalAlpha = 1;
+    g.fillStyle = c.ink; g.globalAlpha = .12; g.fillRect(left, 0, a - left, h); g.fillRect(b, 0, left + span - b, h);
+        g.globalAlpha = 1;
     g.strokeStyle = c.accent; g.lineWidth = 2; g.strokeRect(a + 1, 1, Math.max(3, b - a - 2), h - 2);
   }
 
@@ -272,7 +291,8 @@ class Timeline {
   }
   showAll() { this.y0 = this.y1 = 0; this.setRange(0, this.p.runs); }
   redraw() { if (!this.waiting) { this.waiting = true; requestAnimationFrame(() => { this.waiting = false; this.draw(); }); } }
-  goToPeak() { const span = Math.min(this.p.runs, 240); this.y0 = this.y1 = 0; this.setRange(this.p.peakRun - span / 2, this.p.peakRun + span / 2); }
+  goToPeak() { const span = Math.min(this.p.runs, 240); this.y0 = this.y1 = 0;
+               this.setRange(this.p.peakRun - span / 2, this.p.peakRun + span / 2); }
   show(view) { this.view = view; this.y0 = this.y1 = 0; this.draw(); }
 
   search(query) {
@@ -312,16 +332,20 @@ class Timeline {
     plot.addEventListener("wheel", e => {
       e.preventDefault();
       const at = place(e), factor = Math.exp(Math.max(-80, Math.min(80, e.deltaY || e.deltaX)) * .0035);
-      if (e.shiftKey) this.zoomBytes(factor, this.y0 + (this.cssH - MARGIN.bottom - at.y) / (this.cssH - MARGIN.top - MARGIN.bottom) * (this.top - this.y0));
+      if (e.shiftKey) this.zoomBytes(factor,
+                                     this.y0 + (this.cssH - MARGIN.bottom - at.y) / (this.cssH - MARGIN.top - MARGIN.bottom) * (this.top - this.y0));
       else this.zoom(factor, this.t0 + (at.x - MARGIN.left) / (this.cssW - MARGIN.left - MARGIN.right) * (this.t1 - this.t0));
     }, { passive: false });
-    plot.addEventListener("pointerdown", e => { plot.setPointerCapture(e.pointerId); drag = { ...place(e), t0: this.t0, t1: this.t1, y0: this.y0, y1: this.y1, moved: false }; });
+    plot.addEventListener("pointerdown", e => { plot.setPointerCapture(e.pointerId);
+                                                drag = { ...place(e), t0: this.t0, t1: this.t1, y0: this.y0, y1: this.y1,
+                                                         moved: false }; });
     plot.addEventListener("pointermove", e => {
       const at = place(e);
       if (drag && (drag.moved || Math.hypot(at.x - drag.x, at.y - drag.y) > 4)) {
         drag.moved = true;
         plot.classList.add("panning");
-        if (this.y1) { const by = (at.y - drag.y) / (this.cssH - MARGIN.top - MARGIN.bottom) * (drag.y1 - drag.y0), y0 = Math.max(0, drag.y0 + by); this.y1 = y0 + drag.y1 - drag.y0; this.y0 = y0; }
+        if (this.y1) { const by = (at.y - drag.y) / (this.cssH - MARGIN.top - MARGIN.bottom) * (drag.y1 - drag.y0),
+                       y0 = Math.max(0, drag.y0 + by); this.y1 = y0 + drag.y1 - drag.y0; this.y0 = y0; }
         const by = (drag.x - at.x) / (this.cssW - MARGIN.left - MARGIN.right) * (drag.t1 - drag.t0);
         this.setRange(drag.t0 + by, drag.t1 + by);
         return;
@@ -338,17 +362,23 @@ class Timeline {
     plot.addEventListener("dblclick", () => this.showAll());
     plot.addEventListener("keydown", e => {
       const span = this.t1 - this.t0, middle = this.t0 + span / 2;
-      const keys = { ArrowLeft: () => this.setRange(this.t0 - span * .15, this.t1 - span * .15), ArrowRight: () => this.setRange(this.t0 + span * .15, this.t1 + span * .15),
-        "+": () => this.zoom(.7, middle), "=": () => this.zoom(.7, middle), "-": () => this.zoom(1 / .7, middle), "0": () => this.showAll(), Home: () => this.setRange(0, span), End: () => this.setRange(this.p.runs - span, this.p.runs),
-        ArrowUp: () => this.next(1), ArrowDown: () => this.next(-1), Enter: () => { if (this.hover >= 0) this.pick(this.hover, true); }, Escape: () => { this.pinned = -1; this.pick(-1, false); } };
+      const keys = { ArrowLeft: () => this.setRange(this.t0 - span * .15, this.t1 - span * .15),
+                     ArrowRight: () => this.setRange(this.t0 + span * .15, this.t1 + span * .15),
+        "+": () => this.zoom(.7, middle), "=": () => this.zoom(.7, middle), "-": () => this.zoom(1 / .7, middle),
+            "0": () => this.showAll(), Home: () => this.setRange(0, span),
+                End: () => this.setRange(this.p.runs - span, this.p.runs),
+        ArrowUp: () => this.next(1), ArrowDown: () => this.next(-1), Enter: () => { if (this.hover >= 0) this.pick(this.hover,
+            true); }, Escape: () => { this.pinned = -1; this.pick(-1, false); } };
       if (keys[e.key] && !e.ctrlKey && !e.metaKey) { e.preventDefault(); keys[e.key](); }
     });
     let sliding = false;
     const slide = e => {
-      const b = this.overview.getBoundingClientRect(), t = (e.clientX - b.left - MARGIN.left) / (b.width - MARGIN.left - MARGIN.right) * this.p.runs, span = this.t1 - this.t0;
+      const b = this.overview.getBoundingClientRect(),
+          t = (e.clientX - b.left - MARGIN.left) / (b.width - MARGIN.left - MARGIN.right) * this.p.runs, span = this.t1 - this.t0;
       this.setRange(t - span / 2, t + span / 2);
     };
-    this.overview.addEventListener("pointerdown", e => { sliding = true; this.overview.setPointerCapture(e.pointerId); slide(e); });
+    this.overview.addEventListener("pointerdown", e => { sliding = true; this.overview.setPointerCapture(e.pointerId); slide(e);
+                                                         });
     this.overview.addEventListener("pointermove", e => { if (sliding) slide(e); });
     this.overview.addEventListener("pointerup", () => { sliding = false; });
   }
@@ -357,8 +387,12 @@ class Timeline {
     this.at = at;
     const i = this.bufferAt(at.x, at.y), t = this.runAt(at.x), { p } = this;
     this.tip.replaceChildren();
-    if (i >= 0) this.tip.append(element("b", {}, p.name_(i)), element("br"), swatch(CLASSES[p.cls[i]]), ` ${CLASSES[p.cls[i]]}  ${bytesText(p.bytes[i])}  ${this.data.shapes[p.shape[i]]}`, element("br"));
-    else if (i < -1) this.tip.append(swatch(CLASSES[-2 - i]), ` small buffers of class ${CLASSES[-2 - i]}; shift and wheel tell them apart`, element("br"));
+    if (i >= 0) this.tip.append(element("b", {}, p.name_(i)), element("br"), swatch(CLASSES[p.cls[i]]),
+                                ` ${CLASSES[p.cls[i]]}  ${bytesText(p.bytes[i])}  ${this.data.shapes[p.shape[i]]}`,
+                                    element("br"));
+    else if (i < -1) this.tip.append(swatch(CLASSES[-2 - i]),
+                                     ` small buffers of class ${CLASSES[-2 - i]}; shift and wheel tell them apart`,
+                                         element("br"));
     this.tip.append(element("span", { class: "note" }, `run ${countText(t)}: ${p.runText(t)}, ${bytesText(p.live[t])} live`));
     this.tip.hidden = false;
     const w = this.tip.offsetWidth, h = this.tip.offsetHeight;
@@ -369,7 +403,8 @@ class Timeline {
 
   // The next buffer up or down in the column under the crosshair, or at the peak.
   next(by) {
-    const { p } = this, t = this.at ? this.runAt(this.at.x) : Math.max(Math.ceil(this.t0), Math.min(Math.floor(this.t1) - 1, p.peakRun));
+    const { p } = this, t = this.at ? this.runAt(this.at.x) : Math.max(Math.ceil(this.t0),
+                                                                       Math.min(Math.floor(this.t1) - 1, p.peakRun));
     let live = p.liveAt(t).filter(i => !this.match || this.match[i]);
     if (this.view === "arena") live.sort((a, b) => p.offset[a] - p.offset[b]);
     if (!live.length) return;

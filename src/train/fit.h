@@ -67,7 +67,7 @@ typedef struct FitResult {
     double        step_ns, default_ns;   /* predicted; of everything kept with every lever at its default */
     int64_t       default_bytes;
     int64_t       minimum_bytes; /* least arena found with what is allowed; only where nothing fits */
-    int64_t       bound_bytes;   /* no plan under these levers can do with less */
+    int64_t       bound_bytes;   /* no plan with what is allowed can do with less */
     bool          cut;           /* the time limit ended the search */
 } FitResult;
 

@@ -46,6 +46,8 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     json_out_bool(&o, "release", levers->release);
     json_out_end(&o);
     fit_write_changes(&o, r);
+    json_out_int(&o, "default_bytes", r->default_bytes);
+    json_out_number(&o, "default_cost", r->default_ns);
     engine_write(&o, r->engine, r->engine->programs[0].plan->budget_bytes);
     json_out_end(&o);
     return file_out_done(&file, json_out_done(&o));
@@ -120,8 +122,8 @@ static Err read_fit(Pool *pool, const Json *root, const Recipe *asked, const Dev
     r->fits = true;
     r->recipe = recipe;
     r->step_ns = r->engine->cost_ns;
-    r->default_ns = r->engine->keep_all_ns;
-    r->default_bytes = r->engine->keep_all_bytes;
+    TRY(json_need_number(root, "default_cost", &r->default_ns));     /* for reports only */
+    TRY(json_need_int(root, "default_bytes", &r->default_bytes));
     r->bound_bytes = r->engine->bound_bytes;
     r->cut = r->engine->cut;
     return OK;

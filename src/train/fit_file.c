@@ -108,9 +108,10 @@ static Err read_changes(Pool *pool, const Json *root, const char *key, bool exac
     return OK;
 }
 
-static Err read_fit(Pool *pool, const Json *root, const Recipe *asked, const Device *device, bool given_noise, FitResult *r)
+Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Device *device, bool given_noise, FitResult *r)
 {
     Recipe *recipe = recipe_copy(pool, asked);
+    *r = (FitResult){ 0 };
     TRY(read_levers(root, recipe));
     if (given_noise && recipe->levers.pieces > 1)
         return fail(E_USAGE, "%s cuts micro-batches into pieces, which given inputs are not; make a plan with --allow none",
@@ -133,10 +134,9 @@ Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *d
 {
     Pool       *scratch = pool_new(NULL, "fit_read");
     const Json *root;
-    *r = (FitResult){ 0 };
     Err err = json_read(scratch, path, 0, &root);
     if (!err)
-        err = read_fit(pool, root, recipe, device, given_noise, r);
+        err = fit_from_json(pool, root, recipe, device, given_noise, r);
     pool_free(scratch);
     return err;
 }

@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
-ninja -C "$build" bench_ops bench_blas bench_plan > /dev/null
+ninja -C "$build" bench_ops bench_blas bench_plan bench_seeds > /dev/null
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
 echo "== matrix products and convolutions: own against oneDNN"
@@ -14,6 +14,8 @@ echo "== explain on every recipe"
 $python bench/explain.py "$build/plimsoll"
 echo "== planner"
 "$build/bench_plan"
+echo "== systems at full size under the budgets of common cards, planned"
+"$build/bench_seeds"
 if [ -d ../shared/instances/layout ]; then
     echo "== layout instances"
     for f in ../shared/instances/layout/[A-Z].*.csv; do

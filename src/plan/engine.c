@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LAYOUT_NODES = 50000 };   /* under a second of search where the greedy orders leave a gap */
-
 static Err engine_choose(Engine *engine)
 {
     Graph *graph = engine->graph;
@@ -112,19 +110,19 @@ static Err engine_put(Program *program, const int64_t *offsets)
     return OK;
 }
 
-/* As small as a short search finds it; where that is too large for the capacity and smaller is possible, a
- * long search for the capacity itself (the planner's own: what it could place is placed here too). */
+/* As small as a search finds it; where that is too large for the capacity and smaller is possible, a search
+ * for the capacity itself (the planner's own: what it could place is placed here too). */
 static Err engine_layout(Pool *pool, Program *program, int64_t capacity)
 {
     int32_t n = program->buffers.n_buffers;
     Buffer *buffers = program->buffers.buffers;
-    TRY(layout_solve(pool, buffers, n, &(LayoutOptions){ .max_nodes = LAYOUT_NODES }, &program->layout));
+    TRY(layout_solve(pool, buffers, n, &(LayoutOptions){ .max_nodes = PLACE_NODES }, &program->layout));
     if (capacity <= 0 || program->layout.arena_bytes <= capacity || program->layout.bound_bytes > capacity)
         return OK;
     Buffer      *again = NEWN(pool, Buffer, n);
     LayoutResult result;
     memcpy(again, buffers, (size_t)n * sizeof *again);
-    Err err = layout_solve(pool, again, n, &(LayoutOptions){ .capacity = capacity }, &result);
+    Err err = layout_solve(pool, again, n, &(LayoutOptions){ .capacity = capacity, .max_nodes = PLACE_NODES }, &result);
     if (!err) {
         memcpy(buffers, again, (size_t)n * sizeof *again);
         program->layout = result;

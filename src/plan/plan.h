@@ -58,6 +58,7 @@ int64_t plan_bound_bytes(const PGraph *graph);   /* structural: no plan can do w
 Err  plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, PlanMeter *meter);
 Err  plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes);
 Err  plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes);  /* sets arena_bytes */
+enum { PLACE_NODES = 50000 };                    /* of the layout's search in plan_place */
 int64_t plan_peak_bytes(const Plan *plan);       /* the arena if one was made, else live_bytes */
 Err  plan_read(Pool *pool, const char *path, const PGraph *graph, Plan **plan);
 Err  plan_write(const char *path, const PGraph *graph, const Plan *plan);

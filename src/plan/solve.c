@@ -233,7 +233,9 @@ Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
         if (value->persistent && value->view_of < 0)
             fixed += (value->bytes + graph->align - 1) / graph->align * graph->align;
     }
-    LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0 };
+    /* A short search, under a second: another plan is often easier to place than this one. */
+    LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0,
+                              .max_nodes = PLACE_NODES };
     Err err = plan_buffers(scratch, graph, plan, &buffers);
     if (!err && buffers.n_buffers > 0) {
         err = layout_solve(scratch, buffers.buffers, buffers.n_buffers, &options, &result);

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "ops/ops.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,8 +203,9 @@ static int candidate_order(const void *a, const void *b)
     const Candidate *x = a, *y = b;
     if (x->fallback != y->fallback)
         return x->fallback ? 1 : -1;
-    if (x->kept->keep_all_ns < y->kept->keep_all_ns || x->kept->keep_all_ns > y->kept->keep_all_ns)
-        return x->kept->keep_all_ns < y->kept->keep_all_ns ? -1 : 1;
+    int64_t x_ns = llround(x->kept->keep_all_ns), y_ns = llround(y->kept->keep_all_ns);
+    if (x_ns != y_ns)
+        return x_ns < y_ns ? -1 : 1;
     /* The same price: what stays nearest to the recipe. */
     if (x->recipe->levers.pieces != y->recipe->levers.pieces)
         return x->recipe->levers.pieces < y->recipe->levers.pieces ? -1 : 1;
@@ -243,7 +245,6 @@ static void fit_take(FitResult *r, const Candidate *c, const TrainingGraph *grap
     r->graph = *graph;
     r->engine = engine;
     r->step_ns = engine->cost_ns;
-    r->bound_bytes = engine->bound_bytes;
 }
 
 /* One candidate; a better plan, or a smaller one while nothing fits, becomes the result. */
@@ -290,14 +291,19 @@ static Err fit_choose(Fit *fit, FitResult *r)
             asked = &fit->list[i];
     r->default_bytes = asked->kept->keep_all_bytes;
     r->default_ns = asked->kept->keep_all_ns;
-    for (int i = 0; i < fit->n; i++)
+    for (int i = 0; i < fit->n; i++) {
+        int64_t bound = fit->list[i].kept->bound_bytes;
+        r->bound_bytes = i == 0 || bound < r->bound_bytes ? bound : r->bound_bytes;
         TRY(fit_try(fit, &fit->list[i], r));
+    }
     fit_say_changes(fit->pool, fit->recipe, r);
     for (int i = 0; i < fit->n; i++)
         if (fit->list[i].recipe != r->recipe)
             pool_free(fit->list[i].pool);
-    if (r->fits)
+    if (r->fits) {
+        r->n_notes = r->n_changes ? r->n_notes : 0;      /* nothing had to be looked for */
         return OK;
+    }
     r->minimum_bytes = r->engine->arena_bytes;
     return fit_refuse(r, fit->options);
 }

@@ -67,7 +67,7 @@ typedef struct FitResult {
     double        step_ns, default_ns;   /* predicted; of everything kept with every lever at its default */
     int64_t       default_bytes;
     int64_t       minimum_bytes; /* least arena found with what is allowed; only where nothing fits */
-    int64_t       bound_bytes;   /* no plan under these levers can do with less */
+    int64_t       bound_bytes;   /* no plan with what is allowed can do with less */
     bool          cut;           /* the time limit ended the search */
 } FitResult;
 
@@ -110,5 +110,7 @@ void fit_write_changes(JsonOut *o, const FitResult *result);     /* members `num
 Err fit_write(const char *path, const Recipe *asked, const FitResult *result);
 Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device, bool given_noise,
              FitResult *result);
+Err fit_from_json(Pool *pool, const Json *root, const Recipe *recipe, const Device *device, bool given_noise,
+                  FitResult *result);
 
 #endif

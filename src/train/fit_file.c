@@ -46,6 +46,8 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     json_out_bool(&o, "release", levers->release);
     json_out_end(&o);
     fit_write_changes(&o, r);
+    json_out_int(&o, "default_bytes", r->default_bytes);
+    json_out_number(&o, "default_cost", r->default_ns);
     engine_write(&o, r->engine, r->engine->programs[0].plan->budget_bytes);
     json_out_end(&o);
     return file_out_done(&file, json_out_done(&o));
@@ -106,9 +108,10 @@ static Err read_changes(Pool *pool, const Json *root, const char *key, bool exac
     return OK;
 }
 
-static Err read_fit(Pool *pool, const Json *root, const Recipe *asked, const Device *device, bool given_noise, FitResult *r)
+Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Device *device, bool given_noise, FitResult *r)
 {
     Recipe *recipe = recipe_copy(pool, asked);
+    *r = (FitResult){ 0 };
     TRY(read_levers(root, recipe));
     if (given_noise && recipe->levers.pieces > 1)
         return fail(E_USAGE, "%s cuts micro-batches into pieces, which given inputs are not; make a plan with --allow none",
@@ -120,8 +123,8 @@ static Err read_fit(Pool *pool, const Json *root, const Recipe *asked, const Dev
     r->fits = true;
     r->recipe = recipe;
     r->step_ns = r->engine->cost_ns;
-    r->default_ns = r->engine->keep_all_ns;
-    r->default_bytes = r->engine->keep_all_bytes;
+    TRY(json_need_number(root, "default_cost", &r->default_ns));     /* for reports only */
+    TRY(json_need_int(root, "default_bytes", &r->default_bytes));
     r->bound_bytes = r->engine->bound_bytes;
     r->cut = r->engine->cut;
     return OK;
@@ -131,10 +134,9 @@ Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *d
 {
     Pool       *scratch = pool_new(NULL, "fit_read");
     const Json *root;
-    *r = (FitResult){ 0 };
     Err err = json_read(scratch, path, 0, &root);
     if (!err)
-        err = read_fit(pool, root, recipe, device, given_noise, r);
+        err = fit_from_json(pool, root, recipe, device, given_noise, r);
     pool_free(scratch);
     return err;
 }

@@ -99,12 +99,12 @@ def stdiff(R):
         ("fp16 peak: ~700-900 MB", r.saves("bf16"), r.belief("Half precision")),
         ("bottleneck 1: attention, 2: EMA, 3: gradients",
          "; ".join(f"{i + 1}: {b['what']} {size(b['bytes'])}" for i, b in enumerate(rank[:3])), "maps of the two widest levels lead; state is last"),
-        ("recommends gradient checkpointing", r.saves("recompute"), "the largest saving that changes nothing"),
+        ("recommends gradient checkpointing", r.saves("recompute as"), "half of that saving: " + r.saves("recompute for")),
         ("recommends head width 128 -> 64", r.saves("head width"), "q, k and v keep their size; scores are not stored"),
         ("recommends a smaller batch", r.saves("micro-batches"), "with accumulation the effective batch stays"),
         ("recommends disabling EMA (200-400 MB)", r.saves("no average"), "a percent of the peak"),
         ("recommends 5 -> 3 frames", r.saves("predicted frames"), "predicted frames are the batch of the UNet"),
-        ("recommends fewer channels", r.saves("half the channels"), ""),
+        ("recommends fewer channels", r.saves("half the channels"), "maps halve, weights quarter"),
     ]
 
 
@@ -122,8 +122,8 @@ def stablesr(R):
          "a quarter of the channels, a quarter of the pixels, a third of the batch, 3 of 5 layers"),
         ("effective batch maintained at 12 (2 x 6 vs 6 x 4)", f"{a.json['plan']['micro_batch'] * a.json['plan']['accumulate']} -> "
          f"{b.json['plan']['micro_batch'] * b.json['plan']['accumulate']}", "it was halved"),
-        ("gradient checkpointing: ~50 % in backward", a.saves("recompute"), "re-planned on the first edge processor"),
-        ("checkpointing costs 10-20 % time", a.saves("recompute"), "only what is cheap to run again is run again"),
+        ("gradient checkpointing: ~50 % in backward", a.saves("recompute as"), "down to the least arena of the first edge processor"),
+        ("checkpointing costs 10-20 % time", a.saves("recompute for"), "a plan runs again what is cheap; the last bytes are the dear ones"),
         ("expected peak after: 15-18 GB", f"**{both(b.peak)}** for the whole step", "frozen weights "
          f"{size(4 * (b.json['parameters']['count'] - b.json['parameters']['trainable']))}, state of the trained ones "
          f"{size(b.classes['gradients'] + b.classes['optimizer'] + b.classes['ema'])}"),
@@ -132,7 +132,7 @@ def stablesr(R):
         ("works at batch 1, 2, 4, 6, 8", "largest batch with everything kept: " + ", ".join(
             f"{size(x['budget_bytes'])}: {x['largest_batch']}" for x in b.json["budgets"]), "placed, not tried"),
         ("mixed precision as a future improvement", b.saves("bf16"), b.belief("Half precision")),
-        ("reduce the resolution to 256 x 256", b.saves("half the resolution"), ""),
+        ("reduce the resolution to 256 x 256", b.saves("half the resolution"), "weights do not shrink"),
         ("max_split_size_mb:128 reduces fragmentation", f"gaps are {count(b.classes['gaps'])} B", "every buffer is placed before the first step"),
     ]
 
@@ -153,7 +153,7 @@ def lag(R):
         ("encoder: 50-100 MB a layer, 3-6 GB", f"{enc} token maps of {size(enc_token)}, q, k, v of {size(r.maps(32, 258, 2304)[1])} x "
          f"{r.maps(32, 258, 2304)[0]}", "six passes of six layers; probabilities are not stored"),
         ("DiT input (192,3,32,32): ~0.7 MB", f"{count(r.maps(192, 32, 32, 3, cls='inputs')[1])} B", "four bytes a number"),
-        ("patch embeddings (192,256,468): ~90 MB", f"right: {both(tokens)}", ""),
+        ("patch embeddings (192,256,468): ~90 MB", f"right: {both(tokens)}", "but a layer keeps many of that size"),
         ("DiT layers: 200-500 MB each, 1.2-3 GB", f"{n} maps of {size(tokens)} as activations, {r.maps(192, 256, 468, cls='attention')[0]} for attention, "
          f"{r.maps(192, 256, 1404)[0]} of {size(r.maps(192, 256, 1404)[1])}", "about 2.6 GiB a layer"),
         ("cross-attention: ~50 MB a layer, ~300 MB", f"{n_att} attention calls; scores would be {size(att_all)}, none is stored", "the context is shared, q, k and v are not"),
@@ -161,10 +161,10 @@ def lag(R):
         ("total 18-37 GB, actual 50-100 GB", f"**{both(r.peak)}**", "PyTorch measured: 26,674 MiB in fp32 (docs/TORCH_MEMORY.md)"),
         ("330 GB fit 3-6 batches at once", "one step holds one batch", "the number has no meaning; largest batch with everything kept on 80 GiB: "
          f"{next(x['largest_batch'] for x in r.json['budgets'] if x['budget_bytes'] == 80 << 30)} sets"),
-        ("ultra low (4 sets of 3): context ~3 MB", f"right: {count(ultra.maps(4, 3, 256, 256)[1])} B", ""),
+        ("ultra low (4 sets of 3): context ~3 MB", f"right: {count(ultra.maps(4, 3, 256, 256)[1])} B", "a sixteenth"),
         ("ultra low: 5-10 GB a batch", f"{both(ultra.peak)}", f"state is {size(sum(ultra.classes[c] for c in ('parameters', 'gradients', 'optimizer', 'ema')))} of it"),
-        ("low (8 sets of 4): 15-30 GB", f"{both(low.peak)}", ""),
-        ("gradient checkpointing: 30-50 % less", r.saves("recompute"), ""),
+        ("low (8 sets of 4): 15-30 GB", f"{both(low.peak)}", "everything was counted many times over"),
+        ("gradient checkpointing: 30-50 % less", r.saves("recompute as"), "half of that saving: " + r.saves("recompute for")),
         ("fragmentation reduces usable memory", f"gaps are {count(r.classes['gaps'])} B", "placed beforehand; no restart is needed"),
     ]
 
@@ -187,12 +187,12 @@ def sashimi(R):
         ("total 8-12 GB estimated, ~22 GB used", f"**{both(r.peak)}**", "PyTorch measured with a plain Cauchy kernel: 15,472 MiB (docs/TORCH_MEMORY.md)"),
         ("smaller model (6 layers, K=4): 20-30 % less", f"{both(lean.peak)}, {100 * (1 - lean.peak / r.peak):.0f} % less", "layers count, mixtures do not"),
         ("6 -> 4 mixtures alone", r.saves("mixtures"), "the head is a tenth of a percent"),
-        ("gradient checkpointing: 30-50 % less", r.saves("recompute"), ""),
+        ("gradient checkpointing: 30-50 % less", r.saves("recompute as"), "half of that saving: " + r.saves("recompute for")),
         ("skip connections optimised: 10-20 % less", f"at most {100 * r.classes['skips'] / r.peak:.1f} %", "that is all they are"),
         ("sequence length: 20-40 % less", r.saves("sequence length"), "activations are proportional to it"),
         ("memory-efficient DML in chunks", "0 B", "the loss works in blocks already"),
         ("mixed precision", r.saves("bf16"), "the S4 kernel and FFT stay in fp32"),
-        ("fits 23.69 GiB at ~7-11 GB after all", f"fits 8 GiB as it is: {size(r.peak)}", ""),
+        ("fits 23.69 GiB at ~7-11 GB after all", f"fits 8 GiB as it is: {size(r.peak)}", "no lever is needed"),
     ]
 
 
@@ -226,7 +226,7 @@ def dit3d(R):
         ("3-D patches as the text describes them", f"{count(patches.json['parameters']['count'])} parameters, {both(patches.peak)}", "dit3d-tiny, the other reading"),
         ("learn_sigma false: 6 -> 3 channels", "right", "only the last layer changes"),
         ("less than 1 % of 16 GB", f"{100 * t.peak / (16 << 30):.2f} %", "right for Tiny/4"),
-        ("gradient checkpointing for longer sequences", t.saves("recompute"), ""),
+        ("gradient checkpointing for longer sequences", t.saves("recompute as"), "the backbone is frozen: it keeps nothing for backward"),
         ("mixed precision", t.saves("bf16"), t.belief("Half precision")),
     ]
 

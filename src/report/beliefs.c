@@ -69,7 +69,7 @@ Err beliefs_find(Pool *pool, Explained *e)
         belief_add(pool, e, &cap, "Half precision halves the memory of weights, gradients, "
                                   "optimizer and EMA.",
                    pool_print(pool, "With fp32 master copies the state goes from %s to %s bytes "
-                                    "(%+.1f %%): weights are there twice. "
+                                    "(%+.1f %%): trained weights are there twice. "
                               "Only activations halve; the peak goes from %s to %s.", count_text(one.state_bytes),
                               count_text(low.state_bytes), 100 * ((double)low.state_bytes / (double)one.state_bytes - 1),
                               bytes_text(one.peak_bytes), bytes_text(low.peak_bytes)));

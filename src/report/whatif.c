@@ -23,6 +23,7 @@ typedef struct Run {
     double               start_s;
     WhatIf              *rows;
     int32_t              n;
+    int64_t              half_bytes;     /* the budget of SEARCH_HALF */
     int                  expected;       /* rows in all, for the progress line */
 } Run;
 
@@ -48,7 +49,8 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
     }
     Pool      *pool = pool_new(NULL, "what-if");
     FitResult *result = NEW(pool, FitResult);
-    FitOptions how = { .budget_bytes = search ? 1 : 0, .allow = run->options->allow,
+    FitOptions how = { .budget_bytes = search == SEARCH_HALF ? run->half_bytes : search ? 1 : 0,
+                       .allow = run->options->allow,
                        .time_limit_s = left,
                        .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
     Err        err = (search == SEARCH_ALL ? fit_run : fit_plan)(pool, recipe, run->e->device, &how,
@@ -192,11 +194,18 @@ static Err run_state(Run *run)
     return OK;
 }
 
+/* The first bytes are the cheapest: half of what recomputing can save costs much less than half. */
 static Err run_recompute(Run *run)
 {
-    return run_row(run, (WhatIf){ .name = "recompute as much as helps", .how = "fit --allow none",
-                                  .exact = true },
-                   run->e->recipe, SEARCH_LEAST);
+    TRY(run_row(run, (WhatIf){ .name = "recompute as much as helps", .how = "fit --allow none", .exact = true },
+                run->e->recipe, SEARCH_LEAST));
+    const WhatIf *least = &run->rows[run->n - 1];
+    if (least->failed || least->saved_bytes <= 0)
+        return OK;
+    run->half_bytes = least->peak_bytes + least->saved_bytes / 2;
+    return run_row(run, (WhatIf){ .name = "recompute for half of that", .exact = true,
+                   .how = pool_print(run->pool, "fit --allow none --budget %lld", (long long)run->half_bytes) },
+                   run->e->recipe, SEARCH_HALF);
 }
 
 /* ---- changes to the model ---- */
@@ -326,7 +335,7 @@ Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
 {
     Run run = { .pool = pool, .e = e, .options = options, .start_s = clock_now(),
                 .rows = NEWN(pool, WhatIf, MOST_ROWS),
-                .expected = 19 };
+                .expected = 20 };
     TRY(run_precision(&run));
     TRY(run_split(&run));
     TRY(run_attention(&run));

@@ -27,8 +27,8 @@ typedef struct Run {
     int                  expected;       /* rows in all, for the progress line */
 } Run;
 
-typedef enum Search { SEARCH_NONE, SEARCH_LEAST,
-                      SEARCH_ALL } Search;   /* keep all; least arena; with every lever */
+/* keep all; least arena; half of what that saves; least arena with every lever */
+typedef enum Search { SEARCH_NONE, SEARCH_LEAST, SEARCH_HALF, SEARCH_ALL } Search;
 
 static double run_left_s(const Run *run)
 {
@@ -53,8 +53,8 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
                        .allow = run->options->allow,
                        .time_limit_s = left,
                        .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
-    Err        err = (search == SEARCH_ALL ? fit_run : fit_plan)(pool, recipe, run->e->device, &how,
-        result);
+    Err        err = search == SEARCH_ALL ? fit_run(pool, recipe, run->e->device, &how, result)
+                                          : fit_plan(pool, recipe, run->e->device, &how, result);
     if (err && err != E_BUDGET) {
         row->failed = true;
         row->note = pool_text(run->pool, err_text());

@@ -34,10 +34,11 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
     Device *device = *out;
     device->described = strcmp(profile->title, device->model) != 0;
     device->profile = profile;
-    device->model = profile->title;
-    device->memory_bytes = profile->usable_bytes;
-    if (device->described)
+    if (device->described) {                         /* of this machine, what is free now counts */
         device->name = profile->name;
+        device->model = profile->title;
+        device->memory_bytes = profile->usable_bytes;
+    }
     return OK;
 }
 

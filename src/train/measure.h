@@ -6,25 +6,35 @@
 #ifndef TRAIN_MEASURE_H
 #define TRAIN_MEASURE_H
 
-#include "device/device.h"
+#include "plan/engine.h"
 #include "train/recipe.h"
+
+/* A session that can be stepped without learning. */
+typedef struct Stopwatch Stopwatch;
+
+/* plan may be NULL: keep everything. */
+Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan,
+                  Stopwatch **stopwatch);
+Err stopwatch_step(Stopwatch *stopwatch, double *ms);        /* one plain step */
+const Engine *stopwatch_engine(const Stopwatch *stopwatch);
+
+enum { MEASURE_LEAST = 5, MEASURE_MOST = 15 };               /* steps that are timed node by node */
 
 typedef struct MeasureOptions {
     int64_t budget_bytes;        /* of the arena; 0: keep everything */
-    double  seconds;             /* of steps, about; at least MEASURE_STEPS of them */
+    double  seconds;             /* of steps, about, within the bounds above */
     void  (*progress)(void *arg, double done, const char *text);
     void   *progress_arg;
 } MeasureOptions;
 
-enum { MEASURE_STEPS = 5 };
-
 typedef struct Measured {
     int32_t nodes, calls;        /* timed, and distinct among them */
-    double  step_ms;             /* the best step of the same plan that nobody timed node by node */
+    double  step_ms;             /* the best plain step */
     double  nodes_ms;            /* sum of the nodes' median times in one step */
     int64_t runtime_bytes;       /* of this process, beside the arena */
 } Measured;
 
+/* Adds the times of the recipe's nodes to the profile. */
 Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device, const MeasureOptions *options,
                    Profile *profile, Measured *measured);
 

@@ -16,7 +16,7 @@ static struct { const char *out, *take; TextList recipes; bool ops; double secon
 
 static const Option options[] = {
     { "o",       OPT_TEXT,   &opt.out,     "FILE", "write the profile here; default: where every command looks" },
-    { "model",   OPT_LIST,   &opt.recipes, "R",    "time every operator of this recipe in real steps; may be repeated" },
+    { "model",   OPT_LIST,   &opt.recipes, "R",    "time the operators of this recipe in real steps; may be repeated" },
     { "ops",     OPT_FLAG,   &opt.ops,     NULL,   "the same for all small recipes" },
     { "seconds", OPT_NUMBER, &opt.seconds, "S",    "of steps for each recipe" },
     { "take",    OPT_TEXT,   &opt.take,    "B",    "take at most this much memory; default: all but an eighth" },
@@ -54,9 +54,9 @@ static Err probe_memory(Pool *pool, const Device *device, Profile *profile)
     profile->total_bytes = limits.total < limits.cgroup ? limits.total : limits.cgroup;
     profile->usable_bytes = taken.bytes < profile->total_bytes ? taken.bytes : profile->total_bytes;
     profile->runtime_bytes = device_runtime_bytes(device, 0);
-    profile->memory_origin = pool_print(pool, "total: the system's or the control group's word; usable: taken and written "
-                                        "(%s); runtime: this program with its libraries, resident; measured on %s",
-                                        taken.ended_by, device->model);
+    profile->memory_origin = pool_print(pool, "total: the system's or the control group's word; usable: taken and "
+                                        "written (%s); runtime: this program with its libraries, resident; measured "
+                                        "on %s", taken.ended_by, device->model);
     return OK;
 }
 
@@ -67,8 +67,9 @@ static Err probe_machine(Pool *pool, const Device *device, Profile *profile)
     if (isatty(2))
         show_progress("measuring", 1, "");
     for (int32_t i = 0; i < profile->n_bandwidth; i++)
-        printf("bandwidth  %2lld threads: read %.1f, write %.1f, copy %.1f GB/s\n", (long long)profile->bandwidth[i].threads,
-               profile->bandwidth[i].read * 1e-9, profile->bandwidth[i].write * 1e-9, profile->bandwidth[i].copy * 1e-9);
+        printf("bandwidth  %2lld threads: read %.1f, write %.1f, copy %.1f GB/s\n",
+               (long long)profile->bandwidth[i].threads, profile->bandwidth[i].read * 1e-9,
+               profile->bandwidth[i].write * 1e-9, profile->bandwidth[i].copy * 1e-9);
     for (int32_t i = 0; i < profile->n_rates; i++) {
         const Rate *rate = &profile->rates[i], *next = i + 1 < profile->n_rates ? rate + 1 : NULL;
         if (!next || next->kind != rate->kind || strcmp(next->type, rate->type))     /* the largest size */
@@ -89,10 +90,10 @@ static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
     TRY(measure_recipe(pool, recipe, device, &measure, profile, &m));
     if (isatty(2))
         show_progress("measuring", 1, "");
-    printf("%-20s %5d operators, %4d of them distinct; step %.1f ms, sum of its operators %.1f ms\n", recipe->name, m.nodes,
-           m.calls, m.step_ms, m.nodes_ms);
-    profile->ops_origin = pool_print(pool, "measured on %s with %s, %d threads: inside real steps, medians", device->model,
-                                     device->library, device->threads);
+    printf("%-20s %5d operators, %4d of them distinct; step %.1f ms, sum of its operators %.1f ms\n", recipe->name,
+           m.nodes, m.calls, m.step_ms, m.nodes_ms);
+    profile->ops_origin = pool_print(pool, "measured on %s with %s, %d threads: medians inside real steps, scaled to "
+                                     "the best step", device->model, device->library, device->threads);
     return OK;
 }
 
@@ -149,8 +150,9 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
         TRY(folder_make(folder));
     }
     TRY(profile_write(profile, path));
-    printf("written to %s%s\n", path, opt.out ? pool_print(pool, "; use it with --device %s", path) : ", where explain, fit "
-           "and train look for it");
+    const char *how = opt.out ? pool_print(pool, "; use it with --device %s", path)
+                              : ", where explain, fit and train look for it";
+    printf("written to %s%s\n", path, how);
     return OK;
 }
 

@@ -47,7 +47,8 @@ static void least(int64_t *a, int64_t b)
 }
 
 /* One control group: its limit, what it uses, and what of that is file cache it could drop. */
-static void group_limit(MemoryLimits *limits, const char *folder, const char *limit, const char *used, const char *cache)
+static void group_limit(MemoryLimits *limits, const char *folder, const char *limit, const char *used,
+                        const char *cache)
 {
     char path[PATH_ROOM];
     snprintf(path, sizeof path, "%s/%s", folder, limit);
@@ -68,7 +69,8 @@ static void group_limits(MemoryLimits *limits, const char *root, char *group, bo
 {
     char folder[PATH_ROOM];
     for (;;) {
-        snprintf(folder, sizeof folder, "%s%s%s", root, first_version ? "/memory" : "", strcmp(group, "/") ? group : "");
+        snprintf(folder, sizeof folder, "%s%s%s", root, first_version ? "/memory" : "",
+                 strcmp(group, "/") ? group : "");
         if (first_version)
             group_limit(limits, folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file");
         else

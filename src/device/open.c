@@ -27,8 +27,8 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
 {
     DeviceOptions with = *options;
     if (with.threads && profile->threads && with.threads != profile->threads)
-        return fail(E_USAGE, "the profile %s holds for %lld threads, not %d; leave out --threads or probe again with it",
-                    profile->name, (long long)profile->threads, with.threads);
+        return fail(E_USAGE, "the profile %s holds for %lld threads, not %d; leave out --threads or probe again with "
+                    "it", profile->name, (long long)profile->threads, with.threads);
     with.threads = profile->threads ? (int)profile->threads : with.threads;
     TRY(device_cpu(pool, &with, out));
     Device *device = *out;

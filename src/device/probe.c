@@ -170,8 +170,9 @@ static Err probe_conv(Prober *p, Type type)
         if (flops > p->o.largest_flops)
             return OK;
         ConvDesc    desc = { .kind = CONV_FORWARD, .n = 1, .ci = width, .co = width, .in = { 1, side, side },
-                             .out = { 1, side, side }, .kernel = { 1, 3, 3 }, .stride = { 1, 1, 1 }, .pad_lo = { 0, 1, 1 },
-                             .pad_hi = { 0, 1, 1 }, .type_x = type, .type_w = type, .type_y = type, .type_bias = type };
+                             .out = { 1, side, side }, .kernel = { 1, 3, 3 }, .stride = { 1, 1, 1 },
+                             .pad_lo = { 0, 1, 1 }, .pad_hi = { 0, 1, 1 }, .type_x = type, .type_w = type,
+                             .type_y = type, .type_bias = type };
         const Prim *prim;
         size_t      image = (size_t)(side * side * width * type_bytes(type));
         TRY(blas_conv(p->device->blas, &desc, p->device->threads, &prim));

@@ -37,7 +37,7 @@ static Err probe_memory(Pool *pool, const Device *device, Profile *profile)
 {
     MemoryLimits limits = memory_limits();
     TakenMemory  taken;
-    TakeOptions  take = { .reserve = limits.total / 8, .seconds = 10, .progress = probe_progress() };
+    TakeOptions  take = { .reserve = limits.total / 8, .seconds = 15, .progress = probe_progress() };
     if (opt.take)
         TRY(bytes_read(opt.take, memory_left(&limits), &take.most));
     TRY(memory_take(&take, &taken));

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "ops/ops.h"
+#include "plan/node_time.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,13 +19,11 @@ static Err engine_choose(Engine *engine)
         if (!kernel->run)
             return fail(E_DEVICE, "%s cannot run on %s (%s)", node->op->name, engine->device->name,
                         node_text(graph, i));
-        if (kernel->choose)
+        if (kernel->choose && device_has_kernels(engine->device))
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
-        /* A roofline for a plain processor until a measured profile says better. */
-        Cost cost = node->op->cost(node);
-        double by_flops = cost.flops / (50.0 * engine->device->threads);   /* ns at 50 GFLOP/s a thread */
-        double by_bytes = cost.bytes / (10.0 * engine->device->threads);   /* ns at 10 GB/s a thread */
-        engine->node_ns[i] = 1000 + (by_flops > by_bytes ? by_flops : by_bytes);
+        TimeBasis basis;
+        engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], &basis);
+        engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
 }
@@ -180,6 +179,31 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
         engine->bound_bytes = program->bound_bytes;
 }
 
+/* The planner's cheapest plan within the budget. Where what it could place leaves much room unused, cheaper plans
+ * fitted by bytes but not by place: it is asked again for a little less, and the cheaper answer is kept. */
+static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
+{
+    int64_t     room = options->budget_bytes - engine->persistent_bytes, elsewhere = engine_elsewhere(engine, program, true);
+    PlanOptions search = {
+        .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
+        .progress = options->progress, .progress_arg = options->progress_arg,
+    };
+    for (int less = 0; less <= 4; less += 2) {
+        Plan *plan;
+        search.budget_bytes = options->budget_bytes - elsewhere - room / 100 * less;
+        if (search.budget_bytes < 1)
+            search.budget_bytes = 1;
+        Err err = plan_solve(pool, program->pgraph, &search, &plan);
+        if (err && err != E_BUDGET)
+            return err;
+        if (less == 0 || (!err && plan->cost < program->plan->cost))
+            program->plan = plan;
+        if (err || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
+            break;
+    }
+    return engine_place(pool, engine, program, options->budget_bytes, NULL);
+}
+
 /* Everything kept if that fits the budget, else the planner's cheapest plan that does. A program that
  * cannot fit keeps its plan of least arena: engine_new then says what the whole would need. */
 static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
@@ -191,19 +215,8 @@ static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *optio
     if (program->arena_bytes > engine->keep_all_bytes)
         engine->keep_all_bytes = program->arena_bytes;
 
-    if (budget && program->arena_bytes > budget) {
-        PlanOptions search = {
-            .budget_bytes = budget - engine_elsewhere(engine, program, true), .effort = options->effort,
-            .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
-            .progress = options->progress, .progress_arg = options->progress_arg,
-        };
-        if (search.budget_bytes < 1)
-            search.budget_bytes = 1;
-        Err err = plan_solve(pool, program->pgraph, &search, &program->plan);
-        if (err && err != E_BUDGET)
-            return err;
-        TRY(engine_place(pool, engine, program, budget, NULL));
-    }
+    if (budget && program->arena_bytes > budget)
+        TRY(engine_solve(pool, engine, options, program));
     program->plan->budget_bytes = budget;
     engine_count(pool, engine, program);
     return OK;
@@ -228,8 +241,10 @@ static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
         TRY(kernel->choose(node, &engine->own_device, &lean));
         if (lean.workspace_bytes >= choice->workspace_bytes && !own)
             continue;
+        TimeBasis basis;
         *choice = lean;
         choice->own = true;
+        engine->node_ns[i] = node_time(engine->device, node, choice, &basis);
         engine->leaner++;
     }
     return OK;
@@ -298,4 +313,29 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
                     "--batch", bytes_text(options->budget_bytes), bytes_text(engine->arena_bytes),
                     (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes), bytes_text(engine->bound_bytes));
     return OK;
+}
+
+double engine_step_ns(const Engine *engine, int64_t accumulate)
+{
+    double ns = 0;
+    for (int i = 0; i < engine->n_programs; i++)
+        ns += engine->programs[i].meter.cost * (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
+    return ns;
+}
+
+const char *engine_time_source(const Engine *engine)
+{
+    const Profile *profile = engine->device->profile;
+    if (!profile)
+        return "roofline";
+    bool measured = engine->basis_ns[TIME_MEASURED] + engine->basis_ns[TIME_FAMILY] > 0;
+    return pool_print(engine->graph->pool, "%sprofile %s", measured ? "" : "roofline of ", profile->name);
+}
+
+double engine_time_share(const Engine *engine, TimeBasis basis)
+{
+    double all = 0;
+    for (int i = 0; i < TIME_BASES; i++)
+        all += engine->basis_ns[i];
+    return all > 0 ? engine->basis_ns[basis] / all : 0;
 }

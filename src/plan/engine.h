@@ -12,6 +12,7 @@
 #ifndef PLAN_ENGINE_H
 #define PLAN_ENGINE_H
 
+#include "device/profile.h"
 #include "base/json_out.h"
 #include "ir/op.h"
 #include "plan/plan.h"
@@ -53,6 +54,7 @@ typedef struct Engine {
     const Device *device;
     Choice       *choices;       /* per node */
     double       *node_ns;       /* per node: predicted time of one run */
+    double        basis_ns[TIME_BASES];      /* all nodes once, by how their times were found */
     Program      *programs;
     int           n_programs;
     int64_t      *offset;        /* per value: of persistent roots in the arena; -1 for others */
@@ -93,6 +95,12 @@ Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOpt
                  Engine **engine);
 Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes, const int64_t *offsets);
 void engine_count(Pool *pool, Engine *engine, Program *program);
+
+/* The predicted time of one step, and where it comes from: "profile NAME", "roofline of profile NAME" or
+ * "roofline"; the share of the time that rests on each basis. */
+double      engine_step_ns(const Engine *engine, int64_t accumulate);
+const char *engine_time_source(const Engine *engine);
+double      engine_time_share(const Engine *engine, TimeBasis basis);
 
 /* The planner's view of some parts of a graph (plan/from_graph.c). */
 Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const Choice *choices,

@@ -180,7 +180,9 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
 }
 
 /* The planner's cheapest plan within the budget. Where what it could place leaves much room unused, cheaper plans
- * fitted by bytes but not by place: it is asked again for a little less, and the cheaper answer is kept. */
+ * fitted by bytes but not by place: it is asked again for less, until an answer is cheaper. */
+static const int engine_less[] = { 0, 4, 12, 24, 40 };   /* % of the room above parameters and state */
+
 static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
 {
     int64_t     room = options->budget_bytes - engine->persistent_bytes, elsewhere = engine_elsewhere(engine, program, true);
@@ -188,17 +190,18 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
         .progress = options->progress, .progress_arg = options->progress_arg,
     };
-    for (int less = 0; less <= 4; less += 2) {
+    for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
         Plan *plan;
-        search.budget_bytes = options->budget_bytes - elsewhere - room / 100 * less;
+        search.budget_bytes = options->budget_bytes - elsewhere - room / 100 * engine_less[i];
         if (search.budget_bytes < 1)
             search.budget_bytes = 1;
         Err err = plan_solve(pool, program->pgraph, &search, &plan);
         if (err && err != E_BUDGET)
             return err;
-        if (less == 0 || (!err && plan->cost < program->plan->cost))
+        bool cheaper = i > 0 && !err && plan->cost < program->plan->cost;
+        if (i == 0 || cheaper)
             program->plan = plan;
-        if (err || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
+        if (err || cheaper || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
             break;
     }
     return engine_place(pool, engine, program, options->budget_bytes, NULL);

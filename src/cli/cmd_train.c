@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "train/trainer.h"
 
-static ModelOptions model;
+static ModelOptions model = { .runs = true };
 static struct {
     const char *out, *resume, *init, *given, *data;
     int64_t     steps, seed;

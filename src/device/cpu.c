@@ -112,15 +112,19 @@ Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
     return OK;
 }
 
-int64_t resident_anonymous_bytes(void)
+static int64_t resident_row(const char *row)
 {
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    char  line[128];
+    FILE  *file = fopen("/proc/self/smaps_rollup", "r");
+    char   line[128];
     long long kib = -1;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "Anonymous: %lld kB", &kib) == 1)
-            break;
+    size_t n = strlen(row);
+    while (file && kib < 0 && fgets(line, sizeof line, file))
+        if (!strncmp(line, row, n) && sscanf(line + n, " %lld kB", &kib) != 1)
+            kib = -1;
     if (file)
         fclose(file);
     return kib < 0 ? -1 : (int64_t)kib * 1024;
 }
+
+int64_t resident_bytes(void)           { return resident_row("Rss:"); }
+int64_t resident_anonymous_bytes(void) { return resident_row("Anonymous:"); }

@@ -178,9 +178,14 @@ extern "C" Err permute_cuda(const Call *call)
     axes_drop(&axes, inner);
     dim3     threads(TILE_LANES, TILE_ROWS);
     unsigned blocks = cuda_blocks(call, plane.tiles * TILE_LANES * TILE_ROWS, TILE_LANES * TILE_ROWS);
-    WITH_UNIT((int)size, U,
-              permute_tiles<U><<<blocks, threads, 0, cuda_stream(call)>>>((U *)call->out[0], (const U *)call->in[0],
-                                                                         axes, plane);)
+    cudaStream_t stream = cuda_stream(call);
+    void        *x = call->in[0], *y = call->out[0];
+    if (size == 4)
+        permute_tiles<<<blocks, threads, 0, stream>>>((uint32_t *)y, (const uint32_t *)x, axes, plane);
+    else if (size == 2)
+        permute_tiles<<<blocks, threads, 0, stream>>>((uint16_t *)y, (const uint16_t *)x, axes, plane);
+    else
+        permute_tiles<<<blocks, threads, 0, stream>>>((uint8_t *)y, (const uint8_t *)x, axes, plane);
     CUDA_LAUNCHED();
     return OK;
 }

@@ -2,7 +2,7 @@
  *
  * An update is bound by memory: each of p, grad, m, v, EMA is read and written once, in one pass. What
  * changes from step to step is read from device memory, so a captured step stays valid. */
-#include "ops/rows_cuda.h"
+#include "ops/reduce_cuda.h"
 
 #define class class_
 extern "C" {
@@ -10,21 +10,27 @@ extern "C" {
 }
 #undef class
 
-struct Accumulate {              /* x[0] the sum so far, x[1] the new part */
+/* The sum is read only from the second micro-batch on. */
+struct Accumulate {
     const int32_t *counters;
+    AnyIn          sum;
     bool           fresh;
     __device__ void begin() { fresh = counters[COUNTER_MICRO] == 0; }
-    template <int N> __device__ void run(int64_t, const float (&x)[2][N], float (&y)[N]) const
+    template <int N> __device__ void run(int64_t i, const float (&x)[1][N], float (&y)[N]) const
     {
+        float have[N] = { 0 };
+        if (!fresh)
+            any_get<N>(sum, i, have);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            y[j] = fresh ? x[1][j] : x[0][j] + x[1][j];
+            y[j] = fresh ? x[0][j] : have[j] + x[0][j];
     }
 };
 
 extern "C" Err accumulate_cuda(const Call *call)
 {
-    return rows_cuda<2>(call, Accumulate{ (const int32_t *)call->in[2], false });
+    Accumulate f = { (const int32_t *)call->in[2], any_in(call, 0), false };
+    return rows_cuda_of<1>(call, f, { 1 }, { 8 });       /* the output is the sum: its pack holds for both */
 }
 
 __global__ void seed_fill(float *seed, const float *progress, int64_t count)
@@ -55,22 +61,6 @@ typedef struct NormJob {
 } NormJob;
 
 static_assert(sizeof(NormJob) < 4000, "NormJob is passed to a kernel by value");
-
-__device__ __forceinline__ double block_sum_double(double x, double *lines)
-{
-#pragma unroll
-    for (int d = 16; d; d >>= 1)
-        x += __shfl_xor_sync(0xffffffffu, x, d);
-    if (threadIdx.x % 32 == 0)
-        lines[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = threadIdx.x % 32 < blockDim.x / 32 ? lines[threadIdx.x % 32] : 0.0;
-#pragma unroll
-    for (int d = 16; d; d >>= 1)
-        x += __shfl_xor_sync(0xffffffffu, x, d);
-    __syncthreads();
-    return x;
-}
 
 __global__ void __launch_bounds__(NORM_THREADS) norm_pieces(const __grid_constant__ NormJob job)
 {

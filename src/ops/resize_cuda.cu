@@ -27,7 +27,7 @@ __host__ __device__ static int32_t nearest_place(Axis a, int32_t i)
 }
 
 /* Keys' cubic (1981) with a = -0.75 at distance d. */
-__host__ __device__ static double cubic(double d)
+__device__ static double cubic(double d)
 {
     const double a = -0.75;
     d = fabs(d);

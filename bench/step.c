@@ -52,32 +52,48 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+typedef struct Row {             /* all nodes of one operator and algorithm */
+    const OpDef *op;
+    const char  *algorithm;
+    int          n;
+    double       ns;
+} Row;
+
 /* What each operator takes when it runs alone, summed over its nodes. */
-static Err step_profile(Pool *pool, Bench *b)
+static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
 {
     const Graph *graph = b->graph.graph;
-    double      *best = NEWN(pool, double, graph->n_nodes), *sum = NEWN(pool, double, ops_count);
-    int         *count = NEWN(pool, int, ops_count);
+    double      *best = NEWN(pool, double, graph->n_nodes), all = 0;
+    Row         *rows = NULL;
+    int32_t      n = 0, cap = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
         best[i] = INFINITY;
     for (int i = 0; i < 3; i++) {
         TRY(session_profile(b->session, PART_MICRO, best));
         TRY(session_profile(b->session, PART_UPDATE, best));
     }
-    double all = 0;
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        for (int o = 0; o < ops_count && isfinite(best[i]); o++)
-            if (graph->nodes[i].op == ops_all[o])
-                sum[o] += best[i], count[o]++, all += best[i];
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const char *algorithm = engine->choices[i].name ? engine->choices[i].name : "";
+        int32_t     at = 0;
+        if (!isfinite(best[i]))
+            continue;
+        while (at < n && (rows[at].op != graph->nodes[i].op || strcmp(rows[at].algorithm, algorithm)))
+            at++;
+        if (at == n)
+            VEC_ADD(pool, rows, n, cap, (Row){ .op = graph->nodes[i].op, .algorithm = algorithm });
+        rows[at].n++;
+        rows[at].ns += best[i];
+        all += best[i];
+    }
     for (int64_t t = 0; t < b->top; t++) {
-        int most = 0;
-        for (int o = 1; o < ops_count; o++)
-            most = sum[o] > sum[most] ? o : most;
-        if (sum[most] <= 0)
+        int32_t most = 0;
+        for (int32_t i = 1; i < n; i++)
+            most = rows[i].ns > rows[most].ns ? i : most;
+        if (n == 0 || rows[most].ns <= 0)
             break;
-        printf("    %-28s %6d nodes %10.3f ms %5.1f %%\n", ops_all[most]->name, count[most], sum[most] / 1e6,
-               100 * sum[most] / all);
-        sum[most] = 0;
+        printf("    %-26s %-14s %6d nodes %10.3f ms %5.1f %%\n", rows[most].op->name, rows[most].algorithm, rows[most].n,
+               rows[most].ns / 1e6, 100 * rows[most].ns / all);
+        rows[most].ns = 0;
     }
     return OK;
 }
@@ -119,7 +135,7 @@ static Err bench(Pool *pool, Bench *b)
            "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"loss\": %.6g}\n", b->opened->name,
            recipe_precisions[b->opened->precision], device->name, times[b->steps / 2], times[0],
            (long long)engine->arena_bytes, (long long)measured, (long long)used, engine->recomputed, (double)loss);
-    return b->top ? step_profile(pool, b) : OK;
+    return b->top ? step_profile(pool, b, engine) : OK;
 }
 
 int main(int argc, char **argv)

@@ -217,6 +217,9 @@ Err cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *c, Cudn
     Desc       graph;
     if (!handle->cudnn)
         return fail(E_DEVICE, "no card to ask cuDNN about");
+    for (int i = 0; i < 3; i++)              /* seen: wrong weight gradients, without a word (9.19, H200) */
+        if (c->pad_lo[i] != c->pad_hi[i])
+            return fail(E_DEVICE, "cuDNN cannot be trusted with uneven padding");
     conv->handle = handle;
     Err err = conv_graph(&all, handle, c, &graph);
     if (!err) {

@@ -24,23 +24,25 @@ static Err conv_transpose_cuda(const Call *call)
                          shape_rows(out_shape(n, 0)), width);
 }
 
-/* RUN(op, run)   CHOOSE(op, choose, run): the run function needs scratch   PREPARE(op, prepare, run) */
+/* RUN(op, run)   CHOOSE(op, choose, run): it needs scratch   READY(op, choose, prepare, run) */
 #define RUN(op, run_)               Err run_(const Call *call);
 #define CHOOSE(op, choose_, run_)   Err choose_(const Node *n, const Device *device, Choice *choice); RUN(op, run_)
-#define PREPARE(op, prepare_, run_) Err prepare_(Pool *pool, Call *call); RUN(op, run_)
+#define READY(op, choose_, prepare_, run_)                                                          \
+    Err prepare_(Pool *pool, Call *call);                                                           \
+    CHOOSE(op, choose_, run_)
 #include "ops/kernels_cuda.def"
 #undef RUN
 #undef CHOOSE
-#undef PREPARE
+#undef READY
 
 static const struct { const char *op; Kernel kernel; } kernels[] = {
 #define RUN(op, run_)               { #op, { .run = run_ } },
 #define CHOOSE(op, choose_, run_)   { #op, { .choose = choose_, .run = run_ } },
-#define PREPARE(op, prepare_, run_) { #op, { .prepare = prepare_, .run = run_ } },
+#define READY(op, choose_, prepare_, run_) { #op, { choose_, prepare_, run_ } },
 #include "ops/kernels_cuda.def"
 #undef RUN
 #undef CHOOSE
-#undef PREPARE
+#undef READY
     { "linear",         { linear_choose_cpu, linear_prepare_cpu, linear_cpu } },
     { "linear_grad_x",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_x_cpu } },
     { "linear_grad_w",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_w_cpu } },

@@ -1,4 +1,5 @@
-/* conv_cuda.cu -- what surrounds the products of a convolution: columns, their sums, turned weights. */
+/* conv_cuda.cu -- what surrounds the libraries' products and convolutions: columns and their sums, turned
+ * weights, biases, sums of parts. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -150,5 +151,34 @@ extern "C" Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pi
 {
     WITH_TYPE(type, T, WITH_TYPE(type_bias, B, add_bias_kernel<T, B><<<blocks_for(rows * width), THREADS, 0, stream>>>(
         (T *)y, pitch, (const B *)bias, rows, width);););
+    return OK;
+}
+
+template <class T> static __global__ void widen_kernel(const T *from, int64_t count, float *to)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS)
+        to[i] = wide(from[i]);
+}
+
+extern "C" Err cuda_widen(cudaStream_t stream, Type type, const void *from, int64_t count, float *to)
+{
+    WITH_TYPE(type, T, widen_kernel<T><<<blocks_for(count), THREADS, 0, stream>>>((const T *)from, count, to););
+    return OK;
+}
+
+static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t count, bool add, float *y)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS) {
+        float sum = add ? y[i] : 0.0f;
+        for (int64_t p = 0; p < n; p++)
+            sum += parts[p * count + i];
+        y[i] = sum;
+    }
+}
+
+extern "C" Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count, bool add, float *y)
+{
+    sum_parts_kernel<<<blocks_for(count), THREADS, 0, stream>>>(parts, n, count, add, y);
+    CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }

@@ -41,4 +41,8 @@ Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t row
 Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pitch, Type type_bias, const void *bias, int64_t rows,
                   int64_t width);
 
+Err cuda_widen(cudaStream_t stream, Type type, const void *from, int64_t count, float *to);
+/* y = (y if add) + part 0 + part 1 + ..., each of `count` numbers, in this order. */
+Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count, bool add, float *y);
+
 #endif

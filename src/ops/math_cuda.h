@@ -2,6 +2,7 @@
 #ifndef OPS_MATH_CUDA_H
 #define OPS_MATH_CUDA_H
 
+#include <cuda_runtime.h>
 #include <math.h>
 
 /* The quick division is within 2 ulp; where 1 + exp(-x) is too large for it the result is 0 either way. */

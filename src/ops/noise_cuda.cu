@@ -94,8 +94,8 @@ struct Dropout {
 };
 
 template <class F>
-__global__ void __launch_bounds__(ROW_THREADS) noise_blocks(F f, const int32_t *counters, uint32_t stream, int64_t count,
-                                                            bool aligned)
+__global__ void __launch_bounds__(ROW_THREADS) noise_blocks(F f, const int32_t *counters, uint32_t stream,
+                                                            int64_t count, bool aligned)
 {
     RandomKey key = noise_key(counters, stream);
     uint64_t  first = (uint64_t)(uint32_t)counters[COUNTER_MICRO] * (uint64_t)count, begin = first / 4;

@@ -136,7 +136,7 @@ typedef struct Resize {
     int64_t images, channels, src_h, src_w;
 } Resize;
 
-/* The tables' extents are as choose found them: they are searched once, in prepare. */
+/* Finding the longest ranges takes a search along both axes: done once, in prepare, not in every run. */
 static Resize resize_of(const Node *n, bool back)
 {
     Shape      src = in_shape(n, 0), dst = out_shape(n, 0), in = back ? dst : src, out = back ? src : dst;

@@ -353,7 +353,12 @@ template <class T, int DC> static Err launch_tiles(const Call *call, const Atten
 
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
-    WITH_WIDTH(a.width, D, { return launch_mma<T, D, (D <= 64 ? 2 : 1)>(call, a); });
+    bool few = a.n_heads * ceil_div(a.lq, 128) < 2 * cuda_handle(call)->sms;     /* then smaller blocks */
+    WITH_WIDTH(a.width, D, {
+        if (D > 64 || few)
+            return launch_mma<T, D, 1>(call, a);
+        return launch_mma<T, D, (D > 64 ? 1 : 2)>(call, a);
+    });
 }
 
 Err attention_cuda_forward(const Call *call, AttentionCuda a)

@@ -26,6 +26,7 @@ static Err fit_json(const Recipe *recipe, const Engine *engine, int64_t budget)
     json_out_stream(&o, stdout, JSON_PRETTY);
     json_out_object(&o, NULL);
     json_out_string(&o, "model", recipe->name);
+    json_out_string(&o, "device", engine->device->name);
     json_out_bool(&o, "fits", true);
     json_out_int(&o, "budget_bytes", budget);
     json_out_int(&o, "peak_bytes", engine->arena_bytes);

@@ -27,17 +27,18 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
 {
     DeviceOptions with = *options;
     if (with.threads && profile->threads && with.threads != profile->threads)
-        return fail(E_USAGE, "the profile %s holds for %lld threads, not %d; leave out --threads or probe again with it",
-                    profile->name, (long long)profile->threads, with.threads);
+        return fail(E_USAGE, "the profile %s holds for %lld threads, not %d; leave out --threads or probe again with "
+                    "it", profile->name, (long long)profile->threads, with.threads);
     with.threads = profile->threads ? (int)profile->threads : with.threads;
     TRY(device_cpu(pool, &with, out));
     Device *device = *out;
     device->described = strcmp(profile->title, device->model) != 0;
     device->profile = profile;
-    device->model = profile->title;
-    device->memory_bytes = profile->usable_bytes;
-    if (device->described)
+    if (device->described) {                         /* of this machine, what is free now counts */
         device->name = profile->name;
+        device->model = profile->title;
+        device->memory_bytes = profile->usable_bytes;
+    }
     return OK;
 }
 

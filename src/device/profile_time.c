@@ -25,14 +25,10 @@ struct Family {
 /* Between two size classes the rate changes evenly with the logarithm of the work. */
 static double profile_rate(const Profile *profile, RateKind kind, const char *type, double flops)
 {
-    const Rate *below = NULL, *above = NULL, *f32 = NULL;
+    const Rate *below = NULL, *above = NULL;
     for (int32_t i = 0; i < profile->n_rates; i++) {
         const Rate *rate = &profile->rates[i];
-        if (rate->kind != kind)
-            continue;
-        if (!strcmp(rate->type, "f32") && (!f32 || rate->flops > f32->flops))
-            f32 = rate;
-        if (strcmp(rate->type, type))
+        if (rate->kind != kind || strcmp(rate->type, type))
             continue;
         if (rate->flops <= flops && (!below || rate->flops > below->flops))
             below = rate;
@@ -40,7 +36,7 @@ static double profile_rate(const Profile *profile, RateKind kind, const char *ty
             above = rate;
     }
     if (!below && !above)        /* integers and types nobody rated: as fp32 */
-        return f32 ? f32->flops_per_s : 0;
+        return strcmp(type, "f32") ? profile_rate(profile, kind, "f32", flops) : 0;
     if (!below || !above || below->flops <= 0)
         return below ? below->flops_per_s : above->flops_per_s;
     double share = log(flops / below->flops) / log(above->flops / below->flops);
@@ -115,13 +111,15 @@ static int32_t points_rise(Pool *pool, Point *points, int32_t n)
 
 void profile_ready(Pool *pool, Profile *profile)
 {
+    profile->n_families = 0;
+    if (!profile->n_ops)
+        return;
     Pool          *work = pool_new(NULL, "families");
     const OpTime **by_family = NEWN(work, const OpTime *, profile->n_ops + 1);
     qsort(profile->ops, (size_t)profile->n_ops, sizeof *profile->ops, op_order);
     for (int32_t i = 0; i < profile->n_ops; i++)
         by_family[i] = &profile->ops[i];
     qsort(by_family, (size_t)profile->n_ops, sizeof *by_family, family_order);
-    profile->n_families = 0;
     for (int32_t i = 0, end; i < profile->n_ops; i = end) {
         for (end = i + 1; end < profile->n_ops && !family_order(&by_family[i], &by_family[end]); end++)
             ;
@@ -137,6 +135,7 @@ void profile_ready(Pool *pool, Profile *profile)
     pool_free(work);
 }
 
+/* An operator measured in another type only: how far it stays behind its roofline is the best guess there is. */
 static const Family *profile_family(const Profile *profile, const char *op, const char *type)
 {
     int32_t low = 0, high = profile->n_families;
@@ -152,6 +151,9 @@ static const Family *profile_family(const Profile *profile, const char *op, cons
         else
             low = middle + 1;
     }
+    for (int32_t i = low - 1; i <= low; i++)         /* its neighbours in order of operator, then type */
+        if (i >= 0 && i < profile->n_families && !strcmp(op, profile->families[i].op))
+            return &profile->families[i];
     return NULL;
 }
 
@@ -172,7 +174,9 @@ static double family_ns(const Family *family, double roofline_ns)
 
 double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
 {
-    const OpTime *found = bsearch(call, profile->ops, (size_t)profile->n_ops, sizeof *call, op_order);
+    const OpTime *found = NULL;
+    if (profile->n_ops)
+        found = bsearch(call, profile->ops, (size_t)profile->n_ops, sizeof *call, op_order);
     *basis = TIME_MEASURED;
     if (found)
         return found->ns;

@@ -43,9 +43,14 @@ OpTime node_call(const Node *node, const Choice *choice)
     key = key_number(key, (int64_t)choice->workspace_bytes);
 
     /* The type that decides the rate is what is read: a weight gradient is fp32 in every precision. */
-    Type type = node->n_in && in_given(node, 0) ? in_type(node, 0) : node->n_out && node->out[0] >= 0 ? out_type(node, 0) : F32;
+    Type type = F32;
+    if (node->n_in && in_given(node, 0))
+        type = in_type(node, 0);
+    else if (node->n_out && node->out[0] >= 0)
+        type = out_type(node, 0);
     Cost cost = node->op->cost(node);
-    return (OpTime){ .key = key, .op = node->op->name, .type = type_name(type), .flops = cost.flops, .bytes = cost.bytes };
+    return (OpTime){ .key = key, .op = node->op->name, .type = type_name(type), .flops = cost.flops,
+                     .bytes = cost.bytes };
 }
 
 double node_time(const Device *device, const Node *node, const Choice *choice, TimeBasis *basis)
@@ -55,5 +60,6 @@ double node_time(const Device *device, const Node *node, const Choice *choice, T
         return profile_ns(device->profile, &call, basis);
     double by_flops = call.flops / plain_flops_per_ns, by_bytes = call.bytes / plain_bytes_per_ns;
     *basis = TIME_ROOFLINE;
-    return plain_launch_ns + (by_flops > by_bytes ? by_flops : by_bytes) / (device->threads > 0 ? device->threads : 1);
+    double ns = by_flops > by_bytes ? by_flops : by_bytes;
+    return plain_launch_ns + ns / (device->threads > 0 ? device->threads : 1);
 }

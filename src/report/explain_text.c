@@ -61,6 +61,10 @@ void explain_text(FILE *to, const Explained *e)
             recipe_precisions[r->precision], device_text(graph->pool, s->engine->device));
     fprintf(to, "One training step needs %s bytes (%s). The peak is in phase %s, at %s.\n", count_text(s->peak_bytes),
             bytes_text(s->peak_bytes), part_name(s->part), node_text(graph, s->node));
+    if (!e->budget_bytes && s->engine->device->described)
+        fprintf(to, "%s can give an arena of %s: it %s%s.\n", s->engine->device->name,
+                bytes_text(s->engine->device->memory_bytes), s->peak_bytes <= s->engine->device->memory_bytes ? "fits" :
+                "does not fit", s->peak_bytes <= s->engine->device->memory_bytes ? "" : " with everything kept");
     if (e->budget_bytes)
         fprintf(to, "It %s the budget of %s%s.\n", s->peak_bytes <= e->budget_bytes ? "fits" : "does not fit",
                 bytes_text(e->budget_bytes), s->peak_bytes <= e->budget_bytes ? "" : " with everything kept");

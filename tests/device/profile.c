@@ -121,6 +121,15 @@ static void times(void)
     double pooled = sqrt(90000.0 * 70000.0);                          /* two that fall share their mean */
     CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), pooled, 1e-4);
     CHECK_NEAR(time_of(p, "linear", 1, 2e6, &basis), pooled, 1e-4);
+    OpTime other = { .key = 1, .op = "linear", .type = "bf16", .flops = 1e4, .bytes = 10 };
+    CHECK_NEAR(profile_ns(p, &other, &basis), 5000, 1e-6);            /* measured in fp32 only: its efficiency */
+    CHECK_INT(basis, TIME_FAMILY);
+    other.op = "linea";
+    profile_ns(p, &other, &basis);
+    CHECK_INT(basis, TIME_ROOFLINE);
+    other.op = "linear_grad";
+    profile_ns(p, &other, &basis);
+    CHECK_INT(basis, TIME_ROOFLINE);
     double roofline = time_of(p, "gelu", 1, 1e9, &basis);
     CHECK_INT(basis, TIME_ROOFLINE);
     CHECK_NEAR(roofline, 100 + 1e9 / 1e11 * 1e9, 1);

@@ -18,9 +18,9 @@ static void prove_cuts(const Task *task, int64_t budget, Proof *proof, bool *tig
     int64_t   live = task->fixed_bytes;
     int64_t  *load = NEWN(scratch, int64_t, n + 1);
     double    most = 0;
-    for (int32_t p = 0; p < n; p++) {
+    for (int32_t p = 0; p < s->after; p = schedule_next(s, p)) {
         live += s->begin[p];
-        load[p] = live + s->workspace[p];
+        load[s->node_at[p]] = live + task->nodes[s->node_at[p]].workspace;
         live -= s->end[p];
     }
     for (int32_t i = 0; i < cuts; i++) {

@@ -54,7 +54,7 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
         double  cost = x.s->cost, above = price * now.excess * per_byte * unit;
         int32_t mark = schedule_mark(x.s);
         int32_t where = now.excess > 0 && search_unit(&x) < 0.7 ? now.peak_position
-                                                                 : search_below(&x, x.s->n);
+                                                                 : search_position(&x);
         x.cost_limit = cost + above + anneal.give_up * heat * unit;
         if (search_late(args, turn)) {
             out->cut = true;

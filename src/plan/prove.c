@@ -5,34 +5,48 @@
 
 #include <math.h>
 
-enum { PROVE_ALL_CUTS = 400, PROVE_CUTS = 12, PROVE_MOMENTS = 12, PROVE_COLUMNS = 3000 };
+enum { PROVE_ALL_CUTS = 400, PROVE_PARTS = 12, PROVE_FULLEST = 16, PROVE_MOMENTS = 12, PROVE_COLUMNS = 3000 };
 #define PROVE_TERMS  20000000    /* of a program that is still built */
 #define PROVE_SECONDS 30.0
 
-/* The largest bound over moments: all of a small graph's; else the fullest of each twelfth. */
-static void prove_cuts(const Task *task, int64_t budget, Proof *proof, bool *tight, int32_t *best)
+/* Which moments to look at: all of a small graph's; of a large one the fullest few of each part.
+ * Few, not one: the fullest run of a part may be one that hardly anything depends on. */
+static int32_t prove_choose(Pool *pool, const Task *task, int32_t *chosen)
 {
-    Pool     *scratch = pool_new(NULL, "prove");
-    Schedule *s = schedule_new(scratch, task);
-    int32_t   n = task->n_nodes, cuts = n <= PROVE_ALL_CUTS ? n : PROVE_CUTS;
-    int64_t   live = task->fixed_bytes;
-    int64_t  *load = NEWN(scratch, int64_t, n + 1);
-    double    most = 0;
+    Schedule *s = schedule_new(pool, task);
+    int32_t   n = task->n_nodes, parts = n <= PROVE_ALL_CUTS ? n : PROVE_PARTS, count = 0;
+    int64_t   live = task->fixed_bytes, *load = NEWN(pool, int64_t, n + 1);
     for (int32_t p = 0; p < s->after; p = schedule_next(s, p)) {
         live += s->begin[p];
         load[s->node_at[p]] = live + task->nodes[s->node_at[p]].workspace;
         live -= s->end[p];
     }
-    for (int32_t i = 0; i < cuts; i++) {
-        int32_t from = (int32_t)((int64_t)n * i / cuts), to = (int32_t)((int64_t)n * (i + 1) / cuts);
-        int32_t full = from;
-        for (int32_t p = from; p < to; p++)
-            full = load[p] > load[full] ? p : full;
-        CutBound bound = cut_bound(scratch, task, full, budget);
-        tight[full] = bound.cost > 0;
+    for (int32_t i = 0; i < parts; i++) {
+        int32_t from = (int32_t)((int64_t)n * i / parts), to = (int32_t)((int64_t)n * (i + 1) / parts);
+        for (int32_t k = 0; k < PROVE_FULLEST && k < to - from; k++) {
+            int32_t full = from;
+            for (int32_t m = from; m < to; m++)
+                full = load[m] > load[full] ? m : full;
+            load[full] = -1;
+            chosen[count++] = full;
+        }
+    }
+    return count;
+}
+
+/* The largest bound over moments. tight: moments at which memory costs something. */
+static void prove_cuts(const Task *task, int64_t budget, Proof *proof, bool *tight, int32_t *best)
+{
+    Pool    *scratch = pool_new(NULL, "prove");
+    int32_t *chosen = NEWN(scratch, int32_t, task->n_nodes + 1);
+    int32_t  n = prove_choose(scratch, task, chosen);
+    double   most = 0;
+    for (int32_t i = 0; i < n; i++) {
+        CutBound bound = cut_bound(scratch, task, chosen[i], budget);
+        tight[chosen[i]] = bound.cost > 0;
         if (bound.cost > most) {
             most  = bound.cost;
-            *best = full;
+            *best = chosen[i];
         }
         proof->any_bytes = bound.bytes > proof->any_bytes ? bound.bytes : proof->any_bytes;
     }

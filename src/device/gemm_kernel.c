@@ -190,5 +190,5 @@ void gemm_pack_along_i(const GemmSide *side, int64_t i0, int64_t count, int64_t 
 GemmSide gemm_matrix(bool along_i, Type type, const void *data, int64_t ld)
 {
     return (GemmSide){ .pack = along_i ? gemm_pack_along_i : gemm_pack_along_k, .along_i = along_i,
-                       .type = type, .data = data, .ld = ld };
+                       .block = gemm_block_matrix, .type = type, .data = data, .ld = ld };
 }

@@ -82,13 +82,55 @@ void gemm_plan_scratch(GemmPlan *plan, int64_t rows)
 
 /* --- results on their way out --- */
 
+/* dst[x] = src[x] + more[x] as bf16: the usual end, without a row of floats between. */
+static void gemm_store_bf16(uint16_t *restrict dst, const float *restrict src,
+                            const float *restrict more, int64_t n)
+{
+    for (int64_t x = 0; x < n; x++)
+        dst[x] = f32_to_bf16(src[x] + more[x]);
+}
+
+/* One row of C, n columns from `first` on: sums + bias (+ C). */
+static void gemm_store_row(const GemmOut *c, int64_t first, int64_t n, const float *sums,
+                           const float *bias)
+{
+    float old[GEMM_NC], fresh[GEMM_NC];
+    if (c->type == BF16 && !c->accumulate) {
+        gemm_store_bf16((uint16_t *)c->data + first, sums, bias, n);
+        return;
+    }
+    float       *dst = row_open(c->type, c->data, first, fresh);
+    const float *before = bias;
+    if (c->accumulate) {
+        before = row_load(c->type, c->data, first, n, old);
+        for (int64_t x = 0; c->bias && x < n; x++)
+            dst[x] = before[x] + bias[x];
+        before = c->bias ? dst : before;
+    }
+    for (int64_t x = 0; x < n; x++)
+        dst[x] = sums[x] + before[x];
+    row_store(c->type, c->data, first, n, dst);
+}
+
+/* n columns of sums, from up to GEMM_LANES rows of C, turned: turned[y*GEMM_NC + x]. */
+static void gemm_turn(const float *sums, int64_t ld, int64_t rows, int64_t n, float *turned)
+{
+    const float *from[GEMM_NR];
+    for (int64_t x = 0; x < n; x += GEMM_NR) {
+        int64_t count = gemm_min(GEMM_NR, n - x);
+        for (int64_t r = 0; r < count; r++)
+            from[r] = sums + (x + r) * ld;
+        gemm_interleave(turned + x, GEMM_NC, from, count, rows);
+    }
+}
+
 /* C[i][j] = sums[i][j] + bias[j] (+ C[i][j]), rows [i.lo,i.hi) and columns [j.lo,j.hi) of the
  * product as computed; swapped, it is C[j][i] and bias[i]. sums points at (i.lo, j.lo). */
 static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i, Range j)
 {
-    float   old[GEMM_NC], bias[GEMM_NC];
+    float   bias[GEMM_NC], turned[GEMM_LANES * GEMM_NC];
     Range   row = c->swapped ? j : i, col = c->swapped ? i : j;
-    int64_t row_step = c->swapped ? 1 : ld, col_step = c->swapped ? ld : 1;
+    int64_t group = c->swapped ? GEMM_LANES : 1;
     for (int64_t at = col.lo; at < col.hi; at += GEMM_NC) {
         int64_t n = gemm_min(GEMM_NC, col.hi - at);
         for (int64_t x = 0; x < n; x++)
@@ -96,24 +138,16 @@ static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i
         if (c->bias)
             convert_rows(F32, bias, c->type_bias,
                          (const char *)c->bias + at * type_bytes(c->type_bias), (size_t)n);
-        for (int64_t y = row.lo; y < row.hi; y++) {
-            const float *src = sums + (y - row.lo) * row_step + (at - col.lo) * col_step;
-            int64_t      first = (c->row ? c->row(c->shape, y) : y * c->ld) + at;
-            float        fresh[GEMM_NC], *dst = row_open(c->type, c->data, first, fresh);
-            const float *before = bias;
-            if (c->accumulate) {
-                before = row_load(c->type, c->data, first, n, old);
-                for (int64_t x = 0; c->bias && x < n; x++)
-                    dst[x] = before[x] + bias[x];
-                before = c->bias ? dst : before;
+        for (int64_t y = row.lo; y < row.hi; y += group) {
+            int64_t      rows = gemm_min(group, row.hi - y);
+            const float *src = sums + (y - row.lo) * ld + at - col.lo;
+            if (c->swapped) {
+                gemm_turn(sums + (at - col.lo) * ld + y - row.lo, ld, rows, n, turned);
+                src = turned;
             }
-            if (col_step == 1)
-                for (int64_t x = 0; x < n; x++)
-                    dst[x] = src[x] + before[x];
-            else
-                for (int64_t x = 0; x < n; x++)
-                    dst[x] = src[x * col_step] + before[x];
-            row_store(c->type, c->data, first, n, dst);
+            for (int64_t r = 0; r < rows; r++)
+                gemm_store_row(c, (c->row ? c->row(c->shape, y + r) : (y + r) * c->ld) + at, n,
+                               src + r * GEMM_NC, bias);   /* rows > 1: turned */
         }
     }
 }
@@ -273,8 +307,8 @@ static void gemm_reduce(const GemmPlan *p, const GemmOut *c, float *partial, Ran
             for (int64_t x = 0; x < p->n; x++)
                 sum[x] += more[x];
         }
-        gemm_finish(c, sum, ld, (Range){ i, i + 1 }, (Range){ 0, p->n });
     }
+    gemm_finish(c, partial + m.lo * ld, ld, m, (Range){ 0, p->n });
 }
 
 static const void *gemm_advance(const void *data, Type type, int64_t elements)

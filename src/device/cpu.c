@@ -85,9 +85,9 @@ static void mapping_undo(void *arg)
     munmap(mapping->at, mapping->bytes);
 }
 
-Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **out)
+Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
 {
-    REQUIRE(device->kind == DEVICE_CPU && bytes >= 0);
+    REQUIRE(bytes >= 0);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), body = ((size_t)bytes + page - 1) / page * page;
 
     /* Asked for in one piece before the first step: a refusal here is a sentence, not a crash later. */

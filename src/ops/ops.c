@@ -26,6 +26,6 @@ const Kernel *op_kernel(const OpDef *op, const Device *device)
     static const Kernel none;
     if (device->kind == DEVICE_CPU)
         return &op->cpu;
-    const Kernel *kernel = device->kernel(op->name);
+    const Kernel *kernel = device->api->kernel(op->name);
     return kernel ? kernel : &none;
 }

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "device/gemm.h"
+#include "device/isa.h"
 
 void amx_turn(uint32_t *dst, int64_t width, const uint32_t *src, int64_t ld)
 {
@@ -44,7 +45,7 @@ bool amx_ready(void)
     static int known;            /* 1: yes, 2: no; every thread would find the same */
     int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (!now) {
-        now = amx_ask() ? 1 : 2;
+        now = isa_amx() && amx_ask() ? 1 : 2;
         __atomic_store_n(&known, now, __ATOMIC_RELAXED);
     }
     return now == 1;

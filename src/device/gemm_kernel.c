@@ -12,6 +12,10 @@
 #include <immintrin.h>
 #endif
 
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic ignored "-Wpsabi"     /* vectors pass between inlined functions only */
+#endif
+
 typedef float Vec __attribute__((vector_size(4 * GEMM_LANES), aligned(4), may_alias));
 
 /* clang splits 512-bit vector types in two unless an intrinsic asks for the width. */

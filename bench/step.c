@@ -63,14 +63,16 @@ typedef struct Row {             /* all nodes of one operator and algorithm */
 static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
 {
     const Graph *graph = b->graph.graph;
-    double      *best = NEWN(pool, double, graph->n_nodes), all = 0;
+    double      *best = NEWN(pool, double, graph->n_nodes), *ns = NEWN(pool, double, graph->n_nodes), all = 0;
     Row         *rows = NULL;
     int32_t      n = 0, cap = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
-        best[i] = INFINITY;
-    for (int i = 0; i < 3; i++) {
-        TRY(session_profile(b->session, PART_MICRO, best));
-        TRY(session_profile(b->session, PART_UPDATE, best));
+        best[i] = ns[i] = INFINITY;
+    for (int round = 0; round < 3; round++) {
+        TRY(session_profile(b->session, PART_MICRO, ns));
+        TRY(session_profile(b->session, PART_UPDATE, ns));
+        for (int32_t i = 0; i < graph->n_nodes; i++)
+            best[i] = ns[i] < best[i] ? ns[i] : best[i];
     }
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const char *algorithm = engine->choices[i].name ? engine->choices[i].name : "";

@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
-ninja -C "$build" bench_ops bench_blas bench_plan bench_seeds bench_time > /dev/null
+ninja -C "$build" bench_ops bench_blas bench_plan bench_seeds bench_step bench_time > /dev/null
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
 echo "== matrix products and convolutions: own against oneDNN"

@@ -111,13 +111,15 @@ static int32_t points_rise(Pool *pool, Point *points, int32_t n)
 
 void profile_ready(Pool *pool, Profile *profile)
 {
+    profile->n_families = 0;
+    if (!profile->n_ops)
+        return;
     Pool          *work = pool_new(NULL, "families");
     const OpTime **by_family = NEWN(work, const OpTime *, profile->n_ops + 1);
     qsort(profile->ops, (size_t)profile->n_ops, sizeof *profile->ops, op_order);
     for (int32_t i = 0; i < profile->n_ops; i++)
         by_family[i] = &profile->ops[i];
     qsort(by_family, (size_t)profile->n_ops, sizeof *by_family, family_order);
-    profile->n_families = 0;
     for (int32_t i = 0, end; i < profile->n_ops; i = end) {
         for (end = i + 1; end < profile->n_ops && !family_order(&by_family[i], &by_family[end]); end++)
             ;
@@ -172,7 +174,9 @@ static double family_ns(const Family *family, double roofline_ns)
 
 double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
 {
-    const OpTime *found = bsearch(call, profile->ops, (size_t)profile->n_ops, sizeof *call, op_order);
+    const OpTime *found = NULL;
+    if (profile->n_ops)
+        found = bsearch(call, profile->ops, (size_t)profile->n_ops, sizeof *call, op_order);
     *basis = TIME_MEASURED;
     if (found)
         return found->ns;

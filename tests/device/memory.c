@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 static Pool *pool;
+static const char *made[32];
+static int         n_made;
 
 static void put(const char *path, const char *text)
 {
@@ -17,6 +19,13 @@ static void put(const char *path, const char *text)
     *strrchr(folder, '/') = '\0';
     CHECK_OK(folder_make(folder));
     CHECK_OK(file_write(path, text, strlen(text)));
+    made[n_made++] = path;
+}
+
+static void remove_made(void)                            /* the next run begins with nothing */
+{
+    while (n_made > 0)
+        CHECK_OK(file_remove(made[--n_made]));
 }
 
 static void limits_of_version_2(void)
@@ -48,6 +57,7 @@ static void limits_of_version_2(void)
     l = memory_limits_in("mem/proc", "mem/group");
     CHECK_INT(l.cgroup, 1000);
     CHECK_INT(l.cgroup_left, 990);
+    remove_made();
 }
 
 static void limits_of_version_1(void)
@@ -60,6 +70,7 @@ static void limits_of_version_1(void)
     MemoryLimits l = memory_limits_in("mem1/proc", "mem1/group");
     CHECK_INT(l.cgroup, 500000);
     CHECK_INT(l.cgroup_left, 400000);
+    remove_made();
 }
 
 static void odd_files(void)
@@ -72,6 +83,7 @@ static void odd_files(void)
     l = memory_limits_in("mem2/proc", "mem2/group");
     CHECK_INT(l.total, INT64_MAX);
     CHECK_INT(l.available, INT64_MAX);
+    remove_made();
 }
 
 static void this_machine(void)

@@ -20,7 +20,7 @@ static uint64_t key_of(Tensor y, const Choice *choice)
 {
     static const Choice plain;
     CHECK(tensor_ok(y));
-    return node_call(&y.graph->nodes[value_at(y.graph, y.id)->maker], choice ? choice : &plain).key;
+    return node_call(&y.graph->nodes[value_at(y.graph, y.id)->maker], choice ? choice : &plain, 0).key;
 }
 
 static void keys(void)
@@ -52,21 +52,21 @@ static void times(void)
     Choice    choice = { 0 };
     Device    device = { .threads = 2 };
     TimeBasis basis;
-    double    plain = node_time(&device, node, &choice, &basis);
+    double    plain = node_time(&device, node, &choice, 5, &basis);
     CHECK_INT(basis, TIME_ROOFLINE);
     CHECK(plain > 1000);
     device.threads = 0;                                  /* a device that has none */
-    CHECK(isfinite(node_time(&device, node, &choice, &basis)));
-    OpTime    op = node_call(node, &choice);
+    CHECK(isfinite(node_time(&device, node, &choice, 5, &basis)));
+    OpTime    op = node_call(node, &choice, 5);
     Bandwidth bandwidth = { 1, 1e9, 1e9, 1e9 };
     Profile   profile = { .name = "p", .launch_ns = 10, .bandwidth = &bandwidth, .n_bandwidth = 1 };
     device.profile = &profile;
-    CHECK_NEAR(node_time(&device, node, &choice, &basis), 10 + op.bytes, 1e-6);
+    CHECK_NEAR(node_time(&device, node, &choice, 5, &basis), 10 + op.bytes, 1e-6);
     CHECK_INT(basis, TIME_ROOFLINE);
     op.ns = 777;
     profile_add_op(pool, &profile, op);
     profile_ready(pool, &profile);
-    CHECK_NEAR(node_time(&device, node, &choice, &basis), 777, 0);
+    CHECK_NEAR(node_time(&device, node, &choice, 5, &basis), 777, 0);
     CHECK_INT(basis, TIME_MEASURED);
 }
 

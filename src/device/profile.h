@@ -30,7 +30,7 @@ typedef struct Rate {
     const char *origin;
 } Rate;
 
-typedef struct OpTime {          /* one distinct node: operator, shapes, types, attributes, algorithm */
+typedef struct OpTime {          /* one distinct node: operator, shapes, types, work, algorithm */
     uint64_t    key;
     uint64_t    graph;           /* the model it was measured in: among other buffers caches serve it otherwise */
     const char *op, *type;

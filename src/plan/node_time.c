@@ -51,7 +51,10 @@ OpTime node_call(const Node *node, const Choice *choice, uint64_t graph)
     key = key_add(key, node->op->name, strlen(node->op->name) + 1);
     key = key_values(key, node, node->in, node->n_in);
     key = key_values(key, node, node->out, node->n_out);
-    key = key_add(key, node->attr, (size_t)node->op->attr_bytes);
+    /* Attributes count by the work they make: as bytes they hold padding, which differs from run to run. */
+    Cost cost = node->op->cost(node);
+    key = key_add(key, &cost.flops, sizeof cost.flops);
+    key = key_add(key, &cost.bytes, sizeof cost.bytes);
     key = key_add(key, algorithm, strlen(algorithm) + 1);
     key = key_number(key, (int64_t)choice->workspace_bytes);
 
@@ -61,7 +64,6 @@ OpTime node_call(const Node *node, const Choice *choice, uint64_t graph)
         type = in_type(node, 0);
     else if (node->n_out && node->out[0] >= 0)
         type = out_type(node, 0);
-    Cost cost = node->op->cost(node);
     return (OpTime){ .key = key, .graph = graph, .op = node->op->name, .type = type_name(type), .flops = cost.flops,
                      .bytes = cost.bytes };
 }

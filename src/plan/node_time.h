@@ -8,7 +8,7 @@
 /* Which model this is: its parameters. The same for every batch, plan and budget. */
 uint64_t graph_identity(const Graph *graph);
 
-/* What a profile files the node's time under: operator, shapes, types, attributes, chosen algorithm. Nodes
+/* What a profile files the node's time under: operator, shapes, types, work, chosen algorithm. Nodes
  * with equal keys do equal work. ns is left 0. */
 OpTime node_call(const Node *node, const Choice *choice, uint64_t graph);
 

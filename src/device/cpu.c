@@ -2,6 +2,7 @@
 #include "device/device.h"
 
 #include "base/text.h"
+#include "device/isa.h"
 #include "device/memory.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
                         "or use --backend own", blas_why());
         device->blas = blas_own();
     }
-    device->library = pool_print(pool, "%s %s", device->blas->name, device->blas->version);
+    device->library = pool_print(pool, "%s %s, %s", device->blas->name, device->blas->version, isa_name());
     *out = device;
     return OK;
 }

@@ -12,7 +12,8 @@ enum { LAYOUT_NODES = 50000 };   /* under a second of search where the greedy or
 
 static Err engine_choose(Engine *engine)
 {
-    Graph *graph = engine->graph;
+    Graph   *graph = engine->graph;
+    uint64_t identity = graph_identity(graph);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op->view)
@@ -24,7 +25,7 @@ static Err engine_choose(Engine *engine)
         if (kernel->choose && device_has_kernels(engine->device))
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
         TimeBasis basis;
-        engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], &basis);
+        engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], identity, &basis);
         engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;

@@ -51,8 +51,9 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     *out = (RunList){ 0 };
     if (now.excess <= 0)
         search_keep(pool, &x, now, out);
-    for (int64_t turn = 0; turn + x.s->n_edits < args->effort; turn++) {
-        double  spent = (double)(turn + x.s->n_edits) / (double)args->effort;
+    int64_t effort = args->effort - args->effort / 8;        /* the rest is for the exchanges */
+    for (int64_t turn = 0; turn + x.s->n_edits < effort; turn++) {
+        double  spent = (double)(turn + x.s->n_edits) / (double)effort;
         double  heat = hot * exp(cooling * spent);
         double  cost = x.s->cost, above = price * now.excess * per_byte * unit;
         int32_t mark = schedule_mark(x.s);
@@ -86,6 +87,7 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     if (out->node) {
         schedule_set(x.s, out->node, out->n);
         search_polish(&x, budget);
+        search_exchange(&x, budget, args->effort / 8);
         search_keep(pool, &x, schedule_load(x.s, budget), out);
     }
     pool_free(scratch);

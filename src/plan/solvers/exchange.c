@@ -10,6 +10,8 @@
  */
 #include "plan/solvers/search.h"
 
+#include "base/clock.h"
+
 #include <float.h>
 #include <stdlib.h>
 
@@ -23,11 +25,17 @@ typedef struct Second {      /* a second run */
 typedef struct Exchange {
     Search  *x;
     int64_t  budget, edits;  /* edits: where to stop */
+    double   deadline_s;     /* 0: none */
+    bool     late;
     Second  *seconds;
     int32_t  n_seconds;
 } Exchange;
 
-static bool exchange_done(const Exchange *e) { return e->x->s->n_edits >= e->edits; }
+static bool exchange_done(Exchange *e)
+{
+    e->late |= e->deadline_s > 0 && clock_now() > e->deadline_s;
+    return e->late || e->x->s->n_edits >= e->edits;
+}
 
 static int exchange_dearest(const void *a, const void *b)
 {
@@ -64,7 +72,7 @@ static bool exchange_give(Exchange *e, double cost_before)
     Load      load = schedule_load(s, e->budget);
     if (load.excess > 0)
         return false;
-    for (int32_t i = 0; i < e->n_seconds; i++) {
+    for (int32_t i = 0; i < e->n_seconds && !exchange_done(e); i++) {
         const Second *second = &e->seconds[i];
         int32_t mark = schedule_mark(s);
         double  cost = s->cost;
@@ -176,10 +184,11 @@ static bool exchange_takes(Exchange *e)
     return false;
 }
 
-void search_exchange(Search *x, int64_t budget_bytes, int64_t edits)
+bool search_exchange(Search *x, const SolverArgs *args, int64_t edits)
 {
     Pool    *scratch = pool_new(NULL, "exchange");
-    Exchange e = { .x = x, .budget = budget_bytes, .edits = x->s->n_edits + edits,
+    Exchange e = { .x = x, .budget = args->budget_bytes, .edits = x->s->n_edits + edits,
+                   .deadline_s = args->deadline_s,
                    .seconds = NEWN(scratch, Second, 8 * x->task->n_nodes + 1024) };
     bool     better = true;
     x->cost_limit = DBL_MAX;
@@ -188,4 +197,5 @@ void search_exchange(Search *x, int64_t budget_bytes, int64_t edits)
         better = e.n_seconds > 0 && (exchange_gives(&e) || exchange_takes(&e));
     }
     pool_free(scratch);
+    return !e.late;
 }

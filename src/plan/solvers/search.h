@@ -49,7 +49,7 @@ bool    search_take_out(Search *x, int32_t slot);    /* a second run and whateve
 
 /* exchange.c: exact local search, until nothing improves or `edits` are spent: one remake for the
  * second runs that it makes needless, one second run for cheaper remakes. Within the budget before
- * and after. */
-void    search_exchange(Search *x, int64_t budget_bytes, int64_t edits);
+ * and after. False: the deadline ended it. */
+bool    search_exchange(Search *x, const SolverArgs *args, int64_t edits);
 
 #endif

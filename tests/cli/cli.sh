@@ -72,6 +72,13 @@ G
 expect 0 '"fits": true' plan "$work/g.json" --budget 40 --json -o "$work/p.json"
 is "plan wrote no plan" grep -q 'plimsoll-plan-1' "$work/p.json"
 expect 3 "the least peak found is 40" plan "$work/g.json" --budget 39
+expect 0 "all states were searched" plan "$work/g.json" --budget 40 --prove
+expect 0 '"any_order_cost": 3' plan "$work/g.json" --budget 40 --prove --json
+expect 0 '"curve"' plan "$work/g.json" --budget 40 --curve --json
+expect 0 "the program was written" plan "$work/g.json" --budget 40 --prove-lp "$work/g.lp"
+is "plan wrote no program" grep -q Minimize "$work/g.lp"
+expect 1 "no/such" plan "$work/g.json" --budget 40 --prove-lp "$work/no/such/g.lp"
+expect 2 "leave out --layout" plan "$work/g.json" --budget 40 --curve --layout
 printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
 expect 1 "cut.json" plan "$work/cut.json" --budget 40
 

@@ -2,19 +2,19 @@
 # Ours against others on this machine, as tables: operators against PyTorch, own products against oneDNN, the planner and
 # the layout search on outside instances where they are present. A part that cannot run says why; the rest still runs.
 #
-#   bench.sh [BUILD [PART...]]        parts: ops blas plan layout; all of them if none is named
+#   bench.sh [BUILD [PART...]]        parts: ops blas time plan layout; all of them if none is named
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 [ $# -gt 0 ] && shift
-parts=${*:-ops blas plan layout}
+parts=${*:-ops blas time plan layout}
 for part in $parts; do
     case $part in
-    ops|blas|plan|layout) ;;
-    *) echo "bench: no part '$part'; there are ops, blas, plan and layout" >&2; exit 2 ;;
+    ops|blas|time|plan|layout) ;;
+    *) echo "bench: no part '$part'; there are ops, blas, time, plan and layout" >&2; exit 2 ;;
     esac
 done
-ninja -C "$build" bench_ops bench_blas bench_plan > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
+ninja -C "$build" bench_ops bench_blas bench_time bench_plan > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
 unset OMP_WAIT_POLICY                # threads spin a moment, then sleep: both sides of a comparison as users have them
@@ -32,6 +32,9 @@ for part in $parts; do
     blas)
         title "matrix products and convolutions: own | oneDNN"
         "$build/bench_blas" "$(nproc)" 0.1 || failed "blas" $? ;;
+    time)
+        title "step time, predicted against measured"
+        "$build/bench_time" || failed "time" $? ;;
     plan)
         title "planner"
         "$build/bench_plan" || failed "plan" $? ;;

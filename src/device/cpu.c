@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "device/isa.h"
+#include "device/memory.h"
 
 #include <errno.h>
 #include <omp.h>
@@ -10,19 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-static int64_t cpu_available_bytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "r");
-    char  line[128];
-    long long kib = 0;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return (int64_t)kib * 1024;
-}
 
 static const char *cpu_model(Pool *pool)
 {
@@ -48,6 +36,7 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
         options = &defaults;
     Device *device = NEW(pool, Device);
     int     cores = omp_get_num_procs();
+    MemoryLimits limits = memory_limits();
 
     if (options->threads < 0 || options->threads > 4096)
         return fail(E_USAGE, "%d threads make no sense; this machine has %d cores", options->threads, cores);
@@ -56,7 +45,7 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
     device->model = cpu_model(pool);
     device->threads = options->threads ? options->threads : cores;
     device->align = 64;
-    device->memory_bytes = cpu_available_bytes();
+    device->memory_bytes = memory_left(&limits);
     omp_set_dynamic(0);
     omp_set_num_threads(device->threads);
 
@@ -113,15 +102,19 @@ Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
     return OK;
 }
 
-int64_t resident_anonymous_bytes(void)
+static int64_t resident_row(const char *row)
 {
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    char  line[128];
+    FILE  *file = fopen("/proc/self/smaps_rollup", "r");
+    char   line[128];
     long long kib = -1;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "Anonymous: %lld kB", &kib) == 1)
-            break;
+    size_t n = strlen(row);
+    while (file && kib < 0 && fgets(line, sizeof line, file))
+        if (!strncmp(line, row, n) && sscanf(line + n, " %lld kB", &kib) != 1)
+            kib = -1;
     if (file)
         fclose(file);
     return kib < 0 ? -1 : (int64_t)kib * 1024;
 }
+
+int64_t resident_bytes(void)           { return resident_row("Rss:"); }
+int64_t resident_anonymous_bytes(void) { return resident_row("Anonymous:"); }

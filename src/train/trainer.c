@@ -221,6 +221,9 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     result->planned_bytes = engine->arena_bytes;
     result->recomputed = engine->recomputed;
     result->slowdown = engine->keep_all_ns > 0 ? engine->cost_ns / engine->keep_all_ns : 1;
+    result->predicted_ms = engine_step_ns(engine, recipe->accumulate) * 1e-6;
+    result->time_source = engine_time_source(engine);
+    result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
     result->loader_bytes = t->feeds.bytes;
     result->interrupted = train_stop && t->state.step < recipe->steps;
     for (int part = 0; part < PART_COUNT; part++) {

@@ -30,7 +30,7 @@ valgrind: build
 demo: build                     ## the main job, on this machine, in about two minutes
 	@scripts/demo.sh $(BUILD)
 
-bench: build                    ## ours against PyTorch, as ratios in one run
+bench: build                    ## ours against PyTorch and oneDNN, planner and layout, as tables
 	@scripts/bench.sh $(BUILD)
 
 cuda:                           ## the CUDA plugin: fetches its libraries, builds it beside the program

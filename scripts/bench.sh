@@ -7,14 +7,14 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 [ $# -gt 0 ] && shift
-parts=${*:-ops blas time plan layout}
+parts=${*:-ops blas time explain plan seeds layout}
 for part in $parts; do
     case $part in
-    ops|blas|time|plan|layout) ;;
-    *) echo "bench: no part '$part'; there are ops, blas, time, plan and layout" >&2; exit 2 ;;
+    ops|blas|time|explain|plan|seeds|layout) ;;
+    *) echo "bench: no part '$part'; there are ops, blas, time, explain, plan, seeds and layout" >&2; exit 2 ;;
     esac
 done
-ninja -C "$build" bench_ops bench_blas bench_time bench_plan > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
+ninja -C "$build" bench_ops bench_blas bench_time bench_plan bench_seeds > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
 unset OMP_WAIT_POLICY                # threads spin a moment, then sleep: both sides of a comparison as users have them
@@ -35,6 +35,12 @@ for part in $parts; do
     time)
         title "step time, predicted against measured"
         "$build/bench_time" || failed "time" $? ;;
+    explain)
+        title "explain on every recipe"
+        $python bench/explain.py "$build/plimsoll" || failed "explain" $? ;;
+    seeds)
+        title "systems at full size under the budgets of common cards, planned"
+        "$build/bench_seeds" || failed "seeds" $? ;;
     plan)
         title "planner"
         "$build/bench_plan" || failed "plan" $? ;;

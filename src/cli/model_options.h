@@ -23,6 +23,10 @@ typedef struct ModelOptions {
     { "backend",   OPT_TEXT, &(o).backend,   "NAME",      "onednn or own matrix products" },                      \
     { "set",       OPT_LIST, &(o).set,       "KEY=VALUE", "override a recipe key, e.g. optimizer.lr=1e-3" }
 
+#define ALLOW_OPTION(to)                                                                                          \
+    { "allow", OPT_TEXT, &(to), "LIST", "none, or of algorithm, chunk, split, precision, batchnorm-split; "            \
+                                        "default algorithm,chunk,split" }
+
 /* The device, and the recipe by name or path with --set, then the named options, then `more` (n of them)
  * applied. *budget_bytes is of the arena, 0 if none was asked for; on a card what was asked for also holds
  * the runtime, as the driver counts. */

@@ -104,7 +104,7 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
     Call         *call = &launch->call;
 
     *launch = (Launch){ .run = kernel->run, .part = node->part, .feed = -1, .first_end = session->n_extents };
-    *call = (Call){ .node = node, .device = engine->device, .choice = &engine->choices[node_id],
+    *call = (Call){ .node = node, .device = engine_device(engine, node_id), .choice = &engine->choices[node_id],
                     .in = NEWN(session->pool, void *, node->n_in + 1),
                     .out = NEWN(session->pool, void *, node->n_out + 1) };
     for (int i = 0; i < node->n_in; i++)

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LAYOUT_NODES = 50000 };   /* under a second of search where the greedy orders leave a gap */
-
 static Err engine_choose(Engine *engine)
 {
     Graph   *graph = engine->graph;
@@ -98,8 +96,42 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
     }
 }
 
-/* Places the program's plan below its persistent values. */
-static Err engine_place(Pool *pool, Engine *engine, Program *program)
+/* Offsets from a file, as they are: layout_check judges them. */
+static Err engine_put(Program *program, const int64_t *offsets)
+{
+    Buffer *buffers = program->buffers.buffers;
+    program->layout = (LayoutResult){ 0 };
+    for (int32_t i = 0; i < program->buffers.n_buffers; i++) {
+        if (offsets[i] < 0 || offsets[i] > INT64_MAX / 2)
+            return fail(E_PLAN, "phase %s puts a buffer at %lld", program->name, (long long)offsets[i]);
+        buffers[i].offset = offsets[i];
+        if (offsets[i] + buffers[i].size > program->layout.arena_bytes)
+            program->layout.arena_bytes = offsets[i] + buffers[i].size;
+    }
+    return OK;
+}
+
+/* As small as a search finds it; where that is too large for the capacity and smaller is possible, a search
+ * for the capacity itself (the planner's own: what it could place is placed here too). */
+static Err engine_layout(Pool *pool, Program *program, int64_t capacity)
+{
+    int32_t n = program->buffers.n_buffers;
+    Buffer *buffers = program->buffers.buffers;
+    TRY(layout_solve(pool, buffers, n, &(LayoutOptions){ .max_nodes = PLACE_NODES }, &program->layout));
+    if (capacity <= 0 || program->layout.arena_bytes <= capacity || program->layout.bound_bytes > capacity)
+        return OK;
+    Buffer      *again = NEWN(pool, Buffer, n);
+    LayoutResult result;
+    memcpy(again, buffers, (size_t)n * sizeof *again);
+    Err err = layout_solve(pool, again, n, &(LayoutOptions){ .capacity = capacity, .max_nodes = PLACE_NODES }, &result);
+    if (!err) {
+        memcpy(buffers, again, (size_t)n * sizeof *again);
+        program->layout = result;
+    }
+    return err == E_BUDGET ? OK : err;           /* too large is an answer here: the caller compares */
+}
+
+Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes, const int64_t *offsets)
 {
     TRY(plan_check(program->pgraph, program->plan, 0));
     TRY(plan_simulate(pool, program->pgraph, program->plan, &program->meter));
@@ -110,8 +142,7 @@ static Err engine_place(Pool *pool, Engine *engine, Program *program)
         if (engine->guards)
             buffers[i].size += 2 * GUARD_BYTES;
     }
-    TRY(layout_solve(pool, buffers, program->buffers.n_buffers, &(LayoutOptions){ .max_nodes = LAYOUT_NODES },
-                     &program->layout));
+    TRY(offsets ? engine_put(program, offsets) : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
     program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
     program->plan->arena_bytes = program->arena_bytes;
@@ -131,21 +162,38 @@ static int64_t engine_elsewhere(const Engine *engine, const Program *program, bo
     return bytes;
 }
 
+void engine_count(Pool *pool, Engine *engine, Program *program)
+{
+    program->live_bytes = program->meter.live_bytes + engine_elsewhere(engine, program, false);
+    program->bound_bytes = plan_bound_bytes(program->pgraph) + engine_elsewhere(engine, program, false);
+    engine->cost_ns += (double)program->repeat * program->meter.cost;
+    engine->recomputed += program->meter.n_recomputes;
+    engine->cut |= program->plan->cut;
+    engine_tops(pool, engine, program);
+    if (program->arena_bytes > engine->arena_bytes) {
+        engine->arena_bytes = program->arena_bytes;
+        engine->peak_program = (int)(program - engine->programs);
+    }
+    if (program->live_bytes > engine->live_bytes)
+        engine->live_bytes = program->live_bytes;
+    if (program->bound_bytes > engine->bound_bytes)
+        engine->bound_bytes = program->bound_bytes;
+}
+
 /* Everything kept if that fits the budget, else the planner's cheapest plan that does. A program that
  * cannot fit keeps its plan of least arena: engine_new then says what the whole would need. */
 static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
 {
-    TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns, engine->device->align,
-                          program));
+    int64_t budget = options->budget_bytes;
     TRY(plan_keep_all(pool, program->pgraph, &program->plan));
-    TRY(engine_place(pool, engine, program));
-    engine->keep_all_ns += program->meter.cost;
+    TRY(engine_place(pool, engine, program, 0, NULL));
+    engine->keep_all_ns += (double)program->repeat * program->meter.cost;
     if (program->arena_bytes > engine->keep_all_bytes)
         engine->keep_all_bytes = program->arena_bytes;
 
-    if (options->budget_bytes && program->arena_bytes > options->budget_bytes) {
+    if (budget && program->arena_bytes > budget) {
         PlanOptions search = {
-            .budget_bytes = options->budget_bytes - engine_elsewhere(engine, program, true), .effort = options->effort,
+            .budget_bytes = budget - engine_elsewhere(engine, program, true), .effort = options->effort,
             .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
             .progress = options->progress, .progress_arg = options->progress_arg,
         };
@@ -154,24 +202,73 @@ static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *optio
         Err err = plan_solve(pool, program->pgraph, &search, &program->plan);
         if (err && err != E_BUDGET)
             return err;
-        TRY(engine_place(pool, engine, program));
+        TRY(engine_place(pool, engine, program, budget, NULL));
     }
-    program->live_bytes = program->meter.live_bytes + engine_elsewhere(engine, program, false);
-    engine->cost_ns += program->meter.cost;
-    engine->recomputed += program->meter.n_recomputes;
-    engine_tops(pool, engine, program);
+    program->plan->budget_bytes = budget;
+    engine_count(pool, engine, program);
     return OK;
 }
 
-Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **out)
+const Device *engine_device(const Engine *engine, int32_t node)
 {
-    static const EngineOptions defaults = { 0 };
-    if (!options)
-        options = &defaults;
+    return engine->choices[node].own ? &engine->own_device : engine->device;
+}
+
+/* Where the preferred algorithm wants more scratch than it may have (or `own` says so), the own matrix
+ * products take over if they need less. */
+static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
+{
+    for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
+        const Node   *node = &engine->graph->nodes[i];
+        const Kernel *kernel = node->op->view ? NULL : op_kernel(node->op, engine->device);
+        Choice       *choice = &engine->choices[i], lean = { 0 };
+        bool          wanted = own ? own[i] : most_scratch && choice->workspace_bytes > (size_t)most_scratch;
+        if (!wanted || !kernel || !kernel->choose || engine->device->kind != DEVICE_CPU)
+            continue;
+        TRY(kernel->choose(node, &engine->own_device, &lean));
+        if (lean.workspace_bytes >= choice->workspace_bytes && !own)
+            continue;
+        *choice = lean;
+        choice->own = true;
+        engine->leaner++;
+    }
+    return OK;
+}
+
+/* Which parts are planned together: each on its own, but micro and update as one where gradients pass
+ * between them without being accumulated. */
+static Err engine_list_programs(Pool *pool, Engine *engine, int64_t accumulate)
+{
+    bool present[PART_COUNT] = { false };
+    for (int32_t i = 0; i < engine->graph->n_nodes; i++)
+        present[engine->graph->nodes[i].part] = true;
+    bool joined = engine_parts_joined(engine->graph, PART_MICRO, PART_UPDATE);
+    for (int part = 0; part < PART_COUNT; part++) {
+        if (!present[part] || (part == PART_UPDATE && joined))
+            continue;
+        Program *program = &engine->programs[engine->n_programs++];
+        program->parts[part] = true;
+        program->name = part_name((Part)part);
+        program->repeat = part == PART_MICRO && accumulate > 1 ? accumulate : 1;
+        if (part == PART_MICRO && joined) {
+            program->parts[PART_UPDATE] = true;
+            program->name = "micro+update";
+        }
+        TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns, engine->device->align,
+                              program));
+    }
+    return OK;
+}
+
+Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, const bool *own,
+                 Engine **out)
+{
     TRY(graph_check(graph));
-    Engine *engine = NEW(pool, Engine);
+    Engine *engine = *out = NEW(pool, Engine);
     engine->graph = graph;
     engine->device = device;
+    engine->own_device = *device;
+    engine->own_device.blas = blas_own();
     engine->guards = options->guards;
     engine->choices = NEWN(pool, Choice, graph->n_nodes);
     engine->node_ns = NEWN(pool, double, graph->n_nodes);
@@ -180,37 +277,26 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
     if (!options->no_inplace)
         graph_take_inplace(graph);
     TRY(engine_choose(engine));
+    TRY(engine_lean(engine, options->most_scratch, own));
     engine_place_persistent(engine);
-
-    bool present[PART_COUNT] = { false };
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        present[graph->nodes[i].part] = true;
-    bool joined = engine_parts_joined(graph, PART_MICRO, PART_UPDATE);
     engine->arena_bytes = engine->persistent_bytes;
-    for (int part = 0; part < PART_COUNT; part++) {
-        if (!present[part] || (part == PART_UPDATE && joined))
-            continue;
-        Program *program = &engine->programs[engine->n_programs];
-        program->parts[part] = true;
-        program->name = part_name((Part)part);
-        if (part == PART_MICRO && joined) {
-            program->parts[PART_UPDATE] = true;
-            program->name = "micro+update";
-        }
-        TRY(engine_program(pool, engine, options, program));
-        if (program->arena_bytes > engine->arena_bytes) {
-            engine->arena_bytes = program->arena_bytes;
-            engine->peak_program = engine->n_programs;
-        }
-        if (program->live_bytes > engine->live_bytes)
-            engine->live_bytes = program->live_bytes;
-        engine->n_programs++;
-    }
+    return engine_list_programs(pool, engine, options->accumulate);
+}
+
+Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **out)
+{
+    static const EngineOptions defaults = { 0 };
+    if (!options)
+        options = &defaults;
+    TRY(engine_begin(pool, graph, device, options, NULL, out));
+    Engine *engine = *out;
+    for (int i = 0; i < engine->n_programs; i++)
+        TRY(engine_program(pool, engine, options, &engine->programs[i]));
     if (options->budget_bytes && engine->arena_bytes > options->budget_bytes)
         return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
-                    "are parameters and state; ask for that, or for a smaller --batch", bytes_text(options->budget_bytes),
-                    bytes_text(engine->arena_bytes), (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes));
-    *out = engine;
+                    "are parameters and state; no such plan can do with less than %s. Ask for the least, or for a smaller "
+                    "--batch", bytes_text(options->budget_bytes), bytes_text(engine->arena_bytes),
+                    (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes), bytes_text(engine->bound_bytes));
     return OK;
 }
 

@@ -158,6 +158,14 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     return OK;
 }
 
+Recipe *recipe_copy(Pool *pool, const Recipe *recipe)
+{
+    Recipe *copy = pool_alloc(pool, sizeof(Recipe) + recipe->model->config_bytes, 1);
+    memcpy(copy, recipe, sizeof(Recipe) + recipe->model->config_bytes);
+    copy->config = copy + 1;
+    return copy;
+}
+
 Err recipe_write(const Recipe *recipe, const char *path)
 {
     Pool *pool = pool_new(NULL, "recipe");
@@ -169,23 +177,46 @@ Err recipe_write(const Recipe *recipe, const char *path)
     return err;
 }
 
-Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out)
+Err recipe_set(Pool *pool, Recipe *recipe, const char *assignment)
+{
+    return config_set(pool, assignment, recipe_all_fields(pool, recipe->model), recipe);
+}
+
+void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out)
+{
+    config_write(out, recipe_all_fields(pool, recipe->model), recipe);
+}
+
+static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
 {
     const OptimizerConfig *o = &recipe->optimizer;
-    Graph *graph = graph_new(pool, recipe_type(recipe));
-    graph->given_noise = given_noise;
-    Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
-    TRY(graph_check(graph));
-
-    *out = (TrainingGraph){ .graph = graph };
     if (recipe->model->slow_params)
         out->groups[out->n_groups++] = (ParamGroup){ "slow", (float)o->slow_lr, (float)o->slow_decay,
                                                      recipe->model->slow_params };
     out->groups[out->n_groups++] = (ParamGroup){ "all", (float)o->lr, (float)o->decay, NULL };
-    TrainSpec spec = {
+    return (TrainSpec){
         .optimizer = (Optimizer)o->kind, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps,
         .groups = out->groups, .n_groups = out->n_groups, .clip = (float)o->clip,
-        .ema = recipe->ema.rule != EMA_NONE, .accumulate = (int)recipe->accumulate,
+        .ema = recipe->ema.rule != EMA_NONE, .accumulate = (int)recipe->accumulate, .release = recipe->levers.release,
     };
+}
+
+const char *recipe_no_release(const Recipe *recipe)
+{
+    TrainingGraph unused = { 0 };
+    TrainSpec     spec = recipe_spec(recipe, &unused);
+    return train_no_release(&spec, recipe_type(recipe));
+}
+
+Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out)
+{
+    Graph *graph = graph_new(pool, recipe_type(recipe));
+    graph->given_noise = given_noise;
+    graph->stored_attention = recipe->levers.stored_attention;
+    graph->pieces = recipe->levers.pieces;
+    Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
+    TRY(graph_check(graph));
+    *out = (TrainingGraph){ .graph = graph };
+    TrainSpec spec = recipe_spec(recipe, out);
     return autodiff_train(graph, loss, &spec, &out->train);
 }

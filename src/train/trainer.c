@@ -7,6 +7,7 @@
 #include "ops/optim.h"
 #include "train/checkpoint.h"
 #include "train/feeds.h"
+#include "train/fit.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,8 +20,10 @@
 enum { MAX_TIMES = 512 };        /* newest step times kept for the median */
 
 typedef struct Trainer {
-    const Recipe       *recipe;
+    const Recipe       *asked;   /* the recipe as it was given */
+    const Recipe       *recipe;  /* as it is run: a plan may move its levers */
     const TrainOptions *options;
+    FitResult           fit;
     TrainingGraph       graph;
     Session            *session;
     Feeds               feeds;
@@ -76,7 +79,8 @@ static Err train_open(Pool *pool, Trainer *t)
                         o->out, (long long)step, o->out);
     }
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
-    TRY(recipe_write(t->recipe, pool_print(pool, "%s/recipe.yaml", o->out)));
+    TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
+    TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
     const char *path = pool_print(pool, "%s/log.jsonl", o->out);
     t->log = fopen(path, o->resume ? "a" : "w");
     if (!t->log)
@@ -193,15 +197,32 @@ static Err train_loop(Trainer *t, TrainResult *result)
     return err;
 }
 
+/* The plan that was asked for, that of the run which goes on, or a new one. */
+static Err train_plan(Pool *pool, Trainer *t, const Device *device)
+{
+    const TrainOptions *o = t->options;
+    const char         *path = o->plan;
+    bool                given = o->given != NULL;
+    if (!path && o->resume && !o->budget_bytes) {
+        path = pool_print(pool, "%s/plan.json", o->out);
+        path = file_exists(path) ? path : NULL;
+    }
+    if (!path)
+        return fit_run(pool, t->asked, device,
+                       &(FitOptions){ .budget_bytes = o->budget_bytes, .allow = o->allow, .given_noise = given }, &t->fit);
+    return fit_read(pool, path, t->asked, device, given, &t->fit);
+}
+
 Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options, TrainResult *result)
 {
     Trainer *t = NEW(pool, Trainer);
-    Engine  *engine;
-    t->recipe = recipe;
+    t->asked = recipe;
     t->options = options;
     *result = (TrainResult){ 0 };
-    TRY(recipe_graph(pool, recipe, options->given != NULL, &t->graph));
-    TRY(engine_new(pool, t->graph.graph, device, &(EngineOptions){ .budget_bytes = options->budget_bytes }, &engine));
+    TRY(train_plan(pool, t, device));
+    const Engine *engine = t->fit.engine;
+    t->recipe = recipe = t->fit.recipe;
+    t->graph = t->fit.graph;
     TRY(session_new(pool, engine, &t->session));
     TRY(session_init(t->session, (uint64_t)recipe->seed));
     TRY(feeds_new(pool, t->session, PART_MICRO, &t->feeds));
@@ -223,7 +244,9 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     result->step_ms = train_median(t);
     result->planned_bytes = engine->arena_bytes;
     result->recomputed = engine->recomputed;
-    result->slowdown = engine->keep_all_ns > 0 ? engine->cost_ns / engine->keep_all_ns : 1;
+    result->batch = recipe->batch;
+    result->accumulate = recipe->accumulate;
+    result->slowdown = t->fit.default_ns > 0 ? t->fit.step_ns / t->fit.default_ns : 1;
     result->predicted_ms = engine_step_ns(engine, recipe->accumulate) * 1e-6;
     result->time_source = engine_time_source(engine);
     result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);

@@ -158,6 +158,26 @@ expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/drawn"
 head -c 60 "$work/drawn/sample-000.png" > "$work/drawn/short.png"
 expect 1 "short.png is a truncated PNG" train unet-small $small --steps 1 --data "$work/drawn"
 
+# plans of training steps
+tight="--threads 2 --effort 300 --allow none"
+"$program" fit unet-small $small $tight --budget 1KiB > /dev/null 2> "$work/err"
+least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
+expect 0 "changes no number" fit unet-small $small $tight --budget "$least" -o "$work/plan.json"
+expect 3 "no plan fits" fit unet-small $small $tight --budget 1KiB --json
+expect 0 '"curve"' fit unet-small $small $tight --budget "$least" --curve --json
+expect 0 "if you also allow" fit unet-small $small $tight --budget "$least" --what-if --time-limit 2
+expect 2 "--allow takes none or a list" fit unet-small --allow everything
+expect 0 "nodes are run a second time" train unet-small $small --threads 2 --steps 2 --plan "$work/plan.json" --out "$work/planned"
+is "a run keeps its plan" cmp -s "$work/plan.json" "$work/planned/plan.json"
+expect 0 "4 steps" train --resume "$work/planned" --threads 2 --steps 6
+expect 1 "was made for 2 threads, not 1" train --resume "$work/planned" --threads 1 --steps 8
+expect 1 "was made for 2 threads, not 1" train unet-small $small --threads 1 --steps 1 --plan "$work/plan.json"
+expect 1 "was made for another graph" train unet-small $small --threads 2 --steps 1 --plan "$work/plan.json" --set ema.rule=none
+expect 1 "micro-batches" train unet-small $small --threads 2 --steps 1 --plan "$work/plan.json" --batch 3
+expect 1 "bare graph" train unet-small $small --steps 1 --plan "$work/p.json"
+expect 1 "cannot read" train unet-small $small --steps 1 --plan "$work/nothing.json"
+expect 2 "leave out --budget" train unet-small $small --plan "$work/plan.json" --budget 1GiB
+
 # devices and the probe
 expect 0 "described by its profile: no workspaces counted" explain unet-small --device rtx-3060
 expect 0 "527 MiB) of context" fit unet-small --device h200 --budget 1GiB

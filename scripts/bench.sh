@@ -2,7 +2,7 @@
 # Ours against others on this machine, as tables: operators against PyTorch, own products against oneDNN, the planner and
 # the layout search on outside instances where they are present. A part that cannot run says why; the rest still runs.
 #
-#   bench.sh [BUILD [PART...]]        parts: ops blas time plan layout; all of them if none is named
+#   bench.sh [BUILD [PART...]]        parts: ops blas time explain plan seeds layout; all of them if none is named
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}

@@ -212,7 +212,7 @@ static void shape_caption(int64_t id, char *to)
              way_names[id / (COLOURS * FORM_COUNT) % WAYS]);
 }
 
-/* "red disc moving left": it starts on the other side and crosses half of the picture. */
+/* "red disc moving left": on black, it starts on the other side and crosses half of the picture. */
 static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
 {
     (void)draw;
@@ -221,8 +221,8 @@ static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t d
     Dice  dice = { sample_key(source, "captioned-shapes", id), 0 };
     int   way = (int)(id / (COLOURS * FORM_COUNT) % WAYS);
     Form  form = (Form)(id / COLOURS % FORM_COUNT);
-    float rgb[3], back = dice_range(&dice, -1, -0.6f), across = dice_range(&dice, 0.4f, 0.6f);
-    float start = dice_range(&dice, 0.2f, 0.3f), radius = dice_range(&dice, 0.18f, 0.24f);
+    float rgb[3], across = dice_range(&dice, 0.4f, 0.6f);
+    float start = dice_range(&dice, 0.2f, 0.3f), radius = dice_range(&dice, 0.22f, 0.28f);
     radius *= (float)(c->height < c->width ? c->height : c->width);
     draw_hue((float)(id % COLOURS) / COLOURS, rgb);
     if (c->text >= 0) {
@@ -240,7 +240,7 @@ static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t d
             for (int64_t x = 0; x < c->width; x++) {
                 float in = draw_form(form, (float)x + 0.5f - cx, (float)y + 0.5f - cy, radius);
                 for (int64_t ch = 0; ch < c->channels; ch++)
-                    *out++ = back + in * (2 * rgb[c->channels == 1 ? 0 : ch] - 1 - back);
+                    *out++ = 2 * in * rgb[c->channels == 1 ? 0 : ch] - 1;
             }
     }
     return OK;

@@ -19,6 +19,7 @@ typedef struct SamplerConfig {
     int64_t length;              /* audio: samples to generate */
     double  eta, guidance, temperature;
     int     colour;              /* ColourFix */
+    bool    clip;                /* the picture predicted at each step is kept within [-1,1] */
 } SamplerConfig;
 
 typedef enum ResultKind { RESULT_IMAGES, RESULT_CLIPS, RESULT_AUDIO } ResultKind;

@@ -208,11 +208,12 @@ static const char *const way_names[WAYS] = { "right", "left", "down", "up" };
 
 static void shape_caption(int64_t id, char *to)
 {
-    snprintf(to, CAPTION, "%s %s moving %s", colour_names[id % COLOURS], form_names[id / COLOURS % FORM_COUNT],
+    snprintf(to, CAPTION, "%s %s %s", colour_names[id % COLOURS], form_names[id / COLOURS % FORM_COUNT],
              way_names[id / (COLOURS * FORM_COUNT) % WAYS]);
 }
 
-/* "red disc moving left": on black, it starts on the other side and crosses half of the picture. */
+/* "red disc left": on black, it starts on the other side and crosses half of the picture. The
+ * caption says nearly all there is to see, so that a small model can learn it in minutes. */
 static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
 {
     (void)draw;
@@ -221,8 +222,8 @@ static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t d
     Dice  dice = { sample_key(source, "captioned-shapes", id), 0 };
     int   way = (int)(id / (COLOURS * FORM_COUNT) % WAYS);
     Form  form = (Form)(id / COLOURS % FORM_COUNT);
-    float rgb[3], across = dice_range(&dice, 0.4f, 0.6f);
-    float start = dice_range(&dice, 0.2f, 0.3f), radius = dice_range(&dice, 0.22f, 0.28f);
+    float rgb[3], across = dice_range(&dice, 0.48f, 0.52f);
+    float start = dice_range(&dice, 0.23f, 0.27f), radius = dice_range(&dice, 0.25f, 0.27f);
     radius *= (float)(c->height < c->width ? c->height : c->width);
     draw_hue((float)(id % COLOURS) / COLOURS, rgb);
     if (c->text >= 0) {

@@ -29,6 +29,7 @@ typedef struct SampleResult {
     Shape       shape;
     const float *data;           /* in [-1,1] */
     int64_t     rate;            /* audio: samples a second */
+    int64_t     columns;         /* images: that many side by side belong together; 0: none do */
 } SampleResult;
 
 /* What a sampling loop may use; train/sample.c fills it. Loops run on the host in plain C: a chain step

@@ -130,7 +130,18 @@ Tensor stablesr_decode(Tensor latent, const StableSr *m)
 
 /* ---- an autoencoder of one's own ---- */
 
-static const float KL_SHARE = 1e-3f;         /* keeps scaled latents near N(0,1), hardly blurs */
+static const float KL_SHARE = 1e-6f;
+static const float LOGVAR_START = -8;
+
+/* Latents begin as they are, hardly drawn: PyTorch's start has a deviation of 1 around means of a few
+ * tenths, and what is not learned through that noise at once (colours) never is. */
+static void narrow_start(float *data, Shape disk, uint64_t seed, const void *arg)
+{
+    (void)seed;
+    (void)arg;
+    for (int64_t i = 0; i < shape_count(disk); i++)
+        data[i] = i < STABLESR_LATENT ? 0 : LOGVAR_START;
+}
 
 static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
@@ -141,6 +152,9 @@ static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t shar
     vae_posterior(image, m, &mean, &logvar);
     Tensor back = stablesr_decode(vae_draw(mean, logvar, noise_normal(g, "vae", z)), m);
     graph_output(back, "output");
+    Param *bias = param_find(g, "first_stage_model.quant_conv.bias");
+    if (bias)
+        bias->init = (Init){ .kind = INIT_CUSTOM, .custom = narrow_start };
     /* KL = (mean^2 + variance - log variance - 1) / 2 */
     Tensor zero = constant_add(g, "nothing", F32, z, NULL, CLASS_CONSTANTS);
     Tensor spread = exp_of(affine(logvar, 0.5f, twice_log / 2));

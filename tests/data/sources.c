@@ -436,9 +436,9 @@ static void clips_with_captions(void)
     char   name[64];
     CHECK_OK(open_spec(&o, (DataSpec){ .samples = 200, .seed = 3 }));
     check_samples(&o, false);
-    CHECK_TEXT(o.source->about(o.source, 36, name, sizeof name), "red box moving left");
+    CHECK_TEXT(o.source->about(o.source, 36, name, sizeof name), "red box left");
     CHECK_OK(load(&o, 36, 0));
-    prompt_embed("red box moving left", text, 768);
+    prompt_embed("red box left", text, 768);
     CHECK(!memcmp(text, o.to[1], sizeof text));
     CHECK(all_within(o.to[0], 4 * 16 * 16 * 3));
     float left[2];                                           /* where its red lies, at first and at last */

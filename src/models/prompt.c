@@ -3,8 +3,6 @@
 
 #include "base/random.h"
 
-#include <math.h>
-
 /* The next character; a byte that begins no valid sequence stands for itself. */
 static uint32_t next_character(const unsigned char **at)
 {
@@ -34,7 +32,6 @@ void prompt_embed(const char *utf8, float *to, int64_t width)
         for (int64_t i = 0; i < width; i++)
             to[i] += random_normal_at(key, (uint64_t)i);
     }
-    float scale = n ? 1 / ((float)n * sqrtf((float)width)) : 0;
-    for (int64_t i = 0; i < width; i++)
-        to[i] *= scale;
+    for (int64_t i = 0; i < width && n > 1; i++)
+        to[i] /= (float)n;
 }

@@ -1,8 +1,7 @@
 /* prompt.h -- plain text as a vector, where no language model is at hand.
  *
- * The mean of one fixed random vector of about unit length per character, over the first
- * PROMPT_CHARACTERS: captions with the same letters are alike, and no text is the zero vector. (Longer
- * vectors would make Adam's first steps far too large for the layer that reads all of them.) Both captions of training data
+ * The mean of one fixed random vector per character, over the first PROMPT_CHARACTERS: captions
+ * with the same letters are alike, and no text is the zero vector. Both captions of training data
  * and the prompt of `plimsoll sample` go through here.
  */
 #ifndef MODELS_PROMPT_H

@@ -23,7 +23,7 @@ train() {                        # recipe, further options
     shift
     [ -d "$runs/$recipe" ] && return
     rm -rf "$runs/$recipe-control"
-    "$build/plimsoll" train "$recipe" --steps 50 --set optimizer.lr=0 --set optimizer.slow_lr=0 --quiet "$@" \
+    "$build/plimsoll" train "$recipe" --quiet "$@" --steps 50 --set optimizer.lr=0 --set optimizer.slow_lr=0 \
         --out "$runs/$recipe-control" > /dev/null
     begun=$(date +%s)
     times > "$runs/before"
@@ -53,7 +53,7 @@ draw() {                         # recipe, files to keep, further options
 for recipe in $recipes; do
     echo "== $recipe"
     case $recipe in
-    unet-small)         train $recipe; draw $recipe "samples.png" -n 16 ;;
+    unet-small)         train $recipe --steps 1200; draw $recipe "samples.png" -n 16 ;;
     stdiff-small)       train $recipe; draw $recipe "input-observed.png clips.png" -n 6 ;;
     stablesr-vae-small) train $recipe; draw $recipe "input-image.png samples.png" -n 4 ;;
     stablesr-small)

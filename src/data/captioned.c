@@ -202,9 +202,9 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
 
 /* ---- drawn ---- */
 
-enum { COLOURS = 6, WAYS = 4, CAPTION = 64 };
+enum { COLOURS = 6, WAYS = 2, CAPTION = 64 };
 static const char *const colour_names[COLOURS] = { "red", "yellow", "green", "cyan", "blue", "magenta" };
-static const char *const way_names[WAYS] = { "right", "left", "down", "up" };
+static const char *const way_names[WAYS] = { "right", "left" };
 
 static void shape_caption(int64_t id, char *to)
 {
@@ -234,9 +234,7 @@ static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t d
     float *out = c->clip < 0 ? NULL : to[c->clip];
     for (int64_t f = 0; out && f < c->frames; f++) {
         float gone = start + 0.5f * (c->frames > 1 ? (float)f / (float)(c->frames - 1) : 0);
-        float along = way % 2 ? 1 - gone : gone;
-        float cx = (way < 2 ? along : across) * (float)c->width;
-        float cy = (way < 2 ? across : along) * (float)c->height;
+        float cx = (way ? 1 - gone : gone) * (float)c->width, cy = across * (float)c->height;
         for (int64_t y = 0; y < c->height; y++)
             for (int64_t x = 0; x < c->width; x++) {
                 float in = draw_form(form, (float)x + 0.5f - cx, (float)y + 0.5f - cy, radius);

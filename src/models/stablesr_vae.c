@@ -3,7 +3,7 @@
  * Rombach et al. (2022); names follow Stable Diffusion's `first_stage_model`. StableSR takes it as it is
  * and never trains it. Where no pretrained one exists, `system: stablesr-vae` makes one:
  *
- *   image (B,s,s,3) in [-1,1]  ->  mean absolute error of what comes back, and a little of the KL divergence
+ *   image (B,s,s,3) in [-1,1]  ->  mean squared error of what comes back, and a little of the KL divergence
  *                                  of the scaled latents from N(0,1)
  *
  * The published one is also trained against a perceptual loss and a discriminator; these are left out.
@@ -160,7 +160,7 @@ static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t shar
     Tensor spread = exp_of(affine(logvar, 0.5f, twice_log / 2));
     Tensor squares = add(mse_loss(affine(mean, STABLESR_SCALE, 0), zero, part), mse_loss(spread, zero, part));
     Tensor logs = mean_axes(affine(logvar, part, part * (twice_log + 1)), 0, 3);
-    return weighted_sum(l1_loss(cast(back, F32), image, part), 1,
+    return weighted_sum(mse_loss(cast(back, F32), image, part), 1,
                         weighted_sum(squares, 0.5f, logs, -0.5f), KL_SHARE);
 }
 

@@ -3,8 +3,8 @@
  * Rombach et al. (2022); names follow Stable Diffusion's `first_stage_model`. StableSR takes it as it is
  * and never trains it. Where no pretrained one exists, `system: stablesr-vae` makes one:
  *
- *   image (B,s,s,3) in [-1,1]  ->  mean squared error of what comes back, and a little of the KL divergence
- *                                  of the scaled latents from N(0,1)
+ *   image (B,s,s,3) in [-1,1]  ->  mean squared error of what comes back, in full and coarsely, and a little
+ *                                  of the KL divergence of the scaled latents from N(0,1)
  *
  * The published one is also trained against a perceptual loss and a discriminator; these are left out.
  */
@@ -130,17 +130,34 @@ Tensor stablesr_decode(Tensor latent, const StableSr *m)
 
 /* ---- an autoencoder of one's own ---- */
 
-static const float KL_SHARE = 1e-6f;
+static const float KL_SHARE = 1e-6f, COARSE_SHARE = 8;
 static const float LOGVAR_START = -8;
 
-/* Latents begin as they are, hardly drawn: PyTorch's start has a deviation of 1 around means of a few
- * tenths, and what is not learned through that noise at once (colours) never is. */
+/* Latents begin as their means, hardly drawn: with a deviation of 1 around means of a few tenths, what is
+ * not learned through that noise at once never is. */
 static void narrow_start(float *data, Shape disk, uint64_t seed, const void *arg)
 {
     (void)seed;
     (void)arg;
     for (int64_t i = 0; i < shape_count(disk); i++)
         data[i] = i < STABLESR_LATENT ? 0 : LOGVAR_START;
+}
+
+/* Convolutions that keep the variance, and no biases. PyTorch's start shrinks what comes in by sqrt(3) at
+ * each and adds a constant, so that the last norm sees little but constants: colours would take thousands
+ * of steps. */
+static void vae_starts(Graph *g)
+{
+    for (int32_t i = 0; i < g->n_params; i++) {
+        Param      *p = &g->params[i];
+        const char *end = strrchr(p->name, '.');
+        if (p->disk.rank == 4)
+            p->init.scale *= sqrtf(3);
+        else if (!strcmp(end, ".bias"))
+            p->init = (Init){ .kind = INIT_ZEROS };
+        if (!strcmp(p->name, "first_stage_model.quant_conv.bias"))
+            p->init = (Init){ .kind = INIT_CUSTOM, .custom = narrow_start };
+    }
 }
 
 static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t share)
@@ -152,15 +169,17 @@ static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t shar
     vae_posterior(image, m, &mean, &logvar);
     Tensor back = stablesr_decode(vae_draw(mean, logvar, noise_normal(g, "vae", z)), m);
     graph_output(back, "output");
-    Param *bias = param_find(g, "first_stage_model.quant_conv.bias");
-    if (bias)
-        bias->init = (Init){ .kind = INIT_CUSTOM, .custom = narrow_start };
+    vae_starts(g);
     /* KL = (mean^2 + variance - log variance - 1) / 2 */
     Tensor zero = constant_add(g, "nothing", F32, z, NULL, CLASS_CONSTANTS);
     Tensor spread = exp_of(affine(logvar, 0.5f, twice_log / 2));
     Tensor squares = add(mse_loss(affine(mean, STABLESR_SCALE, 0), zero, part), mse_loss(spread, zero, part));
     Tensor logs = mean_axes(affine(logvar, part, part * (twice_log + 1)), 0, 3);
-    return weighted_sum(mse_loss(cast(back, F32), image, part), 1,
+    /* The same at the latents' size: without it their few numbers go to edges, and colours come late. */
+    back = cast(back, F32);
+    Tensor coarse = mse_loss(adaptive_avg_pool(back, m->latent, m->latent),
+                             adaptive_avg_pool(image, m->latent, m->latent), COARSE_SHARE * part);
+    return weighted_sum(add(mse_loss(back, image, part), coarse), 1,
                         weighted_sum(squares, 0.5f, logs, -0.5f), KL_SHARE);
 }
 

@@ -73,13 +73,13 @@ static void each_recipe_learns(void)
 {
     static const Lesson lessons[] = {
         { "unet-small",         30, 10, 0.7, { "accumulate=1" } },
-        { "dit3d-small",        40, 10, 0.7, { "schedule.warmup=5" } },
-        { "dit3d-wrap-small",   40, 10, 0.9, { "schedule.warmup=5" } },
-        { "lag-small",          60, 10, 0.7, { "schedule.warmup=5" } },
-        { "sashimi-small",      20, 5,  0.8, { "schedule.warmup=2", "batch=2" } },
-        { "stdiff-small",       16, 5,  0.8, { "schedule.warmup=2", "accumulate=1" } },
-        { "stablesr-vae-small", 30, 10, 0.9, { "schedule.warmup=2", "batch=2", "model.vae_channels=8" } },
-        { "stablesr-small",     16, 5,  0.9, { "schedule.warmup=2", "batch=1", "model.vae_channels=8" } },
+        { "dit3d-small",        30, 10, 0.5, { "schedule.warmup=5" } },
+        { "dit3d-wrap-small",   30, 10, 0.9, { "schedule.warmup=5" } },
+        { "lag-small",          30, 10, 0.5, { "schedule.warmup=5" } },
+        { "sashimi-small",      30, 5,  0.9, { "schedule.warmup=2", "batch=2" } },
+        { "stdiff-small",       10, 4,  0.8, { "schedule.warmup=2", "accumulate=1" } },
+        { "stablesr-vae-small", 20, 5,  0.9, { "schedule.warmup=2", "batch=2", "model.vae_channels=8" } },
+        { "stablesr-small",     16, 5,  0.95, { "schedule.warmup=2", "batch=1", "model.vae_channels=8" } },
     };
     for (size_t i = 0; i < sizeof lessons / sizeof *lessons; i++) {
         double still = run_mean(&lessons[i], "0"), run = run_mean(&lessons[i], NULL);

@@ -53,7 +53,9 @@ for recipe in $recipes; do
     case $recipe in
     unet-small)         train $recipe --steps 1200; draw $recipe "samples.png" -n 16 ;;
     stdiff-small)       train $recipe; draw $recipe "input-observed.png clips.png" -n 6 ;;
-    stablesr-vae-small) train $recipe; draw $recipe "input-image.png samples.png" -n 4 ;;
+    stablesr-vae-small)
+        train $recipe
+        draw $recipe "input-image.png samples.png" -n 4 --set model.image=128 --set model.latent=16 ;;
     stablesr-small)
         vae=$(ls "$runs"/stablesr-vae-small/step-*.safetensors | tail -n 1)
         train $recipe --init "$vae" --init-partial

@@ -155,7 +155,9 @@ static void vae_starts(Graph *g)
             p->init.scale *= sqrtf(3);
         else if (!strcmp(end, ".bias"))
             p->init = (Init){ .kind = INIT_ZEROS };
-        if (!strcmp(p->name, "first_stage_model.quant_conv.bias"))
+        if (!strcmp(p->name, "first_stage_model.quant_conv.weight"))
+            p->init.scale /= STABLESR_SCALE;             /* scaled latents then have about deviation 1 */
+        else if (!strcmp(p->name, "first_stage_model.quant_conv.bias"))
             p->init = (Init){ .kind = INIT_CUSTOM, .custom = narrow_start };
     }
 }

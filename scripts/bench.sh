@@ -3,13 +3,15 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
-ninja -C "$build" bench_ops bench_blas bench_plan > /dev/null
+ninja -C "$build" bench_ops bench_blas bench_plan bench_time > /dev/null
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
 echo "== matrix products and convolutions: own against oneDNN"
 "$build/bench_blas"
 echo "== operators against PyTorch, 2 threads"
 $python bench/ops.py "$build/bench_ops" || [ $? = 77 ]
+echo "== step time, predicted against measured"
+"$build/bench_time"
 echo "== planner"
 "$build/bench_plan"
 if [ -d ../shared/instances/layout ]; then

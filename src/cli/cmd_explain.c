@@ -30,9 +30,8 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
 
     e.recipe = recipe;
     e.sheet = sheet;
-    for (int i = 0; i < engine->n_programs; i++)
-        e.step_ms += engine->programs[i].meter.cost * 1e-6 *
-                     (engine->programs[i].parts[PART_MICRO] ? (double)recipe->accumulate : 1);
+    e.step_ms = engine_step_ns(engine, recipe->accumulate) * 1e-6;
+    e.runtime_bytes = device_runtime_bytes(device, 0);
     if (opt.json)
         return explain_json(stdout, &e);
     explain_text(stdout, &e);

@@ -4,6 +4,7 @@
 #include "base/json_out.h"
 #include "base/text.h"
 #include "plan/engine.h"
+#include "report/machine.h"
 
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ static Err fit_json(const Recipe *recipe, const Engine *engine, int64_t budget)
     json_out_stream(&o, stdout, JSON_PRETTY);
     json_out_object(&o, NULL);
     json_out_string(&o, "model", recipe->name);
+    json_out_string(&o, "device", engine->device->name);
     json_out_bool(&o, "fits", true);
     json_out_int(&o, "budget_bytes", budget);
     json_out_int(&o, "peak_bytes", engine->arena_bytes);
@@ -36,10 +38,8 @@ static Err fit_json(const Recipe *recipe, const Engine *engine, int64_t budget)
     json_out_string(&o, "precision", recipe_precisions[recipe->precision]);
     json_out_int(&o, "recompute_nodes", engine->recomputed);
     json_out_end(&o);
-    json_out_object_row(&o, "time");
-    json_out_number(&o, "slowdown", engine->cost_ns / engine->keep_all_ns);
-    json_out_string(&o, "source", "roofline");
-    json_out_end(&o);
+    json_out_int(&o, "runtime_bytes", device_runtime_bytes(engine->device, 0));
+    time_json(&o, engine, engine_step_ns(engine, recipe->accumulate) * 1e-6, engine->cost_ns / engine->keep_all_ns);
     json_out_end(&o);
     return json_out_done(&o);
 }
@@ -66,11 +66,14 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     printf("%s fits %s: one step needs %s bytes (%s), every buffer placed.\n", recipe->name, bytes_text(plan.budget_bytes),
            count_text(engine->arena_bytes), bytes_text(engine->arena_bytes));
     if (engine->recomputed)
-        printf("With everything kept it would need %s. %d nodes are run a second time: %+.1f %% of the step's time, predicted by "
-               "roofline.\n", bytes_text(engine->keep_all_bytes), engine->recomputed,
+        printf("With everything kept it would need %s. %d nodes are run a second time: %+.1f %% of the step's time, "
+               "predicted.\n", bytes_text(engine->keep_all_bytes), engine->recomputed,
                100 * (engine->cost_ns / engine->keep_all_ns - 1));
     else
         printf("Everything is kept; nothing is run twice.\n");
+    printf("On %s; %s.\n", device_text(pool, device), runtime_text(pool, device, device_runtime_bytes(device, 0)));
+    printf("Predicted step time %.1f ms, by %s.\n", engine_step_ns(engine, recipe->accumulate) * 1e-6,
+           time_text(pool, engine));
     return OK;
 }
 

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "train/trainer.h"
 
-static ModelOptions model;
+static ModelOptions model = { .runs = true };
 static struct {
     const char *out, *resume, *init, *given, *data;
     int64_t     steps, seed;
@@ -43,6 +43,9 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     json_out_int(&o, "loader_bytes", r->loader_bytes);
     json_out_int(&o, "recomputed_nodes", r->recomputed);
     json_out_number(&o, "predicted_slowdown", r->slowdown);
+    json_out_number(&o, "predicted_ms", r->predicted_ms);
+    json_out_string(&o, "time_source", r->time_source);
+    json_out_int(&o, "runtime_bytes", r->runtime_bytes);
     json_out_bool(&o, "interrupted", r->interrupted);
     json_out_end(&o);
     return json_out_done(&o);
@@ -78,6 +81,8 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     printf("%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured\n", recipe->name,
            (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
            count_text(result.planned_bytes), count_text(result.measured_bytes));
+    printf("predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, graph, batch buffers)\n",
+           result.predicted_ms, result.time_source, bytes_text(result.runtime_bytes));
     if (result.recomputed)
         printf("%d nodes are run a second time in each step to stay within %s (predicted %+.1f %% time)\n", result.recomputed,
                bytes_text(run.budget_bytes), 100 * (result.slowdown - 1));

@@ -12,6 +12,10 @@
 #include <immintrin.h>
 #endif
 
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic ignored "-Wpsabi"     /* vectors pass between inlined functions only */
+#endif
+
 typedef float Vec __attribute__((vector_size(4 * GEMM_LANES), aligned(4), may_alias));
 
 /* clang splits 512-bit vector types in two unless an intrinsic asks for the width. */
@@ -190,5 +194,5 @@ void gemm_pack_along_i(const GemmSide *side, int64_t i0, int64_t count, int64_t 
 GemmSide gemm_matrix(bool along_i, Type type, const void *data, int64_t ld)
 {
     return (GemmSide){ .pack = along_i ? gemm_pack_along_i : gemm_pack_along_k, .along_i = along_i,
-                       .type = type, .data = data, .ld = ld };
+                       .block = gemm_block_matrix, .type = type, .data = data, .ld = ld };
 }

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "ops/ops.h"
+#include "plan/node_time.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,13 +21,11 @@ static Err engine_choose(Engine *engine)
         if (!kernel->run)
             return fail(E_DEVICE, "%s cannot run on %s (%s)", node->op->name, engine->device->name,
                         node_text(graph, i));
-        if (kernel->choose)
+        if (kernel->choose && device_has_kernels(engine->device))
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
-        /* A roofline for a plain processor until a measured profile says better. */
-        Cost cost = node->op->cost(node);
-        double by_flops = cost.flops / (50.0 * engine->device->threads);   /* ns at 50 GFLOP/s a thread */
-        double by_bytes = cost.bytes / (10.0 * engine->device->threads);   /* ns at 10 GB/s a thread */
-        engine->node_ns[i] = 1000 + (by_flops > by_bytes ? by_flops : by_bytes);
+        TimeBasis basis;
+        engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], &basis);
+        engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
 }
@@ -212,4 +211,29 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
                     bytes_text(engine->arena_bytes), (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes));
     *out = engine;
     return OK;
+}
+
+double engine_step_ns(const Engine *engine, int64_t accumulate)
+{
+    double ns = 0;
+    for (int i = 0; i < engine->n_programs; i++)
+        ns += engine->programs[i].meter.cost * (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
+    return ns;
+}
+
+const char *engine_time_source(const Engine *engine)
+{
+    const Profile *profile = engine->device->profile;
+    if (!profile)
+        return "roofline";
+    bool measured = engine->basis_ns[TIME_MEASURED] + engine->basis_ns[TIME_FAMILY] > 0;
+    return pool_print(engine->graph->pool, "%sprofile %s", measured ? "" : "roofline of ", profile->name);
+}
+
+double engine_time_share(const Engine *engine, TimeBasis basis)
+{
+    double all = 0;
+    for (int i = 0; i < TIME_BASES; i++)
+        all += engine->basis_ns[i];
+    return all > 0 ? engine->basis_ns[basis] / all : 0;
 }

@@ -12,6 +12,7 @@
 #ifndef PLAN_ENGINE_H
 #define PLAN_ENGINE_H
 
+#include "device/profile.h"
 #include "ir/op.h"
 #include "plan/plan.h"
 #include "plan/plan_buffers.h"
@@ -41,13 +42,14 @@ typedef struct EngineOptions {
     bool        no_inplace;      /* tests: nothing takes over an input's bytes */
 } EngineOptions;
 
-enum { GUARD_BYTES = 64 };
+enum { GUARD_BYTES = 256 };      /* a multiple of every device's alignment */
 
 typedef struct Engine {
     Graph        *graph;
     const Device *device;
     Choice       *choices;       /* per node */
     double       *node_ns;       /* per node: predicted time of one run */
+    double        basis_ns[TIME_BASES];      /* all nodes once, by how their times were found */
     Program      *programs;
     int           n_programs;
     int64_t      *offset;        /* per value: of persistent roots in the arena; -1 for others */
@@ -63,6 +65,12 @@ typedef struct Engine {
 
 /* E_BUDGET names the least arena that was found; asking for that works. */
 Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **engine);
+
+/* The predicted time of one step, and where it comes from: "profile NAME", "roofline of profile NAME" or
+ * "roofline"; the share of the time that rests on each basis. */
+double      engine_step_ns(const Engine *engine, int64_t accumulate);
+const char *engine_time_source(const Engine *engine);
+double      engine_time_share(const Engine *engine, TimeBasis basis);
 
 /* The planner's view of some parts of a graph (plan/from_graph.c). */
 Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const Choice *choices,

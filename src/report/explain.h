@@ -12,6 +12,7 @@ typedef struct Explained {
     const Sheet  *sheet;
     int64_t       budget_bytes;  /* 0: what the device can give */
     double        step_ms;       /* predicted */
+    int64_t       runtime_bytes; /* outside the arena */
 } Explained;
 
 void explain_text(FILE *to, const Explained *e);             /* tables of at most 100 columns */

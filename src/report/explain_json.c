@@ -1,7 +1,7 @@
 /* explain_json.c -- the balance sheet as JSON; the schema is in docs/FORMATS.md. */
 #include "report/explain.h"
 
-#include "base/json_out.h"
+#include "report/machine.h"
 
 static void rows_json(JsonOut *o, const char *key, const char *name, const SheetRow *rows, int32_t n, const Sheet *s, bool total)
 {
@@ -69,7 +69,10 @@ Err explain_json(FILE *to, const Explained *e)
     json_out_string(&o, "library", engine->device->library);
     json_out_int(&o, "threads", engine->device->threads);
     json_out_int(&o, "memory_bytes", engine->device->memory_bytes);
+    json_out_bool(&o, "described", engine->device->described);
+    json_out_bool(&o, "workspaces", device_has_kernels(engine->device));
     json_out_end(&o);
+    json_out_int(&o, "runtime_bytes", e->runtime_bytes);
     json_out_object_row(&o, "parameters");
     json_out_int(&o, "count", s->parameters);
     json_out_int(&o, "trainable", s->trained);
@@ -102,11 +105,7 @@ Err explain_json(FILE *to, const Explained *e)
     json_out_string(&o, "precision", recipe_precisions[e->recipe->precision]);
     json_out_int(&o, "recompute_nodes", 0);
     json_out_end(&o);
-    json_out_object_row(&o, "time");
-    json_out_number(&o, "step_ms", e->step_ms);
-    json_out_number(&o, "slowdown", 1);
-    json_out_string(&o, "source", "roofline");
-    json_out_end(&o);
+    time_json(&o, engine, e->step_ms, 1);
     rows_json(&o, "modules", "module", s->modules, s->n_modules, s, true);
     rows_json(&o, "lines", "line", s->lines, s->n_lines, s, false);
     tensors_json(&o, s);

@@ -2,6 +2,7 @@
 #include "report/explain.h"
 
 #include "base/text.h"
+#include "report/machine.h"
 
 #include <string.h>
 
@@ -55,12 +56,15 @@ void explain_text(FILE *to, const Explained *e)
     const Recipe *r = e->recipe;
     const Graph  *graph = s->engine->graph;
 
-    fprintf(to, "%s: %s parameters, %s trained; batch %lld x %lld, %s, on %s (%s, %d threads)\n", r->name,
+    fprintf(to, "%s: %s parameters, %s trained; batch %lld x %lld, %s, on %s\n", r->name,
             count_text(s->parameters), count_text(s->trained), (long long)r->batch, (long long)r->accumulate,
-            recipe_precisions[r->precision], s->engine->device->name, s->engine->device->library,
-            s->engine->device->threads);
+            recipe_precisions[r->precision], device_text(graph->pool, s->engine->device));
     fprintf(to, "One training step needs %s bytes (%s). The peak is in phase %s, at %s.\n", count_text(s->peak_bytes),
             bytes_text(s->peak_bytes), part_name(s->part), node_text(graph, s->node));
+    if (!e->budget_bytes && s->engine->device->described)
+        fprintf(to, "%s can give an arena of %s: it %s%s.\n", s->engine->device->name,
+                bytes_text(s->engine->device->memory_bytes), s->peak_bytes <= s->engine->device->memory_bytes ? "fits" :
+                "does not fit", s->peak_bytes <= s->engine->device->memory_bytes ? "" : " with everything kept");
     if (e->budget_bytes)
         fprintf(to, "It %s the budget of %s%s.\n", s->peak_bytes <= e->budget_bytes ? "fits" : "does not fit",
                 bytes_text(e->budget_bytes), s->peak_bytes <= e->budget_bytes ? "" : " with everything kept");
@@ -92,5 +96,6 @@ void explain_text(FILE *to, const Explained *e)
     fprintf(to, "\nby phase\n");
     for (int i = 0; i < s->engine->n_programs; i++)
         row(to, s->engine->programs[i].name, s->engine->programs[i].arena_bytes, s->peak_bytes);
-    fprintf(to, "\npredicted step time %.1f ms (by roofline, not measured)\n", e->step_ms);
+    fprintf(to, "\n%s\n", runtime_text(graph->pool, s->engine->device, e->runtime_bytes));
+    fprintf(to, "predicted step time %.1f ms, by %s\n", e->step_ms, time_text(graph->pool, s->engine));
 }

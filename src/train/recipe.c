@@ -1,12 +1,12 @@
-/* recipe.c -- recipes: the table of keys, finding files, and the graph they describe. */
+/* recipe.c -- recipes: the table of keys, and the graph they describe. */
 #include "train/recipe.h"
 
 #include "base/file.h"
+#include "base/shipped.h"
 #include "base/yaml.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *const recipe_precisions[] = { "fp32", "bf16", "fp16", NULL };
 
@@ -96,38 +96,6 @@ Type recipe_type(const Recipe *recipe)
     return types[recipe->precision];
 }
 
-/* NAME, or recipes/NAME.yaml under the working folder, beside the program, or where it was installed. */
-static Err recipe_find(Pool *pool, const char *name, const char **path)
-{
-    char    program[4096] = "";
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n > 0)
-        *strrchr(program, '/') = '\0';
-    const char *tries[] = {
-        name, pool_print(pool, "recipes/%s.yaml", name), pool_print(pool, "%s/recipes/%s.yaml", program, name),
-        pool_print(pool, "%s/../recipes/%s.yaml", program, name),
-        pool_print(pool, "%s/../share/plimsoll/recipes/%s.yaml", program, name),
-    };
-    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
-        if (file_exists(tries[i]) && !folder_exists(tries[i])) {
-            *path = tries[i];
-            return OK;
-        }
-    char **names = NULL;
-    int    n_names = 0;
-    for (size_t i = 1; i < sizeof tries / sizeof *tries && !n_names; i++) {
-        char *folder = pool_text(pool, tries[i]);
-        *strrchr(folder, '/') = '\0';
-        if (folder_exists(folder))
-            TRY(folder_list(pool, folder, &names, &n_names));
-    }
-    for (int i = 0; i < n_names; i++)
-        names[i][strcspn(names[i], ".")] = '\0';
-    const char *near = text_nearest(name, (const char *const *)names, n_names);
-    return near ? fail(E_USAGE, "there is no recipe '%s'; did you mean '%s'?", name, near)
-                : fail(E_USAGE, "there is no recipe or file '%s'", name);
-}
-
 /* All keys: `system`, then `model` with the system's own, then the recipe's. The system's config lies
  * right behind the Recipe, so that one table reaches both. */
 static const Field *recipe_all_fields(Pool *pool, const ModelDef *model)
@@ -160,7 +128,7 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     const Json     *map;
     const ModelDef *model;
     const char     *path;
-    TRY(recipe_find(pool, name, &path));
+    TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, &path));
     TRY(yaml_read(pool, path, &map));
     TRY(recipe_model(pool, map, &model));
 

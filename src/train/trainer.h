@@ -30,6 +30,9 @@ typedef struct TrainResult {
     int64_t loader_bytes;        /* batch buffers on the host, outside the arena */
     int32_t recomputed;          /* nodes run a second time in a step */
     double  slowdown;            /* predicted, against keeping everything */
+    double  predicted_ms;        /* of a step, before the first */
+    const char *time_source;     /* of that prediction: plan/engine.h */
+    int64_t runtime_bytes;       /* what lies outside the arena, measured at the end */
     bool    interrupted;
 } TrainResult;
 

@@ -48,6 +48,11 @@ target_compile_options(plimsoll_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wno-missing-field-initializers -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 target_compile_definitions(plimsoll_cuda PRIVATE _GNU_SOURCE)
 set_target_properties(plimsoll_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_STANDARD 17)
+# cuDNN opens nvrtc by name: loaded with the plugin, it is found wherever it lies.
+find_library(NVRTC_LIBRARY NAMES libnvrtc.so.13 nvrtc HINTS ${places} PATH_SUFFIXES lib lib64)
 target_link_libraries(plimsoll_cuda PRIVATE ${CUDNN_LIBRARY} ${CUBLASLT_LIBRARY})
+if(NVRTC_LIBRARY)
+  target_link_libraries(plimsoll_cuda PRIVATE -Wl,--no-as-needed ${NVRTC_LIBRARY})
+endif()
 # In a build tree the libraries are found where they were at build time; installed ones by the loader.
 message(STATUS "CUDA plugin: ${NVCC}, ${CUDNN_LIBRARY}, ${CUBLASLT_LIBRARY}")

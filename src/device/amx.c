@@ -31,12 +31,13 @@ void amx_turn(uint32_t *dst, int64_t width, const uint32_t *src, int64_t ld)
 static bool amx_ask(void)
 {
     enum { ASK_PERMISSION = 0x1023, TILE_DATA = 18, TILES = 3 << 17 };
+    enum { HAS_BF16 = 1 << 22, HAS_TILE = 1 << 24 };     /* leaf 7, EDX */
     unsigned eax, ebx, ecx, edx, low, high;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_OSXSAVE))
         return false;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (low & TILES) == TILES && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
-           (edx & bit_AMX_TILE) && (edx & bit_AMX_BF16) &&
+           (edx & HAS_TILE) && (edx & HAS_BF16) &&
            syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0;
 }
 

@@ -34,8 +34,10 @@
 
 #ifdef __AVX512F__
 enum { GEMM_LANES = 16, GEMM_MR = 14 };      /* 28 sums, 2 of B, of 32 registers */
-#else
+#elif defined __AVX__
 enum { GEMM_LANES = 8, GEMM_MR = 6 };        /* 12 sums, 2 of B, 1 of A, of 16 registers */
+#else
+enum { GEMM_LANES = 4, GEMM_MR = 4 };        /* 8 sums; packing wants no more rows than lanes */
 #endif
 enum {
     GEMM_NR = 2 * GEMM_LANES,

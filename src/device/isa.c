@@ -9,6 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef PLIMSOLL_BUILT_FOR
+#define PLIMSOLL_BUILT_FOR "any"             /* one set of kernels, for whatever the compiler chose */
+#endif
 #define ISA_VARIABLE "PLIMSOLL_ISA"
 #define ISA_FOLDER   "/glibc-hwcaps/x86-64-"
 

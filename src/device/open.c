@@ -2,6 +2,7 @@
 #include "device/device.h"
 
 #include "base/file.h"
+#include "base/shipped.h"
 
 #include <string.h>
 
@@ -42,7 +43,20 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
     return OK;
 }
 
-static Device *device_card(Pool *pool, const Profile *profile)
+/* The card's own description lies beside its profile, if we ever held such a card. */
+static void device_card_kernels(Pool *pool, const Profile *profile, const DeviceOptions *options, Device *device)
+{
+    const char *path;
+    char       *json;
+    size_t      n;
+    if (shipped_find(pool, "profiles", "json", "profile", pool_print(pool, "%s-cudnn-device", profile->name), &path) ||
+        file_read(pool, path, &json, &n))
+        return;
+    if (device_cuda_kernels(pool, options, json, device))
+        device->profile_note = pool_print(pool, "workspaces are not counted: %s", err_text());
+}
+
+static Device *device_card(Pool *pool, const Profile *profile, const DeviceOptions *options)
 {
     Device *device = NEW(pool, Device);
     *device = (Device){
@@ -51,6 +65,7 @@ static Device *device_card(Pool *pool, const Profile *profile)
         .memory_bytes = profile->usable_bytes, .runtime_bytes = profile->runtime_bytes, .profile = profile,
         .described = true,
     };
+    device_card_kernels(pool, profile, options, device);
     return device;
 }
 
@@ -70,7 +85,7 @@ Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Devi
     TRY(profile_open(pool, name, &profile));
     if (!profile->card)
         return device_processor(pool, profile, options, device);
-    *device = device_card(pool, profile);
+    *device = device_card(pool, profile, options);
     return OK;
 }
 

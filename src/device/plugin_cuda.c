@@ -1,7 +1,8 @@
 /* plugin_cuda.c -- a card as a Device: its bytes, its queue, recordings of whole steps.
  *
- *   plimsoll_cuda_open   a card that is here: everything that takes device memory outside the arena
- *                        (context, library handles) is taken now, so that it can be counted
+ *   plimsoll_cuda_open       a card that is here: everything that takes device memory outside the arena
+ *                            (context, library handles) is taken now, so that it can be counted
+ *   plimsoll_cuda_describe   a card that is not: kernels and libraries say what scratch they would want
  */
 #include "device/cuda.h"
 
@@ -11,6 +12,7 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static CudaHandle *handle_of(const Device *device) { return device->handle; }
@@ -158,6 +160,34 @@ static Err cuda_card(void)
 }
 
 Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device);
+Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json, Device *device);
+
+/* A whole number behind "key": in a card's description, whose form is cuDNN's. */
+static int json_number(const char *json, const char *key)
+{
+    const char *at = strstr(json, key);
+    return at ? atoi(at + strlen(key)) : 0;
+}
+
+Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json, Device *device)
+{
+    static const DeviceApi planning = { .kernel = cuda_kernel };
+    CudaHandle *handle = pool_alloc(pool, 1, sizeof *handle);
+    handle->sms = json_number(json, "\"multiProcessorCount\":");
+    handle->capability = json_number(json, "\"deviceVer\":") / 10;
+    handle->tf32 = options->tf32;
+    if (handle->sms < 1 || handle->capability < 80)
+        return fail(E_FORMAT, "a card of %d multiprocessors and capability %d cannot be planned for", handle->sms,
+                    handle->capability);
+    TRY(cudnn_describe(json, &handle->described));
+    snprintf(state.library, sizeof state.library, "CUDA %d.%d, cuDNN %zu, cuBLASLt %zu", CUDART_VERSION / 1000,
+             CUDART_VERSION % 1000 / 10, cudnnGetVersion(), cublasLtGetVersion());
+    device->library = state.library;
+    device->blas = cuda_blas(handle);
+    device->api = &planning;
+    device->handle = handle;
+    return OK;
+}
 
 Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
 {

@@ -20,6 +20,7 @@ Err    cuda_matmul_run(const CudaMatmul *matmul, const void *a, const void *b, c
 
 /* A convolution by cuDNN: E_DEVICE where it has none that will do. Weights are (O, KD, KH, KW, I). */
 typedef struct CudnnConv CudnnConv;
+Err    cudnn_describe(const char *json, void **described);   /* a card's own words about itself */
 Err    cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *desc, CudnnConv **conv);
 size_t cudnn_conv_scratch(const CudnnConv *conv);
 const char *cudnn_conv_name(const CudnnConv *conv);

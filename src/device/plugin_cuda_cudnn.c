@@ -172,7 +172,11 @@ static Err conv_plan(Descs *all, CudnnConv *conv, Desc config)
 {
     int64_t n, bytes = 0;
     TRY(desc_new(all, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &conv->plan));
-    TRY(desc_set(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &conv->handle->cudnn));
+    if (conv->handle->cudnn)
+        TRY(desc_set(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &conv->handle->cudnn));
+    else
+        TRY(desc_set(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                     &conv->handle->described));
     TRY(desc_set(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config));
     DNN_TRY(cudnnBackendFinalize(conv->plan));
     DNN_TRY(cudnnBackendGetAttribute(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &bytes));
@@ -187,6 +191,8 @@ static Err conv_engine(Descs *all, CudnnConv *conv, const ConvDesc *c, Desc grap
     TRY(desc_new(all, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heur));
     TRY(desc_set(heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph));
     TRY(desc_set(heur, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
+    if (!conv->handle->cudnn)
+        TRY(desc_set(heur, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &conv->handle->described));
     DNN_TRY(cudnnBackendFinalize(heur));
     for (int i = 0; i < MAX_CONFIGS; i++)
         TRY(desc_new(all, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]));
@@ -204,6 +210,16 @@ static Err conv_engine(Descs *all, CudnnConv *conv, const ConvDesc *c, Desc grap
     return fail(E_DEVICE, "cuDNN has no engine for this convolution");
 }
 
+Err cudnn_describe(const char *json, void **described)
+{
+    Desc card;
+    DNN_TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &card));
+    TRY(desc_set(card, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json), json));
+    DNN_TRY(cudnnBackendFinalize(card));
+    *described = card;
+    return OK;
+}
+
 static void conv_undo(void *arg)
 {
     CudnnConv *conv = arg;
@@ -215,7 +231,7 @@ Err cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *c, Cudn
     CudnnConv *conv = NEW(pool, CudnnConv);
     Descs      all = { .n = 0 };
     Desc       graph;
-    if (!handle->cudnn)
+    if (!handle->cudnn && !handle->described)
         return fail(E_DEVICE, "no card to ask cuDNN about");
     for (int i = 0; i < 3; i++)              /* seen: wrong weight gradients, without a word (9.19, H200) */
         if (c->pad_lo[i] != c->pad_hi[i])

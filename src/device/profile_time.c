@@ -54,7 +54,7 @@ double profile_roofline_ns(const Profile *profile, const char *op, const char *t
 void profile_add_op(Pool *pool, Profile *profile, OpTime op)
 {
     for (int32_t i = 0; i < profile->n_ops; i++)
-        if (profile->ops[i].key == op.key) {
+        if (profile->ops[i].key == op.key && profile->ops[i].graph == op.graph) {
             profile->ops[i] = op;
             return;
         }
@@ -64,7 +64,7 @@ void profile_add_op(Pool *pool, Profile *profile, OpTime op)
 static int op_order(const void *a, const void *b)
 {
     const OpTime *x = a, *y = b;
-    return (x->key > y->key) - (x->key < y->key);
+    return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->graph > y->graph) - (x->graph < y->graph);
 }
 
 static int family_order(const void *a, const void *b)
@@ -172,14 +172,32 @@ static double family_ns(const Family *family, double roofline_ns)
     return exp(points[i - 1].y + share * (points[i].y - points[i - 1].y));
 }
 
+/* The call's time in its own graph, else its mean over the graphs it was measured in; 0: in none. */
+static double measured_ns(const Profile *profile, const OpTime *call)
+{
+    int32_t low = 0, high = profile->n_ops, n = 0;
+    double  sum = 0;
+    while (low < high) {                             /* the first with this key */
+        int32_t middle = low + (high - low) / 2;
+        if (profile->ops[middle].key < call->key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < profile->n_ops && profile->ops[low].key == call->key; low++, n++) {
+        if (profile->ops[low].graph == call->graph)
+            return profile->ops[low].ns;
+        sum += profile->ops[low].ns;
+    }
+    return n ? sum / n : 0;
+}
+
 double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
 {
-    const OpTime *found = NULL;
-    if (profile->n_ops)
-        found = bsearch(call, profile->ops, (size_t)profile->n_ops, sizeof *call, op_order);
+    double measured = measured_ns(profile, call);
     *basis = TIME_MEASURED;
-    if (found)
-        return found->ns;
+    if (measured > 0)
+        return measured;
     double        roofline = profile_roofline_ns(profile, call->op, call->type, call->flops, call->bytes);
     const Family *family = profile_family(profile, call->op, call->type);
     *basis = family ? TIME_FAMILY : TIME_ROOFLINE;

@@ -145,6 +145,20 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
                           scale * (float)pieces / (float)m->image_channels);
 }
 
+/* The loader hands out masks for all frames and the last observed frame once more. */
+static int stdiff_batch_rest(const void *config, int64_t batch, BatchRest *rest)
+{
+    const Stdiff *m = config;
+    int64_t h = m->image.at[0], w = m->image.at[1];
+    int     n = 0;
+    rest[n++] = (BatchRest){ "observed_last", F32, stdiff_clip(m, batch, 1), "observed" };
+    if (m->loss == STDIFF_MASKED_L1) {
+        rest[n++] = (BatchRest){ "observed_mask", U8, SHAPE(batch, m->observed, h, w), NULL };
+        rest[n++] = (BatchRest){ "observed_last_mask", U8, SHAPE(batch, 1, h, w), NULL };
+    }
+    return n;
+}
+
 /* Begin: the motion at the last observed frame. End, run before each frame: the motion one frame
  * on. A step: the noise in x at time t. */
 static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
@@ -172,5 +186,5 @@ const ModelDef model_stdiff = {
     .name = "stdiff", .summary = "prediction of video and range images by motion and diffusion",
     .fields = stdiff_fields, .config_bytes = sizeof(Stdiff), .defaults = &stdiff_defaults,
     .check = stdiff_check, .loss = stdiff_loss,
-    .sample_graph = stdiff_sample_graph, .sample = stdiff_sample,
+    .batch_rest = stdiff_batch_rest, .sample_graph = stdiff_sample_graph, .sample = stdiff_sample,
 };

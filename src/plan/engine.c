@@ -10,7 +10,8 @@
 
 static Err engine_choose(Engine *engine)
 {
-    Graph *graph = engine->graph;
+    Graph   *graph = engine->graph;
+    uint64_t identity = graph_identity(graph);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op->view)
@@ -22,7 +23,7 @@ static Err engine_choose(Engine *engine)
         if (kernel->choose && device_has_kernels(engine->device))
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
         TimeBasis basis;
-        engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], &basis);
+        engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], identity, &basis);
         engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
@@ -234,6 +235,7 @@ const Device *engine_device(const Engine *engine, int32_t node)
  * products take over if they need less. */
 static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
 {
+    uint64_t identity = graph_identity(engine->graph);
     for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
         const Node   *node = &engine->graph->nodes[i];
         const Kernel *kernel = node->op->view ? NULL : op_kernel(node->op, engine->device);
@@ -247,7 +249,7 @@ static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
         TimeBasis basis;
         *choice = lean;
         choice->own = true;
-        engine->node_ns[i] = node_time(engine->device, node, choice, &basis);
+        engine->node_ns[i] = node_time(engine->device, node, choice, identity, &basis);
         engine->leaner++;
     }
     return OK;

@@ -12,8 +12,8 @@
 #ifndef PLAN_ENGINE_H
 #define PLAN_ENGINE_H
 
-#include "device/profile.h"
 #include "base/json_out.h"
+#include "device/profile.h"
 #include "ir/op.h"
 #include "plan/plan.h"
 #include "plan/plan_buffers.h"
@@ -72,6 +72,11 @@ typedef struct Engine {
     Device        own_device;        /* as device, with the own matrix products: for choices marked `own` */
 } Engine;
 
+/* The predicted time of one step, and where it comes from: "profile NAME", "roofline of profile NAME" or
+ * "roofline"; the share of the time that rests on each basis. */
+double      engine_step_ns(const Engine *engine, int64_t accumulate);
+const char *engine_time_source(const Engine *engine);
+double      engine_time_share(const Engine *engine, TimeBasis basis);
 /* E_BUDGET names the least arena that was found, and *engine is the plan that has it; asking for that works. */
 Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **engine);
 
@@ -95,12 +100,6 @@ Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOpt
                  Engine **engine);
 Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes, const int64_t *offsets);
 void engine_count(Pool *pool, Engine *engine, Program *program);
-
-/* The predicted time of one step, and where it comes from: "profile NAME", "roofline of profile NAME" or
- * "roofline"; the share of the time that rests on each basis. */
-double      engine_step_ns(const Engine *engine, int64_t accumulate);
-const char *engine_time_source(const Engine *engine);
-double      engine_time_share(const Engine *engine, TimeBasis basis);
 
 /* The planner's view of some parts of a graph (plan/from_graph.c). */
 Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const Choice *choices,

@@ -166,7 +166,9 @@ Err plan_prove(Pool *pool, const PGraph *graph, const Plan *plan, const ProveOpt
         prove_exact(task, options->budget_bytes, proof);
     else
         err = prove_any(scratch, task, plan, options, seconds, proof);
-    if (!err)
+    if (options->any_only)
+        proof->order_note = "left out";
+    else if (!err)
         err = prove_order(pool, scratch, graph, task, plan, options, seconds, proof);
     pool_free(scratch);
     return err;

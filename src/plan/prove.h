@@ -16,6 +16,7 @@ typedef struct ProveOptions {
     int64_t     budget_bytes;
     double      time_limit_s;    /* of CBC for each of two programs; 0: 30 */
     const char *lp_path;         /* write the program here instead of solving it; NULL: solve */
+    bool        any_only;        /* leave the program of the input order out */
 } ProveOptions;
 
 typedef struct Proof {

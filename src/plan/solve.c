@@ -160,13 +160,30 @@ static int64_t solve_rung_bytes(const Solve *s, int32_t k)
     return peak / n * k + (peak % n * k + n - 1) / n;      /* ceil(peak * k / n) */
 }
 
-/* Solve every rung up to budget. */
-static void solve_ladder(Solve *s, int64_t budget)
+static int32_t solve_lowest_rung(const Solve *s)
 {
-    int64_t share = (s->effort - s->effort / 5) / (s->rungs + 1);
     int32_t lowest = 0;
     while (lowest < s->rungs && solve_rung_bytes(s, lowest) < s->least.peak_bytes)
         lowest++;
+    return lowest;
+}
+
+/* The effort of rung k. Low rungs are the hardest and the first to be asked for: the i-th from below
+ * gets a share in proportion to 1 / (i + 2), four fifths of the effort together. Whatever budget was
+ * asked for, the share is the same. */
+static int64_t solve_share(const Solve *s, int32_t k)
+{
+    int32_t lowest = solve_lowest_rung(s);
+    double  sum = 0;
+    for (int32_t i = 0; i <= s->rungs - lowest; i++)
+        sum += 1.0 / (i + 2);
+    return (int64_t)(0.8 * (double)s->effort / (k - lowest + 2) / sum);
+}
+
+/* Solve every rung up to budget. */
+static void solve_ladder(Solve *s, int64_t budget)
+{
+    int32_t lowest = solve_lowest_rung(s);
     if (s->n_rung < lowest) {
         for (int32_t k = s->n_rung; k < lowest; k++)
             s->rung[k] = (RunList){ 0 };
@@ -177,7 +194,7 @@ static void solve_ladder(Solve *s, int64_t budget)
         if (below->n == s->task->n_nodes)
             s->rung[k] = *below;             /* nothing runs twice already */
         else
-            solve_budget(s, solve_rung_bytes(s, k), share, below, &s->rung[k]);
+            solve_budget(s, solve_rung_bytes(s, k), solve_share(s, k), below, &s->rung[k]);
         s->n_rung = k + 1;
         solve_tell(s, 0.2 + 0.7 * (double)k / (double)s->rungs, "searching the ladder of budgets");
     }
@@ -195,7 +212,6 @@ static const RunList *solve_highest(const Solve *s, int64_t budget)
 /* The best list for a budget: rungs below it, and the budget itself when it is not a rung. */
 static void solve_asked(Solve *s, int64_t budget, RunList *best)
 {
-    int64_t share = (s->effort - s->effort / 5) / (s->rungs + 1);
     solve_ladder(s, budget);
     *best = (RunList){ 0 };
     run_list_keep(s->pool, best, &s->least, budget);
@@ -206,7 +222,8 @@ static void solve_asked(Solve *s, int64_t budget, RunList *best)
     }
     if (!is_rung && best->n != s->task->n_nodes) {
         RunList own;
-        solve_budget(s, budget, 2 * share, solve_highest(s, budget), &own);
+        int32_t next = s->n_rung < s->rungs ? s->n_rung : s->rungs;
+        solve_budget(s, budget, solve_share(s, next), solve_highest(s, budget), &own);
         run_list_keep(s->pool, best, &own, budget);
     }
 }

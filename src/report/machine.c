@@ -8,8 +8,10 @@
 const char *device_text(Pool *pool, const Device *device)
 {
     if (!device_has_kernels(device))
-        return pool_print(pool, "%s (%s, described by its profile: no workspaces counted)", device->name,
-                          device->model);
+        return pool_print(pool, "%s (%s, described by its profile: %s)", device->name, device->model,
+                          device->profile_note ? device->profile_note : "no workspaces counted");
+    if (device->kind == DEVICE_CUDA)
+        return pool_print(pool, "%s (%s, %s)", device->name, device->model, device->library);
     return pool_print(pool, "%s (%s%s%s, %d threads)", device->name, device->described ? device->model : "",
                       device->described ? ", " : "", device->library, device->threads);
 }

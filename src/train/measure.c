@@ -114,11 +114,12 @@ static void measure_file(Pool *pool, Stopwatch *s, const Samples *samples, Profi
     const Graph *graph = s->graph.graph;
     Pool        *work = pool_new(pool, "calls");
     OpTime      *calls = NEWN(work, OpTime, graph->n_nodes + 1);
+    uint64_t     identity = graph_identity(graph);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (s->ns[i] <= 0)                           /* a view, or a part that training does not run */
             continue;
-        OpTime call = node_call(node, &s->engine->choices[i]);
+        OpTime call = node_call(node, &s->engine->choices[i], identity);
         call.ns = fmax(1, median(samples->ns + (int64_t)i * MEASURE_MOST, samples->n));
         m->nodes_ms += call.ns * 1e-6 * (node->part == PART_MICRO ? (double)s->recipe->accumulate : 1);
         calls[m->nodes++] = call;

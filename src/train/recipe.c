@@ -65,6 +65,7 @@ static const Field sampler_fields[] = {
     { "guidance",    FIELD_NUMBER, offsetof(SamplerConfig, guidance),    0, 1000, NULL, NULL, "classifier-free guidance; 1: none" },
     { "temperature", FIELD_NUMBER, offsetof(SamplerConfig, temperature), 0, 100, NULL, NULL, "audio: of the mixture choice" },
     { "colour",      FIELD_CHOICE, offsetof(SamplerConfig, colour),      0, 0, colour_fixes, NULL, "none, adain or wavelet" },
+    { "clip",        FIELD_BOOL,   offsetof(SamplerConfig, clip),        0, 0, NULL, NULL, "dit3d: each step's picture kept in [-1,1]" },
     { 0 }
 };
 
@@ -175,6 +176,16 @@ Err recipe_write(const Recipe *recipe, const char *path)
     Err err = file_write(path, text.at, text.n);
     pool_free(pool);
     return err;
+}
+
+Err recipe_set(Pool *pool, Recipe *recipe, const char *assignment)
+{
+    return config_set(pool, assignment, recipe_all_fields(pool, recipe->model), recipe);
+}
+
+void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out)
+{
+    config_write(out, recipe_all_fields(pool, recipe->model), recipe);
 }
 
 static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)

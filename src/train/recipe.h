@@ -77,7 +77,9 @@ Type recipe_type(const Recipe *recipe);
 /* Reads by name or path, then applies n `key=value` settings in order. */
 Err  recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n, Recipe **recipe);
 Err  recipe_write(const Recipe *recipe, const char *path);   /* every key, resolved */
+void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out);    /* the same, members of an open object */
 
+Err  recipe_set(Pool *pool, Recipe *recipe, const char *assignment);    /* as --set; model->check is the caller's */
 Recipe *recipe_copy(Pool *pool, const Recipe *recipe);       /* to change; texts are shared */
 
 /* What the host writes before step `step` (0, 1, ...) of `steps`. */

@@ -229,6 +229,9 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     TRY(train_open(pool, t));
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
+    if (!options->quiet)
+        fprintf(stderr, "plan: %s, predicted %.1f ms/step by %s\n", bytes_text(engine->arena_bytes),
+                engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
     struct sigaction action = { .sa_handler = train_on_signal }, old_int, old_term;
     sigaction(SIGINT, &action, &old_int);

@@ -52,6 +52,24 @@ expect 2 "did you mean 'unet'" explain "$work/bad2.yaml"
 printf 'system: unet\n\tbatch: 4\n' > "$work/tab.yaml"
 expect 1 "tab.yaml:2" explain "$work/tab.yaml"
 
+# explain and compare
+expect 0 '"plimsoll-explain-1"' explain unet-small --json
+expect 0 "believed, but not so" explain unet-small --what-if --effort 20
+expect 0 "# Memory of one training step" explain unet-small --effort 20 --md /dev/stdout
+is "explain --html should write a page" sh -c "'$program' explain unet-small --effort 20 --html '$work/e.html' > /dev/null && grep -q '</html>' '$work/e.html'"
+expect 1 "cannot" explain unet-small --effort 20 --html /nowhere/e.html
+expect 0 "does not fit" explain unet-small --budget 1MiB --effort 20
+expect 2 "--allow takes" explain unet-small --allow everything
+expect 2 "takes one recipe" explain unet-small dit3d-small
+expect 0 "batch=2" compare unet-small --sweep batch=1,2,nothing --budget 8GiB --effort 20
+expect 0 "there is no recipe" compare unet-small nosuch --budget 64MiB,8GiB --effort 20
+expect 0 '"plimsoll-compare-1"' compare unet-small --sweep model.widths=[32],[32,64] --json --effort 20
+expect 2 "there is no recipe" compare nosuch
+expect 2 "takes one or more recipes" compare
+expect 2 "takes KEY=A,B,C" compare unet-small --sweep batch
+expect 2 "a value is missing" compare unet-small --sweep batch=1,,2
+expect 2 "is not a size" compare unet-small --budget 8GiB,much
+
 # layout
 printf 'id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n' > "$work/b.csv"
 expect 0 "3 buffers in 8 bytes" layout "$work/b.csv" --capacity 8 -o "$work/o.csv"
@@ -72,6 +90,13 @@ G
 expect 0 '"fits": true' plan "$work/g.json" --budget 40 --json -o "$work/p.json"
 is "plan wrote no plan" grep -q 'plimsoll-plan-1' "$work/p.json"
 expect 3 "the least peak found is 40" plan "$work/g.json" --budget 39
+expect 0 "all states were searched" plan "$work/g.json" --budget 40 --prove
+expect 0 '"any_order_cost": 3' plan "$work/g.json" --budget 40 --prove --json
+expect 0 '"curve"' plan "$work/g.json" --budget 40 --curve --json
+expect 0 "the program was written" plan "$work/g.json" --budget 40 --prove-lp "$work/g.lp"
+is "plan wrote no program" grep -q Minimize "$work/g.lp"
+expect 1 "no/such" plan "$work/g.json" --budget 40 --prove-lp "$work/no/such/g.lp"
+expect 2 "leave out --layout" plan "$work/g.json" --budget 40 --curve --layout
 printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
 expect 1 "cut.json" plan "$work/cut.json" --budget 40
 

@@ -11,6 +11,8 @@
 
 #include <math.h>
 
+enum { ANNEAL_EXCHANGE = 4000 };     /* nodes; all exchanges of a larger graph are too many */
+
 static const struct {
     double hot, cold;        /* temperature at the beginning and the end */
     double hot_node;         /* or at least this part of a mean node: small graphs have large
@@ -51,8 +53,9 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     *out = (RunList){ 0 };
     if (now.excess <= 0)
         search_keep(pool, &x, now, out);
-    for (int64_t turn = 0; turn + x.s->n_edits < args->effort; turn++) {
-        double  spent = (double)(turn + x.s->n_edits) / (double)args->effort;
+    int64_t effort = args->effort - args->effort / 8;        /* the rest is for exchanges */
+    for (int64_t turn = 0; turn + x.s->n_edits < effort; turn++) {
+        double  spent = (double)(turn + x.s->n_edits) / (double)effort;
         double  heat = hot * exp(cooling * spent);
         double  cost = x.s->cost, above = price * now.excess * per_byte * unit;
         int32_t mark = schedule_mark(x.s);
@@ -86,6 +89,8 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     if (out->node) {
         schedule_set(x.s, out->node, out->n);
         search_polish(&x, budget);
+        if (args->task->n_nodes <= ANNEAL_EXCHANGE)
+            out->cut |= !search_exchange(&x, args, args->effort - effort);
         search_keep(pool, &x, schedule_load(x.s, budget), out);
     }
     pool_free(scratch);

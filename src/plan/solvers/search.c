@@ -51,7 +51,7 @@ int32_t search_position(Search *x)
     return p;
 }
 
-static int32_t search_slot(const Schedule *s, int32_t position)      /* -1: after all runs */
+int32_t search_slot(const Schedule *s, int32_t position)
 {
     return position < s->after ? s->slot_at[position] : -1;
 }
@@ -131,9 +131,7 @@ static void search_clean_inputs(Search *x, int32_t node)
     }
 }
 
-/* The first reader after p of the making at r of value; s->after for a final; -1: none, or read at
- * p. */
-static int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p)
+int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p)
 {
     const TaskValue *v = &s->task->values[value];
     const Makings   *m = &s->makings[v->maker];
@@ -157,6 +155,25 @@ static int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, i
         }
     }
     return next < to || (v->final && to == s->after) ? next : -1;
+}
+
+bool search_remake_before(Search *x, int32_t node, int32_t before, bool keep)
+{
+    x->keep = keep;
+    x->room = SEARCH_ROOM;
+    if (!search_run_again(x, node, before, 0))
+        return false;
+    search_clean(x, node);
+    return true;
+}
+
+bool search_take_out(Search *x, int32_t slot)
+{
+    int32_t node = x->s->node_at[x->s->position[slot]];
+    if (x->s->makings[node].n < 2 || !schedule_remove(x->s, slot))
+        return false;
+    search_clean_inputs(x, node);
+    return true;
 }
 
 static bool search_remake(Search *x, int32_t p)
@@ -187,11 +204,8 @@ static bool search_cancel(Search *x)
     if (s->n == x->task->n_nodes)
         return false;
     for (int32_t tries = 0; tries < 2 * SEARCH_TRIES; tries++) {
-        int32_t p = search_position(x), node = s->node_at[p];
-        if (s->makings[node].n < 2 || !schedule_remove(s, s->slot_at[p]))
-            continue;
-        search_clean_inputs(x, node);
-        return true;
+        if (search_take_out(x, s->slot_at[search_position(x)]))
+            return true;
     }
     return false;
 }
@@ -306,14 +320,12 @@ void search_polish(Search *x, int64_t budget_bytes)
     for (int32_t p = s->after - 1; p >= 0; p--) {
         if (!schedule_has(s, p) || s->makings[s->node_at[p]].n < 2)
             continue;
-        int32_t mark = schedule_mark(s), node = s->node_at[p];
+        int32_t mark = schedule_mark(s);
         double  cost = s->cost;
-        if (schedule_remove(s, s->slot_at[p])) {
-            search_clean_inputs(x, node);
-            if (s->cost < cost && schedule_load(s, budget_bytes).excess <= 0) {
-                schedule_commit(s);
-                continue;
-            }
+        if (search_take_out(x, s->slot_at[p]) && s->cost < cost
+            && schedule_load(s, budget_bytes).excess <= 0) {
+            schedule_commit(s);
+            continue;
         }
         schedule_undo(s, mark);
     }

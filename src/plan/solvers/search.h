@@ -38,4 +38,18 @@ bool   search_late(const SolverArgs *args, int64_t turn);
 /* Take out every second run that the budget can do without, the latest first. */
 void   search_polish(Search *x, int64_t budget_bytes);
 
+/* The parts that exchange.c builds on. */
+int32_t search_slot(const Schedule *s, int32_t position);            /* -1: after all runs */
+/* The first reader after p of the making at r of value; s->after for a final; -1: none, or read at
+ * p. */
+int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p);
+/* Make value's maker run again before a slot, its inputs kept longer (keep) or made again. */
+bool    search_remake_before(Search *x, int32_t node, int32_t before, bool keep);
+bool    search_take_out(Search *x, int32_t slot);    /* a second run and whatever only served it */
+
+/* exchange.c: exact local search, until nothing improves or `edits` are spent: one remake for the
+ * second runs that it makes needless, one second run for cheaper remakes. Within the budget before
+ * and after. False: the deadline ended it. */
+bool    search_exchange(Search *x, const SolverArgs *args, int64_t edits);
+
 #endif

@@ -91,6 +91,7 @@ static Err fit_json(const Shown *s)
     json_out_stream(&o, stdout, JSON_PRETTY);
     json_out_object(&o, NULL);
     json_out_string(&o, "model", r->recipe->name);
+    json_out_string(&o, "device", engine->device->name);
     json_out_bool(&o, "fits", r->fits);
     json_out_int(&o, "budget_bytes", s->budget_bytes);
     json_out_int(&o, "peak_bytes", engine->arena_bytes);
@@ -127,9 +128,10 @@ static Err fit_json(const Shown *s)
 
 /* ---- for people ---- */
 
-static void show_choice(const Shown *s)
+static void show_choice(Pool *pool, const Shown *s)
 {
     const FitResult *r = &s->fit;
+    const Device    *device = r->engine->device;
     printf("%s %s %s: one step needs %s bytes (%s), every buffer placed.\n", r->recipe->name,
            r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes), count_text(r->engine->arena_bytes),
            bytes_text(r->engine->arena_bytes));
@@ -138,16 +140,14 @@ static void show_choice(const Shown *s)
         printf("  %-16s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from, r->changes[i].to,
                r->changes[i].exact ? "changes no number" : "may change rounding");
     if (r->n_changes)
-        printf("  saves %s, costs %+.1f %% of the step's time (predicted)%s\n",
+        printf("  saves %s, costs %+.1f %% of the step's time%s\n",
                bytes_text(r->default_bytes - r->engine->arena_bytes), percent(r->step_ns, r->default_ns),
                r->cut ? "; the search was cut off" : "");
     else
         printf("  nothing is changed, nothing is run twice\n");
     for (int i = 0; i < r->n_notes; i++)
         printf("  %s\n", r->notes[i]);
-    Pool *pool = r->engine->graph->pool;
-    printf("On %s; %s.\n", device_text(pool, r->engine->device),
-           runtime_text(pool, r->engine->device, device_runtime_bytes(r->engine->device, 0)));
+    printf("On %s; %s.\n", device_text(pool, device), runtime_text(pool, device, device_runtime_bytes(device, 0)));
     printf("Predicted step time %.1f ms, by %s.\n", r->step_ns * 1e-6, time_text(pool, r->engine));
 }
 
@@ -213,7 +213,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         TRY(fit_json(s));
     } else {
         if (!err || opt.curve || opt.what_if)
-            show_choice(s);
+            show_choice(pool, s);
         if (opt.curve)
             show_curve(s);
         if (opt.what_if)

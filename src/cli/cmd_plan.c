@@ -4,36 +4,89 @@
 #include "base/clock.h"
 #include "base/json_out.h"
 #include "base/text.h"
-#include "plan/plan.h"
+#include "plan/prove.h"
 
 #include <unistd.h>
 
+enum { CURVE_POINTS = 20 };
+
 static struct {
-    const char *budget, *out;
+    const char *budget, *out, *prove_lp;
     int64_t     effort, seed;
-    double      time_limit;
-    bool        json, layout;
+    double      time_limit, prove_limit;
+    bool        json, layout, prove, curve;
 } opt;
 
 static const Option options[] = {
-    { "budget",     OPT_TEXT,   &opt.budget,     "BYTES", "stay within this; 80% means of running every node once" },
-    { "o",          OPT_TEXT,   &opt.out,        "FILE",  "write plan.json here" },
-    { "layout",     OPT_FLAG,   &opt.layout,     NULL,    "place every buffer: the budget then is of the arena" },
-    { "effort",     OPT_INT,    &opt.effort,     "N",     "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",     "cut the search off after S seconds" },
-    { "seed",       OPT_INT,    &opt.seed,       "N",     "of the search" },
-    { "json",       OPT_FLAG,   &opt.json,       NULL,    "print the result as JSON" },
+    { "budget",      OPT_TEXT,   &opt.budget,      "BYTES", "stay within this; 80% means of running every node once" },
+    { "o",           OPT_TEXT,   &opt.out,         "FILE",  "write plan.json here" },
+    { "layout",      OPT_FLAG,   &opt.layout,      NULL,    "place every buffer: the budget then is of the arena" },
+    { "curve",       OPT_FLAG,   &opt.curve,       NULL,    "the least cost at every twentieth of the memory up to the budget" },
+    { "prove",       OPT_FLAG,   &opt.prove,       NULL,    "how far from the best possible: lower bounds, and CBC if present" },
+    { "prove-limit", OPT_NUMBER, &opt.prove_limit, "S",     "seconds for CBC on each of its two programs, default 30" },
+    { "prove-lp",    OPT_TEXT,   &opt.prove_lp,    "FILE",  "write the integer program here instead of solving it" },
+    { "effort",      OPT_INT,    &opt.effort,      "N",     "search moves; the default takes about 10 s on 2 cores" },
+    { "time-limit",  OPT_NUMBER, &opt.time_limit,  "S",     "cut the search off after S seconds" },
+    { "seed",        OPT_INT,    &opt.seed,        "N",     "of the search" },
+    { "json",        OPT_FLAG,   &opt.json,        NULL,    "print the result as JSON" },
     { 0 }
 };
 
-static Err plan_json(const Plan *plan, bool fits, double seconds)
+/* What was found, for both ways of printing. */
+typedef struct Found {
+    const PGraph *graph;
+    const Plan   *plan;
+    bool          fits;
+    double        seconds;
+    int64_t       keep_all_bytes;
+    Proof         proof;
+    bool          proved;
+    int64_t       budgets[CURVE_POINTS];
+    Plan         *curve[CURVE_POINTS];
+    int           n_curve;
+} Found;
+
+static double extra_percent(const Plan *plan, double cost)
 {
-    JsonOut o;
+    return plan->base_cost > 0 ? 100 * (cost / plan->base_cost - 1) : 0;
+}
+
+/* How much of the extra cost may be avoidable: 0 when the bound is reached. */
+static double gap_percent(const Plan *plan, double bound)
+{
+    double extra = plan->cost - plan->base_cost;
+    return extra > 0 && plan->cost > bound ? 100 * (plan->cost - bound) / extra : 0;
+}
+
+static void plan_json_proof(JsonOut *o, const Found *f)
+{
+    const Proof *proof = &f->proof;
+    json_out_object(o, "proof");
+    json_out_number(o, "any_order_cost", proof->any_cost);
+    json_out_int(o, "any_order_bytes", proof->any_bytes);
+    json_out_bool(o, "any_order_exact", proof->exact);
+    json_out_number(o, "any_order_gap_percent", gap_percent(f->plan, proof->any_cost));
+    if (proof->order_tried) {
+        json_out_number(o, "input_order_cost", proof->order_cost);
+        json_out_bool(o, "input_order_closed", proof->order_closed);
+        json_out_number(o, "input_order_gap_percent", gap_percent(f->plan, proof->order_cost));
+    } else {
+        json_out_string(o, "input_order_note", proof->order_note);
+    }
+    json_out_int(o, "columns", proof->order_columns);
+    json_out_int(o, "rows", proof->order_rows);
+    json_out_end(o);
+}
+
+static Err plan_json(const Found *f)
+{
+    JsonOut     o;
+    const Plan *plan = f->plan;
     json_out_stream(&o, stdout, JSON_PRETTY);
     json_out_object(&o, NULL);
-    json_out_bool(&o, "fits", fits);
+    json_out_bool(&o, "fits", f->fits);
     json_out_int(&o, "budget_bytes", plan->budget_bytes);
-    json_out_int(&o, "peak_bytes", plan->live_bytes);
+    json_out_int(&o, "peak_bytes", plan_peak_bytes(plan));
     json_out_int(&o, "live_bytes", plan->live_bytes);
     json_out_int(&o, "arena_bytes", plan->arena_bytes);
     json_out_int(&o, "bound_bytes", plan->bound_bytes);
@@ -41,51 +94,140 @@ static Err plan_json(const Plan *plan, bool fits, double seconds)
     json_out_number(&o, "base_cost", plan->base_cost);
     json_out_bool(&o, "cut", plan->cut);
     json_out_int(&o, "steps", plan->n_steps);
-    json_out_number(&o, "seconds", seconds);
+    json_out_number(&o, "seconds", f->seconds);
+    if (f->proved)
+        plan_json_proof(&o, f);
+    if (f->n_curve > 0) {
+        json_out_array(&o, "curve");
+        for (int i = 0; i < f->n_curve; i++) {
+            json_out_object(&o, NULL);
+            json_out_int(&o, "budget_bytes", f->budgets[i]);
+            json_out_bool(&o, "fits", f->curve[i] != NULL);
+            if (f->curve[i]) {
+                json_out_int(&o, "live_bytes", f->curve[i]->live_bytes);
+                json_out_number(&o, "cost", f->curve[i]->cost);
+            }
+            json_out_end(&o);
+        }
+        json_out_end(&o);
+    }
     json_out_end(&o);
     return json_out_done(&o);
+}
+
+static void plan_print_proof(const Found *f)
+{
+    const Proof *proof = &f->proof;
+    if (proof->exact)
+        printf("proof: all states were searched: no plan costs less than %.6g, none needs less than %s\n",
+               proof->any_cost, bytes_text(proof->any_bytes));
+    else if (gap_percent(f->plan, proof->any_cost) == 0)
+        printf("proof, any order: optimal: no plan within the budget costs less; none needs less than %s\n",
+               bytes_text(proof->any_bytes));
+    else
+        printf("proof, any order: no plan costs less than %.6g (%+.3f %%); at most %.1f %% of the extra cost is avoidable; "
+               "none needs less than %s\n", proof->any_cost, extra_percent(f->plan, proof->any_cost),
+               gap_percent(f->plan, proof->any_cost), bytes_text(proof->any_bytes));
+    if (!proof->order_tried)
+        printf("proof, input order: %s\n", proof->order_note);
+    else if (proof->order_closed && proof->order_cost >= f->plan->cost * (1 - 1e-9))
+        printf("proof, input order: optimal: no plan that keeps the order of first runs costs less (%lld columns, CBC)\n",
+               (long long)proof->order_columns);
+    else
+        printf("proof, input order: no plan that keeps the order of first runs costs less than %.6g (%+.3f %%), gap %.2f %%%s\n",
+               proof->order_cost, extra_percent(f->plan, proof->order_cost), gap_percent(f->plan, proof->order_cost),
+               proof->order_closed ? "" : ": CBC ran out of time; try --prove-limit");
+}
+
+static void plan_print(const Found *f)
+{
+    const Plan *plan = f->plan;
+    printf("%d nodes: peak %s of %s, cost %.6g (%+.3f %% over running every node once), %d steps, %.2f s%s\n",
+           f->graph->n_nodes, bytes_text(plan_peak_bytes(plan)), bytes_text(f->keep_all_bytes), plan->cost,
+           extra_percent(plan, plan->cost), plan->n_steps, f->seconds, plan->cut ? ", cut off" : "");
+    if (f->proved)
+        plan_print_proof(f);
+    for (int i = 0; i < f->n_curve; i++) {
+        printf("%12s  ", bytes_text(f->budgets[i]));
+        if (f->curve[i])
+            printf("%+9.3f %%\n", extra_percent(f->curve[i], f->curve[i]->cost));
+        else
+            printf("%9s\n", "no plan");
+    }
+}
+
+/* Twentieths of the memory of keeping everything, up to the budget, and the budget itself. */
+static Err plan_find_curve(Pool *pool, const PlanOptions *how, Found *f)
+{
+    for (int k = 1; k <= CURVE_POINTS; k++) {
+        int64_t peak = f->keep_all_bytes, n = CURVE_POINTS;
+        int64_t bytes = peak / n * k + (peak % n * k + n - 1) / n;       /* ceil(peak * k / n) */
+        if (bytes >= how->budget_bytes || k == CURVE_POINTS)
+            bytes = how->budget_bytes;
+        f->budgets[f->n_curve++] = bytes;
+        if (bytes == how->budget_bytes)
+            break;
+    }
+    return plan_curve(pool, f->graph, how, f->budgets, f->n_curve, f->curve);
+}
+
+/* Prints the sentence of a refusal after the result, so that --json is complete. */
+static Err plan_refuse(const Found *f)
+{
+    return fail(E_BUDGET, "no plan within %lld bytes was found: the least peak found is %lld (no plan can do with "
+                "less than %lld); ask for that", (long long)f->plan->budget_bytes, (long long)plan_peak_bytes(f->plan),
+                (long long)f->plan->bound_bytes);
+}
+
+static Err plan_find_proof(Pool *pool, const PlanOptions *how, Found *f)
+{
+    ProveOptions prove = { .budget_bytes = how->budget_bytes, .time_limit_s = opt.prove_limit, .lp_path = opt.prove_lp };
+    TRY(plan_prove(pool, f->graph, f->plan, &prove, &f->proof));
+    f->proved = true;
+    if (f->proof.cheaper && !how->layout)        /* the program did better than the search: use it */
+        f->plan = f->proof.cheaper;
+    return OK;
 }
 
 static Err cmd_plan_run(Pool *pool, int n_args, char **args)
 {
     PGraph     *graph;
     Plan       *keep, *plan;
-    PlanOptions options_in = { .effort = opt.effort, .seed = (uint64_t)opt.seed, .time_limit_s = opt.time_limit,
-                               .layout = opt.layout };
-
+    PlanOptions how = { .effort = opt.effort, .seed = (uint64_t)opt.seed, .time_limit_s = opt.time_limit,
+                        .layout = opt.layout };
     if (n_args != 1)
         return fail(E_USAGE, "plan takes one file: plimsoll plan graph.json --budget B -o plan.json");
+    if (opt.curve && opt.layout)
+        return fail(E_USAGE, "--curve counts live bytes: leave out --layout");
     TRY(pgraph_read(pool, args[0], &graph));
     TRY(plan_keep_all(pool, graph, &keep));
-    PlanMeter meter;
-    TRY(plan_simulate(NULL, graph, keep, &meter));
-    int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : meter.live_bytes;
-    options_in.budget_bytes = meter.live_bytes;
+    int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : keep->live_bytes;
+    how.budget_bytes = keep->live_bytes;
     if (opt.budget)
-        TRY(bytes_read(opt.budget, base, &options_in.budget_bytes));
+        TRY(bytes_read(opt.budget, base, &how.budget_bytes));
     if (!opt.json && isatty(2))
-        options_in.progress = show_planning;
+        how.progress = show_planning;
 
+    Found  found = { .graph = graph, .keep_all_bytes = keep->live_bytes };
     double start = clock_now();
-    Err    err = plan_solve(pool, graph, &options_in, &plan);
-    double seconds = clock_now() - start;
+    Err    err = plan_solve(pool, graph, &how, &plan);
+    found.seconds = clock_now() - start;
     if (err && err != E_BUDGET)
         return err;
-    TRY(plan_check(graph, plan, err ? 0 : options_in.budget_bytes));
+    found.plan = plan;
+    found.fits = !err;
+    TRY(plan_check(graph, plan, err ? 0 : how.budget_bytes));
+    if (found.fits && (opt.prove || opt.prove_lp))
+        TRY(plan_find_proof(pool, &how, &found));
+    if (opt.curve)
+        TRY(plan_find_curve(pool, &how, &found));
     if (opt.json)
-        TRY(plan_json(plan, !err, seconds));
+        TRY(plan_json(&found));
     else
-        printf("%d nodes: peak %s of %s, cost %.6g (%+.3f %% over running every node once), %d steps, %.2f s%s\n",
-               graph->n_nodes, bytes_text(plan->live_bytes), bytes_text(meter.live_bytes), plan->cost,
-               plan->base_cost > 0 ? 100 * (plan->cost / plan->base_cost - 1) : 0, plan->n_steps, seconds,
-               plan->cut ? ", cut off" : "");
-    if (opt.out && !err)
-        TRY(plan_write(opt.out, graph, plan));
-    if (err)
-        return fail(E_BUDGET, "no plan within %lld bytes was found: the least peak found is %lld (no plan can do with "
-                    "less than %lld); ask for that", (long long)options_in.budget_bytes, (long long)plan->live_bytes,
-                    (long long)plan->bound_bytes);
-    return OK;
+        plan_print(&found);
+    if (opt.out && found.fits)
+        TRY(plan_write(opt.out, graph, found.plan));
+    return found.fits ? OK : plan_refuse(&found);
 }
 
 const Command cmd_plan = {

@@ -48,6 +48,9 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     json_out_int(&o, "micro_batch", r->batch);
     json_out_int(&o, "accumulate", r->accumulate);
     json_out_number(&o, "predicted_slowdown", r->slowdown);
+    json_out_number(&o, "predicted_ms", r->predicted_ms);
+    json_out_string(&o, "time_source", r->time_source);
+    json_out_int(&o, "runtime_bytes", r->runtime_bytes);
     json_out_bool(&o, "interrupted", r->interrupted);
     json_out_end(&o);
     return json_out_done(&o);
@@ -87,6 +90,8 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     printf("%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured\n", recipe->name,
            (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
            count_text(result.planned_bytes), count_text(result.measured_bytes));
+    printf("predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, graph, batch buffers)\n",
+           result.predicted_ms, result.time_source, bytes_text(result.runtime_bytes));
     if (result.batch != recipe->batch)
         printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n", (long long)result.accumulate,
                (long long)result.batch, (long long)recipe->accumulate, (long long)recipe->batch);

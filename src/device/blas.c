@@ -144,7 +144,7 @@ static Err blas_get(const Blas *preferred, bool bf16, const void *desc, Key *key
     if (!*slot) {
         Prim *prim = NULL;
         err = blas_make(key->blas, desc, key, &prim);
-        if (err == E_DEVICE && key->blas != blas_own())
+        if (err == E_DEVICE && key->blas != blas_own() && !key->blas->alone)
             err = blas_make(blas_own(), desc, key, &prim);
         if (!err) {
             *slot = NEW(state.pool, Entry);

@@ -18,6 +18,7 @@ typedef struct CudaHandle {      /* Device.handle; planning for a card that is n
     int          capability;     /* 90 for sm_90 */
     bool         tf32;           /* products of fp32 values may round their factors to tf32 */
     void        *blaslt, *cudnn; /* library handles, made before the first step */
+    void        *described;      /* without a card: cuDNN's description of it */
 } CudaHandle;
 
 /* The failed call's own text and the runtime's word stand in the sentence. */

@@ -70,6 +70,9 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **device);
 /* From libplimsoll_cuda.so, looked for like the oneDNN plugin. Without it, or without a card, one
  * sentence says what is missing. */
 Err device_cuda(Pool *pool, const DeviceOptions *options, Device **device);
+/* Gives a described card the plugin's kernels to plan with, so that their scratch is counted: json is the
+ * card's own description, as cuDNN writes it. */
+Err device_cuda_kernels(Pool *pool, const DeviceOptions *options, const char *json, Device *device);
 
 /* Bytes between the host and wherever the device keeps its tensors. */
 Err device_write(const Device *device, void *to, const void *from, size_t bytes);

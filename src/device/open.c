@@ -2,6 +2,7 @@
 #include "device/device.h"
 
 #include "base/file.h"
+#include "base/shipped.h"
 
 #include <string.h>
 
@@ -27,21 +28,35 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
 {
     DeviceOptions with = *options;
     if (with.threads && profile->threads && with.threads != profile->threads)
-        return fail(E_USAGE, "the profile %s holds for %lld threads, not %d; leave out --threads or probe again with it",
-                    profile->name, (long long)profile->threads, with.threads);
+        return fail(E_USAGE, "the profile %s holds for %lld threads, not %d; leave out --threads or probe again with "
+                    "it", profile->name, (long long)profile->threads, with.threads);
     with.threads = profile->threads ? (int)profile->threads : with.threads;
     TRY(device_cpu(pool, &with, out));
     Device *device = *out;
     device->described = strcmp(profile->title, device->model) != 0;
     device->profile = profile;
-    device->model = profile->title;
-    device->memory_bytes = profile->usable_bytes;
-    if (device->described)
+    if (device->described) {                         /* of this machine, what is free now counts */
         device->name = profile->name;
+        device->model = profile->title;
+        device->memory_bytes = profile->usable_bytes;
+    }
     return OK;
 }
 
-static Device *device_card(Pool *pool, const Profile *profile)
+/* The card's own description lies beside its profile, if we ever held such a card. */
+static void device_card_kernels(Pool *pool, const Profile *profile, const DeviceOptions *options, Device *device)
+{
+    const char *path;
+    char       *json;
+    size_t      n;
+    if (shipped_find(pool, "profiles", "json", "profile", pool_print(pool, "%s-cudnn-device", profile->name), &path) ||
+        file_read(pool, path, &json, &n))
+        return;
+    if (device_cuda_kernels(pool, options, json, device))
+        device->profile_note = pool_print(pool, "workspaces are not counted: %s", err_text());
+}
+
+static Device *device_card(Pool *pool, const Profile *profile, const DeviceOptions *options)
 {
     Device *device = NEW(pool, Device);
     *device = (Device){
@@ -50,6 +65,7 @@ static Device *device_card(Pool *pool, const Profile *profile)
         .memory_bytes = profile->usable_bytes, .runtime_bytes = profile->runtime_bytes, .profile = profile,
         .described = true,
     };
+    device_card_kernels(pool, profile, options, device);
     return device;
 }
 
@@ -69,7 +85,7 @@ Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Devi
     TRY(profile_open(pool, name, &profile));
     if (!profile->card)
         return device_processor(pool, profile, options, device);
-    *device = device_card(pool, profile);
+    *device = device_card(pool, profile, options);
     return OK;
 }
 

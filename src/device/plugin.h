@@ -8,7 +8,7 @@
 
 #include "device/blas.h"
 
-enum { PLUGIN_FORM = 1 };        /* changes with PluginHost, Blas, Prim and the descriptions */
+enum { PLUGIN_FORM = 2 };        /* changes with PluginHost, Blas, Prim and the descriptions */
 
 typedef struct PluginHost {
     int   form;                  /* PLUGIN_FORM of the program */

@@ -139,14 +139,13 @@ static Err read_rates(Pool *pool, const Json *root, Profile *profile)
     return OK;
 }
 
-static Err read_key(const Json *row, uint64_t *key)
+static Err read_digest(const Json *row, const char *name, uint64_t *digest)
 {
     const char *text;
-    char       *end;
-    TRY(json_need_text(row, "key", &text));
-    *key = strtoull(text, &end, 16);
+    TRY(json_need_text(row, name, &text));
     if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
-        return json_fail(row, json_get(row, "key"), "'key' must be 16 hexadecimal digits");
+        return json_fail(row, json_get(row, name), "'%s' must be 16 hexadecimal digits", name);
+    *digest = strtoull(text, NULL, 16);
     return OK;
 }
 
@@ -163,10 +162,11 @@ static Err read_ops(Pool *pool, const Json *root, Profile *profile)
         const Json *row = &rows->items[i];
         OpTime      op;
         TRY(need_item(rows, i));
-        TRY(json_check_keys(row, KEYS("op", "type", "key", "flops", "bytes", "ns")));
+        TRY(json_check_keys(row, KEYS("op", "type", "key", "graph", "flops", "bytes", "ns")));
         TRY(need_words(pool, row, "op", &op.op));
         TRY(need_words(pool, row, "type", &op.type));
-        TRY(read_key(row, &op.key));
+        TRY(read_digest(row, "key", &op.key));
+        TRY(read_digest(row, "graph", &op.graph));
         TRY(need_amount(row, "flops", true, &op.flops));
         TRY(need_amount(row, "bytes", true, &op.bytes));
         TRY(need_amount(row, "ns", false, &op.ns));
@@ -174,8 +174,9 @@ static Err read_ops(Pool *pool, const Json *root, Profile *profile)
     }
     profile_ready(pool, profile);
     for (int32_t i = 1; i < profile->n_ops; i++)
-        if (profile->ops[i].key == profile->ops[i - 1].key)
-            return json_fail(rows, NULL, "two times have the key %016llx", (unsigned long long)profile->ops[i].key);
+        if (profile->ops[i].key == profile->ops[i - 1].key && profile->ops[i].graph == profile->ops[i - 1].graph)
+            return json_fail(rows, NULL, "two times have the key %016llx in one graph",
+                             (unsigned long long)profile->ops[i].key);
     return OK;
 }
 
@@ -263,6 +264,13 @@ static void write_rates(JsonOut *o, const Profile *profile)
     json_out_end(o);
 }
 
+static void write_digest(JsonOut *o, const char *name, uint64_t digest)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)digest);
+    json_out_string(o, name, text);
+}
+
 static void write_ops(JsonOut *o, const Profile *profile)
 {
     if (!profile->ops_origin)
@@ -272,12 +280,11 @@ static void write_ops(JsonOut *o, const Profile *profile)
     json_out_array(o, "times");
     for (int32_t i = 0; i < profile->n_ops; i++) {
         const OpTime *op = &profile->ops[i];
-        char          key[24];
-        snprintf(key, sizeof key, "%016llx", (unsigned long long)op->key);
         json_out_object_row(o, NULL);
         json_out_string(o, "op", op->op);
         json_out_string(o, "type", op->type);
-        json_out_string(o, "key", key);
+        write_digest(o, "key", op->key);
+        write_digest(o, "graph", op->graph);
         json_out_number(o, "flops", op->flops);
         json_out_number(o, "bytes", op->bytes);
         json_out_number(o, "ns", op->ns);

@@ -30,8 +30,9 @@ typedef struct Rate {
     const char *origin;
 } Rate;
 
-typedef struct OpTime {          /* one distinct node: operator, shapes, types, attributes, algorithm */
+typedef struct OpTime {          /* one distinct node: operator, shapes, types, work, algorithm */
     uint64_t    key;
+    uint64_t    graph;           /* the model it was measured in: among other buffers caches serve it otherwise */
     const char *op, *type;
     double      flops, bytes;    /* as the operator's cost rule counts them */
     double      ns;
@@ -60,7 +61,7 @@ typedef struct Profile {
 
     Rate       *rates;
     int32_t     n_rates, cap_rates;
-    OpTime     *ops;             /* by key */
+    OpTime     *ops;             /* by key, then graph */
     int32_t     n_ops, cap_ops;
     const char *ops_origin;      /* NULL: none were measured */
     Family     *families;        /* by operator and type */
@@ -77,14 +78,14 @@ Err profile_write(const Profile *profile, const char *path);
  * $XDG_CONFIG_HOME or ~/.config. NULL: there is no such folder. */
 const char *profile_home(Pool *pool);
 
-/* Sets or replaces one operator's time. profile_ready sorts and must come before profile_ns. */
+/* Sets or replaces one operator's time in one graph. profile_ready sorts and must come before profile_ns. */
 void profile_add_op(Pool *pool, Profile *profile, OpTime op);
 void profile_ready(Pool *pool, Profile *profile);
 
 /* How a time was found. */
 typedef enum TimeBasis {
-    TIME_MEASURED,               /* this very call was measured */
-    TIME_FAMILY,                 /* calls of this operator and type were, at other sizes */
+    TIME_MEASURED,               /* this very call was measured, in this model or else in others */
+    TIME_FAMILY,                 /* calls of this operator were, at other sizes (or in another type) */
     TIME_ROOFLINE,               /* from rates and bandwidth alone */
     TIME_BASES
 } TimeBasis;

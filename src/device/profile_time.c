@@ -25,14 +25,10 @@ struct Family {
 /* Between two size classes the rate changes evenly with the logarithm of the work. */
 static double profile_rate(const Profile *profile, RateKind kind, const char *type, double flops)
 {
-    const Rate *below = NULL, *above = NULL, *f32 = NULL;
+    const Rate *below = NULL, *above = NULL;
     for (int32_t i = 0; i < profile->n_rates; i++) {
         const Rate *rate = &profile->rates[i];
-        if (rate->kind != kind)
-            continue;
-        if (!strcmp(rate->type, "f32") && (!f32 || rate->flops > f32->flops))
-            f32 = rate;
-        if (strcmp(rate->type, type))
+        if (rate->kind != kind || strcmp(rate->type, type))
             continue;
         if (rate->flops <= flops && (!below || rate->flops > below->flops))
             below = rate;
@@ -40,7 +36,7 @@ static double profile_rate(const Profile *profile, RateKind kind, const char *ty
             above = rate;
     }
     if (!below && !above)        /* integers and types nobody rated: as fp32 */
-        return f32 ? f32->flops_per_s : 0;
+        return strcmp(type, "f32") ? profile_rate(profile, kind, "f32", flops) : 0;
     if (!below || !above || below->flops <= 0)
         return below ? below->flops_per_s : above->flops_per_s;
     double share = log(flops / below->flops) / log(above->flops / below->flops);
@@ -58,7 +54,7 @@ double profile_roofline_ns(const Profile *profile, const char *op, const char *t
 void profile_add_op(Pool *pool, Profile *profile, OpTime op)
 {
     for (int32_t i = 0; i < profile->n_ops; i++)
-        if (profile->ops[i].key == op.key) {
+        if (profile->ops[i].key == op.key && profile->ops[i].graph == op.graph) {
             profile->ops[i] = op;
             return;
         }
@@ -68,7 +64,7 @@ void profile_add_op(Pool *pool, Profile *profile, OpTime op)
 static int op_order(const void *a, const void *b)
 {
     const OpTime *x = a, *y = b;
-    return (x->key > y->key) - (x->key < y->key);
+    return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->graph > y->graph) - (x->graph < y->graph);
 }
 
 static int family_order(const void *a, const void *b)
@@ -115,13 +111,15 @@ static int32_t points_rise(Pool *pool, Point *points, int32_t n)
 
 void profile_ready(Pool *pool, Profile *profile)
 {
+    profile->n_families = 0;
+    if (!profile->n_ops)
+        return;
     Pool          *work = pool_new(NULL, "families");
     const OpTime **by_family = NEWN(work, const OpTime *, profile->n_ops + 1);
     qsort(profile->ops, (size_t)profile->n_ops, sizeof *profile->ops, op_order);
     for (int32_t i = 0; i < profile->n_ops; i++)
         by_family[i] = &profile->ops[i];
     qsort(by_family, (size_t)profile->n_ops, sizeof *by_family, family_order);
-    profile->n_families = 0;
     for (int32_t i = 0, end; i < profile->n_ops; i = end) {
         for (end = i + 1; end < profile->n_ops && !family_order(&by_family[i], &by_family[end]); end++)
             ;
@@ -137,6 +135,7 @@ void profile_ready(Pool *pool, Profile *profile)
     pool_free(work);
 }
 
+/* An operator measured in another type only: how far it stays behind its roofline is the best guess there is. */
 static const Family *profile_family(const Profile *profile, const char *op, const char *type)
 {
     int32_t low = 0, high = profile->n_families;
@@ -152,6 +151,9 @@ static const Family *profile_family(const Profile *profile, const char *op, cons
         else
             low = middle + 1;
     }
+    for (int32_t i = low - 1; i <= low; i++)         /* its neighbours in order of operator, then type */
+        if (i >= 0 && i < profile->n_families && !strcmp(op, profile->families[i].op))
+            return &profile->families[i];
     return NULL;
 }
 
@@ -170,12 +172,32 @@ static double family_ns(const Family *family, double roofline_ns)
     return exp(points[i - 1].y + share * (points[i].y - points[i - 1].y));
 }
 
+/* The call's time in its own graph, else its mean over the graphs it was measured in; 0: in none. */
+static double measured_ns(const Profile *profile, const OpTime *call)
+{
+    int32_t low = 0, high = profile->n_ops, n = 0;
+    double  sum = 0;
+    while (low < high) {                             /* the first with this key */
+        int32_t middle = low + (high - low) / 2;
+        if (profile->ops[middle].key < call->key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < profile->n_ops && profile->ops[low].key == call->key; low++, n++) {
+        if (profile->ops[low].graph == call->graph)
+            return profile->ops[low].ns;
+        sum += profile->ops[low].ns;
+    }
+    return n ? sum / n : 0;
+}
+
 double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
 {
-    const OpTime *found = bsearch(call, profile->ops, (size_t)profile->n_ops, sizeof *call, op_order);
+    double measured = measured_ns(profile, call);
     *basis = TIME_MEASURED;
-    if (found)
-        return found->ns;
+    if (measured > 0)
+        return measured;
     double        roofline = profile_roofline_ns(profile, call->op, call->type, call->flops, call->bytes);
     const Family *family = profile_family(profile, call->op, call->type);
     *basis = family ? TIME_FAMILY : TIME_ROOFLINE;

@@ -19,6 +19,7 @@ typedef struct SamplerConfig {
     int64_t length;              /* audio: samples to generate */
     double  eta, guidance, temperature;
     int     colour;              /* ColourFix */
+    bool    clip;                /* the picture predicted at each step is kept within [-1,1] */
 } SamplerConfig;
 
 typedef enum ResultKind { RESULT_IMAGES, RESULT_CLIPS, RESULT_AUDIO } ResultKind;
@@ -28,6 +29,7 @@ typedef struct SampleResult {
     Shape       shape;
     const float *data;           /* in [-1,1] */
     int64_t     rate;            /* audio: samples a second */
+    int64_t     columns;         /* images: that many side by side belong together; 0: none do */
 } SampleResult;
 
 /* What a sampling loop may use; train/sample.c fills it. Loops run on the host in plain C: a chain step

@@ -11,7 +11,8 @@
  *   7 the live bytes, all outputs and the workspace included, stay within the budget;
  *   8 at the end every node has run, finals are live, and finals and persistent values hold their
  *     last version;
- *   9 the figures that the plan states are those found here.
+ *   9 the host slots stay within the host's budget, and the figures that the plan states (bytes in
+ *     both spaces, cost with waits) are those found here.
  */
 #include "plan/plan.h"
 
@@ -20,13 +21,15 @@
 typedef enum Copy { COPY_NONE, COPY_OUT, COPY_BACK } Copy;
 
 typedef struct ValueState {
-    bool    live, on_host, readable;
+    bool    live, readable;
+    bool    on_host, slot;   /* a complete copy lies there; a slot is taken, from the save on */
     Copy    pending;
     int32_t version;         /* which writer made it: 0 before any, then 1, 2, ... */
     int32_t host_version;
     int32_t n_writers;
     int32_t live_views;
     int64_t bytes;           /* held while live, as of the last run that made it */
+    double  arrives;         /* the pending copy, in the plan's own time */
 } ValueState;
 
 typedef struct Check {
@@ -37,8 +40,9 @@ typedef struct Check {
     int32_t     **reads;     /* [node][input] version read in the input order */
     int32_t     **roots;     /* [node][input] version of a view's root then */
     int32_t     **writes;    /* [node][output] version written */
-    int64_t       sum, peak;
-    double        cost;
+    int64_t       sum, peak, host_sum, host_peak;
+    double        cost;              /* also the time: runs and waits follow each other */
+    double        out_free, back_free;       /* when each direction can begin another copy */
     int32_t       step;
 } Check;
 
@@ -185,6 +189,11 @@ static Err check_drop(Check *c, int32_t value)
     return OK;
 }
 
+static double check_copy_time(const Check *c, int32_t value, double bandwidth)
+{
+    return bandwidth > 0 ? (double)c->graph->values[value].bytes / bandwidth : 0;
+}
+
 static Err check_copy(Check *c, StepKind kind, int32_t value)
 {
     ValueState *state = &c->values[value];
@@ -199,6 +208,13 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
             return fail(E_PLAN, "step %d saves %s, which is not live", c->step, name);
         state->pending = COPY_OUT;
         state->host_version = state->version;
+        c->out_free = fmax(c->out_free, c->cost) + check_copy_time(c, value, c->graph->to_host);
+        state->arrives = c->out_free;
+        if (!state->slot)
+            c->host_sum += c->graph->values[value].bytes;
+        state->slot = true;
+        if (c->host_sum > c->host_peak)
+            c->host_peak = c->host_sum;
         break;
     case STEP_LOAD:
         if (!state->on_host || (state->live && !c->graph->values[value].persistent))
@@ -206,6 +222,8 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
                         state->on_host ? "live already" : "not on the host");
         if (!c->graph->values[value].persistent)
             check_set_live(c, value, true, c->graph->values[value].bytes);
+        c->back_free = fmax(c->back_free, c->cost) + check_copy_time(c, value, c->graph->to_device);
+        state->arrives  = c->back_free;
         state->pending  = COPY_BACK;
         state->readable = false;
         state->version  = state->host_version;
@@ -217,13 +235,15 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
             return fail(E_PLAN, "step %d waits for %s, which has no copy pending", c->step, name);
         if (state->pending == COPY_OUT)
             state->on_host = true;
+        c->cost = fmax(c->cost, state->arrives);
         state->readable = true;
         state->pending  = COPY_NONE;
         break;
     default:
         if (!state->on_host)
             return fail(E_PLAN, "step %d frees the host slot of %s, which has none", c->step, name);
-        state->on_host = false;
+        state->on_host = state->slot = false;
+        c->host_sum -= c->graph->values[value].bytes;
         break;
     }
     return OK;
@@ -254,6 +274,12 @@ static Err check_end(const Check *c, int64_t budget)
     if (c->plan->live_bytes && c->plan->live_bytes != c->peak)
         return fail(E_PLAN, "the plan states %lld live bytes, but needs %lld",
                     (long long)c->plan->live_bytes, (long long)c->peak);
+    if (c->plan->host_budget_bytes > 0 && c->host_peak > c->plan->host_budget_bytes)
+        return fail(E_PLAN, "the plan needs %lld bytes on the host, the budget there is %lld",
+                    (long long)c->host_peak, (long long)c->plan->host_budget_bytes);
+    if (c->plan->host_bytes && c->plan->host_bytes != c->host_peak)
+        return fail(E_PLAN, "the plan states %lld bytes on the host, but needs %lld",
+                    (long long)c->plan->host_bytes, (long long)c->host_peak);
     if (c->plan->cost > 0 && fabs(c->plan->cost - c->cost) > 1e-9 * c->cost)
         return fail(E_PLAN, "the plan states a cost of %.17g, but costs %.17g", c->plan->cost,
                     c->cost);

@@ -10,7 +10,8 @@
 
 static Err engine_choose(Engine *engine)
 {
-    Graph *graph = engine->graph;
+    Graph   *graph = engine->graph;
+    uint64_t identity = graph_identity(graph);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op->view)
@@ -22,7 +23,7 @@ static Err engine_choose(Engine *engine)
         if (kernel->choose && device_has_kernels(engine->device))
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
         TimeBasis basis;
-        engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], &basis);
+        engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], identity, &basis);
         engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
@@ -179,6 +180,34 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
         engine->bound_bytes = program->bound_bytes;
 }
 
+/* The planner's cheapest plan within the budget. Where what it could place leaves much room unused, cheaper plans
+ * fitted by bytes but not by place: it is asked again for less, until an answer is cheaper. */
+static const int engine_less[] = { 0, 4, 12, 24, 40 };   /* % of the room above parameters and state */
+
+static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
+{
+    int64_t     room = options->budget_bytes - engine->persistent_bytes, elsewhere = engine_elsewhere(engine, program, true);
+    PlanOptions search = {
+        .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
+        .progress = options->progress, .progress_arg = options->progress_arg,
+    };
+    for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
+        Plan *plan;
+        search.budget_bytes = options->budget_bytes - elsewhere - room / 100 * engine_less[i];
+        if (search.budget_bytes < 1)
+            search.budget_bytes = 1;
+        Err err = plan_solve(pool, program->pgraph, &search, &plan);
+        if (err && err != E_BUDGET)
+            return err;
+        bool cheaper = i > 0 && !err && plan->cost < program->plan->cost;
+        if (i == 0 || cheaper)
+            program->plan = plan;
+        if (err || cheaper || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
+            break;
+    }
+    return engine_place(pool, engine, program, options->budget_bytes, NULL);
+}
+
 /* Everything kept if that fits the budget, else the planner's cheapest plan that does. A program that
  * cannot fit keeps its plan of least arena: engine_new then says what the whole would need. */
 static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
@@ -190,19 +219,8 @@ static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *optio
     if (program->arena_bytes > engine->keep_all_bytes)
         engine->keep_all_bytes = program->arena_bytes;
 
-    if (budget && program->arena_bytes > budget) {
-        PlanOptions search = {
-            .budget_bytes = budget - engine_elsewhere(engine, program, true), .effort = options->effort,
-            .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
-            .progress = options->progress, .progress_arg = options->progress_arg,
-        };
-        if (search.budget_bytes < 1)
-            search.budget_bytes = 1;
-        Err err = plan_solve(pool, program->pgraph, &search, &program->plan);
-        if (err && err != E_BUDGET)
-            return err;
-        TRY(engine_place(pool, engine, program, budget, NULL));
-    }
+    if (budget && program->arena_bytes > budget)
+        TRY(engine_solve(pool, engine, options, program));
     program->plan->budget_bytes = budget;
     engine_count(pool, engine, program);
     return OK;
@@ -217,6 +235,7 @@ const Device *engine_device(const Engine *engine, int32_t node)
  * products take over if they need less. */
 static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
 {
+    uint64_t identity = graph_identity(engine->graph);
     for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
         const Node   *node = &engine->graph->nodes[i];
         const Kernel *kernel = node->op->view ? NULL : op_kernel(node->op, engine->device);
@@ -227,8 +246,10 @@ static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
         TRY(kernel->choose(node, &engine->own_device, &lean));
         if (lean.workspace_bytes >= choice->workspace_bytes && !own)
             continue;
+        TimeBasis basis;
         *choice = lean;
         choice->own = true;
+        engine->node_ns[i] = node_time(engine->device, node, choice, identity, &basis);
         engine->leaner++;
     }
     return OK;

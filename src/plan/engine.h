@@ -47,7 +47,7 @@ typedef struct EngineOptions {
     bool        no_inplace;      /* tests: nothing takes over an input's bytes */
 } EngineOptions;
 
-enum { GUARD_BYTES = 64 };
+enum { GUARD_BYTES = 256 };      /* a multiple of every device's alignment */
 
 typedef struct Engine {
     Graph        *graph;

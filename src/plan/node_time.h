@@ -5,10 +5,13 @@
 #include "device/profile.h"
 #include "ir/op.h"
 
-/* What a profile files the node's time under: operator, shapes, types, attributes, chosen algorithm. Nodes
- * with equal keys do equal work. ns is left 0. */
-OpTime node_call(const Node *node, const Choice *choice);
+/* Which model this is: its parameters. The same for every batch, plan and budget. */
+uint64_t graph_identity(const Graph *graph);
 
-double node_time(const Device *device, const Node *node, const Choice *choice, TimeBasis *basis);
+/* What a profile files the node's time under: operator, shapes, types, work, chosen algorithm. Nodes
+ * with equal keys do equal work. ns is left 0. */
+OpTime node_call(const Node *node, const Choice *choice, uint64_t graph);
+
+double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph, TimeBasis *basis);
 
 #endif

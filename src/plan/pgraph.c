@@ -200,6 +200,10 @@ Err pgraph_check(const PGraph *graph)
                     graph->n_values);
     if (graph->align < 1 || (graph->align & (graph->align - 1)))
         return fail(E_FORMAT, "align is %lld, must be a power of two", (long long)graph->align);
+    if (!(graph->to_host >= 0) || !(graph->to_device >= 0) || isinf(graph->to_host)
+        || isinf(graph->to_device))
+        return fail(E_FORMAT, "bandwidth is %g to the host and %g back, must be numbers of 0 or more",
+                    graph->to_host, graph->to_device);
     TRY(pgraph_check_values(graph));
     for (int32_t n = 0; n < graph->n_nodes; n++)
         TRY(pgraph_check_node(graph, &graph->nodes[n]));

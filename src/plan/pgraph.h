@@ -51,6 +51,8 @@ typedef struct PGraph {
     int32_t n_values, n_nodes;
     int64_t align;           /* of offsets, for layout; 1 for bare graphs */
     int64_t base_peak_bytes; /* given in the file, or 0 */
+    double  to_host, to_device;  /* bytes copied per unit of cost; 0: copies take no time, and no
+                                  * solver makes any */
 } PGraph;
 
 Err  pgraph_read(Pool *pool, const char *path, PGraph **graph);   /* strict; says what is wrong */

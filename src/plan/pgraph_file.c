@@ -118,6 +118,17 @@ static Err read_node(Reader *r, const Json *list, int32_t n)
     return json_maybe_bool(item, "once", &node->once);
 }
 
+static Err read_bandwidth(PGraph *graph, const Json *root)
+{
+    const Json *item = json_get(root, "bandwidth");
+    if (!item || item->kind == JSON_NULL)
+        return OK;
+    if (item->kind != JSON_OBJECT)
+        return json_fail(root, item, "bandwidth must be {\"to_host\": ..., \"to_device\": ...}");
+    TRY(json_need_number(item, "to_host", &graph->to_host));
+    return json_need_number(item, "to_device", &graph->to_device);
+}
+
 static Err read_graph(Reader *r, const Json *root)
 {
     const Json *values, *nodes, *finals = NULL;
@@ -139,6 +150,7 @@ static Err read_graph(Reader *r, const Json *root)
     graph->nodes    = NEWN(r->pool, PNode, graph->n_nodes + 1);
     TRY(json_maybe_int(root, "align", &graph->align));
     TRY(json_maybe_int(root, "base_peak_bytes", &graph->base_peak_bytes));
+    TRY(read_bandwidth(graph, root));
     for (int32_t v = 0; v < graph->n_values; v++)
         TRY(read_value(r, values, v));
     TRY(read_roots(r, values));
@@ -207,6 +219,12 @@ Err pgraph_write(const PGraph *graph, const char *path)
     json_out_int(&o, "align", graph->align);
     if (graph->base_peak_bytes > 0)
         json_out_int(&o, "base_peak_bytes", graph->base_peak_bytes);
+    if (graph->to_host > 0 || graph->to_device > 0) {
+        json_out_object_row(&o, "bandwidth");
+        json_out_number(&o, "to_host", graph->to_host);
+        json_out_number(&o, "to_device", graph->to_device);
+        json_out_end(&o);
+    }
     json_out_row(&o, "finals");
     for (int32_t v = 0; v < graph->n_values; v++) {
         if (graph->values[v].final)

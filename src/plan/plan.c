@@ -101,6 +101,7 @@ Err plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t
     PlanMeter meter;
     TRY(plan_simulate(NULL, graph, plan, &meter));
     plan->live_bytes  = meter.live_bytes;
+    plan->host_bytes  = meter.host_bytes;
     plan->cost        = meter.cost;
     plan->base_cost   = pgraph_base_cost(graph);
     plan->bound_bytes = plan_bound_bytes(graph);

@@ -2,6 +2,11 @@
  *
  * A recompute is simply a second RUN. Solvers make plans, plan_simulate meters them, plan_check
  * judges them (sharing no code with either), exec/ carries them out.
+ *
+ * Two spaces: the device and the host. `save` starts a copy of a live value to its host slot, which
+ * it takes; `load` makes the device bytes live again at once, readable after `wait`; a value has at
+ * most one copy pending. Copies of one direction run in order, each for bytes / bandwidth; a `wait`
+ * costs what is left of its copy. A loaded value is a buffer of its own size.
  */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
@@ -35,7 +40,9 @@ typedef struct Plan {
     int64_t  budget_bytes;   /* what was asked for, 0: none */
     int64_t  live_bytes;     /* largest live sum */
     int64_t  arena_bytes;    /* after layout, or 0 if none was made */
-    double   cost, base_cost;/* of all runs; of running every node once */
+    int64_t  host_budget_bytes;  /* 0: none */
+    int64_t  host_bytes;     /* largest sum of host slots */
+    double   cost, base_cost;/* of all runs and waits; of running every node once */
     int64_t  bound_bytes;    /* structural lower bound: no plan can do with less */
     bool     cut;            /* a time limit ended the search */
 } Plan;
@@ -45,7 +52,9 @@ typedef struct Plan {
 typedef struct PlanMeter {
     int64_t  live_bytes;     /* largest live sum, workspace included */
     int32_t  peak_step;      /* the first step that reaches it */
-    double   cost;
+    double   cost;           /* runs and waits */
+    double   waited;         /* of it, for copies that were not hidden */
+    int64_t  host_bytes;     /* largest sum of host slots */
     int32_t  n_runs, n_recomputes;
     int64_t *curve;          /* live bytes at every step (n_steps), if a pool was given */
 } PlanMeter;
@@ -54,6 +63,10 @@ void plan_add(Pool *pool, Plan *plan, StepKind kind, int32_t id);
 Err  plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan);   /* every node once, in order */
 Err  plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
                     Plan **plan);
+/* The runs within the budget by copying idle values to the host and back, where that is possible at
+ * all; *plan is NULL where it is not. */
+Err  plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
+                  int64_t budget_bytes, int64_t host_budget_bytes, Plan **plan);
 int64_t plan_bound_bytes(const PGraph *graph);   /* structural: no plan can do with less */
 Err  plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, PlanMeter *meter);
 Err  plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes);
@@ -65,6 +78,7 @@ Err  plan_write(const char *path, const PGraph *graph, const Plan *plan);
 
 typedef struct PlanOptions {
     int64_t  budget_bytes;   /* of live bytes */
+    int64_t  host_budget_bytes;  /* of host slots; 0: no limit. Used where the graph has bandwidths */
     int64_t  effort;         /* edits tried; 0: the default, about 10 s on 2 cores */
     double   time_limit_s;   /* 0: none */
     uint64_t seed;

@@ -96,8 +96,8 @@ Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers 
             walk_run(&w, step.id, s);
         else if (step.kind == STEP_DROP && graph->values[step.id].view_of < 0)
             walk_close(&w, step.id, s - 1);
-        else if (step.kind == STEP_LOAD && w.stay[step.id] < 0)
-            walk_open(&w, step.id, s, walk_buffer(&w, s, w.held[step.id]), -1);
+        else if (step.kind == STEP_LOAD && w.stay[step.id] < 0 && !graph->values[step.id].persistent)
+            walk_open(&w, step.id, s, walk_buffer(&w, s, graph->values[step.id].bytes), -1);
     }
     for (int32_t v = 0; v < graph->n_values; v++)
         walk_close(&w, v, plan->n_steps - 1);

@@ -74,6 +74,8 @@ static Err read_plan(Pool *pool, const Json *root, const PGraph *graph, Plan *pl
     TRY(json_maybe_int(root, "live_bytes", &plan->live_bytes));
     TRY(json_maybe_int(root, "arena_bytes", &plan->arena_bytes));
     TRY(json_maybe_int(root, "bound_bytes", &plan->bound_bytes));
+    TRY(json_maybe_int(root, "host_budget_bytes", &plan->host_budget_bytes));
+    TRY(json_maybe_int(root, "host_bytes", &plan->host_bytes));
     TRY(json_maybe_number(root, "cost", &plan->cost));
     TRY(json_maybe_number(root, "base_cost", &plan->base_cost));
     TRY(json_maybe_bool(root, "cut", &plan->cut));
@@ -119,6 +121,10 @@ Err plan_write(const char *path, const PGraph *graph, const Plan *plan)
     json_out_int(&o, "live_bytes", plan->live_bytes);
     json_out_int(&o, "arena_bytes", plan->arena_bytes);
     json_out_int(&o, "bound_bytes", plan->bound_bytes);
+    if (plan->host_bytes > 0) {
+        json_out_int(&o, "host_budget_bytes", plan->host_budget_bytes);
+        json_out_int(&o, "host_bytes", plan->host_bytes);
+    }
     json_out_number(&o, "cost", plan->cost);
     json_out_number(&o, "base_cost", plan->base_cost);
     json_out_bool(&o, "cut", plan->cut);

@@ -1,5 +1,8 @@
 /* simulate.c -- replay a plan and meter its bytes and cost. The only place where bytes are metered.
  *
+ * Time goes on with runs and waits. Each direction has one queue of copies: a copy starts when it is
+ * asked for and the one before it has ended.
+ *
  * Assumes a plan that plan_check would pass, and stops with a sentence where it cannot go on.
  */
 #include "plan/plan.h"
@@ -22,8 +25,13 @@ static void meter_add(Meter *m, int64_t bytes, int64_t workspace)
 
 typedef struct Replay {
     const PGraph *graph;
-    int64_t      *held;      /* [value] bytes while live */
+    int64_t      *held;      /* [value] bytes while live, as a run makes it */
+    int64_t      *bytes;     /* [value] bytes as it is now: a loaded value has only its own */
     bool         *live;      /* [value] */
+    bool         *on_host;   /* [value] has a host slot */
+    double       *copied;    /* [value] when its last copy ends */
+    double        now, queue[2];     /* when the last copy of each direction ends */
+    int64_t       host;
     bool         *ran;       /* [node] */
     int32_t      *first_view, *next_view;   /* [value] list of a root's views */
     Meter         meter;
@@ -57,15 +65,19 @@ static Err replay_run(Replay *r, int32_t id)
         int32_t out = node->inplace[i][0], in = node->inplace[i][1];
         if (out == in)
             continue;
+        int32_t root = pgraph_root(graph, in);
         if (r->live[out])    /* its old bytes are given up once the run has written the new ones */
-            freed_after += r->held[out];
-        replay_end(r, pgraph_root(graph, in));
+            freed_after += r->bytes[out];
+        r->bytes[out] = graph->values[root].persistent ? 0 : r->bytes[root];
+        replay_end(r, root);
         r->live[out] = true;
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         int32_t v = node->out[i];
-        if (!r->live[v] && !graph->values[v].persistent)
+        if (!r->live[v] && !graph->values[v].persistent) {
+            r->bytes[v] = r->held[v];
             made += r->held[v];
+        }
         r->live[v] = true;
     }
     meter_add(&r->meter, made, node->workspace);
@@ -73,10 +85,51 @@ static Err replay_run(Replay *r, int32_t id)
         r->meter.out->curve[r->meter.step] = r->meter.live + node->workspace;
     meter_add(&r->meter, -freed_after, 0);
     r->meter.out->cost += node->cost;
+    r->now += node->cost;
     r->meter.out->n_runs++;
     r->meter.out->n_recomputes += r->ran[id];
     r->ran[id] = true;
     return OK;
+}
+
+static void replay_copy(Replay *r, int32_t value, int direction, double bandwidth)
+{
+    double start = r->now > r->queue[direction] ? r->now : r->queue[direction];
+    double bytes = (double)r->graph->values[value].bytes;
+    r->copied[value] = r->queue[direction] = start + (bandwidth > 0 ? bytes / bandwidth : 0);
+}
+
+static void replay_transfer(Replay *r, StepKind kind, int32_t v)
+{
+    const PGraph *graph = r->graph;
+    int64_t bytes = graph->values[v].bytes;
+    switch (kind) {
+    case STEP_SAVE:
+        replay_copy(r, v, 0, graph->to_host);
+        r->host += r->on_host[v] ? 0 : bytes;
+        r->on_host[v] = true;
+        if (r->host > r->meter.out->host_bytes)
+            r->meter.out->host_bytes = r->host;
+        break;
+    case STEP_LOAD:
+        replay_copy(r, v, 1, graph->to_device);
+        if (!r->live[v] && !graph->values[v].persistent) {
+            r->live[v]  = true;
+            r->bytes[v] = bytes;
+            meter_add(&r->meter, bytes, 0);
+        }
+        break;
+    case STEP_WAIT:
+        if (r->copied[v] > r->now) {
+            r->meter.out->waited += r->copied[v] - r->now;
+            r->meter.out->cost   += r->copied[v] - r->now;
+            r->now = r->copied[v];
+        }
+        break;
+    default:
+        r->host -= r->on_host[v] ? bytes : 0;
+        r->on_host[v] = false;
+    }
 }
 
 static Err replay_step(Replay *r, Step step)
@@ -92,10 +145,9 @@ static Err replay_step(Replay *r, Step step)
             return fail(E_PLAN, "step %d drops %s, which is not live", r->meter.step,
                         graph->values[step.id].name);
         replay_end(r, step.id);
-        meter_add(&r->meter, -r->held[step.id], 0);
-    } else if (step.kind == STEP_LOAD && !r->live[step.id]) {
-        r->live[step.id] = true;
-        meter_add(&r->meter, r->held[step.id], 0);
+        meter_add(&r->meter, -r->bytes[step.id], 0);
+    } else {
+        replay_transfer(r, step.kind, step.id);
     }
     if (r->meter.out->curve)
         r->meter.out->curve[r->meter.step] = r->meter.live;
@@ -111,6 +163,8 @@ Err plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, Pla
         meter->curve = NEWN(pool_or_null, int64_t, plan->n_steps + 1);
     Replay r = {
         .graph = graph, .held = pgraph_held_bytes(scratch, graph),
+        .bytes = NEWN(scratch, int64_t, n_values), .on_host = NEWN(scratch, bool, n_values),
+        .copied = NEWN(scratch, double, n_values),
         .live = NEWN(scratch, bool, n_values), .ran = NEWN(scratch, bool, graph->n_nodes + 1),
         .first_view = NEWN(scratch, int32_t, n_values),
         .next_view = NEWN(scratch, int32_t, n_values),

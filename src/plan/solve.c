@@ -7,6 +7,8 @@
  *                         for large graphs), from the least peak up to the budget asked for; each
  *                         rung starts from the rung below and from fresh seeds
  *   the budget itself     when it is not a rung
+ *   the host              where the graph has bandwidths: dearer budgets' plans and keep-all, with
+ *                         idle values copied to the host and back until they fit (offload.c)
  *   the cheapest of all that fits, judged by arena if asked
  *
  *  1. Nothing on the ladder depends on the budget asked for, so a larger budget sees every plan
@@ -43,11 +45,11 @@ typedef struct Solve {
     bool               cut;
 } Solve;
 
-/* About ten seconds on two cores: measured time of one edit against nodes. */
+/* Less than ten seconds on two cores: measured time of one edit against nodes. */
 int64_t plan_default_effort(int32_t n_nodes)
 {
     double n = n_nodes;
-    return (int64_t)(22e6 / (0.25 + 0.002 * n + 1e-7 * n * n));
+    return (int64_t)(18e6 / (0.25 + 0.0015 * n / (1 + n / 5000)));
 }
 
 static void solve_tell(const Solve *s, double done, const char *text)
@@ -119,7 +121,7 @@ static void solve_least(Solve *s)
     }
     SolverArgs args[SOLVE_THREADS];
     for (int i = 0; i < SOLVE_THREADS; i++)
-        args[i] = solve_args(s, 0, s->effort / 10, 11 + (uint64_t)i);
+        args[i] = solve_args(s, 0, s->effort / (s->task->n_nodes > 4000 ? 40 : 10), 11 + (uint64_t)i);
     args[1].start = best;
     solve_pair(s, solve_least_peak, args, LOWEST, &best);
     s->least = best;
@@ -158,13 +160,30 @@ static int64_t solve_rung_bytes(const Solve *s, int32_t k)
     return peak / n * k + (peak % n * k + n - 1) / n;      /* ceil(peak * k / n) */
 }
 
-/* Solve every rung up to budget. */
-static void solve_ladder(Solve *s, int64_t budget)
+static int32_t solve_lowest_rung(const Solve *s)
 {
-    int64_t share = (s->effort - s->effort / 5) / (s->rungs + 1);
     int32_t lowest = 0;
     while (lowest < s->rungs && solve_rung_bytes(s, lowest) < s->least.peak_bytes)
         lowest++;
+    return lowest;
+}
+
+/* The effort of rung k. Low rungs are the hardest and the first to be asked for: the i-th from below
+ * gets a share in proportion to 1 / (i + 2), four fifths of the effort together. Whatever budget was
+ * asked for, the share is the same. */
+static int64_t solve_share(const Solve *s, int32_t k)
+{
+    int32_t lowest = solve_lowest_rung(s);
+    double  sum = 0;
+    for (int32_t i = 0; i <= s->rungs - lowest; i++)
+        sum += 1.0 / (i + 2);
+    return (int64_t)(0.8 * (double)s->effort / (k - lowest + 2) / sum);
+}
+
+/* Solve every rung up to budget. */
+static void solve_ladder(Solve *s, int64_t budget)
+{
+    int32_t lowest = solve_lowest_rung(s);
     if (s->n_rung < lowest) {
         for (int32_t k = s->n_rung; k < lowest; k++)
             s->rung[k] = (RunList){ 0 };
@@ -175,7 +194,7 @@ static void solve_ladder(Solve *s, int64_t budget)
         if (below->n == s->task->n_nodes)
             s->rung[k] = *below;             /* nothing runs twice already */
         else
-            solve_budget(s, solve_rung_bytes(s, k), share, below, &s->rung[k]);
+            solve_budget(s, solve_rung_bytes(s, k), solve_share(s, k), below, &s->rung[k]);
         s->n_rung = k + 1;
         solve_tell(s, 0.2 + 0.7 * (double)k / (double)s->rungs, "searching the ladder of budgets");
     }
@@ -193,7 +212,6 @@ static const RunList *solve_highest(const Solve *s, int64_t budget)
 /* The best list for a budget: rungs below it, and the budget itself when it is not a rung. */
 static void solve_asked(Solve *s, int64_t budget, RunList *best)
 {
-    int64_t share = (s->effort - s->effort / 5) / (s->rungs + 1);
     solve_ladder(s, budget);
     *best = (RunList){ 0 };
     run_list_keep(s->pool, best, &s->least, budget);
@@ -204,7 +222,8 @@ static void solve_asked(Solve *s, int64_t budget, RunList *best)
     }
     if (!is_rung && best->n != s->task->n_nodes) {
         RunList own;
-        solve_budget(s, budget, 2 * share, solve_highest(s, budget), &own);
+        int32_t next = s->n_rung < s->rungs ? s->n_rung : s->rungs;
+        solve_budget(s, budget, solve_share(s, next), solve_highest(s, budget), &own);
         run_list_keep(s->pool, best, &own, budget);
     }
 }
@@ -313,12 +332,72 @@ static void solve_init(Solve *s, Pool *pool, const PGraph *graph, const PlanOpti
     solve_tell(s, 0.2, "searching the ladder of budgets");
 }
 
+/* One list with copies, by arena if asked; NULL: it cannot be made to fit. */
+static Err solve_moved(Pool *pool, Solve *s, const RunList *list, Plan **moved)
+{
+    const PlanOptions *options = s->options;
+    Pool    *scratch = pool_new(NULL, "solve_moved");
+    int64_t  aim = options->budget_bytes;
+    int32_t *runs, n;
+    Err      err = OK;
+    task_runs(scratch, s->task, list->node, list->n, &runs, &n);
+    for (int32_t tries = 0; tries < 4; tries++) {
+        err = plan_offload(pool, s->graph, runs, n, aim, options->host_budget_bytes, moved);
+        if (err || !*moved || !options->layout)
+            break;
+        err = plan_place(s->graph, *moved, options->budget_bytes);
+        if (err || (*moved)->arena_bytes <= options->budget_bytes)
+            break;
+        aim -= (*moved)->arena_bytes - options->budget_bytes;
+        *moved = NULL;
+    }
+    pool_free(scratch);
+    if (!err && *moved) {
+        (*moved)->budget_bytes = options->budget_bytes;
+        (*moved)->cut = s->cut;
+    }
+    return err;
+}
+
+/* Is a plan with copies cheaper than *plan, or is there one where *plan does not fit? */
+static Err solve_hosted(Pool *pool, Solve *s, bool fits, Plan **plan, bool *found)
+{
+    RunList candidates[LADDER_MOST + 3], keep_all = { .n = s->task->n_nodes };
+    int32_t n = 0;
+    *found = false;
+    if (s->graph->to_host <= 0 || s->graph->to_device <= 0)
+        return OK;
+    solve_ladder(s, s->keep_all_bytes);
+    keep_all.node = NEWN(s->pool, int32_t, keep_all.n + 1);
+    keep_all.cost = s->task->base_cost;
+    for (int32_t i = 0; i < keep_all.n; i++)
+        keep_all.node[i] = i;
+    candidates[n++] = keep_all;
+    for (int32_t k = s->n_rung - 1; k >= 0; k--) {
+        if (s->rung[k].node)
+            candidates[n++] = s->rung[k];
+    }
+    candidates[n++] = s->least;
+    for (int32_t i = 0; i < n; i++) {
+        Plan *moved = NULL;
+        if ((fits || *found) && candidates[i].cost >= (*plan)->cost)
+            continue;
+        TRY(solve_moved(pool, s, &candidates[i], &moved));
+        if (moved && (!(fits || *found) || moved->cost < (*plan)->cost)) {
+            *plan  = moved;
+            *found = true;
+        }
+    }
+    return OK;
+}
+
 static Err solve_within(Pool *pool, Pool *scratch, const PGraph *graph, const PlanOptions *options,
                         Plan **plan)
 {
     int64_t budget = options->budget_bytes;
     Solve   s;
     RunList best;
+    bool    found;
     TRY(plan_keep_all(pool, graph, plan));
     TRY(plan_check(graph, *plan, 0));
     (*plan)->budget_bytes = budget;
@@ -327,18 +406,23 @@ static Err solve_within(Pool *pool, Pool *scratch, const PGraph *graph, const Pl
     if (budget <= 0 || plan_peak_bytes(*plan) <= budget)
         return OK;
     solve_init(&s, scratch, graph, options, *plan);
+    Err err = E_BUDGET;
     if (s.least.peak_bytes > budget) {
         TRY(solve_plan(pool, &s, &s.least, plan));
         if (options->layout)
             TRY(plan_place(graph, *plan, budget));
-        return solve_refuse(&s, *plan);
+    } else {
+        solve_asked(&s, budget, &best);
+        err = options->layout ? solve_placed(pool, &s, best, plan)
+                              : solve_plan(pool, &s, &best, plan);
     }
-    solve_asked(&s, budget, &best);
+    if (err && err != E_BUDGET)
+        return err;
+    TRY(solve_hosted(pool, &s, !err, plan, &found));
     solve_tell(&s, 1, "done");
-    if (options->layout)
-        return solve_placed(pool, &s, best, plan);
-    TRY(solve_plan(pool, &s, &best, plan));
-    return plan_check(graph, *plan, budget);
+    if (err && !found)
+        return solve_refuse(&s, *plan);
+    return plan_check(graph, *plan, options->layout ? 0 : budget);
 }
 
 Err plan_solve(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan)

@@ -247,13 +247,18 @@ static void fit_take(FitResult *r, const Candidate *c, const TrainingGraph *grap
     r->step_ns = engine->cost_ns;
 }
 
+static bool fit_faster(double a_ns, double b_ns)     /* by more than the order of a sum makes */
+{
+    return a_ns < b_ns * (1 - 1e-9);
+}
+
 /* One candidate; a better plan, or a smaller one while nothing fits, becomes the result. */
 static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 {
     int64_t       budget = fit->options->budget_bytes;
     TrainingGraph graph = c->graph;
     Engine       *engine = c->kept;
-    if (r->fits && (c->kept->keep_all_ns >= r->step_ns || c->fallback))
+    if (r->fits && (!fit_faster(c->kept->keep_all_ns, r->step_ns) || c->fallback))
         return OK;
     if (budget && c->kept->keep_all_bytes > budget) {
         /* What cannot fit is searched all the same while nothing else does: its least arena counts. */
@@ -265,7 +270,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
     }
     bool fits = !budget || engine->arena_bytes <= budget;
     r->cut |= engine->cut;
-    bool better = fits ? !r->fits || engine->cost_ns < r->step_ns
+    bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->step_ns)
                        : !r->fits && (!r->engine || engine->arena_bytes < r->engine->arena_bytes);
     if (better)
         fit_take(r, c, &graph, engine);

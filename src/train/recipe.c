@@ -65,6 +65,7 @@ static const Field sampler_fields[] = {
     { "guidance",    FIELD_NUMBER, offsetof(SamplerConfig, guidance),    0, 1000, NULL, NULL, "classifier-free guidance; 1: none" },
     { "temperature", FIELD_NUMBER, offsetof(SamplerConfig, temperature), 0, 100, NULL, NULL, "audio: of the mixture choice" },
     { "colour",      FIELD_CHOICE, offsetof(SamplerConfig, colour),      0, 0, colour_fixes, NULL, "none, adain or wavelet" },
+    { "clip",        FIELD_BOOL,   offsetof(SamplerConfig, clip),        0, 0, NULL, NULL, "dit3d: each step's picture kept in [-1,1]" },
     { 0 }
 };
 

@@ -229,6 +229,9 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     TRY(train_open(pool, t));
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
+    if (!options->quiet)
+        fprintf(stderr, "plan: %s, predicted %.1f ms/step by %s\n", bytes_text(engine->arena_bytes),
+                engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
     struct sigaction action = { .sa_handler = train_on_signal }, old_int, old_term;
     sigaction(SIGINT, &action, &old_int);
@@ -244,6 +247,9 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     result->batch = recipe->batch;
     result->accumulate = recipe->accumulate;
     result->slowdown = t->fit.default_ns > 0 ? t->fit.step_ns / t->fit.default_ns : 1;
+    result->predicted_ms = engine_step_ns(engine, recipe->accumulate) * 1e-6;
+    result->time_source = engine_time_source(engine);
+    result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
     result->loader_bytes = t->feeds.bytes;
     result->interrupted = train_stop && t->state.step < recipe->steps;
     for (int part = 0; part < PART_COUNT; part++) {

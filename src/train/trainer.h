@@ -33,6 +33,9 @@ typedef struct TrainResult {
     int32_t recomputed;          /* nodes run a second time in a step */
     int64_t batch, accumulate;   /* as run: a plan may cut the recipe's micro-batches */
     double  slowdown;            /* predicted, against keeping everything with every lever at its default */
+    double  predicted_ms;        /* of a step, before the first */
+    const char *time_source;     /* of that prediction: plan/engine.h */
+    int64_t runtime_bytes;       /* what lies outside the arena, measured at the end */
     bool    interrupted;
 } TrainResult;
 

@@ -20,10 +20,10 @@ static const char small[] =
     " \"rates\": [{\"kind\": \"matmul\", \"type\": \"f32\", \"flops\": 1e3, \"flops_per_s\": 1e9, \"origin\": \"o\"},\n"
     "            {\"kind\": \"matmul\", \"type\": \"f32\", \"flops\": 1e9, \"flops_per_s\": 1e11, \"origin\": \"o\"}],\n"
     " \"ops\": {\"origin\": \"o\", \"times\": [\n"
-    "   {\"op\": \"linear\", \"type\": \"f32\", \"key\": \"00000000000000aa\", \"flops\": 1e4, \"bytes\": 10, \"ns\": 5000},\n"
-    "   {\"op\": \"linear\", \"type\": \"f32\", \"key\": \"00000000000000ab\", \"flops\": 1e6, \"bytes\": 10, \"ns\": 90000},\n"
-    "   {\"op\": \"linear\", \"type\": \"f32\", \"key\": \"00000000000000ac\", \"flops\": 2e6, \"bytes\": 10, \"ns\": 70000},\n"
-    "   {\"op\": \"linear\", \"type\": \"f32\", \"key\": \"00000000000000ad\", \"flops\": 1e8, \"bytes\": 10, \"ns\": 900000}]}}\n";
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000aa\", \"flops\": 1e4, \"bytes\": 10, \"ns\": 5000},\n"
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000ab\", \"flops\": 1e6, \"bytes\": 10, \"ns\": 90000},\n"
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000ac\", \"flops\": 2e6, \"bytes\": 10, \"ns\": 70000},\n"
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000ad\", \"flops\": 1e8, \"bytes\": 10, \"ns\": 900000}]}}\n";
 
 /* The small profile with the first `old` replaced. */
 static char *with(const char *old, const char *new)
@@ -121,6 +121,15 @@ static void times(void)
     double pooled = sqrt(90000.0 * 70000.0);                          /* two that fall share their mean */
     CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), pooled, 1e-4);
     CHECK_NEAR(time_of(p, "linear", 1, 2e6, &basis), pooled, 1e-4);
+    OpTime other = { .key = 1, .op = "linear", .type = "bf16", .flops = 1e4, .bytes = 10 };
+    CHECK_NEAR(profile_ns(p, &other, &basis), 5000, 1e-6);            /* measured in fp32 only: its efficiency */
+    CHECK_INT(basis, TIME_FAMILY);
+    other.op = "linea";
+    profile_ns(p, &other, &basis);
+    CHECK_INT(basis, TIME_ROOFLINE);
+    other.op = "linear_grad";
+    profile_ns(p, &other, &basis);
+    CHECK_INT(basis, TIME_ROOFLINE);
     double roofline = time_of(p, "gelu", 1, 1e9, &basis);
     CHECK_INT(basis, TIME_ROOFLINE);
     CHECK_NEAR(roofline, 100 + 1e9 / 1e11 * 1e9, 1);
@@ -132,11 +141,21 @@ static void times(void)
         CHECK(ns >= before);
         before = ns;
     }
-    profile_add_op(pool, p, (OpTime){ .key = 0xac, .op = "linear", .type = "f32", .flops = 2e6, .bytes = 10, .ns = 95000 });
+    profile_add_op(pool, p, (OpTime){ .key = 0xac, .graph = 1, .op = "linear", .type = "f32", .flops = 2e6, .bytes = 10, .ns = 95000 });
     profile_ready(pool, p);
     CHECK_INT(p->n_ops, 4);                                           /* replaced, not a second one */
-    CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 95000, 0);
     CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), 90000, 1e-6);
+    CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 95000, 0);
+    OpTime op = { .key = 0xac, .graph = 2, .op = "linear", .type = "f32", .flops = 2e6, .bytes = 10, .ns = 85000 };
+    profile_add_op(pool, p, op);                                      /* the same call in another model */
+    profile_ready(pool, p);
+    CHECK_INT(p->n_ops, 5);
+    CHECK_NEAR(profile_ns(p, &op, &basis), 85000, 0);
+    op.graph = 1;
+    CHECK_NEAR(profile_ns(p, &op, &basis), 95000, 0);
+    op.graph = 3;                                                     /* in neither: their mean */
+    CHECK_NEAR(profile_ns(p, &op, &basis), 90000, 1e-6);
+    CHECK_INT(basis, TIME_MEASURED);
 }
 
 static void shipped(void)

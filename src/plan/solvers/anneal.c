@@ -11,15 +11,18 @@
 
 #include <math.h>
 
+enum { ANNEAL_EXCHANGE = 4000 };     /* nodes; all exchanges of a larger graph are too many */
+
 static const struct {
     double hot, cold;        /* temperature at the beginning and the end */
     double hot_node;         /* or at least this part of a mean node: small graphs have large
-                              * steps */
+                              * steps; */
+    double most_node;        /* at most this part: one move of a large graph changes little */
     double price;            /* of the sum of bytes above the budget, in budgets, to begin with */
     double price_step;       /* factor every price_turns turns */
     int    price_turns;
     double give_up;          /* temperatures: a rise beyond this is never accepted in practice */
-} anneal = { 1e-3, 1e-5, 0.3, 0.01, 1.03, 64, 12 };
+} anneal = { 1e-3, 1e-5, 0.3, 2, 0.01, 1.03, 64, 12 };
 
 /* Chances of the kinds of moves, above the budget and within it; in the order of MoveKind. */
 static const double anneal_mix[2][MOVE_KINDS] = { { 0.60, 0.15, 0.10, 0.15 }, { 0.15, 0.30, 0.25,
@@ -39,8 +42,10 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     Pool    *scratch = pool_new(NULL, "anneal");
     int64_t  budget = args->budget_bytes;
     double   unit = args->task->base_cost > 0 ? args->task->base_cost : 1;
-    double   hot = fmax(anneal.hot, anneal.hot_node / args->task->n_nodes);
-    double   price = anneal.price, cooling = log(anneal.cold / hot);
+    double   node = 1.0 / args->task->n_nodes;
+    double   hot = fmin(fmax(anneal.hot, anneal.hot_node * node), anneal.most_node * node);
+    double   cold = fmin(anneal.cold, hot / 100);
+    double   price = anneal.price, cooling = log(cold / hot);
     double   per_byte = 1 / (double)(budget > 0 ? budget : 1);
     Search   x;
     search_init(&x, scratch, args);
@@ -48,13 +53,14 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     *out = (RunList){ 0 };
     if (now.excess <= 0)
         search_keep(pool, &x, now, out);
-    for (int64_t turn = 0; turn + x.s->n_edits < args->effort; turn++) {
-        double  spent = (double)(turn + x.s->n_edits) / (double)args->effort;
+    int64_t effort = args->effort - args->effort / 8;        /* the rest is for exchanges */
+    for (int64_t turn = 0; turn + x.s->n_edits < effort; turn++) {
+        double  spent = (double)(turn + x.s->n_edits) / (double)effort;
         double  heat = hot * exp(cooling * spent);
         double  cost = x.s->cost, above = price * now.excess * per_byte * unit;
         int32_t mark = schedule_mark(x.s);
         int32_t where = now.excess > 0 && search_unit(&x) < 0.7 ? now.peak_position
-                                                                 : search_below(&x, x.s->n);
+                                                                 : search_position(&x);
         x.cost_limit = cost + above + anneal.give_up * heat * unit;
         if (search_late(args, turn)) {
             out->cut = true;
@@ -83,6 +89,8 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     if (out->node) {
         schedule_set(x.s, out->node, out->n);
         search_polish(&x, budget);
+        if (args->task->n_nodes <= ANNEAL_EXCHANGE)
+            out->cut |= !search_exchange(&x, args, args->effort - effort);
         search_keep(pool, &x, schedule_load(x.s, budget), out);
     }
     pool_free(scratch);

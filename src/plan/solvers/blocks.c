@@ -97,7 +97,7 @@ static void blocks_classify(Blocks *b)
     const Task *task = b->args->task;
     uint64_t   *hash = blocks_hashes(b->pool, task);
     /* of keeping everything */
-    int32_t     size = 64, peak = schedule_load(b->s, 0).peak_position;
+    int32_t     size = 64, peak = b->s->node_at[schedule_load(b->s, 0).peak_position];
     while (size < 2 * task->n_values)
         size *= 2;
     int32_t *table = NEWN(b->pool, int32_t, size);       /* class + 1 */
@@ -204,7 +204,7 @@ static bool blocks_judge(Blocks *b, Load *load)
 
 static void blocks_keep(Blocks *b, Pool *pool, Load load, RunList *out)
 {
-    RunList list = { .node = b->s->node_at, .n = b->s->n, .cost = b->s->cost,
+    RunList list = { .node = b->runs, .n = b->n, .cost = b->s->cost,
                      .peak_bytes = load.peak_bytes };
     run_list_keep(pool, out, &list, b->args->budget_bytes);
 }

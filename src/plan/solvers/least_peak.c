@@ -56,7 +56,7 @@ static void least_round(Pool *pool, const SolverArgs *args, int64_t bound, RunLi
         double  heat = hot * exp(cooling * (double)(turn + x.s->n_edits) / (double)args->effort);
         double  over = (double)(now.peak_bytes - bar) / (double)(bar + 1), cost = x.s->cost;
         int32_t mark = schedule_mark(x.s);
-        int32_t where = search_unit(&x) < 0.7 ? now.peak_position : search_below(&x, x.s->n);
+        int32_t where = search_unit(&x) < 0.7 ? now.peak_position : search_position(&x);
         x.cost_limit = cost + unit * (over + least.give_up * heat) / least.cost_weight;
         if (search_late(args, turn)) {
             out->cut = true;

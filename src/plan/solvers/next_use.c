@@ -239,8 +239,8 @@ void solve_next_use(Pool *pool, const SolverArgs *args, RunList *out)
             if (load.excess <= 0) {
                 if (args->task->n_nodes <= 2000)
                     search_polish(&x, args->budget_bytes);
-                RunList found = { .node = x.s->node_at, .n = x.s->n, .cost = x.s->cost };
-                found.peak_bytes = schedule_load(x.s, args->budget_bytes).peak_bytes;
+                RunList found = { 0 };
+                search_keep(scratch, &x, schedule_load(x.s, args->budget_bytes), &found);
                 run_list_keep(pool, out, &found, args->budget_bytes);
             }
         }

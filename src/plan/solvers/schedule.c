@@ -20,10 +20,22 @@ static bool schedule_takes(const TaskNode *reader, int32_t value)
     return false;
 }
 
+static void schedule_begin(Schedule *s, int32_t position, int64_t bytes)
+{
+    s->begin[position] += bytes;
+    s->chunks[position / SCHEDULE_CHUNK].stale = true;
+}
+
+static void schedule_end(Schedule *s, int32_t position, int64_t bytes)
+{
+    s->end[position] += bytes;
+    s->chunks[position / SCHEDULE_CHUNK].stale = true;
+}
+
 /* The common case: made once, bytes never taken over. */
 static bool schedule_count_single(Schedule *s, const TaskValue *v, int64_t bytes)
 {
-    int32_t made = s->position[s->makings[v->maker].slot[0]], first = s->n, last = made;
+    int32_t made = s->position[s->makings[v->maker].slot[0]], first = INT32_MAX, last = made;
     for (int32_t r = 0; r < v->n_readers; r++) {
         const Makings *uses = &s->makings[v->readers[r]];
         if (uses->n == 0)
@@ -32,9 +44,9 @@ static bool schedule_count_single(Schedule *s, const TaskValue *v, int64_t bytes
         first = from < first ? from : first;
         last  = to > last ? to : last;
     }
-    s->begin[made] += bytes;
+    schedule_begin(s, made, bytes);
     if (!v->final)
-        s->end[last] += bytes;
+        schedule_end(s, last, bytes);
     return first > made;
 }
 
@@ -76,12 +88,12 @@ static bool schedule_count(Schedule *s, int32_t value, int64_t sign)
     }
     for (int32_t k = 0; k < m->n; k++) {
         bool lasts = v->final && k == m->n - 1;
-        s->begin[made[k]] += bytes;
+        schedule_begin(s, made[k], bytes);
         if (taker[k] >= 0) {
             valid &= taker[k] == last[k] && !lasts;
-            s->begin[taker[k]] -= bytes;
+            schedule_begin(s, taker[k], -bytes);
         } else if (!lasts) {
-            s->end[last[k]] += bytes;
+            schedule_end(s, last[k], bytes);
         }
     }
     return valid;
@@ -98,69 +110,113 @@ static bool schedule_count_node(Schedule *s, int32_t node, int64_t sign)
     return valid;
 }
 
-static void schedule_grow(Schedule *s)
+/* Arrays by position and by slot, for more chunks and more runs. */
+static void schedule_grow(Schedule *s, int32_t n_chunks, int32_t n_slots)
 {
-    int32_t cap = 2 * s->cap;
-#define GROW(array) s->array = pool_grow(s->pool, s->array, sizeof *s->array * (size_t)s->cap, \
-                                         sizeof *s->array * (size_t)cap)
-    GROW(slot_at);
-    GROW(node_at);
-    GROW(begin);
-    GROW(end);
-    GROW(workspace);
-    GROW(position);
-    GROW(free_slots);
+#define GROW(array, old, new) \
+    s->array = pool_grow(s->pool, s->array, sizeof *s->array * (size_t)(old), sizeof *s->array * (size_t)(new))
+    if (n_chunks > s->cap_chunks) {
+        int32_t cap = 2 * n_chunks, old = s->cap_chunks * SCHEDULE_CHUNK, new = cap * SCHEDULE_CHUNK;
+        GROW(chunks, s->cap_chunks, cap);
+        GROW(slot_at, old, new);
+        GROW(node_at, old, new);
+        GROW(begin, old, new);
+        GROW(end, old, new);
+        s->cap_chunks = cap;
+    }
+    if (n_slots > s->cap_slots) {
+        int32_t cap = 2 * n_slots;
+        GROW(position, s->cap_slots, cap);
+        GROW(free_slots, s->cap_slots, cap);
+        s->cap_slots = cap;
+    }
 #undef GROW
-    s->cap = cap;
 }
 
-#define SHIFT(array, from, to, count) \
-    memmove(&(array)[to], &(array)[from], sizeof *(array) * (size_t)(count))
+/* Move `count` runs from one position to another, places and bytes together. */
+static void schedule_move(Schedule *s, int32_t from, int32_t to, int32_t count)
+{
+    size_t n = (size_t)count;
+    memmove(&s->slot_at[to], &s->slot_at[from], sizeof *s->slot_at * n);
+    memmove(&s->node_at[to], &s->node_at[from], sizeof *s->node_at * n);
+    memmove(&s->begin[to], &s->begin[from], sizeof *s->begin * n);
+    memmove(&s->end[to], &s->end[from], sizeof *s->end * n);
+}
 
-static void schedule_open(Schedule *s, int32_t node, int32_t p)
+static void schedule_renumber(Schedule *s, int32_t from, int32_t to)
+{
+    for (int32_t p = from; p < to; p++)
+        s->position[s->slot_at[p]] = p;
+}
+
+/* A full chunk becomes two, half full; all later ones move on. Rare: a chunk must fill up first. */
+static void schedule_split(Schedule *s, int32_t c)
+{
+    enum { HALF = SCHEDULE_CHUNK / 2 };
+    schedule_grow(s, s->n_chunks + 1, 0);
+    int32_t later = s->n_chunks - c - 1, next = (c + 1) * SCHEDULE_CHUNK;
+    schedule_move(s, next, next + SCHEDULE_CHUNK, later * SCHEDULE_CHUNK);
+    memmove(&s->chunks[c + 2], &s->chunks[c + 1], sizeof *s->chunks * (size_t)later);
+    schedule_move(s, next - HALF, next, HALF);
+    s->chunks[c]     = (Chunk){ .n = SCHEDULE_CHUNK - HALF, .stale = true };
+    s->chunks[c + 1] = (Chunk){ .n = HALF, .stale = true };
+    s->n_chunks++;
+    s->after = s->n_chunks * SCHEDULE_CHUNK;
+    for (int32_t k = c + 1; k < s->n_chunks; k++)
+        schedule_renumber(s, k * SCHEDULE_CHUNK, k * SCHEDULE_CHUNK + s->chunks[k].n);
+}
+
+static int32_t schedule_place(const Schedule *s, int32_t before)
+{
+    int32_t last = s->n_chunks - 1;
+    return before >= 0 ? s->position[before] : last * SCHEDULE_CHUNK + s->chunks[last].n;
+}
+
+static int32_t schedule_open(Schedule *s, int32_t node, int32_t before)
 {
     Makings *m = &s->makings[node];
-    int32_t  rest = s->n - p, slot, k;
-    if (s->n + 1 >= s->cap)
-        schedule_grow(s);
-    SHIFT(s->slot_at, p, p + 1, rest);
-    SHIFT(s->node_at, p, p + 1, rest);
-    SHIFT(s->begin, p, p + 1, rest);
-    SHIFT(s->end, p, p + 1, rest);
-    SHIFT(s->workspace, p, p + 1, rest);
-    for (int32_t i = 0; i < s->n_slots; i++)
-        s->position[i] += s->position[i] >= p;
+    int32_t  p = schedule_place(s, before), slot, k;
+    bool     full = p == s->after || s->chunks[p / SCHEDULE_CHUNK].n == SCHEDULE_CHUNK;
+    if (full) {
+        schedule_split(s, p == s->after ? s->n_chunks - 1 : p / SCHEDULE_CHUNK);
+        p = schedule_place(s, before);
+    }
+    schedule_grow(s, 0, s->n_slots + 1);
+    Chunk *chunk = &s->chunks[p / SCHEDULE_CHUNK];
+    int32_t rest = chunk->n - p % SCHEDULE_CHUNK;
+    schedule_move(s, p, p + 1, rest);
     slot = s->n_free > 0 ? s->free_slots[--s->n_free] : s->n_slots++;
-    s->position[slot] = p;
-    s->slot_at[p]   = slot;
-    s->node_at[p]   = node;
-    s->begin[p]     = s->end[p] = 0;
-    s->workspace[p] = s->task->nodes[node].workspace;
+    s->slot_at[p] = slot;
+    s->node_at[p] = node;
+    s->begin[p]   = s->end[p] = 0;
+    schedule_renumber(s, p, p + rest + 1);
+    chunk->n++;
+    chunk->stale = true;
     for (k = m->n++; k > 0 && s->position[m->slot[k - 1]] > p; k--)
         m->slot[k] = m->slot[k - 1];
     m->slot[k] = slot;
     s->cost += s->task->nodes[node].cost;
     s->n_edits++;
     s->n++;
+    return slot;
 }
 
-static void schedule_close(Schedule *s, int32_t p)
+static void schedule_close(Schedule *s, int32_t slot)
 {
-    int32_t  node = s->node_at[p], slot = s->slot_at[p], rest = s->n - p - 1, k = 0;
+    int32_t  p = s->position[slot], node = s->node_at[p], k = 0;
     Makings *m = &s->makings[node];
+    Chunk   *chunk = &s->chunks[p / SCHEDULE_CHUNK];
+    int32_t  rest = chunk->n - p % SCHEDULE_CHUNK - 1;
     while (m->slot[k] != slot)
         k++;
     for (m->n--; k < m->n; k++)
         m->slot[k] = m->slot[k + 1];
-    SHIFT(s->slot_at, p + 1, p, rest);
-    SHIFT(s->node_at, p + 1, p, rest);
-    SHIFT(s->begin, p + 1, p, rest);
-    SHIFT(s->end, p + 1, p, rest);
-    SHIFT(s->workspace, p + 1, p, rest);
+    schedule_move(s, p + 1, p, rest);
+    schedule_renumber(s, p, p + rest);
+    chunk->n--;
+    chunk->stale = true;
     s->position[slot] = -1;
     s->free_slots[s->n_free++] = slot;
-    for (int32_t i = 0; i < s->n_slots; i++)
-        s->position[i] -= s->position[i] > p;
     s->cost -= s->task->nodes[node].cost;
     s->n_edits++;
     s->n--;
@@ -183,40 +239,63 @@ static bool schedule_pairs_hold(const Schedule *s, int32_t node, int32_t p)
     return true;
 }
 
-static void schedule_note(Schedule *s, int32_t node, int32_t position, bool inserted)
+static void schedule_note(Schedule *s, int32_t node, int32_t slot, bool inserted)
 {
-    Edit edit = { node, position, inserted };
+    Edit edit = { node, slot, inserted };
     VEC_ADD(s->pool, s->journal, s->n_journal, s->cap_journal, edit);
 }
 
-bool schedule_insert(Schedule *s, int32_t node, int32_t p)
+int32_t schedule_next(const Schedule *s, int32_t position)
 {
-    Makings *m = &s->makings[node];
-    if (m->n == SCHEDULE_MAX_RUNS || !schedule_pairs_hold(s, node, p))
+    int32_t c = position / SCHEDULE_CHUNK;
+    if (position + 1 < c * SCHEDULE_CHUNK + s->chunks[c].n)
+        return position + 1;
+    do {
+        c++;
+    } while (c < s->n_chunks && s->chunks[c].n == 0);
+    return c * SCHEDULE_CHUNK;
+}
+
+int32_t schedule_previous(const Schedule *s, int32_t position)
+{
+    int32_t c = position / SCHEDULE_CHUNK;
+    if (position % SCHEDULE_CHUNK > 0)
+        return position - 1;
+    do {
+        c--;
+    } while (c >= 0 && s->chunks[c].n == 0);
+    return c < 0 ? -1 : c * SCHEDULE_CHUNK + s->chunks[c].n - 1;
+}
+
+bool schedule_insert(Schedule *s, int32_t node, int32_t before)
+{
+    int32_t p = before >= 0 ? s->position[before] : s->after;
+    if (s->makings[node].n == SCHEDULE_MAX_RUNS || !schedule_pairs_hold(s, node, p))
         return false;
     schedule_count_node(s, node, -1);
-    schedule_open(s, node, p);
+    int32_t slot = schedule_open(s, node, before);
     if (schedule_count_node(s, node, 1)) {
-        schedule_note(s, node, p, true);
+        schedule_note(s, node, slot, true);
         return true;
     }
     schedule_count_node(s, node, -1);
-    schedule_close(s, p);
+    schedule_close(s, slot);
     schedule_count_node(s, node, 1);
     return false;
 }
 
-bool schedule_remove(Schedule *s, int32_t p)
+bool schedule_remove(Schedule *s, int32_t slot)
 {
-    int32_t node = s->node_at[p];
+    int32_t p = s->position[slot], node = s->node_at[p], next = schedule_next(s, p);
+    int32_t before = next < s->after ? s->slot_at[next] : -1;
     schedule_count_node(s, node, -1);
-    schedule_close(s, p);
+    schedule_close(s, slot);
     if (schedule_count_node(s, node, 1)) {
-        schedule_note(s, node, p, false);
+        schedule_note(s, node, before, false);
         return true;
     }
     schedule_count_node(s, node, -1);
-    schedule_open(s, node, p);
+    schedule_open(s, node, before);
     schedule_count_node(s, node, 1);
     return false;
 }
@@ -225,15 +304,17 @@ int32_t schedule_mark(const Schedule *s) { return s->n_journal; }
 
 void schedule_commit(Schedule *s) { s->n_journal = 0; }
 
+/* Freed slots are taken again last first, so undoing gives every run its own slot back, and the
+ * slots in the journal stay true. */
 void schedule_undo(Schedule *s, int32_t mark)
 {
     while (s->n_journal > mark) {
         Edit e = s->journal[--s->n_journal];
         schedule_count_node(s, e.node, -1);
         if (e.inserted)
-            schedule_close(s, e.position);
+            schedule_close(s, e.slot);
         else
-            schedule_open(s, e.node, e.position);
+            schedule_open(s, e.node, e.slot);
         schedule_count_node(s, e.node, 1);
     }
 }
@@ -243,15 +324,7 @@ Schedule *schedule_new(Pool *pool, const Task *task)
     Schedule *s = NEW(pool, Schedule);
     s->task = task;
     s->pool = pool;
-    s->cap  = 2 * task->n_nodes + 64;
-    s->slot_at    = NEWN(pool, int32_t, s->cap);
-    s->node_at    = NEWN(pool, int32_t, s->cap);
-    s->begin      = NEWN(pool, int64_t, s->cap);
-    s->end        = NEWN(pool, int64_t, s->cap);
-    s->workspace  = NEWN(pool, int64_t, s->cap);
-    s->position   = NEWN(pool, int32_t, s->cap);
-    s->free_slots = NEWN(pool, int32_t, s->cap);
-    s->makings    = NEWN(pool, Makings, task->n_nodes + 1);
+    s->makings = NEWN(pool, Makings, task->n_nodes + 1);
     Pool    *scratch = pool_new(NULL, "schedule_new");
     int32_t *list = NEWN(scratch, int32_t, task->n_nodes + 1);
     for (int32_t t = 0; t < task->n_nodes; t++)
@@ -263,42 +336,95 @@ Schedule *schedule_new(Pool *pool, const Task *task)
 
 void schedule_set(Schedule *s, const int32_t *list, int32_t n)
 {
+    enum { FILL = SCHEDULE_CHUNK * 5 / 8 };          /* of each chunk, so that few split soon */
     const Task *task = s->task;
-    while (s->cap < n + 2)
-        schedule_grow(s);
+    s->n_chunks = n / FILL + 1;
+    schedule_grow(s, s->n_chunks, n + 1);
     for (int32_t t = 0; t < task->n_nodes; t++)
         s->makings[t].n = 0;
+    for (int32_t c = 0; c < s->n_chunks; c++)
+        s->chunks[c] = (Chunk){ .stale = true };
+    s->after = s->n_chunks * SCHEDULE_CHUNK;
     s->n = s->n_slots = n;
     s->n_free = s->n_journal = 0;
     s->cost = 0;
-    for (int32_t p = 0; p < n; p++) {
-        Makings *m = &s->makings[list[p]];
+    for (int32_t i = 0; i < n; i++) {
+        int32_t  p = i / FILL * SCHEDULE_CHUNK + i % FILL;
+        Makings *m = &s->makings[list[i]];
         REQUIRE(m->n < SCHEDULE_MAX_RUNS);
-        m->slot[m->n++] = p;
-        s->slot_at[p] = s->position[p] = p;
-        s->node_at[p] = list[p];
+        m->slot[m->n++] = i;
+        s->chunks[p / SCHEDULE_CHUNK].n++;
+        s->slot_at[p]  = i;
+        s->position[i] = p;
+        s->node_at[p]  = list[i];
         s->begin[p] = s->end[p] = 0;
-        s->workspace[p] = task->nodes[list[p]].workspace;
-        s->cost += task->nodes[list[p]].cost;
+        s->cost += task->nodes[list[i]].cost;
     }
     for (int32_t v = 0; v < task->n_values; v++)
         REQUIRE(schedule_count(s, v, 1));
 }
 
-Load schedule_load(const Schedule *s, int64_t budget)
+void schedule_list(const Schedule *s, int32_t *list)
 {
-    int64_t live = s->task->fixed_bytes, over = 0;
-    Load    load = { .peak_bytes = live, .peak_position = 0 };
-    for (int32_t p = 0; p < s->n; p++) {
+    int32_t n = 0;
+    for (int32_t c = 0; c < s->n_chunks; c++) {
+        memcpy(&list[n], &s->node_at[c * SCHEDULE_CHUNK], sizeof *list * (size_t)s->chunks[c].n);
+        n += s->chunks[c].n;
+    }
+}
+
+static void chunk_sum(Schedule *s, int32_t c)
+{
+    Chunk  *chunk = &s->chunks[c];
+    int64_t live = 0;
+    chunk->high = INT64_MIN / 2;
+    for (int32_t p = c * SCHEDULE_CHUNK; p < c * SCHEDULE_CHUNK + chunk->n; p++) {
         live += s->begin[p];
-        int64_t now = live + s->workspace[p], above = now - budget;
-        if (now > load.peak_bytes) {
-            load.peak_bytes    = now;
-            load.peak_position = p;
-        }
-        over += above > 0 ? above : 0;
+        int64_t now = live + s->task->nodes[s->node_at[p]].workspace;
+        chunk->high = now > chunk->high ? now : chunk->high;
         live -= s->end[p];
     }
+    chunk->net   = live;
+    chunk->stale = false;
+}
+
+/* Bytes above the budget, summed over the runs of a chunk; *where: its first highest run. */
+static int64_t chunk_over(const Schedule *s, int32_t c, int64_t live, int64_t budget, int32_t *where)
+{
+    int64_t over = 0, high = INT64_MIN;
+    for (int32_t p = c * SCHEDULE_CHUNK; p < c * SCHEDULE_CHUNK + s->chunks[c].n; p++) {
+        live += s->begin[p];
+        int64_t now = live + s->task->nodes[s->node_at[p]].workspace;
+        over += now > budget ? now - budget : 0;
+        if (now > high) {
+            high   = now;
+            *where = p;
+        }
+        live -= s->end[p];
+    }
+    return over;
+}
+
+Load schedule_load(Schedule *s, int64_t budget)
+{
+    int64_t live = s->task->fixed_bytes, over = 0, before_peak = live;
+    int32_t peak = -1, where = 0;
+    Load    load = { .peak_bytes = live };
+    for (int32_t c = 0; c < s->n_chunks; c++) {
+        if (s->chunks[c].stale)
+            chunk_sum(s, c);
+        int64_t high = live + s->chunks[c].high;
+        if (high > load.peak_bytes) {
+            load.peak_bytes = high;
+            peak = c;
+            before_peak = live;
+        }
+        if (high > budget)
+            over += chunk_over(s, c, live, budget, &where);
+        live += s->chunks[c].net;
+    }
+    if (peak >= 0)
+        chunk_over(s, peak, before_peak, budget, &load.peak_position);
     load.excess = (double)over;
     return load;
 }
@@ -319,10 +445,10 @@ int32_t schedule_last_reader(const Schedule *s, int32_t value, int32_t position,
     if (k < 0)
         return -1;
     int32_t from = s->position[m->slot[k]];
-    int32_t to = k + 1 < m->n ? s->position[m->slot[k + 1]] : s->n;
+    int32_t to = k + 1 < m->n ? s->position[m->slot[k + 1]] : s->after;
     int32_t last = from;
     if (v->final && k == m->n - 1)
-        last = s->n - 1;
+        last = s->after - 1;
     for (int32_t r = 0; r < v->n_readers; r++) {
         const TaskNode *reader = &s->task->nodes[v->readers[r]];
         const Makings  *uses = &s->makings[v->readers[r]];

@@ -10,8 +10,15 @@
  *   b               |=========|    |=========|        d is the last reader of the first making
  *
  * An edit changes the bytes that begin at one run or end after one run. `begin` and `end` hold
- * those sums by position, so that an edit costs a shift of the arrays and the readers of a few
- * values, and the peak is one pass over them.
+ * those sums by position.
+ *
+ * Positions are not counted through: runs lie in chunks of SCHEDULE_CHUNK places, filled from the
+ * left, so that an edit moves a few neighbours and not the whole list. Position = chunk * places +
+ * place; a later run has a larger position. A run keeps its slot while it is in the list, whatever
+ * moves. Each chunk knows its net bytes and its highest prefix; the peak is one pass over chunks.
+ *
+ *   chunk      0                1                2
+ *   places     a b c d . . . .  e f g h i j . .  k l m . . . . .
  *
  * Edits are journalled: schedule_undo takes back everything since schedule_mark.
  */
@@ -20,7 +27,10 @@
 
 #include "plan/solvers/task.h"
 
-enum { SCHEDULE_MAX_RUNS = 14 };     /* makings of one node; beyond it an insertion is refused */
+enum {
+    SCHEDULE_MAX_RUNS = 14,          /* makings of one node; beyond it an insertion is refused */
+    SCHEDULE_CHUNK = 32              /* places */
+};
 
 typedef struct Makings {             /* of one node: slots of its runs, in order of position */
     int32_t n;
@@ -28,22 +38,33 @@ typedef struct Makings {             /* of one node: slots of its runs, in order
 } Makings;
 
 typedef struct Edit {
-    int32_t node, position;
+    int32_t node;
+    int32_t slot;            /* inserted: of the run; removed: of the run after it, -1: the end */
     bool    inserted;
 } Edit;
+
+typedef struct Chunk {
+    int32_t n;               /* runs in it */
+    bool    stale;           /* net and high must be summed again */
+    int64_t net;             /* bytes that begin less bytes that end */
+    int64_t high;            /* most bytes at a run, from the bytes live before the chunk */
+} Chunk;
 
 typedef struct Schedule {
     const Task *task;
     Pool       *pool;
+    Chunk      *chunks;
     int32_t    *slot_at;     /* [position] slot of the run */
     int32_t    *node_at;     /* [position] */
     int64_t    *begin;       /* [position] bytes that become live with this run, less those taken
                               * over */
     int64_t    *end;         /* [position] bytes whose last reader this run is */
-    int64_t    *workspace;   /* [position] */
     int32_t    *position;    /* [slot] */
     int32_t    *free_slots;
-    int32_t     n, cap, n_free, n_slots;
+    int32_t     n;           /* runs */
+    int32_t     n_chunks, cap_chunks;
+    int32_t     after;       /* a position after all others: n_chunks * SCHEDULE_CHUNK */
+    int32_t     n_free, n_slots, cap_slots;
     Makings    *makings;     /* [node] */
     double      cost;
     Edit       *journal;
@@ -61,15 +82,25 @@ Schedule *schedule_new(Pool *pool, const Task *task);               /* every nod
                                                                      * order */
 void      schedule_set(Schedule *s, const int32_t *list, int32_t n);/* another list, known valid */
 
+void      schedule_list(const Schedule *s, int32_t *list);            /* the other way: n nodes */
+
 /* False, and nothing changed, if the list would no longer be valid. */
-bool schedule_insert(Schedule *s, int32_t node, int32_t position);  /* before the run at position */
-bool schedule_remove(Schedule *s, int32_t position);
+bool schedule_insert(Schedule *s, int32_t node, int32_t before);   /* a slot, or -1: at the end */
+bool schedule_remove(Schedule *s, int32_t slot);
 
 int32_t schedule_mark(const Schedule *s);
 void    schedule_undo(Schedule *s, int32_t mark);
 void    schedule_commit(Schedule *s);                               /* forget the journal */
 
-Load    schedule_load(const Schedule *s, int64_t budget_bytes);
+Load    schedule_load(Schedule *s, int64_t budget_bytes);
+
+/* Is there a run at position? The nearest runs after and before it: `after` or -1 if there is none. */
+static inline bool schedule_has(const Schedule *s, int32_t position)
+{
+    return position % SCHEDULE_CHUNK < s->chunks[position / SCHEDULE_CHUNK].n;
+}
+int32_t schedule_next(const Schedule *s, int32_t position);
+int32_t schedule_previous(const Schedule *s, int32_t position);
 
 /* Position of the latest making of value before position, or -1. */
 int32_t schedule_making(const Schedule *s, int32_t value, int32_t position);

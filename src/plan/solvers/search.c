@@ -10,7 +10,7 @@ enum {
     SEARCH_DEPTH = 12,       /* of inputs made again for inputs made again */
     SEARCH_ROOM = 64,        /* runs that one remake may add; often an eighth of it */
     SEARCH_LENGTH = 6,       /* a list may be this many times the nodes */
-    SEARCH_TRIES = 20
+    SEARCH_TRIES = 30
 };
 
 void search_init(Search *x, Pool *pool, const SolverArgs *args)
@@ -42,8 +42,22 @@ int32_t search_below(Search *x, int32_t n)
     return (int32_t)((search_next(x) >> 32) * (uint64_t)n >> 32);
 }
 
-/* Run node again before position p, and before it whatever it needs that is not there. */
-static bool search_run_again(Search *x, int32_t node, int32_t p, int32_t depth)
+int32_t search_position(Search *x)
+{
+    int32_t p;
+    do {
+        p = search_below(x, x->s->after);
+    } while (!schedule_has(x->s, p));
+    return p;
+}
+
+int32_t search_slot(const Schedule *s, int32_t position)
+{
+    return position < s->after ? s->slot_at[position] : -1;
+}
+
+/* Run node again before a slot, and before it whatever it needs that is not there. */
+static bool search_run_again(Search *x, int32_t node, int32_t before, int32_t depth)
 {
     Schedule       *s = x->s;
     const TaskNode *t = &x->task->nodes[node];
@@ -53,19 +67,18 @@ static bool search_run_again(Search *x, int32_t node, int32_t p, int32_t depth)
         return false;
     for (int32_t i = 0; i < t->n_in; i++) {
         bool    taken;
+        int32_t p = before >= 0 ? s->position[before] : s->after;
         int32_t last = schedule_last_reader(s, t->in[i], p, &taken);
         if (!taken && (last >= p || depth >= SEARCH_DEPTH || search_unit(x) < x->keep))
             continue;                        /* still there, or kept until now */
-        int32_t n = s->n;
-        if (depth < SEARCH_DEPTH
-            && search_run_again(x, x->task->values[t->in[i]].maker, p, depth + 1)) {
-            p += s->n - n;
-        } else if (taken) {
+        bool made = depth < SEARCH_DEPTH
+                    && search_run_again(x, x->task->values[t->in[i]].maker, before, depth + 1);
+        if (!made && taken) {
             schedule_undo(s, mark);
             return false;
         }
     }
-    if (!schedule_insert(s, node, p)) {
+    if (!schedule_insert(s, node, before)) {
         schedule_undo(s, mark);
         return false;
     }
@@ -78,7 +91,7 @@ static bool search_useless(const Schedule *s, int32_t node, int32_t k)
     const TaskNode *t = &s->task->nodes[node];
     const Makings  *m = &s->makings[node];
     int32_t from = s->position[m->slot[k]];
-    int32_t to = k + 1 < m->n ? s->position[m->slot[k + 1]] : s->n;
+    int32_t to = k + 1 < m->n ? s->position[m->slot[k + 1]] : s->after;
     for (int32_t o = 0; o < t->n_out; o++) {
         const TaskValue *v = &s->task->values[t->out[o]];
         if (v->final && k == m->n - 1)
@@ -103,7 +116,7 @@ static void search_clean(Search *x, int32_t node)
     Schedule *s = x->s;
     Makings  *m = &s->makings[node];
     for (int32_t k = m->n - 1; k >= 0 && m->n > 1; k--) {
-        if (search_useless(s, node, k) && schedule_remove(s, s->position[m->slot[k]]))
+        if (search_useless(s, node, k) && schedule_remove(s, m->slot[k]))
             search_clean_inputs(x, node);
     }
 }
@@ -118,13 +131,11 @@ static void search_clean_inputs(Search *x, int32_t node)
     }
 }
 
-/* The first reader after p of the making at r of value; s->n for a final; -1: none, or read at
- * p. */
-static int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p)
+int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p)
 {
     const TaskValue *v = &s->task->values[value];
     const Makings   *m = &s->makings[v->maker];
-    int32_t to = s->n;
+    int32_t to = s->after;
     for (int32_t k = m->n - 1; k >= 0; k--) {
         int32_t q = s->position[m->slot[k]];
         if (q > r)
@@ -143,21 +154,43 @@ static int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, i
                 next = q;
         }
     }
-    return next < to || (v->final && to == s->n) ? next : -1;
+    return next < to || (v->final && to == s->after) ? next : -1;
+}
+
+bool search_remake_before(Search *x, int32_t node, int32_t before, bool keep)
+{
+    x->keep = keep;
+    x->room = SEARCH_ROOM;
+    if (!search_run_again(x, node, before, 0))
+        return false;
+    search_clean(x, node);
+    return true;
+}
+
+bool search_take_out(Search *x, int32_t slot)
+{
+    int32_t node = x->s->node_at[x->s->position[slot]];
+    if (x->s->makings[node].n < 2 || !schedule_remove(x->s, slot))
+        return false;
+    search_clean_inputs(x, node);
+    return true;
 }
 
 static bool search_remake(Search *x, int32_t p)
 {
     Schedule *s = x->s;
     for (int32_t tries = 0; tries < SEARCH_TRIES && p > 0; tries++) {
-        int32_t         r = search_below(x, p), node = s->node_at[r];
+        int32_t r = search_below(x, p);
+        if (!schedule_has(s, r))
+            continue;
+        int32_t         node = s->node_at[r];
         const TaskNode *t = &x->task->nodes[node];
         if (t->once || t->n_out == 0)
             continue;
         int32_t value = t->out[t->n_out > 1 ? search_below(x, t->n_out) : 0];
         int32_t next = search_next_reader(s, value, r, p);
         x->room = SEARCH_ROOM >> search_below(x, 4);
-        if (next < 0 || !search_run_again(x, node, next, 0))
+        if (next < 0 || !search_run_again(x, node, search_slot(s, next), 0))
             continue;
         search_clean(x, node);
         return true;
@@ -171,38 +204,37 @@ static bool search_cancel(Search *x)
     if (s->n == x->task->n_nodes)
         return false;
     for (int32_t tries = 0; tries < 2 * SEARCH_TRIES; tries++) {
-        int32_t p = search_below(x, s->n), node = s->node_at[p];
-        if (s->makings[node].n < 2 || !schedule_remove(s, p))
-            continue;
-        search_clean_inputs(x, node);
-        return true;
+        if (search_take_out(x, s->slot_at[search_position(x)]))
+            return true;
     }
     return false;
 }
 
-/* To the first reader, to the last input, or a few places. */
+/* To the first reader, to the last input, or a few places. A position, or -1: nowhere. */
 static int32_t search_shift_target(Search *x, int32_t p)
 {
     const Schedule *s = x->s;
     const TaskNode *t = &x->task->nodes[s->node_at[p]];
     int32_t kind = search_below(x, 4), target;
     if (kind == 0) {
-        target = s->n;
+        target = s->after;
         for (int32_t o = 0; o < t->n_out; o++) {
             int32_t next = search_next_reader(s, t->out[o], p, p);
             if (next >= 0 && next < target)
                 target = next;
         }
     } else if (kind == 1) {
-        target = 0;
+        target = -1;
         for (int32_t i = 0; i < t->n_in; i++) {
             int32_t made = schedule_making(s, t->in[i], p);
-            if (made + 1 > target)
-                target = made + 1;
+            target = made > target ? made : target;
         }
+        target = target >= 0 ? schedule_next(s, target) : 0;
+        target = schedule_has(s, target) ? target : schedule_next(s, target);
     } else {
-        int32_t far = 1 + search_below(x, 8);
-        target = kind == 2 ? p + 1 + far : p - far;
+        int32_t far = 1 + search_below(x, 8) + (kind == 2);
+        for (target = p; far > 0 && target >= 0 && target < s->after; far--)
+            target = kind == 2 ? schedule_next(s, target) : schedule_previous(s, target);
     }
     return target;
 }
@@ -210,10 +242,10 @@ static int32_t search_shift_target(Search *x, int32_t p)
 static bool search_shift(Search *x, int32_t p)
 {
     Schedule *s = x->s;
-    int32_t   target = search_shift_target(x, p);
-    if (target < 0 || target > s->n || target == p || target == p + 1)
+    int32_t   target = search_shift_target(x, p), slot = s->slot_at[p];
+    if (target < 0 || target == p || target == schedule_next(s, p))
         return false;
-    return schedule_insert(s, s->node_at[p], target) && schedule_remove(s, target <= p ? p + 1 : p);
+    return schedule_insert(s, s->node_at[p], search_slot(s, target)) && schedule_remove(s, slot);
 }
 
 bool search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_bytes)
@@ -229,10 +261,10 @@ bool search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_byte
         if (!search_cancel(x))
             return false;
         Load load = schedule_load(x->s, budget_bytes);
-        return search_remake(x, load.excess > 0 ? load.peak_position : search_below(x, x->s->n));
+        return search_remake(x, load.excess > 0 ? load.peak_position : search_position(x));
     }
     default:
-        return search_shift(x, search_below(x, x->s->n));
+        return search_shift(x, search_position(x));
     }
 }
 
@@ -249,9 +281,9 @@ void search_keep(Pool *pool, const Search *x, Load load, RunList *best)
     const Schedule *s = x->s;
     if (!best->node)
         best->node = NEWN(pool, int32_t, SEARCH_LENGTH * x->task->n_nodes + 64 + 2 * SEARCH_ROOM);
-    memcpy(best->node, s->node_at, sizeof *best->node * (size_t)s->n);
+    schedule_list(s, best->node);
     best->n          = s->n;
-    best->cost       = search_cost(x->task, s->node_at, s->n);
+    best->cost       = search_cost(x->task, best->node, s->n);
     best->peak_bytes = load.peak_bytes;
 }
 
@@ -285,17 +317,15 @@ bool search_late(const SolverArgs *args, int64_t turn)
 void search_polish(Search *x, int64_t budget_bytes)
 {
     Schedule *s = x->s;
-    for (int32_t p = s->n - 1; p >= 0; p--) {
-        if (p >= s->n || s->makings[s->node_at[p]].n < 2)
+    for (int32_t p = s->after - 1; p >= 0; p--) {
+        if (!schedule_has(s, p) || s->makings[s->node_at[p]].n < 2)
             continue;
-        int32_t mark = schedule_mark(s), node = s->node_at[p];
+        int32_t mark = schedule_mark(s);
         double  cost = s->cost;
-        if (schedule_remove(s, p)) {
-            search_clean_inputs(x, node);
-            if (s->cost < cost && schedule_load(s, budget_bytes).excess <= 0) {
-                schedule_commit(s);
-                continue;
-            }
+        if (search_take_out(x, s->slot_at[p]) && s->cost < cost
+            && schedule_load(s, budget_bytes).excess <= 0) {
+            schedule_commit(s);
+            continue;
         }
         schedule_undo(s, mark);
     }

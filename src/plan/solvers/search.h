@@ -25,6 +25,7 @@ typedef enum MoveKind { MOVE_REMAKE, MOVE_CANCEL, MOVE_SWAP, MOVE_SHIFT, MOVE_KI
 void   search_init(Search *x, Pool *pool, const SolverArgs *args);
 double search_unit(Search *x);                       /* [0,1) */
 int32_t search_below(Search *x, int32_t n);
+int32_t search_position(Search *x);                  /* of any run */
 
 /* One move near position (where the load is highest, or anywhere). True if the schedule is changed;
  * on false the caller must undo to its mark. */
@@ -36,5 +37,19 @@ bool   search_late(const SolverArgs *args, int64_t turn);
 
 /* Take out every second run that the budget can do without, the latest first. */
 void   search_polish(Search *x, int64_t budget_bytes);
+
+/* The parts that exchange.c builds on. */
+int32_t search_slot(const Schedule *s, int32_t position);            /* -1: after all runs */
+/* The first reader after p of the making at r of value; s->after for a final; -1: none, or read at
+ * p. */
+int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p);
+/* Make value's maker run again before a slot, its inputs kept longer (keep) or made again. */
+bool    search_remake_before(Search *x, int32_t node, int32_t before, bool keep);
+bool    search_take_out(Search *x, int32_t slot);    /* a second run and whatever only served it */
+
+/* exchange.c: exact local search, until nothing improves or `edits` are spent: one remake for the
+ * second runs that it makes needless, one second run for cheaper remakes. Within the budget before
+ * and after. False: the deadline ended it. */
+bool    search_exchange(Search *x, const SolverArgs *args, int64_t edits);
 
 #endif

@@ -1,0 +1,329 @@
+/* offload.c -- keep the runs, move idle values to the host and back.
+ *
+ * In comes a list of runs, out goes a plan of the same runs with copies. Each stay of a value (from
+ * its making to its last reader) offers one window: its longest time without a reader.
+ *
+ *   run         make         from            gone           load        to
+ *   value v      |============|===============|   (host)     |===========|====
+ *   to host      |--- copy ---|-------->|                    |-- copy -->|
+ *   steps      save v                      wait, drop     load v      wait v, free_host v
+ *
+ * Greedy: while the bytes at the fullest run are above the budget, take the longest window over it.
+ * Saves go out in the order of making; a value is dropped at the first run after its copy has
+ * ended, so that nothing waits for a save. Loads come back in the order of need, each as late as
+ * the queue allows for it to be there in time; where that is too early they start right after the
+ * drop, and the rest of the copy is waited for. Times are those of the runs alone; the simulator
+ * then tells what the plan really costs.
+ */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Window {
+    int32_t value, make, from, to;       /* runs */
+    int32_t gone;            /* dropped after this run */
+    int32_t load;            /* loaded before this run */
+    double  stretch;         /* time between from and to */
+} Window;
+
+typedef struct Offload {
+    const PGraph  *graph;
+    Pool          *pool;
+    const int32_t *runs;
+    int32_t        n_runs;
+    double        *start;    /* [run] and [n_runs]: the end */
+    int64_t       *live;     /* [run] bytes with everything kept */
+    Window        *windows;  /* not taken, by falling stretch */
+    int32_t        n_windows, cap_windows;
+    Window       **taken;    /* in order of making */
+    int32_t        n_taken;
+} Offload;
+
+/* Values whose bytes are their own: no views of them, never taken over, nothing taken over. */
+static bool *offload_movable(const Offload *o)
+{
+    const PGraph *graph = o->graph;
+    bool         *movable = NEWN(o->pool, bool, graph->n_values + 1);
+    for (int32_t v = 0; v < graph->n_values; v++)
+        movable[v] = !graph->values[v].persistent && graph->values[v].view_of < 0
+                     && graph->values[v].bytes > 0;
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        if (graph->values[v].view_of >= 0)
+            movable[graph->values[v].view_of] = false;
+    }
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const PNode *node = &graph->nodes[n];
+        for (int32_t i = 0; i < node->n_inplace; i++) {
+            movable[node->inplace[i][0]] = false;
+            movable[pgraph_root(graph, node->inplace[i][1])] = false;
+        }
+    }
+    return movable;
+}
+
+static int offload_order(const void *a, const void *b)
+{
+    const Window *x = a, *y = b;
+    if (x->stretch != y->stretch)
+        return x->stretch < y->stretch ? 1 : -1;
+    return x->make != y->make ? x->make - y->make : x->value - y->value;
+}
+
+static void offload_windows(Offload *o)
+{
+    const PGraph *graph = o->graph;
+    bool         *movable = offload_movable(o);
+    int32_t      *last = NEWN(o->pool, int32_t, graph->n_values + 1);   /* run that touched it */
+    int32_t      *open = NEWN(o->pool, int32_t, graph->n_values + 1);   /* its window + 1 */
+    int32_t      *make = NEWN(o->pool, int32_t, graph->n_values + 1);
+    for (int32_t r = 0; r < o->n_runs; r++) {
+        const PNode *node = &graph->nodes[o->runs[r]];
+        for (int32_t i = 0; i < node->n_in; i++) {
+            int32_t v = node->in[i];
+            if (!movable[v] || last[v] == r)
+                continue;
+            double stretch = o->start[r] - o->start[last[v] + 1];
+            Window window = { v, make[v], last[v], r, 0, 0, stretch };
+            if (open[v] == 0) {
+                VEC_ADD(o->pool, o->windows, o->n_windows, o->cap_windows, window);
+                open[v] = o->n_windows;
+            } else if (stretch > o->windows[open[v] - 1].stretch) {
+                o->windows[open[v] - 1] = window;
+            }
+            last[v] = r;
+        }
+        for (int32_t i = 0; i < node->n_out; i++) {
+            int32_t v = node->out[i];
+            last[v] = make[v] = r;
+            open[v] = 0;
+        }
+    }
+    if (o->n_windows > 0)
+        qsort(o->windows, (size_t)o->n_windows, sizeof *o->windows, offload_order);
+}
+
+/* The first run that ends at or after time; at least `from`. */
+static int32_t offload_run_ending(const Offload *o, int32_t from, double time)
+{
+    int32_t low = from, high = o->n_runs;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (o->start[middle + 1] >= time)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* The last run that starts at or before time, but after run `after` and at most `to`. */
+static int32_t offload_run_starting(const Offload *o, int32_t after, int32_t to, double time)
+{
+    int32_t low = after + 1, high = to;
+    while (low < high) {
+        int32_t middle = low + (high - low + 1) / 2;
+        if (o->start[middle] <= time)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static int offload_by_need(const void *a, const void *b)
+{
+    const Window *x = *(Window *const *)a, *y = *(Window *const *)b;
+    return x->to != y->to ? y->to - x->to : y->value - x->value;
+}
+
+/* When is each taken window's value gone, and when does it come back? */
+static void offload_times(Offload *o, Window **by_need)
+{
+    double queue = 0;
+    for (int32_t i = 0; i < o->n_taken; i++) {
+        Window *w = o->taken[i];
+        double  begin = o->start[w->make + 1] > queue ? o->start[w->make + 1] : queue;
+        queue = begin + (double)o->graph->values[w->value].bytes / o->graph->to_host;
+        w->gone = offload_run_ending(o, w->from, queue);
+        by_need[i] = w;
+    }
+    if (o->n_taken > 0)
+        qsort(by_need, (size_t)o->n_taken, sizeof *by_need, offload_by_need);
+    queue = o->start[o->n_runs];
+    for (int32_t i = 0; i < o->n_taken; i++) {
+        Window *w = by_need[i];
+        double  end = o->start[w->to] < queue ? o->start[w->to] : queue;
+        queue = end - (double)o->graph->values[w->value].bytes / o->graph->to_device;
+        if (w->gone >= w->to - 1)
+            w->gone = w->load = w->to;               /* no time to be gone: not moved */
+        else
+            w->load = offload_run_starting(o, w->gone, w->to, queue);
+    }
+}
+
+/* The run with the most bytes. */
+static int32_t offload_fullest(const Offload *o, int64_t *change, int64_t *bytes)
+{
+    int32_t full = 0;
+    int64_t less = 0;
+    memset(change, 0, sizeof *change * (size_t)(o->n_runs + 2));
+    for (int32_t i = 0; i < o->n_taken; i++) {
+        const Window *w = o->taken[i];
+        if (w->load > w->gone + 1) {
+            change[w->gone + 1] += o->graph->values[w->value].bytes;
+            change[w->load]     -= o->graph->values[w->value].bytes;
+        }
+    }
+    *bytes = 0;
+    for (int32_t r = 0; r < o->n_runs; r++) {
+        less += change[r];
+        if (o->live[r] - less > *bytes) {
+            *bytes = o->live[r] - less;
+            full   = r;
+        }
+    }
+    return full;
+}
+
+static void offload_take(Offload *o, int32_t index)
+{
+    Window *w = NEW(o->pool, Window);
+    int32_t i = o->n_taken++;
+    *w = o->windows[index];
+    memmove(&o->windows[index], &o->windows[index + 1],
+            sizeof *o->windows * (size_t)(--o->n_windows - index));
+    for (; i > 0 && (o->taken[i - 1]->make > w->make
+                     || (o->taken[i - 1]->make == w->make && o->taken[i - 1]->value > w->value)); i--)
+        o->taken[i] = o->taken[i - 1];
+    o->taken[i] = w;
+}
+
+/* Take windows until the budget holds. False: nothing is left to move at the fullest run. */
+static bool offload_choose(Offload *o, int64_t budget)
+{
+    int64_t  bytes, *change = NEWN(o->pool, int64_t, o->n_runs + 2);
+    o->taken = NEWN(o->pool, Window *, o->n_windows + 1);
+    Window **by_need = NEWN(o->pool, Window *, o->n_windows + 1);
+    for (;;) {
+        offload_times(o, by_need);
+        int32_t full = offload_fullest(o, change, &bytes), pick = 0;
+        if (bytes <= budget)
+            return true;
+        while (pick < o->n_windows
+               && (o->windows[pick].from >= full || o->windows[pick].to <= full))
+            pick++;
+        if (pick == o->n_windows)
+            return false;
+        offload_take(o, pick);
+    }
+}
+
+static int offload_by_load(const void *a, const void *b)
+{
+    const Window *x = *(Window *const *)a, *y = *(Window *const *)b;
+    if (x->load != y->load)
+        return x->load - y->load;
+    return x->to != y->to ? x->to - y->to : x->value - y->value;
+}
+
+/* The runs and drops of `kept`, with the copies between them. */
+static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
+{
+    Window **by_load = NEWN(o->pool, Window *, o->n_taken + 1), **moved = by_load;
+    int32_t  n = 0, at_load = 0, run = -1;
+    int32_t *first_gone = NEWN(o->pool, int32_t, o->n_runs + 2);
+    int32_t *first_make = NEWN(o->pool, int32_t, o->n_runs + 2);
+    int32_t *first_need = NEWN(o->pool, int32_t, o->n_runs + 2);
+    int32_t *next = NEWN(o->pool, int32_t, 3 * o->n_taken + 3);        /* lists, index + 1 */
+    for (int32_t i = 0; i < o->n_taken; i++) {
+        if (o->taken[i]->load > o->taken[i]->gone + 1)
+            moved[n++] = o->taken[i];
+    }
+    if (n > 0)
+        qsort(by_load, (size_t)n, sizeof *by_load, offload_by_load);
+    for (int32_t i = n - 1; i >= 0; i--) {
+        next[3 * i] = first_make[moved[i]->make];
+        next[3 * i + 1] = first_gone[moved[i]->gone];
+        next[3 * i + 2] = first_need[moved[i]->to];
+        first_make[moved[i]->make] = first_gone[moved[i]->gone] = first_need[moved[i]->to] = i + 1;
+    }
+    for (int32_t s = 0; s <= kept->n_steps; s++) {
+        bool is_run = s == kept->n_steps || kept->steps[s].kind == STEP_RUN;
+        if (is_run && run >= 0) {                    /* after the run before, drops included */
+            for (int32_t i = first_make[run]; i > 0; i = next[3 * (i - 1)])
+                plan_add(o->pool, plan, STEP_SAVE, moved[i - 1]->value);
+            for (int32_t i = first_gone[run]; i > 0; i = next[3 * (i - 1) + 1]) {
+                plan_add(o->pool, plan, STEP_WAIT, moved[i - 1]->value);
+                plan_add(o->pool, plan, STEP_DROP, moved[i - 1]->value);
+            }
+        }
+        if (s == kept->n_steps)
+            break;
+        if (is_run) {
+            run++;
+            for (; at_load < n && moved[at_load]->load == run; at_load++)
+                plan_add(o->pool, plan, STEP_LOAD, moved[at_load]->value);
+            for (int32_t i = first_need[run]; i > 0; i = next[3 * (i - 1) + 2]) {
+                plan_add(o->pool, plan, STEP_WAIT, moved[i - 1]->value);
+                plan_add(o->pool, plan, STEP_FREE_HOST, moved[i - 1]->value);
+            }
+        }
+        plan_add(o->pool, plan, kept->steps[s].kind, kept->steps[s].id);
+    }
+}
+
+static Err offload_plan(Offload *o, const Plan *kept, int64_t budget, int64_t host_budget,
+                        Pool *pool, Plan **out)
+{
+    Plan      steps = { 0 };
+    PlanMeter meter;
+    if (!offload_choose(o, budget))
+        return OK;
+    offload_steps(o, kept, &steps);
+    TRY(plan_simulate(NULL, o->graph, &steps, &meter));
+    if (meter.live_bytes > budget || (host_budget > 0 && meter.host_bytes > host_budget))
+        return OK;
+    Plan *plan = NEW(pool, Plan);
+    *plan = *kept;
+    plan->steps = NEWN(pool, Step, steps.n_steps + 1);
+    memcpy(plan->steps, steps.steps, sizeof *steps.steps * (size_t)steps.n_steps);
+    plan->n_steps = plan->cap = steps.n_steps;
+    plan->live_bytes   = meter.live_bytes;
+    plan->host_bytes   = meter.host_bytes;
+    plan->cost         = meter.cost;
+    plan->budget_bytes = budget;
+    plan->host_budget_bytes = host_budget;
+    *out = plan;
+    return plan_check(o->graph, plan, budget);
+}
+
+Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
+                 int64_t budget_bytes, int64_t host_budget_bytes, Plan **plan)
+{
+    Pool     *scratch = pool_new(NULL, "plan_offload");
+    Offload   o = { .graph = graph, .pool = scratch, .runs = runs, .n_runs = n_runs };
+    Plan     *kept;
+    PlanMeter meter;
+    *plan = NULL;
+    Err err = graph->to_host > 0 && graph->to_device > 0 ? OK
+              : fail(E_PLAN, "the graph has no bandwidth to the host");
+    if (!err)
+        err = plan_from_runs(scratch, graph, runs, n_runs, &kept);
+    if (!err)
+        err = plan_simulate(scratch, graph, kept, &meter);
+    if (!err) {
+        o.start = NEWN(scratch, double, n_runs + 2);
+        o.live  = NEWN(scratch, int64_t, n_runs + 2);
+        for (int32_t s = 0, r = 0; s < kept->n_steps; s++) {
+            if (kept->steps[s].kind != STEP_RUN)
+                continue;
+            o.start[r + 1] = o.start[r] + graph->nodes[runs[r]].cost;
+            o.live[r++] = meter.curve[s];
+        }
+        offload_windows(&o);
+        err = offload_plan(&o, kept, budget_bytes, host_budget_bytes, pool, plan);
+    }
+    pool_free(scratch);
+    return err;
+}

@@ -1,0 +1,175 @@
+/* prove.c -- lower bounds for a plan. See prove.h. */
+#include "plan/prove.h"
+
+#include "plan/proof/proof.h"
+
+#include <math.h>
+
+enum { PROVE_ALL_CUTS = 400, PROVE_PARTS = 12, PROVE_FULLEST = 16, PROVE_MOMENTS = 12, PROVE_COLUMNS = 3000 };
+#define PROVE_TERMS  20000000    /* of a program that is still built */
+#define PROVE_SECONDS 30.0
+
+/* Which moments to look at: all of a small graph's; of a large one the fullest few of each part.
+ * Few, not one: the fullest run of a part may be one that hardly anything depends on. */
+static int32_t prove_choose(Pool *pool, const Task *task, int32_t *chosen)
+{
+    Schedule *s = schedule_new(pool, task);
+    int32_t   n = task->n_nodes, parts = n <= PROVE_ALL_CUTS ? n : PROVE_PARTS, count = 0;
+    int64_t   live = task->fixed_bytes, *load = NEWN(pool, int64_t, n + 1);
+    for (int32_t p = 0; p < s->after; p = schedule_next(s, p)) {
+        live += s->begin[p];
+        load[s->node_at[p]] = live + task->nodes[s->node_at[p]].workspace;
+        live -= s->end[p];
+    }
+    for (int32_t i = 0; i < parts; i++) {
+        int32_t from = (int32_t)((int64_t)n * i / parts), to = (int32_t)((int64_t)n * (i + 1) / parts);
+        for (int32_t k = 0; k < PROVE_FULLEST && k < to - from; k++) {
+            int32_t full = from;
+            for (int32_t m = from; m < to; m++)
+                full = load[m] > load[full] ? m : full;
+            load[full] = -1;
+            chosen[count++] = full;
+        }
+    }
+    return count;
+}
+
+/* The largest bound over moments. tight: moments at which memory costs something. */
+static void prove_cuts(const Task *task, int64_t budget, Proof *proof, bool *tight, int32_t *best)
+{
+    Pool    *scratch = pool_new(NULL, "prove");
+    int32_t *chosen = NEWN(scratch, int32_t, task->n_nodes + 1);
+    int32_t  n = prove_choose(scratch, task, chosen);
+    double   most = 0;
+    for (int32_t i = 0; i < n; i++) {
+        CutBound bound = cut_bound(scratch, task, chosen[i], budget);
+        tight[chosen[i]] = bound.cost > 0;
+        if (bound.cost > most) {
+            most  = bound.cost;
+            *best = chosen[i];
+        }
+        proof->any_bytes = bound.bytes > proof->any_bytes ? bound.bytes : proof->any_bytes;
+    }
+    proof->any_cost = task->base_cost + most;
+    pool_free(scratch);
+}
+
+/* The same from several moments at once, where CBC is there to solve it. */
+static Err prove_moments(Pool *scratch, const Task *task, const Plan *plan, const bool *tight,
+                         int32_t best, const ProveOptions *options, double seconds, Proof *proof)
+{
+    Milp       milp;
+    MilpAnswer answer;
+    int32_t    size = task->n_nodes + task->n_values;
+    int32_t    most = PROVE_COLUMNS / size > PROVE_MOMENTS ? PROVE_MOMENTS : PROVE_COLUMNS / size;
+    double     unit = task->base_cost > 0 ? task->base_cost / 10000 : 1;
+    double     extra = plan->cost - task->base_cost;
+    if (most < 1 || !milp_can_solve()
+        || moments_build(scratch, task, options->budget_bytes, tight, best, most, unit, &milp) == 0)
+        return OK;
+    TRY(milp_solve(scratch, &milp, extra / unit + 1e-4, seconds, &answer));
+    proof->any_cost = fmax(proof->any_cost, task->base_cost + fmin(answer.bound * unit, extra));
+    return OK;
+}
+
+static Err prove_any(Pool *scratch, const Task *task, const Plan *plan, const ProveOptions *options,
+                     double seconds, Proof *proof)
+{
+    bool   *tight = NEWN(scratch, bool, task->n_nodes + 1);
+    int32_t best = -1;
+    prove_cuts(task, options->budget_bytes, proof, tight, &best);
+    if (best < 0 || task->n_nodes > PROVE_ALL_CUTS)
+        return OK;
+    return prove_moments(scratch, task, plan, tight, best, options, seconds, proof);
+}
+
+static void prove_exact(const Task *task, int64_t budget, Proof *proof)
+{
+    Pool      *scratch = pool_new(NULL, "prove");
+    SolverArgs args = { .task = task, .budget_bytes = budget };
+    RunList    list;
+    solve_exact(scratch, &args, &list);
+    if (list.node) {
+        proof->any_cost = list.cost;
+        args.budget_bytes = LOWEST;
+        solve_exact(scratch, &args, &list);
+        proof->any_bytes = list.peak_bytes;
+        proof->exact = true;
+    }
+    pool_free(scratch);
+}
+
+static Err prove_plan(Pool *pool, const PGraph *graph, const Task *task, const RunList *list,
+                      int64_t budget, Plan **plan)
+{
+    Pool    *scratch = pool_new(NULL, "prove_plan");
+    int32_t *runs, n;
+    task_runs(scratch, task, list->node, list->n, &runs, &n);
+    Err err = plan_from_runs(pool, graph, runs, n, plan);
+    pool_free(scratch);
+    TRY(err);
+    (*plan)->budget_bytes = budget;
+    return plan_check(graph, *plan, 0);
+}
+
+static Err prove_order(Pool *pool, Pool *scratch, const PGraph *graph, const Task *task,
+                       const Plan *plan, const ProveOptions *options, double seconds, Proof *proof)
+{
+    Stages     stages;
+    MilpAnswer answer;
+    if (!options->lp_path && proof->any_cost >= plan->cost * (1 - 1e-12)) {
+        proof->order_note = "optimal, as in any order";
+        return OK;
+    }
+    if (stages_terms(task) > PROVE_TERMS) {
+        proof->order_note = "the graph is too large for the program";
+        return OK;
+    }
+    stages_build(scratch, task, options->budget_bytes, &stages);
+    proof->order_columns = stages.milp.n_columns;
+    proof->order_rows    = stages.milp.n_rows;
+    if (options->lp_path) {
+        proof->order_note = "the program was written, not solved";
+        return milp_write(&stages.milp, options->lp_path);
+    }
+    if (!milp_can_solve()) {
+        proof->order_note = "CBC is not installed (apt-get install coinor-libcbc3)";
+        return OK;
+    }
+    double extra = plan->cost - task->base_cost, cutoff = extra / stages.unit + 1e-4;
+    TRY(milp_solve(scratch, &stages.milp, cutoff, seconds, &answer));
+    proof->order_tried  = true;
+    proof->order_closed = answer.closed;
+    proof->order_cost   = fmax(proof->any_cost, task->base_cost + fmin(answer.bound * stages.unit,
+                                                                     extra));
+    if (answer.x && answer.cost < cutoff - 2e-4) {
+        RunList list;
+        Plan   *found;
+        stages_list(scratch, task, &stages, answer.x, &list);
+        TRY(prove_plan(pool, graph, task, &list, options->budget_bytes, &found));
+        if (found->live_bytes <= options->budget_bytes && found->cost < plan->cost)
+            proof->cheaper = found;
+    }
+    return OK;
+}
+
+Err plan_prove(Pool *pool, const PGraph *graph, const Plan *plan, const ProveOptions *options,
+               Proof *proof)
+{
+    TRY(plan_check(graph, plan, options->budget_bytes));
+    Pool *scratch = pool_new(NULL, "plan_prove");
+    Task *task = task_new(scratch, graph);
+    *proof = (Proof){ .any_cost = task->base_cost, .any_bytes = plan_bound_bytes(graph) };
+    double seconds = options->time_limit_s > 0 ? options->time_limit_s : PROVE_SECONDS;
+    Err    err = OK;
+    if (exact_can(task))
+        prove_exact(task, options->budget_bytes, proof);
+    else
+        err = prove_any(scratch, task, plan, options, seconds, proof);
+    if (options->any_only)
+        proof->order_note = "left out";
+    else if (!err)
+        err = prove_order(pool, scratch, graph, task, plan, options, seconds, proof);
+    pool_free(scratch);
+    return err;
+}

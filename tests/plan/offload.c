@@ -1,0 +1,219 @@
+/* offload.c -- copies to the host and back: added up by hand, judged, and chosen by the planner. */
+#include "test.h"
+
+#include "plan/make.h"
+#include "plan/plan_buffers.h"
+
+#include <unistd.h>
+
+/* a (10 bytes) is made, idle while b, c run, then read by d. Bandwidths: 2 out, 5 back. */
+typedef struct Case {
+    PGraph *graph;
+    int32_t a, b, c, d;      /* values; node ids are the same here */
+} Case;
+
+static Case small(Pool *pool)
+{
+    Make m = make_begin(pool, 1);
+    Case k;
+    k.a = make_act(&m, 3, 10, -1, -1, -1);
+    k.b = make_act(&m, 4, 20, -1, -1, -1);
+    k.c = make_act(&m, 4, 20, k.b, -1, -1);
+    k.d = make_act(&m, 1, 1, k.a, k.c, -1);
+    m.graph->values[k.d].final = true;
+    m.graph->to_host   = 2;
+    m.graph->to_device = 5;
+    k.graph = m.graph;
+    return k;
+}
+
+static void waits_add_up_by_hand(void)
+{
+    Pool     *pool = pool_new(NULL, "test");
+    Case      k = small(pool);
+    Plan      plan = { 0 };
+    PlanMeter meter;
+    plan_add(pool, &plan, STEP_RUN, 0);          /* time 3 */
+    plan_add(pool, &plan, STEP_SAVE, k.a);       /* ends at 3 + 10 / 2 = 8 */
+    plan_add(pool, &plan, STEP_RUN, 1);          /* time 7, 30 bytes */
+    plan_add(pool, &plan, STEP_WAIT, k.a);       /* time 8: one unit was not hidden */
+    plan_add(pool, &plan, STEP_DROP, k.a);       /* 20 bytes */
+    plan_add(pool, &plan, STEP_RUN, 2);          /* time 12, 40 bytes */
+    plan_add(pool, &plan, STEP_DROP, k.b);       /* 20 bytes */
+    plan_add(pool, &plan, STEP_LOAD, k.a);       /* 30 bytes at once; ends at 14 */
+    plan_add(pool, &plan, STEP_WAIT, k.a);       /* time 14: two more */
+    plan_add(pool, &plan, STEP_FREE_HOST, k.a);
+    plan_add(pool, &plan, STEP_RUN, 3);          /* time 15, 31 bytes */
+    CHECK_OK(plan_simulate(pool, k.graph, &plan, &meter));
+    CHECK_INT(meter.live_bytes, 40);
+    CHECK_INT(meter.curve[7], 30);
+    CHECK_INT(meter.host_bytes, 10);
+    CHECK_NEAR(meter.waited, 3, 1e-12);
+    CHECK_NEAR(meter.cost, 15, 1e-12);
+    CHECK_OK(plan_check(k.graph, &plan, 40));
+    plan.cost = 15;
+    plan.host_bytes = 10;
+    CHECK_OK(plan_check(k.graph, &plan, 40));    /* the checker comes to the same figures */
+    plan.cost = 14;
+    CHECK_INT(plan_check(k.graph, &plan, 40), E_PLAN);
+    plan.cost = 15;
+    plan.host_bytes = 9;
+    CHECK_INT(plan_check(k.graph, &plan, 40), E_PLAN);
+    plan.host_bytes = 10;
+    plan.host_budget_bytes = 9;
+    CHECK_INT(plan_check(k.graph, &plan, 40), E_PLAN);
+    CHECK(strstr(err_text(), "on the host") != NULL);
+
+    PlanBuffers buffers;                         /* two stays of a: two buffers */
+    CHECK_OK(plan_buffers(pool, k.graph, &plan, &buffers));
+    CHECK_INT(buffers.n_buffers, 5);
+    pool_free(pool);
+}
+
+/* Copies of one direction run one after the other. */
+static void queues_are_in_order(void)
+{
+    Pool     *pool = pool_new(NULL, "test");
+    Make      m = make_begin(pool, 1);
+    PlanMeter meter;
+    Plan      plan = { 0 };
+    int32_t   a = make_act(&m, 1, 10, -1, -1, -1), b = make_act(&m, 1, 30, -1, -1, -1);
+    int32_t   c = make_act(&m, 1, 1, a, b, -1);
+    m.graph->to_host = m.graph->to_device = 10;
+    plan_add(pool, &plan, STEP_RUN, 0);
+    plan_add(pool, &plan, STEP_SAVE, a);         /* 1 to 2 */
+    plan_add(pool, &plan, STEP_RUN, 1);
+    plan_add(pool, &plan, STEP_SAVE, b);         /* 2 to 5 */
+    plan_add(pool, &plan, STEP_WAIT, b);         /* waits 3 */
+    plan_add(pool, &plan, STEP_DROP, b);
+    plan_add(pool, &plan, STEP_LOAD, b);         /* 5 to 8, the other queue */
+    plan_add(pool, &plan, STEP_WAIT, a);         /* long there */
+    plan_add(pool, &plan, STEP_DROP, a);
+    plan_add(pool, &plan, STEP_LOAD, a);         /* 8 to 9 */
+    plan_add(pool, &plan, STEP_WAIT, a);         /* waits 4: b is there as well */
+    plan_add(pool, &plan, STEP_WAIT, b);
+    plan_add(pool, &plan, STEP_RUN, 2);
+    CHECK_OK(plan_simulate(NULL, m.graph, &plan, &meter));
+    CHECK_NEAR(meter.waited, 7, 1e-12);
+    CHECK_NEAR(meter.cost, 10, 1e-12);
+    CHECK_INT(meter.host_bytes, 40);             /* slots stay until they are freed */
+    plan.cost = meter.cost;
+    plan.host_bytes = meter.host_bytes;
+    CHECK_OK(plan_check(m.graph, &plan, 0));
+    (void)c;
+    pool_free(pool);
+}
+
+/* With a fast host the planner moves instead of running again; with none it cannot. */
+static void planner_uses_the_host(void)
+{
+    Pool      *pool = pool_new(NULL, "test");
+    MakeBlocks blocks;
+    Plan      *all, *without, *with;
+    PGraph    *g = make_transformer(pool, 12, 1 << 16, &blocks);
+    CHECK_OK(plan_keep_all(pool, g, &all));
+    int64_t fixed = pgraph_persistent_bytes(g);
+    PlanOptions options = { .budget_bytes = fixed + (all->live_bytes - fixed) * 4 / 10,
+                            .effort = 50000 };
+    CHECK_OK(plan_solve(pool, g, &options, &without));
+    CHECK_INT(without->host_bytes, 0);
+    g->to_host = g->to_device = (double)(1 << 16) / 20;      /* 16 units a block in 320 of 1390 */
+    CHECK_OK(plan_solve(pool, g, &options, &with));
+    CHECK_OK(plan_check(g, with, options.budget_bytes));
+    CHECK(with->host_bytes > 0);
+    CHECK(with->cost < without->cost);
+    CHECK(with->cost < with->base_cost * 1.02);              /* nearly all of it is hidden */
+
+    char path[] = "offload_test.json";
+    Plan *again;
+    CHECK_OK(plan_write(path, g, with));
+    CHECK_OK(plan_read(pool, path, g, &again));
+    CHECK_INT(again->n_steps, with->n_steps);
+    CHECK_INT(again->host_bytes, with->host_bytes);
+    CHECK_OK(plan_check(g, again, options.budget_bytes));
+    CHECK_OK(pgraph_write(g, path));
+    PGraph *read;
+    CHECK_OK(pgraph_read(pool, path, &read));
+    CHECK_NEAR(read->to_host, g->to_host, 1e-9);
+    CHECK_NEAR(read->to_device, g->to_device, 1e-9);
+    unlink(path);
+
+    options.host_budget_bytes = 1 << 16;                     /* room for one value: runs again */
+    CHECK_OK(plan_solve(pool, g, &options, &with));
+    CHECK(with->host_bytes <= options.host_budget_bytes);
+    CHECK(with->cost <= without->cost);
+    options.host_budget_bytes = 0;
+
+    g->to_host = g->to_device = 1;                           /* far too slow to be of use */
+    CHECK_OK(plan_solve(pool, g, &options, &with));
+    CHECK_NEAR(with->cost, without->cost, 1e-9);
+    pool_free(pool);
+}
+
+/* Below what any recomputation reaches, the host still helps; and by arena as well. */
+static void below_the_least_peak(void)
+{
+    Pool   *pool = pool_new(NULL, "test");
+    Make    m = make_begin(pool, 1);
+    Plan   *plan;
+    int32_t kept[8], x;
+    for (int i = 0; i < 8; i++) {                            /* these may not run again */
+        kept[i] = make_act(&m, 50, 100, i > 0 ? kept[i - 1] : -1, -1, -1);
+        m.graph->nodes[m.graph->n_nodes - 1].once = true;
+    }
+    x = make_act(&m, 50, 100, -1, -1, -1);
+    for (int i = 0; i < 8; i++)
+        x = make_act(&m, 50, 10, kept[7 - i], x, -1);
+    PlanOptions options = { .budget_bytes = 400, .effort = 20000 };
+    CHECK_INT(plan_solve(pool, m.graph, &options, &plan), E_BUDGET);
+    m.graph->to_host = m.graph->to_device = 10;
+    for (int layout = 0; layout < 2; layout++) {
+        options.layout = layout;
+        CHECK_OK(plan_solve(pool, m.graph, &options, &plan));
+        CHECK_OK(plan_check(m.graph, plan, 400));
+        CHECK(plan_peak_bytes(plan) <= 400);
+        CHECK(plan->host_bytes >= 300);
+    }
+    options.budget_bytes = 20;                               /* no node fits */
+    CHECK_INT(plan_solve(pool, m.graph, &options, &plan), E_BUDGET);
+    pool_free(pool);
+}
+
+/* Random graphs, bandwidths and budgets: whatever is made passes the checker. */
+static void random_graphs_pass_the_checker(void)
+{
+    int moved = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        Pool    *pool = pool_new(NULL, "test");
+        PGraph  *g = make_layered(pool, 20 + (int32_t)seed, seed);
+        Plan    *all, *plan;
+        int32_t *runs = NEWN(pool, int32_t, g->n_nodes);
+        for (int32_t n = 0; n < g->n_nodes; n++)
+            runs[n] = n;
+        g->to_host   = 1 + (double)(seed * 7 % 23);
+        g->to_device = 1 + (double)(seed * 5 % 19);
+        CHECK_OK(plan_keep_all(pool, g, &all));
+        for (int64_t k = 5; k < 10; k++) {
+            CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, all->live_bytes * k / 10, 0, &plan));
+            if (!plan)
+                continue;
+            moved++;
+            CHECK(plan->live_bytes <= all->live_bytes * k / 10);
+            CHECK(plan->cost >= all->cost * (1 - 1e-12));
+            CHECK_OK(plan_check(g, plan, all->live_bytes * k / 10));
+        }
+        pool_free(pool);
+    }
+    printf("moved %d of 300\n", moved);
+    CHECK(moved > 100);
+}
+
+int main(void)
+{
+    RUN(waits_add_up_by_hand);
+    RUN(queues_are_in_order);
+    RUN(random_graphs_pass_the_checker);
+    RUN(below_the_least_peak);
+    RUN(planner_uses_the_host);
+    return test_end();
+}

@@ -2,7 +2,7 @@
 BUILD ?= build
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup build test check demo bench fuzz asan valgrind count clean
+.PHONY: all setup build test check demo gallery bench fuzz cuda test-cuda asan valgrind count clean
 
 all: build
 
@@ -30,8 +30,19 @@ valgrind: build
 demo: build                     ## the main job, on this machine, in about two minutes
 	@scripts/demo.sh $(BUILD)
 
-bench: build                    ## ours against PyTorch, as ratios in one run
+gallery: build                  ## trains every small recipe, about fifteen minutes; pictures and figures to docs/gallery
+	@rm -rf $(BUILD)/gallery
+	@scripts/gallery.sh $(BUILD)
+
+bench: build                    ## ours against PyTorch and oneDNN, planner and layout, as tables
 	@scripts/bench.sh $(BUILD)
+
+cuda:                           ## the CUDA plugin: fetches its libraries, builds it beside the program
+	@scripts/setup_cuda.sh
+	@$(MAKE) build
+
+test-cuda: cuda                 ## every operator and small system on the card; says so where there is none
+	@scripts/test_cuda.sh $(BUILD)
 
 fuzz:                           ## every parser, 60 seconds each
 	@scripts/fuzz.sh 60

@@ -1,6 +1,10 @@
 /* ops.c -- times of single operators on this machine, as JSON lines for bench/ops.py.
  *
- *   bench_ops [seconds per case]
+ *   bench_ops [SECONDS [THREADS [BACKEND]]]
+ *
+ * Cases come in a fixed order, fp32 before bf16. Every line "run" on standard input is answered by one
+ * round of SECONDS: the best time of each operator, one line each, then an empty line. Any other line
+ * goes on to the next case. So the reader can take turns with what it compares.
  */
 #include "autodiff/autodiff.h"
 #include "base/clock.h"
@@ -20,6 +24,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static Tensor in(Graph *g, const char *name, Shape shape)
 {
@@ -94,6 +99,27 @@ static const struct { const char *name; Tensor (*build)(Graph *); } cases[] = {
     { "GELU 4096x1024", gelu_map },             { "FFT convolution 64x16384", fft_64 },
 };
 
+static Err bench_best(Session *session, const Graph *graph, double *ns, double *best)
+{
+    TRY(session_profile(session, PART_MICRO, ns));
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        best[i] = ns[i] < best[i] ? ns[i] : best[i];
+    return OK;
+}
+
+static void print_times(const char *name, Type type, const Graph *graph, const double *best)
+{
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const Node *node = &graph->nodes[i];
+        if (!node->op->view && node->op != &op_mse_loss && node->op != &op_mse_loss_grad && node->op != &op_cast)
+            printf("{\"case\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", \"ms\": %.4f, \"flops\": %.0f}\n", name, type_name(type),
+                   node->op->name, best[i] * 1e-6, node->op->cost(node).flops);
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+/* One case: a round of `seconds` for every line "run" that comes in, until a line says otherwise. */
 static Err bench(Pool *parent, const Device *device, const char *name, Tensor (*build)(Graph *), Type type, double seconds)
 {
     Pool    *pool = pool_new(parent, "bench");
@@ -101,6 +127,7 @@ static Err bench(Pool *parent, const Device *device, const char *name, Tensor (*
     Engine  *engine;
     Session *session;
     float    one = 1;
+    char     line[32];
     Tensor   y = build(graph);
     Tensor   target = state_add(graph, "target", tensor_type(y), tensor_shape(y), CLASS_CONSTANTS, false);
     Tensor   seed = constant_add(graph, "seed", F32, SHAPE(1), &one, CLASS_CONSTANTS);
@@ -108,18 +135,15 @@ static Err bench(Pool *parent, const Device *device, const char *name, Tensor (*
     TRY(engine_new(pool, graph, device, NULL, &engine));
     TRY(session_new(pool, engine, &session));
     TRY(session_init(session, 1));
-    double *best = NEWN(pool, double, graph->n_nodes), end = clock_now() + seconds;
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        best[i] = INFINITY;
-    for (int runs = 0; runs < 3 || clock_now() < end; runs++)
-        TRY(session_profile(session, PART_MICRO, best));
-    for (int32_t i = 0; i < graph->n_nodes; i++) {
-        const Node *node = &graph->nodes[i];
-        if (!node->op->view && node->op != &op_mse_loss && node->op != &op_mse_loss_grad && node->op != &op_cast)
-            printf("{\"case\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", \"ms\": %.4f, \"flops\": %.0f}\n", name, type_name(type),
-                   node->op->name, best[i] * 1e-6, node->op->cost(node).flops);
+    double *best = NEWN(pool, double, graph->n_nodes), *ns = NEWN(pool, double, graph->n_nodes);
+    while (fgets(line, sizeof line, stdin) && !strcmp(line, "run\n")) {
+        double end = clock_now() + seconds;
+        for (int32_t i = 0; i < graph->n_nodes; i++)
+            best[i] = INFINITY;
+        for (int runs = 0; runs < 3 || clock_now() < end; runs++)
+            TRY(bench_best(session, graph, ns, best));
+        print_times(name, type, graph, best);
     }
-    fflush(stdout);
     pool_free(pool);
     return OK;
 }
@@ -128,10 +152,11 @@ int main(int argc, char **argv)
 {
     Pool   *pool = pool_new(NULL, "bench");
     Device *device;
-    double  seconds = argc > 1 ? atof(argv[1]) : 0.5;
-    Err     err = device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device);
-    for (size_t i = 0; !err && i < sizeof cases / sizeof *cases; i++)
-        for (int t = 0; !err && t < 2; t++)
+    double  seconds = argc > 1 ? atof(argv[1]) : 0.1;
+    Err     err = device_cpu(pool, &(DeviceOptions){ .threads = argc > 2 ? atoi(argv[2]) : 2,
+                                                    .blas = argc > 3 ? argv[3] : NULL }, &device);
+    for (int t = 0; !err && t < 2; t++)
+        for (size_t i = 0; !err && i < sizeof cases / sizeof *cases; i++)
             err = bench(pool, device, cases[i].name, cases[i].build, t ? BF16 : F32, seconds);
     if (err)
         fprintf(stderr, "%s\n", err_text());

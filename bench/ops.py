@@ -1,10 +1,12 @@
-"""Ours against PyTorch on the CPU, operator by operator: same shapes, same threads, one run.
+"""Ours against PyTorch on the CPU, operator by operator: same shapes, same threads.
 
-    ops.py BENCH_OPS [seconds per case]
+    ops.py BENCH_OPS [--seconds S] [--rounds N] [--threads N] [--backend own|onednn] [--only WORD]
 
-A ratio above 1 means that ours is faster. PyTorch's gradients are timed one by one where it has a call
-for each; where it has one call for all, ours are added up.
+The two take turns, N rounds; each row is the best run of all rounds on either side, so that whatever
+else the machine does disturbs both alike. A ratio above 1 means that ours is faster. PyTorch's
+gradients are timed one by one where it has a call for each.
 """
+import argparse
 import json
 import os
 import subprocess
@@ -17,13 +19,20 @@ import find_torch  # noqa: F401,E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-SECONDS = float(sys.argv[2]) if len(sys.argv) > 2 else 0.5
+parser = argparse.ArgumentParser()
+parser.add_argument("bench_ops")
+parser.add_argument("--seconds", type=float, default=0.05, help="of each side of a round")
+parser.add_argument("--rounds", type=int, default=6)
+parser.add_argument("--threads", type=int, default=2)
+parser.add_argument("--backend", default="")
+parser.add_argument("--only", default="", help="cases with this word in their name")
+args = parser.parse_args()
+torch.set_num_threads(args.threads)
 
 
 def best_ms(fn):
     fn()
-    fn()
-    best, end = 1e9, time.perf_counter() + SECONDS
+    best, end = 1e9, time.perf_counter() + args.seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
         fn()
@@ -101,25 +110,54 @@ def cases(dtype):
     yield "FFT convolution 64x16384", fft_conv(16384, 64, dtype)
 
 
-def main():
-    lines = subprocess.run([sys.argv[1], str(SECONDS)], check=True, capture_output=True, text=True).stdout.splitlines()
-    ours = {}
-    for line in lines:
+def our_round(server):
+    """The best time of every operator of the present case; an operator used twice counts twice."""
+    server.stdin.write("run\n")
+    server.stdin.flush()
+    times = {}
+    for line in iter(server.stdout.readline, "\n"):
+        if not line:
+            sys.exit("bench_ops ended early")
         row = json.loads(line)
-        key = row["case"], row["type"], row["op"]
-        ours[key] = ours.get(key, 0) + row["ms"], row["flops"]
+        ms, _ = times.get(row["op"], (0, 0))
+        times[row["op"]] = ms + row["ms"], row["flops"]
+        times["case"] = row["case"], row["type"]
+    return times
+
+
+def compare(server, name, word, calls):
+    ours, theirs = {}, dict.fromkeys(calls, 1e9)
+    for _ in range(args.rounds):
+        times = our_round(server)
+        if times.pop("case") != (name, word):
+            sys.exit(f"bench_ops is not at {name} in {word}")
+        for op, (ms, flops) in times.items():
+            ours[op] = min(ms, ours[op][0]) if op in ours else ms, flops
+        for op, fn in calls.items():
+            theirs[op] = min(theirs[op], best_ms(fn))
+    for op in calls:
+        if op not in ours:
+            sys.exit(f"bench_ops did not time {op} of {name} in {word}")
+        (ms, flops), ratio = ours[op], theirs[op] / ours[op][0]
+        print(f"{name:34} {op:16} {word:5} {ms:9.3f} {theirs[op]:9.3f} {ratio:6.2f} {flops / ms * 1e-6:8.1f}", flush=True)
+        yield ratio
+
+
+def main():
+    command = [args.bench_ops, str(args.seconds), str(args.threads)] + args.backend.split()
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     print(f"{'operator':34} {'':16} {'type':5} {'ours ms':>9} {'torch ms':>9} {'ratio':>6} {'GFLOP/s':>8}")
-    slower = 0
+    ratios = []
     for word, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
-        for name, times in cases(dtype):
-            for op, fn in times.items():
-                if (name, word, op) not in ours:
-                    sys.exit(f"bench_ops did not time {op} of {name} in {word}")
-                ms, flops = ours[name, word, op]
-                theirs = best_ms(fn)
-                slower += theirs < ms
-                print(f"{name:34} {op:16} {word:5} {ms:9.3f} {theirs:9.3f} {theirs / ms:6.2f} {flops / ms * 1e-6:8.1f}", flush=True)
-    print(f"{slower} of these are slower than PyTorch")
+        for name, calls in cases(dtype):
+            if args.only in name:
+                ratios += compare(server, name, word, calls)
+            server.stdin.write("next\n")
+            server.stdin.flush()
+    server.communicate()
+    print(f"{sum(r < 1 for r in ratios)} of {len(ratios)} rows are slower than PyTorch {torch.__version__}; "
+          f"half of the ratios are above {sorted(ratios)[len(ratios) // 2]:.2f}")
+    sys.exit(server.returncode)
 
 
 main()

@@ -1,22 +1,60 @@
 #!/bin/sh
-# Ours against PyTorch on this machine, and the solvers on outside instances where they are present.
+# Ours against others on this machine, as tables: operators against PyTorch, own products against oneDNN, the planner and
+# the layout search on outside instances where they are present. A part that cannot run says why; the rest still runs.
+#
+#   bench.sh [BUILD [PART...]]        parts: ops blas time explain plan seeds layout; all of them if none is named
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
-ninja -C "$build" bench_ops bench_blas bench_plan > /dev/null
+[ $# -gt 0 ] && shift
+parts=${*:-ops blas time explain plan seeds layout}
+for part in $parts; do
+    case $part in
+    ops|blas|time|explain|plan|seeds|layout) ;;
+    *) echo "bench: no part '$part'; there are ops, blas, time, explain, plan, seeds and layout" >&2; exit 2 ;;
+    esac
+done
+ninja -C "$build" bench_ops bench_blas bench_time bench_plan bench_seeds > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
-echo "== matrix products and convolutions: own against oneDNN"
-"$build/bench_blas"
-echo "== operators against PyTorch, 2 threads"
-$python bench/ops.py "$build/bench_ops" || [ $? = 77 ]
-echo "== planner"
-"$build/bench_plan"
-if [ -d ../shared/instances/layout ]; then
-    echo "== layout instances"
-    for f in ../shared/instances/layout/[A-Z].*.csv; do
-        capacity=$(basename "$f" .csv | cut -d. -f2)
-        printf '%s: ' "$(basename "$f")"
-        "$build/plimsoll" layout "$f" --capacity "$capacity"
-    done
-fi
+unset OMP_WAIT_POLICY                # threads spin a moment, then sleep: both sides of a comparison as users have them
+status=0
+title() { printf '\n== %s\n\n' "$1"; }
+failed() { echo "bench: $1 ended with exit code $2" >&2; status=1; }
+
+printf '%s, %s processors, load %s\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
+for part in $parts; do
+    case $part in
+    ops)
+        title "operators against PyTorch, 2 threads, best of 6 rounds taken in turn; a ratio above 1: ours is faster"
+        code=0; $python bench/ops.py "$build/bench_ops" || code=$?
+        [ $code = 0 ] || [ $code = 77 ] || failed "ops" $code ;;
+    blas)
+        title "matrix products and convolutions: own | oneDNN"
+        "$build/bench_blas" "$(nproc)" 0.1 || failed "blas" $? ;;
+    time)
+        title "step time, predicted against measured"
+        "$build/bench_time" || failed "time" $? ;;
+    explain)
+        title "explain on every recipe"
+        $python bench/explain.py "$build/plimsoll" || failed "explain" $? ;;
+    seeds)
+        title "systems at full size under the budgets of common cards, planned"
+        "$build/bench_seeds" || failed "seeds" $? ;;
+    plan)
+        title "planner"
+        "$build/bench_plan" || failed "plan" $? ;;
+    layout)
+        title "layout: buffers, arena found within the capacity (the number in the name), search"
+        if [ ! -d ../shared/instances/layout ]; then
+            echo "no instances in ../shared/instances/layout: left out"
+            continue
+        fi
+        for f in ../shared/instances/layout/[A-Z].*.csv; do
+            name=$(basename "$f" .csv)
+            printf '%-14s ' "$name"
+            "$build/plimsoll" layout "$f" --capacity "${name#*.}" || failed "$name" $?
+        done ;;
+    esac
+done
+exit $status

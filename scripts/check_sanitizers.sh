@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 cmake -S . -B build-asan -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
-    -DPLIMSOLL_SANITIZE=address,undefined -DPLIMSOLL_WERROR=ON > build-asan.log 2>&1 || { cat build-asan.log; exit 1; }
+    -DPLIMSOLL_SANITIZE=address,undefined "-DPLIMSOLL_ISAS=v3;v4" -DPLIMSOLL_WERROR=ON > build-asan.log 2>&1 || { cat build-asan.log; exit 1; }
 rm -f build-asan.log
 ninja -C build-asan > build-asan/log 2>&1 || { tail -40 build-asan/log; exit 1; }
 cd build-asan

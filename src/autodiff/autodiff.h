@@ -27,6 +27,8 @@ typedef struct TrainSpec {
     float             clip;                  /* global norm; 0: none */
     bool              ema;                   /* keep an average of the trained weights */
     int               accumulate;            /* micro-batches per step */
+    bool              release;               /* update a parameter as soon as its gradient is final: the
+                                              * gradient is then free. Only where train_no_release finds nothing against it */
 } TrainSpec;
 
 typedef struct TrainGraph {      /* the handles a trainer needs */
@@ -43,6 +45,9 @@ typedef struct FinalGrad {
 } FinalGrad;
 
 Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *final_grad);
+
+/* NULL, or why no parameter may move before all gradients are there. */
+const char *train_no_release(const TrainSpec *spec, Type compute);
 
 /* Everything after the forward graph. The loss must already be divided by spec->accumulate. */
 Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph *out);

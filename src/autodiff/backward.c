@@ -48,6 +48,16 @@ static void walk_give(Walk *walk, int32_t value, Tensor d)
     *sum = tensor_ok(*sum) ? add(*sum, d) : d;
 }
 
+/* A value's gradient as its maker gets it: in the value's own type. The sum may be wider (a 2-byte value
+ * read by fp32 work); rounded once here, the backward pass runs on the units the forward pass ran on. */
+static Tensor walk_gradient(Walk *walk, int32_t value)
+{
+    Tensor sum = value >= 0 ? walk->grad[value] : tensor_none(walk->graph);
+    if (!tensor_ok(sum) || type_bytes(tensor_type(sum)) <= type_bytes(value_at(walk->graph, value)->type))
+        return sum;
+    return cast(sum, value_at(walk->graph, value)->type);
+}
+
 static void walk_node(Walk *walk, int32_t id)
 {
     Graph *graph = walk->graph;
@@ -61,10 +71,8 @@ static void walk_node(Walk *walk, int32_t id)
     g.dy = NEWN(graph->pool, Tensor, node.n_out);
     g.dx = NEWN(graph->pool, Tensor, node.n_in);
     g.wants = NEWN(graph->pool, bool, node.n_in);
-    for (int i = 0; i < node.n_out; i++) {
-        g.dy[i] = node.out[i] >= 0 ? walk->grad[node.out[i]] : none;
-        any |= tensor_ok(g.dy[i]);
-    }
+    for (int i = 0; i < node.n_out; i++)
+        any |= node.out[i] >= 0 && tensor_ok(walk->grad[node.out[i]]);
     for (int i = 0; i < node.n_in; i++) {
         g.dx[i] = none;
         g.wants[i] = node.in[i] >= 0 && walk->wants[node.in[i]];
@@ -74,6 +82,8 @@ static void walk_node(Walk *walk, int32_t id)
         return;
     graph->module = node.module;
     graph->source = node.source;
+    for (int i = 0; i < node.n_out; i++)
+        g.dy[i] = walk_gradient(walk, node.out[i]);
     node.op->grad(&g);
     for (int i = 0; i < node.n_in; i++)
         if (tensor_ok(g.dx[i]))

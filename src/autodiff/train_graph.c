@@ -91,6 +91,40 @@ static Tensor accumulate_final(void *arg, int32_t index, Tensor grad)
     return sum;
 }
 
+typedef struct Release {
+    Graph            *graph;
+    const TrainSpec  *spec;
+    const TrainGraph *train;
+} Release;
+
+static Tensor release_final(void *arg, int32_t index, Tensor grad)
+{
+    Release *r = arg;
+    r->graph->params[index].grad = tensor_class(grad, CLASS_GRADIENTS).id;
+    r->graph->part = PART_UPDATE;
+    r->graph->backward = false;
+    train_update_param(r->graph, index, r->spec, r->train);
+    r->graph->backward = true;
+    r->graph->part = PART_MICRO;
+    return grad;
+}
+
+const char *train_no_release(const TrainSpec *spec, Type compute)
+{
+    return spec->accumulate > 1 ? "gradients are accumulated over several micro-batches"
+           : spec->clip > 0     ? "clipping needs all gradients before the first update"
+           : compute == F16     ? "fp16 must see all gradients finite before the first update"
+                                : NULL;
+}
+
+static void train_tick(Graph *graph, Tensor norm, const TrainSpec *spec, const TrainGraph *train)
+{
+    graph->part = PART_UPDATE;
+    tick(train->progress, norm, train->loss,
+         (TickAttr){ .beta1 = spec->beta1, .beta2 = spec->beta2, .clip = spec->clip, .scaling = graph->compute == F16,
+                     .growth_interval = 2000 });
+}
+
 Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph *out)
 {
     TRY(graph_check(graph));
@@ -103,8 +137,18 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
     out->loss = state_add(graph, "run.loss", F32, SHAPE(1), CLASS_CONSTANTS, false);
     accumulate(out->loss, loss, out->counters);
     Accumulation accumulation = { graph, out->counters };
+    Release      release = { graph, spec, out };
     FinalGrad    final_grad = { accumulate_final, &accumulation };
-    TRY(autodiff_backward(graph, loss, grad_seed(out->progress, loss), spec->accumulate > 1 ? &final_grad : NULL));
+    Tensor       seed = grad_seed(out->progress, loss);
+    if (spec->release) {
+        REQUIRE(!train_no_release(spec, graph->compute));
+        final_grad = (FinalGrad){ release_final, &release };
+        train_tick(graph, tensor_none(graph), spec, out);
+        graph->part = PART_MICRO;
+    }
+    TRY(autodiff_backward(graph, loss, seed, spec->accumulate > 1 || spec->release ? &final_grad : NULL));
+    if (spec->release)
+        return OK;
 
     graph->part = PART_UPDATE;
     graph->source = (Source){ 0 };
@@ -117,8 +161,7 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
                 grads[n++] = (Tensor){ graph, graph->params[i].grad };
         norm = grad_norm(graph, grads, n);
     }
-    tick(out->progress, norm, (TickAttr){ .beta1 = spec->beta1, .beta2 = spec->beta2, .clip = spec->clip,
-                                          .scaling = graph->compute == F16, .growth_interval = 2000 });
+    train_tick(graph, norm, spec, out);
     for (int32_t i = 0; i < graph->n_params; i++)
         if (graph->params[i].trained)
             train_update_param(graph, i, spec, out);

@@ -11,13 +11,19 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __CUDACC__                /* the same functions, and so the same numbers, on a card */
+#define ON_BOTH __host__ __device__
+#else
+#define ON_BOTH
+#endif
+
 typedef struct RandomKey {
     uint64_t seed;
     uint32_t stream;         /* which node or parameter */
     uint32_t step;
 } RandomKey;
 
-static inline void random_block(RandomKey key, uint64_t block, uint32_t out[4])
+ON_BOTH static inline void random_block(RandomKey key, uint64_t block, uint32_t out[4])
 {
     uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = key.stream, c3 = key.step;
     uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
@@ -35,7 +41,7 @@ static inline void random_block(RandomKey key, uint64_t block, uint32_t out[4])
 }
 
 /* (0,1): never 0, so that its logarithm is finite. */
-static inline float random_unit(uint32_t bits)
+ON_BOTH static inline float random_unit(uint32_t bits)
 {
     return ((float)(bits >> 9) + 0.5f) * 0x1p-23f;
 }
@@ -47,7 +53,7 @@ static inline float random_unit(uint32_t bits)
  * Written out, with explicit fmaf, so that vector code and single calls give the same bits under any
  * compiler. log is f + f^2 p(f) around 1 on [sqrt 1/2, sqrt 2]; the angle is cut to the nearest
  * quarter turn without error, and sine and cosine are polynomials on an eighth to either side. */
-static inline float random_log(float u)          /* of a normal float in (0,1) */
+ON_BOTH static inline float random_log(float u)          /* of a normal float in (0,1) */
 {
     uint32_t bits;
     memcpy(&bits, &u, 4);
@@ -67,7 +73,7 @@ static inline float random_log(float u)          /* of a normal float in (0,1) *
     return fmaf(e, 0.69314718f, fmaf(f * f, p, f));
 }
 
-static inline void random_normal_pair(uint32_t a, uint32_t b, float *x, float *y)
+ON_BOTH static inline void random_normal_pair(uint32_t a, uint32_t b, float *x, float *y)
 {
     float    radius = sqrtf(-2.0f * random_log(random_unit(a)));
     uint32_t turn = (b >> 9) * 2 + 1,

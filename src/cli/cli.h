@@ -39,13 +39,14 @@ typedef struct Command {
     Err         (*run)(Pool *pool, int n_args, char **args);
 } Command;
 
-extern const Command cmd_explain, cmd_fit, cmd_layout, cmd_plan, cmd_sample, cmd_train;
+extern const Command cmd_compare, cmd_explain, cmd_fit, cmd_layout, cmd_plan, cmd_probe, cmd_sample, cmd_train;
 
 /* Fills option variables and returns the remaining words. *help is set on --help or -h. */
 Err  options_read(const Command *command, int argc, char **argv, char **args, int *n_args, bool *help);
 void command_help(FILE *to, const Command *command);
 
-/* The planner's progress, as one line on stderr that goes away when it is done. */
+/* Progress, as one line on stderr that goes away when it is done; show_planning is the planner's. */
+void show_progress(const char *verb, double done, const char *text);
 void show_planning(void *unused, double done, const char *text);
 
 #endif

@@ -1,44 +1,96 @@
 /* cmd_explain.c -- `explain`: where the memory of one training step goes, to the byte. */
 #include "cli/model_options.h"
 
-#include "report/explain.h"
+#include "base/file.h"
+#include "report/whatif.h"
+
+#include <string.h>
+#include <unistd.h>
 
 static ModelOptions model;
-static struct { bool json; } opt;
+static struct {
+    const char *html, *md, *allow, *plan;
+    int64_t     effort;
+    double      time_limit;
+    bool        json, what_if;
+} opt;
 
 static const Option options[] = {
     MODEL_OPTIONS(model),
-    { "json", OPT_FLAG, &opt.json, NULL, "the whole sheet as JSON" },
+    { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan every lever alone and all "
+                                                         "together (on for --html and --md)" },
+    { "allow",      OPT_TEXT,   &opt.allow,      "LIST", "what a plan within the budget may "
+                                                         "change, see fit" },
+    { "effort",     OPT_INT,    &opt.effort,     "N",    "of every search; -1: the sheet alone, "
+                                                         "no search" },
+    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",    "of --what-if in all; default 60" },
+    { "plan",       OPT_TEXT,   &opt.plan,       "FILE", "show this plan beside everything kept" },
+    { "html",       OPT_TEXT,   &opt.html,       "FILE",
+      "one interactive page that opens offline" },
+    { "md",         OPT_TEXT,   &opt.md,         "FILE", "a report in Markdown" },
+    { "json",       OPT_FLAG,   &opt.json,       NULL,   "the whole sheet as JSON" },
     { 0 }
 };
 
+enum { WHAT_IF_SECONDS = 60 };
+
+/* What is done within the budget, beside everything kept; "nothing fits" is an answer here. */
+static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
+{
+    if (!opt.plan && !e->budget_bytes)
+        return OK;
+    e->fit = NEW(pool, FitResult);
+    if (opt.plan)
+        return fit_read(pool, opt.plan, e->recipe, e->device, false, e->fit);
+    FitOptions how = { .budget_bytes = e->budget_bytes, .allow = allow,
+                       .effort = opt.effort > 0 ? opt.effort : 0, .time_limit_s = opt.time_limit,
+                       .progress = isatty(2) ? show_planning : NULL };
+    Err err = fit_run(pool, e->recipe, e->device, &how, e->fit);
+    return err == E_BUDGET ? OK : err;
+}
+
 static Err cmd_explain_run(Pool *pool, int n_args, char **args)
 {
-    Recipe       *recipe;
-    Device       *device;
-    Engine       *engine;
-    Sheet        *sheet;
-    TrainingGraph graph;
-    Explained     e = { 0 };
+    Recipe        *recipe;
+    Device        *device;
+    Explained     *e;
+    ExplainOptions how = { .effort = opt.effort };
+    unsigned       allow = ALLOW_DEFAULT;
 
     if (n_args != 1)
         return fail(E_USAGE, "explain takes one recipe: plimsoll explain MODEL");
-    TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &e.budget_bytes));
-    TRY(recipe_graph(pool, recipe, false, &graph));
-    TRY(engine_new(pool, graph.graph, device, NULL, &engine));
-    TRY(sheet_new(pool, engine, &sheet));
-
-    e.recipe = recipe;
-    e.sheet = sheet;
-    for (int i = 0; i < engine->n_programs; i++)
-        e.step_ms += engine->programs[i].meter.cost * 1e-6 *
-                     (engine->programs[i].parts[PART_MICRO] ? (double)recipe->accumulate : 1);
+    if (opt.effort < -1)
+        return fail(E_USAGE, "--effort takes -1, 0 or the number of search moves, not %lld",
+                    (long long)opt.effort);
+    if (opt.time_limit < 0)
+        return fail(E_USAGE, "--time-limit takes seconds, not %g", opt.time_limit);
+    if (opt.allow)
+        TRY(allow_read(opt.allow, &allow));
+    how.no_split = !(allow & ALLOW_SPLIT);
+    TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
+    how.batches = how.budget_bytes || opt.html || opt.md || opt.what_if;
+    TRY(explained_new(pool, recipe, device, &how, &e));
+    TRY(explain_plan(pool, e, allow));
+    if (opt.what_if || opt.html || opt.md)
+        TRY(whatif_run(pool, e, &(WhatIfOptions){
+            .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS,
+            .effort = opt.effort > 0 ? opt.effort : 0,
+            .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION,
+            .progress = isatty(2) ? show_planning : NULL }));
+    if (opt.html)
+        TRY(explain_html(opt.html, e));
+    if (opt.md) {
+        Text text = { .pool = pool };
+        TRY(explain_md(&text, e));
+        TRY(file_write(opt.md, text.at, text.n));
+    }
     if (opt.json)
-        return explain_json(stdout, &e);
-    explain_text(stdout, &e);
+        return explain_json(stdout, e);
+    explain_text(stdout, e, isatty(1));
     return OK;
 }
 
 const Command cmd_explain = {
-    "explain", "MODEL [--budget B] [--json]", "where the memory of one training step goes", options, cmd_explain_run
+    "explain", "MODEL [--budget B] [--what-if] [--json] [--html F] [--md F]",
+    "where the memory of one training step goes", options, cmd_explain_run
 };

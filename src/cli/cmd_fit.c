@@ -3,77 +3,225 @@
 
 #include "base/json_out.h"
 #include "base/text.h"
-#include "plan/engine.h"
+#include "report/machine.h"
+#include "train/fit.h"
 
 #include <unistd.h>
 
 static ModelOptions model;
-static struct { int64_t effort, seed; double time_limit; bool json; } opt;
+static struct {
+    const char *allow, *out;
+    int64_t     effort, seed;
+    double      time_limit;
+    bool        json, curve, what_if;
+} opt;
 
 static const Option options[] = {
     MODEL_OPTIONS(model),
-    { "effort",     OPT_INT,    &opt.effort,     "N",  "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",  "cut the search off after S seconds" },
-    { "seed",       OPT_INT,    &opt.seed,       "N",  "of the search" },
-    { "json",       OPT_FLAG,   &opt.json,       NULL, "print the result as JSON" },
+    ALLOW_OPTION(opt.allow),
+    { "o",          OPT_TEXT,   &opt.out,        "FILE", "write plan.json here, for train --plan" },
+    { "curve",      OPT_FLAG,   &opt.curve,      NULL,   "budget against time, all the way down" },
+    { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan with each lever that is not allowed" },
+    { "effort",     OPT_INT,    &opt.effort,     "N",    "search moves; the default takes about 10 s on 2 cores" },
+    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",    "cut the search off after S seconds" },
+    { "seed",       OPT_INT,    &opt.seed,       "N",    "of the search" },
+    { "json",       OPT_FLAG,   &opt.json,       NULL,   "print the result as JSON" },
     { 0 }
 };
 
-static Err fit_json(const Recipe *recipe, const Engine *engine, int64_t budget)
+enum { WHAT_IF_SECONDS = 60 };
+
+typedef struct Shown {           /* everything there is to print */
+    const Recipe *recipe;        /* as asked */
+    FitResult     fit;
+    FitPoint     *points;
+    int           n_points;
+    FitOffer      offers[ALLOW_COUNT];
+    int           n_offers;
+    int64_t       budget_bytes;
+} Shown;
+
+static double percent(double now, double before)
 {
-    JsonOut o;
+    return before > 0 ? 100 * (now / before - 1) : 0;
+}
+
+/* ---- as JSON ---- */
+
+static void json_curve(JsonOut *o, const Shown *s)
+{
+    json_out_array(o, "curve");
+    for (int i = 0; i < s->n_points; i++) {
+        const FitPoint *p = &s->points[i];
+        json_out_object_row(o, NULL);
+        json_out_int(o, "peak_bytes", p->peak_bytes);
+        json_out_number(o, "step_ms", p->step_ns * 1e-6);
+        json_out_number(o, "slowdown", p->step_ns / s->fit.default_ns);
+        json_out_int(o, "micro_batch", p->batch);
+        json_out_int(o, "accumulate", p->accumulate);
+        json_out_string(o, "precision", recipe_precisions[p->precision]);
+        json_out_int(o, "recompute_nodes", p->recomputed);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
+static void json_offers(JsonOut *o, const Shown *s)
+{
+    json_out_array(o, "what_if");
+    for (int i = 0; i < s->n_offers; i++) {
+        const FitOffer *offer = &s->offers[i];
+        json_out_object_row(o, NULL);
+        json_out_string(o, "allow", allow_words[offer->allow]);
+        json_out_bool(o, "helps", offer->possible);
+        json_out_bool(o, "fits", offer->result.fits);
+        json_out_int(o, "peak_bytes", offer->result.engine->arena_bytes);
+        json_out_number(o, "slowdown", offer->result.step_ns / s->fit.default_ns);
+        json_out_bool(o, "cut", offer->result.cut);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
+static Err fit_json(const Shown *s)
+{
+    const FitResult *r = &s->fit;
+    const Engine    *engine = r->engine;
+    JsonOut          o;
     json_out_stream(&o, stdout, JSON_PRETTY);
     json_out_object(&o, NULL);
-    json_out_string(&o, "model", recipe->name);
-    json_out_bool(&o, "fits", true);
-    json_out_int(&o, "budget_bytes", budget);
+    json_out_string(&o, "model", r->recipe->name);
+    json_out_string(&o, "device", engine->device->name);
+    json_out_bool(&o, "fits", r->fits);
+    json_out_int(&o, "budget_bytes", s->budget_bytes);
     json_out_int(&o, "peak_bytes", engine->arena_bytes);
-    json_out_int(&o, "keep_all_bytes", engine->keep_all_bytes);
+    json_out_int(&o, "live_bytes", engine->live_bytes);
+    json_out_int(&o, "arena_bytes", engine->arena_bytes);
+    json_out_string(&o, "peak_phase", engine->programs[engine->peak_program].name);
+    json_out_int(&o, "keep_all_bytes", r->default_bytes);
     json_out_int(&o, "persistent_bytes", engine->persistent_bytes);
-    json_out_object_row(&o, "plan");
-    json_out_int(&o, "micro_batch", recipe->batch);
-    json_out_int(&o, "accumulate", recipe->accumulate);
-    json_out_string(&o, "precision", recipe_precisions[recipe->precision]);
+    if (!r->fits)
+        json_out_int(&o, "minimum_bytes", r->minimum_bytes);
+    json_out_int(&o, "bound_bytes", r->bound_bytes);
+    json_out_bool(&o, "cut", r->cut);
+    json_out_object(&o, "plan");
+    json_out_int(&o, "micro_batch", r->recipe->batch);
+    json_out_int(&o, "accumulate", r->recipe->accumulate);
+    json_out_string(&o, "precision", recipe_precisions[r->recipe->precision]);
     json_out_int(&o, "recompute_nodes", engine->recomputed);
+    json_out_bool(&o, "release", r->recipe->levers.release);
+    fit_write_changes(&o, r);
     json_out_end(&o);
-    json_out_object_row(&o, "time");
-    json_out_number(&o, "slowdown", engine->cost_ns / engine->keep_all_ns);
-    json_out_string(&o, "source", "roofline");
+    json_out_int(&o, "runtime_bytes", device_runtime_bytes(engine->device, 0));
+    time_json(&o, engine, r->step_ns * 1e-6, r->default_ns > 0 ? r->step_ns / r->default_ns : 1);
+    json_out_array(&o, "notes");
+    for (int i = 0; i < r->n_notes; i++)
+        json_out_string(&o, NULL, r->notes[i]);
     json_out_end(&o);
+    if (opt.curve)
+        json_curve(&o, s);
+    if (opt.what_if)
+        json_offers(&o, s);
     json_out_end(&o);
     return json_out_done(&o);
 }
 
+/* ---- for people ---- */
+
+static void show_choice(Pool *pool, const Shown *s)
+{
+    const FitResult *r = &s->fit;
+    const Device    *device = r->engine->device;
+    printf("%s %s %s: one step needs %s bytes (%s), every buffer placed.\n", r->recipe->name,
+           r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes), count_text(r->engine->arena_bytes),
+           bytes_text(r->engine->arena_bytes));
+    printf("  as the recipe has it, everything kept   %10s\n", bytes_text(r->default_bytes));
+    for (int i = 0; i < r->n_changes; i++)
+        printf("  %-16s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from, r->changes[i].to,
+               r->changes[i].exact ? "changes no number" : "may change rounding");
+    if (r->n_changes)
+        printf("  saves %s, costs %+.1f %% of the step's time%s\n",
+               bytes_text(r->default_bytes - r->engine->arena_bytes), percent(r->step_ns, r->default_ns),
+               r->cut ? "; the search was cut off" : "");
+    else
+        printf("  nothing is changed, nothing is run twice\n");
+    for (int i = 0; i < r->n_notes; i++)
+        printf("  %s\n", r->notes[i]);
+    printf("On %s; %s.\n", device_text(pool, device), runtime_text(pool, device, device_runtime_bytes(device, 0)));
+    printf("Predicted step time %.1f ms, by %s.\n", r->step_ns * 1e-6, time_text(pool, r->engine));
+}
+
+static void show_curve(const Shown *s)
+{
+    printf("\nbudget against time\n      budget      time  micro-batch  recomputed\n");
+    for (int i = 0; i < s->n_points; i++) {
+        const FitPoint *p = &s->points[i];
+        printf("  %10s  %+7.1f%%  %5lld x %-4lld %6d%s%s\n", bytes_text(p->peak_bytes), percent(p->step_ns, s->fit.default_ns),
+               (long long)p->batch, (long long)p->accumulate, p->recomputed, p->precision != s->recipe->precision ? "  " : "",
+               p->precision != s->recipe->precision ? recipe_precisions[p->precision] : "");
+    }
+}
+
+static void show_offers(const Shown *s)
+{
+    printf("\nif you also allow\n");
+    for (int i = 0; i < s->n_offers; i++) {
+        const FitResult *r = &s->offers[i].result;
+        printf("  %-16s ", allow_words[s->offers[i].allow]);
+        if (!s->offers[i].possible)
+            printf("nothing changes here\n");
+        else if (r->fits)
+            printf("it fits: %s, %+.1f %% time%s\n", bytes_text(r->engine->arena_bytes), percent(r->step_ns, s->fit.default_ns),
+                   r->cut ? " (cut off)" : "");
+        else
+            printf("the least is %s%s\n", bytes_text(r->engine->arena_bytes), r->cut ? " (cut off)" : "");
+    }
+}
+
 static Err cmd_fit_run(Pool *pool, int n_args, char **args)
 {
-    Recipe       *recipe;
-    Device       *device;
-    Engine       *engine;
-    TrainingGraph graph;
-    EngineOptions plan = { .effort = opt.effort, .time_limit_s = opt.time_limit, .seed = (uint64_t)opt.seed };
+    Recipe    *recipe;
+    Device    *device;
+    Shown     *s = NEW(pool, Shown);
+    FitOptions how = { .allow = ALLOW_DEFAULT, .effort = opt.effort, .time_limit_s = opt.time_limit, .seed = (uint64_t)opt.seed };
 
     if (n_args != 1)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");
-    TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &plan.budget_bytes));
-    if (!plan.budget_bytes)
-        plan.budget_bytes = device->memory_bytes;    /* what can really be taken */
+    if (opt.allow)
+        TRY(allow_read(opt.allow, &how.allow));
+    TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
+    if (!how.budget_bytes)
+        how.budget_bytes = device->memory_bytes;     /* what can really be taken */
     if (!opt.json && isatty(2))
-        plan.progress = show_planning;
-    TRY(recipe_graph(pool, recipe, false, &graph));
-    TRY(engine_new(pool, graph.graph, device, &plan, &engine));
-    if (opt.json)
-        return fit_json(recipe, engine, plan.budget_bytes);
-    printf("%s fits %s: one step needs %s bytes (%s), every buffer placed.\n", recipe->name, bytes_text(plan.budget_bytes),
-           count_text(engine->arena_bytes), bytes_text(engine->arena_bytes));
-    if (engine->recomputed)
-        printf("With everything kept it would need %s. %d nodes are run a second time: %+.1f %% of the step's time, predicted by "
-               "roofline.\n", bytes_text(engine->keep_all_bytes), engine->recomputed,
-               100 * (engine->cost_ns / engine->keep_all_ns - 1));
-    else
-        printf("Everything is kept; nothing is run twice.\n");
-    return OK;
+        how.progress = show_planning;
+    s->recipe = recipe;
+    s->budget_bytes = how.budget_bytes;
+    Err err = fit_run(pool, recipe, device, &how, &s->fit);
+    if (err && err != E_BUDGET)
+        return err;
+    char *refusal = err ? pool_text(pool, err_text()) : NULL;
+    if (!err && opt.out)
+        TRY(fit_write(opt.out, recipe, &s->fit));
+    if (opt.curve)
+        TRY(fit_curve(pool, recipe, device, &how, &s->points, &s->n_points));
+    if (opt.what_if) {
+        if (how.time_limit_s <= 0)
+            how.time_limit_s = WHAT_IF_SECONDS;
+        TRY(fit_offers(pool, recipe, device, &how, s->offers, &s->n_offers));
+    }
+    if (opt.json) {
+        TRY(fit_json(s));
+    } else {
+        if (!err || opt.curve || opt.what_if)
+            show_choice(pool, s);
+        if (opt.curve)
+            show_curve(s);
+        if (opt.what_if)
+            show_offers(s);
+    }
+    return err ? fail(err, "%s", refusal) : OK;
 }
 
 const Command cmd_fit = {
-    "fit", "MODEL --budget B", "the fastest plan that stays within a budget", options, cmd_fit_run
+    "fit", "MODEL --budget B [-o plan.json]", "the fastest plan that stays within a budget", options, cmd_fit_run
 };

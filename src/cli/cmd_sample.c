@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "train/sample.h"
 
-static ModelOptions model;
+static ModelOptions model = { .runs = true };
 static struct {
     const char *out, *input, *prompt;
     int64_t     n, seed, steps, checkpoint;

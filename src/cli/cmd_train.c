@@ -3,11 +3,12 @@
 
 #include "base/json_out.h"
 #include "base/text.h"
+#include "train/fit.h"
 #include "train/trainer.h"
 
-static ModelOptions model;
+static ModelOptions model = { .runs = true };
 static struct {
-    const char *out, *resume, *init, *given, *data;
+    const char *out, *resume, *init, *given, *data, *plan, *allow;
     int64_t     steps, seed;
     bool        json, init_partial, quiet;
 } opt = { .steps = -1, .seed = -1 };
@@ -22,6 +23,8 @@ static const Option options[] = {
     { "seed",         OPT_INT,  &opt.seed,         "N",    "of weights, noise and data order" },
     { "given",        OPT_TEXT, &opt.given,        "FILE", "inputs and noise from here (safetensors, steps first)" },
     MODEL_OPTIONS(model),
+    { "plan",         OPT_TEXT, &opt.plan,         "FILE", "the plan of plimsoll fit -o, exactly" },
+    ALLOW_OPTION(opt.allow),
     { "quiet",        OPT_FLAG, &opt.quiet,        NULL,   "no progress" },
     { "json",         OPT_FLAG, &opt.json,         NULL,   "print the result as JSON" },
     { 0 }
@@ -42,7 +45,12 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     json_out_int(&o, "measured_bytes", r->measured_bytes);
     json_out_int(&o, "loader_bytes", r->loader_bytes);
     json_out_int(&o, "recomputed_nodes", r->recomputed);
+    json_out_int(&o, "micro_batch", r->batch);
+    json_out_int(&o, "accumulate", r->accumulate);
     json_out_number(&o, "predicted_slowdown", r->slowdown);
+    json_out_number(&o, "predicted_ms", r->predicted_ms);
+    json_out_string(&o, "time_source", r->time_source);
+    json_out_int(&o, "runtime_bytes", r->runtime_bytes);
     json_out_bool(&o, "interrupted", r->interrupted);
     json_out_end(&o);
     return json_out_done(&o);
@@ -61,6 +69,8 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "--resume RUN already names the folder; leave out --out");
     if (n_args != 1 && !(n_args == 0 && opt.resume))
         return fail(E_USAGE, "train takes one recipe: plimsoll train MODEL --steps N --out RUN");
+    if (opt.plan && (model.budget || opt.allow))
+        return fail(E_USAGE, "--plan has its own budget and levers; leave out --budget and --allow");
     if (opt.steps >= 0)
         more[n++] = pool_print(pool, "steps=%lld", (long long)opt.steps);
     if (opt.seed >= 0)
@@ -70,17 +80,24 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     const char *name = n_args ? args[0] : pool_print(pool, "%s/recipe.yaml", opt.resume);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
     TrainOptions run = { .out = opt.resume ? opt.resume : opt.out, .resume = opt.resume != NULL, .init = opt.init,
-                         .init_partial = opt.init_partial, .given = opt.given, .budget_bytes = budget,
+                         .init_partial = opt.init_partial, .given = opt.given, .budget_bytes = budget, .plan = opt.plan, .allow = ALLOW_DEFAULT,
                          .quiet = opt.quiet || opt.json };
+    if (opt.allow)
+        TRY(allow_read(opt.allow, &run.allow));
     TRY(train_run(pool, recipe, device, &run, &result));
     if (opt.json)
         return train_json(recipe, &result);
     printf("%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured\n", recipe->name,
            (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
            count_text(result.planned_bytes), count_text(result.measured_bytes));
+    printf("predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, graph, batch buffers)\n",
+           result.predicted_ms, result.time_source, bytes_text(result.runtime_bytes));
+    if (result.batch != recipe->batch)
+        printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n", (long long)result.accumulate,
+               (long long)result.batch, (long long)recipe->accumulate, (long long)recipe->batch);
     if (result.recomputed)
-        printf("%d nodes are run a second time in each step to stay within %s (predicted %+.1f %% time)\n", result.recomputed,
-               bytes_text(run.budget_bytes), 100 * (result.slowdown - 1));
+        printf("%d nodes are run a second time in each step to stay within the budget (predicted %+.1f %% time)\n",
+               result.recomputed, 100 * (result.slowdown - 1));
     if (result.interrupted && run.out)
         printf("stopped at step %lld; go on with: plimsoll train --resume %s\n", (long long)result.step, run.out);
     return OK;

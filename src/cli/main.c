@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const Command *const commands[] = {
-    &cmd_explain, &cmd_fit, &cmd_train, &cmd_sample, &cmd_plan, &cmd_layout,
+    &cmd_explain, &cmd_fit, &cmd_compare, &cmd_train, &cmd_sample, &cmd_probe, &cmd_plan, &cmd_layout,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

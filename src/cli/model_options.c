@@ -17,7 +17,17 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     for (int i = 0; i < n; i++)
         sets[n_sets++] = more[i];
     TRY(recipe_read(pool, name, sets, n_sets, recipe));
-    TRY(device_cpu(pool, &(DeviceOptions){ .threads = (int)o->threads, .blas = o->backend }, device));
+    TRY(device_open(pool, o->device, &(DeviceOptions){ .threads = (int)o->threads, .blas = o->backend }, device));
+    if (o->runs && (*device)->described)
+        return fail(E_USAGE, "%s is only described here, by its profile: it can be planned for (explain, fit) but not run",
+                    (*device)->name);
     *budget_bytes = 0;
-    return o->budget ? bytes_read(o->budget, (*device)->memory_bytes, budget_bytes) : OK;
+    if (!o->budget)
+        return OK;
+    TRY(bytes_read(o->budget, (*device)->memory_bytes + (*device)->runtime_bytes, budget_bytes));
+    if (*budget_bytes <= (*device)->runtime_bytes)
+        return fail(E_BUDGET, "%s of budget leave nothing for an arena: %s takes %s for its context and libraries",
+                    bytes_text(*budget_bytes), (*device)->name, bytes_text((*device)->runtime_bytes));
+    *budget_bytes -= (*device)->runtime_bytes;
+    return OK;
 }

@@ -116,7 +116,12 @@ void command_help(FILE *to, const Command *command)
 void show_planning(void *unused, double done, const char *text)
 {
     (void)unused;
-    fprintf(stderr, "\r  planning %3.0f%%  %-40s", 100 * done, text);
+    show_progress("planning", done, text);
+}
+
+void show_progress(const char *verb, double done, const char *text)
+{
+    fprintf(stderr, "\r  %s %3.0f%%  %-40s", verb, 100 * done, text);
     if (done >= 1)
         fprintf(stderr, "\r%60s\r", "");
 }

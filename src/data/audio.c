@@ -198,7 +198,7 @@ static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *
     Dice         dice = { sample_key(source, "tones", id), 0 };
     float       *steps = work_take(work, (size_t)a->length * sizeof(float));
     int          n_notes = 2 + dice_below(&dice, 2);
-    double       base = 6.283185307179586 * (double)dice_range(&dice, 0.004f, 0.02f);  /* radians a frame */
+    double       base = 6.283185307179586 * (double)dice_range(&dice, 0.02f, 0.05f);   /* radians a frame */
     for (int64_t i = 0; i < a->length; i++)
         steps[i] = 0;
     for (int note = 0; note < n_notes; note++) {

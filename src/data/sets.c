@@ -182,11 +182,10 @@ Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
 
 /* ---- drawn ---- */
 
-enum { HUES = 12 };
-static const char *const hue_names[HUES] = { "red", "orange", "yellow", "lime", "green", "mint", "cyan", "azure", "blue",
-                                             "violet", "magenta", "rose" };
+enum { HUES = 6 };
+static const char *const hue_names[HUES] = { "red", "yellow", "green", "cyan", "blue", "magenta" };
 
-/* Sets of one hue and one form; place, size and light vary within the set. */
+/* Sets of one hue and one form, on black; place, size and light vary a little within the set. */
 static Err coloured_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
 {
     (void)draw;
@@ -197,16 +196,15 @@ static Err coloured_load(const DataSource *source, int64_t id, int64_t draw, voi
     float       rgb[3], side = (float)(s->height < s->width ? s->height : s->width);
     draw_hue((float)(id % HUES) / HUES, rgb);
     for (int64_t k = 0; k < s->size; k++) {
-        float  cx = dice_range(&dice, 0.35f, 0.65f) * (float)s->width;
-        float  cy = dice_range(&dice, 0.35f, 0.65f) * (float)s->height;
-        float  radius = dice_range(&dice, 0.22f, 0.34f) * side;
-        float  back = dice_range(&dice, 0, 0.25f), light = dice_range(&dice, 0.8f, 1);
+        float  cx = dice_range(&dice, 0.46f, 0.54f) * (float)s->width;
+        float  cy = dice_range(&dice, 0.46f, 0.54f) * (float)s->height;
+        float  radius = dice_range(&dice, 0.34f, 0.4f) * side, light = dice_range(&dice, 0.8f, 1);
         float *out = (float *)to[s->feed] + k * s->height * s->width * s->channels;
         for (int64_t y = 0; y < s->height; y++)
             for (int64_t x = 0; x < s->width; x++) {
                 float in = draw_form(form, (float)x + 0.5f - cx, (float)y + 0.5f - cy, radius);
                 for (int64_t c = 0; c < s->channels; c++)
-                    *out++ = 2 * (back + in * (light * (s->channels == 3 ? rgb[c] : rgb[0]) - back)) - 1;
+                    *out++ = 2 * in * light * (s->channels == 3 ? rgb[c] : rgb[0]) - 1;
             }
     }
     return OK;

@@ -2,8 +2,7 @@
  *
  *   description, threads, preferred provider -> a primitive, made once in the life of the process
  *
- * The oneDNN plugin is looked for beside the program, then in ../lib/plimsoll, then by its plain
- * name wherever the loader looks. Not finding it is no error: the own provider does everything.
+ * Not finding the oneDNN plugin is no error: the own provider does everything.
  */
 #include "device/blas.h"
 
@@ -12,7 +11,6 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #define PLUGIN_FILE "libplimsoll_dnnl.so"
 
@@ -41,41 +39,21 @@ static struct {
 
 /* --- the plugin --- */
 
-static bool blas_try(const char *path)
+static void blas_look(void)
 {
     static const PluginHost host = { PLUGIN_FORM, fail, pool_alloc, pool_at_free };
-    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!lib) {
-        snprintf(state.why, sizeof state.why, "oneDNN plugin: %s", dlerror());
-        return false;
-    }
+    void *lib = plugin_load(PLUGIN_FILE, state.why, sizeof state.why);
+    state.looked = true;
+    if (!lib)
+        return;
     PluginEntry *entry;
     *(void **)&entry = dlsym(lib, "plimsoll_blas");
     state.dnnl = entry ? entry(&host) : NULL;
     if (!state.dnnl) {
-        snprintf(state.why, sizeof state.why, "oneDNN plugin: %s %s", path,
+        snprintf(state.why, sizeof state.why, "%s %s", PLUGIN_FILE,
                  entry ? "is of another version or could not start" : "has no plimsoll_blas()");
         dlclose(lib);
     }
-    return state.dnnl != NULL;
-}
-
-static void blas_look(void)
-{
-    static const char *const places[] = { "", "../lib/plimsoll/" };
-    char    path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
-    state.looked = true;
-    while (n > 0 && path[n - 1] != '/')
-        n--;
-    for (int i = 0; n > 0 && i < 2; i++) {
-        snprintf(path + n, sizeof path - (size_t)n, "%s%s", places[i], PLUGIN_FILE);
-        if (access(path, R_OK) == 0) {
-            blas_try(path);
-            return;              /* a file that is there and does not load is what to report */
-        }
-    }
-    blas_try(PLUGIN_FILE);
 }
 
 const Blas *blas_dnnl(void)
@@ -166,7 +144,7 @@ static Err blas_get(const Blas *preferred, bool bf16, const void *desc, Key *key
     if (!*slot) {
         Prim *prim = NULL;
         err = blas_make(key->blas, desc, key, &prim);
-        if (err == E_DEVICE && key->blas != blas_own())
+        if (err == E_DEVICE && key->blas != blas_own() && !key->blas->alone)
             err = blas_make(blas_own(), desc, key, &prim);
         if (!err) {
             *slot = NEW(state.pool, Entry);

@@ -4,6 +4,7 @@
  */
 #include "device/blas_own.h"
 
+#include "device/amx.h"
 #include "device/gemm.h"
 
 typedef struct OwnMatmul {
@@ -58,11 +59,19 @@ static Err own_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim **pr
     own_fold_batch(&d);
     OwnMatmul *own = NEW(pool, OwnMatmul);
     own->desc = d;
-    own->swapped = gemm_swap(d.m, d.n);
-    gemm_plan(&own->plan, d.batch, own->swapped ? d.n : d.m, own->swapped ? d.m : d.n, d.k, threads,
-              d.type_c == F32 && !own->swapped);
+    bool amx = d.type_a == BF16 && d.type_b == BF16 && amx_ready();
+    own->swapped = amx ? gemm_swap_amx(d.m, d.n, d.k, d.trans_a, !d.trans_b) : gemm_swap(d.m, d.n);
+    int64_t m = own->swapped ? d.n : d.m, n = own->swapped ? d.m : d.n;
+    bool    direct = d.type_c == F32 && !own->swapped;
+    if (amx)
+        gemm_plan_amx(&own->plan, d.batch, m, n, d.k, threads,
+                      direct && !d.bias && m % AMX_ROWS == 0 && n % AMX_ROWS == 0,
+                      own->swapped ? !d.trans_b : d.trans_a, own->swapped ? d.trans_a : !d.trans_b);
+    else
+        gemm_plan(&own->plan, d.batch, m, n, d.k, threads, direct);
     own->prim = (OwnPrim){ .head = { .blas = blas_own(), .scratch_bytes = own->plan.scratch_bytes,
-                                     .impl = "own:gemm" }, .run = own_matmul_run };
+                                     .impl = amx ? "own:amx" : "own:gemm" },
+                           .run = own_matmul_run };
     *prim = &own->prim.head;
     return OK;
 }

@@ -16,21 +16,11 @@
  */
 #include "device/blas_own.h"
 
+#include "device/amx.h"
+#include "device/conv_window.h"
 #include "device/convert.h"
-#include "device/gemm.h"
 
 enum { THIN_STRETCH = 1024 };                /* floats looked at once by conv_pack_thin */
-
-typedef struct Window {
-    int64_t grid[3], taps[3], source[3], step[3], base[3];
-    int64_t channels;                        /* of the source */
-    /* backward data: tap t is kernel index first + t*jump */
-    int64_t first[3], jump[3];
-    /* backward data: position q is pixel place + q*spread */
-    int64_t place[3], spread[3];
-    const ConvDesc *desc;
-    GemmPlan plan;
-} Window;
 
 typedef struct OwnConv {
     OwnPrim  prim;
@@ -40,57 +30,19 @@ typedef struct OwnConv {
     Window  *windows;
 } OwnConv;
 
-/* --- windows --- */
-
-typedef struct Origin { int64_t image, q[3]; } Origin;   /* a position, image by image */
-
-static Origin conv_origin(const Window *w, int64_t i)
-{
-    Origin o;
-    for (int axis = 2; axis >= 0; axis--) {
-        o.q[axis] = i % w->grid[axis];
-        i /= w->grid[axis];
-    }
-    o.image = i;
-    return o;
-}
-
-static void conv_next(const Window *w, Origin *o)
-{
-    for (int axis = 2; axis >= 0; axis--) {
-        if (++o->q[axis] < w->grid[axis])
-            return;
-        o->q[axis] = 0;
-    }
-    o->image++;
-}
-
-/* n elements of one line, from `from` on */
-typedef struct Line { int64_t td, th, from, n; } Line;
-
-/* The piece of a window that holds elements [k, end), as far as one line goes. */
-static Line conv_line(const Window *w, int64_t k, int64_t end)
-{
-    int64_t length = w->taps[2] * w->channels, line = k / length, from = k % length;
-    return (Line){ line / w->taps[1], line % w->taps[1], from, gemm_min(length - from, end - k) };
-}
+/* --- packing --- */
 
 /* That piece as fp32: in place where it lies whole in fp32 memory and no copy is asked, else in
  * room. */
 static inline const float *conv_see(const GemmSide *side, const Window *w, const Origin *o, Line l,
                                     bool copy, float *room)
 {
-    int64_t d = o->q[0] * w->step[0] + w->base[0] + l.td,
-        h = o->q[1] * w->step[1] + w->base[1] + l.th;
-    int64_t width = w->source[2] * w->channels;
-    int64_t from = (o->q[2] * w->step[2] + w->base[2]) * w->channels + l.from;
-    if (d < 0 || d >= w->source[0] || h < 0 || h >= w->source[1] ||
-        from >= width || from + l.n <= 0) {
+    int64_t row, from, width = w->source[2] * w->channels;
+    if (!conv_find(w, o, l, &row, &from) || from >= width || from + l.n <= 0) {
         for (int64_t x = 0; x < l.n; x++)
             room[x] = 0.0f;
         return room;
     }
-    int64_t row = ((o->image * w->source[0] + d) * w->source[1] + h) * width;
     if (from >= 0 && from + l.n <= width) {
         const float *at = row_load(side->type, side->data, row + from, l.n, room);
         if (!copy || at == room)
@@ -107,12 +59,6 @@ static inline const float *conv_see(const GemmSide *side, const Window *w, const
                  (const char *)side->data + (row + from + lo) * type_bytes(side->type),
                  (size_t)(hi - lo));
     return room;
-}
-
-/* How many positions from o on, at most n, lie in its row of the grid. */
-static int64_t conv_run(const Window *w, const Origin *o, int64_t n)
-{
-    return gemm_min(n, w->grid[2] - o->q[2]);
 }
 
 /* X[i][k]: i a position, k an element of its window; lines shorter than a vector. Neighbouring
@@ -178,13 +124,8 @@ static void conv_pack_elements(const GemmSide *side, int64_t i0, int64_t count, 
         Line   l = conv_line(w, i0 + i, i0 + count);
         Origin o = conv_origin(w, k0);
         for (int64_t k = 0; k < kk; ) {
-            int64_t run = conv_run(w, &o, kk - k), q = o.q[2];
-            int64_t d = o.q[0] * w->step[0] + w->base[0] + l.td,
-                h = o.q[1] * w->step[1] + w->base[1] + l.th;
-            bool    there = side->type == F32 && d >= 0 && d < w->source[0] &&
-                            h >= 0 && h < w->source[1];
-            int64_t row = ((o.image * w->source[0] + d) * w->source[1] + h) * limit;
-            int64_t from = (q * w->step[2] + w->base[2]) * w->channels + l.from;
+            int64_t run = conv_run(w, &o, kk - k), q = o.q[2], row, from;
+            bool    there = conv_find(w, &o, l, &row, &from) && side->type == F32;
             for (int64_t x = 0; x < run; x++, from += apart) {
                 float *to = dst + (k + x) * width + i;
                 if (there && from >= 0 && from + l.n <= limit) {
@@ -215,12 +156,7 @@ static void conv_pack_weights(const GemmSide *side, int64_t i0, int64_t count, i
     float           part[GEMM_NR][GEMM_KC];
     bool            gather = side->type != F32 || c->co < GEMM_LANES;
     for (int64_t k = 0; k < kk; ) {
-        int64_t tap = (k0 + k) / c->co, o = (k0 + k) % c->co, n = gemm_min(c->co - o, kk - k);
-        int64_t tw = tap % w->taps[2], th = tap / w->taps[2] % w->taps[1],
-            td = tap / (w->taps[1] * w->taps[2]);
-        int64_t kd = w->first[0] + td * w->jump[0], kh = w->first[1] + th * w->jump[1];
-        int64_t kw = w->first[2] + tw * w->jump[2];
-        int64_t at = (kd * c->kernel[1] + kh) * c->kernel[2] + kw;
+        int64_t o = (k0 + k) % c->co, n = gemm_min(c->co - o, kk - k), at = conv_tap(w, k0 + k);
         for (int64_t r = 0; r < count; r++) {
             float *room = part[r] + (gather ? k : 0);
             rows[r] = row_load(side->type, side->data, (at * c->ci + i0 + r) * c->co + o, n, room);
@@ -262,20 +198,24 @@ static void conv_own_run(const OwnPrim *prim, const PrimArgs *args)
         GemmOut  c = { .swapped = own->swapped };
         switch (d->kind) {
         case CONV_FORWARD:
-            a.pack = conv_pack_positions, a.data = args->a, a.type = d->type_x;
+            a.pack = conv_pack_positions, a.block = conv_block_positions;
+            a.data = args->a, a.type = d->type_x;
             b = gemm_matrix(true, d->type_w, args->b, d->co);
             c.data = args->c, c.type = d->type_y, c.ld = d->co;
             c.bias = d->bias ? args->bias : NULL, c.type_bias = d->type_bias;
             break;
         case CONV_BACKWARD_DATA:
-            a.pack = conv_pack_positions, a.data = args->c, a.type = d->type_y;
-            b.pack = conv_pack_weights, b.data = args->b, b.type = d->type_w;
+            a.pack = conv_pack_positions, a.block = conv_block_positions;
+            a.data = args->c, a.type = d->type_y;
+            b.pack = conv_pack_weights, b.block = conv_block_weights;
+            b.data = args->b, b.type = d->type_w;
             c.data = args->a, c.type = d->type_x, c.ld = d->ci;
             if (own->n_windows > 1)
                 c.row = conv_place, c.shape = w;
             break;
         case CONV_BACKWARD_WEIGHTS:
-            a.pack = conv_pack_elements, a.along_i = true, a.data = args->a, a.type = d->type_x;
+            a.pack = conv_pack_elements, a.block = conv_block_elements, a.along_i = true;
+            a.data = args->a, a.type = d->type_x;
             b = gemm_matrix(true, d->type_y, args->c, d->co);
             c.data = args->b, c.type = d->type_w, c.ld = d->co;
             break;
@@ -372,6 +312,9 @@ Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
         conv_windows_back(own);
     else
         conv_window_forward(own);
+    bool   amx = amx_ready() && (back || d->type_x == BF16) &&
+                 (d->kind == CONV_FORWARD || d->type_y == BF16) &&
+                 (d->kind == CONV_BACKWARD_WEIGHTS || d->type_w == BF16);
     size_t scratch = 0;
     for (int i = 0; i < own->n_windows; i++) {
         Window *w = &own->windows[i];
@@ -382,15 +325,21 @@ Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
         int64_t n = back ? d->ci : d->co;
         int64_t k = d->kind == CONV_BACKWARD_WEIGHTS ? positions : elements;
         Type    to = back ? d->type_x : d->kind == CONV_FORWARD ? d->type_y : d->type_w;
+        bool    a_along_i = d->kind == CONV_BACKWARD_WEIGHTS, b_along_i = !back;
         if (i == 0)
-            own->swapped = gemm_swap(m, n);
-        gemm_plan(&w->plan, 1, own->swapped ? n : m, own->swapped ? m : n, k, threads,
-                  to == F32 && !own->swapped && own->n_windows == 1);
+            own->swapped = amx ? gemm_swap_amx(m, n, k, a_along_i, b_along_i) : gemm_swap(m, n);
+        bool    swap = own->swapped, direct = to == F32 && !swap && own->n_windows == 1;
+        if (amx)
+            gemm_plan_amx(&w->plan, 1, swap ? n : m, swap ? m : n, k, threads,
+                          direct && !d->bias && m % AMX_ROWS == 0 && n % AMX_ROWS == 0,
+                          swap ? b_along_i : a_along_i, swap ? a_along_i : b_along_i);
+        else
+            gemm_plan(&w->plan, 1, swap ? n : m, swap ? m : n, k, threads, direct);
         if (w->plan.scratch_bytes > scratch)
             scratch = w->plan.scratch_bytes;
     }
     own->prim = (OwnPrim){ .head = { .blas = blas_own(), .scratch_bytes = scratch,
-                                     .impl = "own:window" },
+                                     .impl = amx ? "own:window_amx" : "own:window" },
                            .run = conv_own_run };
     *prim = &own->prim.head;
     return OK;

@@ -2,6 +2,8 @@
 #include "device/device.h"
 
 #include "base/text.h"
+#include "device/isa.h"
+#include "device/memory.h"
 
 #include <errno.h>
 #include <omp.h>
@@ -9,19 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-static int64_t cpu_available_bytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "r");
-    char  line[128];
-    long long kib = 0;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return (int64_t)kib * 1024;
-}
 
 static const char *cpu_model(Pool *pool)
 {
@@ -47,6 +36,7 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
         options = &defaults;
     Device *device = NEW(pool, Device);
     int     cores = omp_get_num_procs();
+    MemoryLimits limits = memory_limits();
 
     if (options->threads < 0 || options->threads > 4096)
         return fail(E_USAGE, "%d threads make no sense; this machine has %d cores", options->threads, cores);
@@ -55,7 +45,7 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
     device->model = cpu_model(pool);
     device->threads = options->threads ? options->threads : cores;
     device->align = 64;
-    device->memory_bytes = cpu_available_bytes();
+    device->memory_bytes = memory_left(&limits);
     omp_set_dynamic(0);
     omp_set_num_threads(device->threads);
 
@@ -69,7 +59,7 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
                         "or use --backend own", blas_why());
         device->blas = blas_own();
     }
-    device->library = pool_print(pool, "%s %s", device->blas->name, device->blas->version);
+    device->library = pool_print(pool, "%s %s, %s", device->blas->name, device->blas->version, isa_name());
     *out = device;
     return OK;
 }
@@ -85,9 +75,9 @@ static void mapping_undo(void *arg)
     munmap(mapping->at, mapping->bytes);
 }
 
-Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **out)
+Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
 {
-    REQUIRE(device->kind == DEVICE_CPU && bytes >= 0);
+    REQUIRE(bytes >= 0);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), body = ((size_t)bytes + page - 1) / page * page;
 
     /* Asked for in one piece before the first step: a refusal here is a sentence, not a crash later. */
@@ -112,15 +102,19 @@ Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **out)
     return OK;
 }
 
-int64_t resident_anonymous_bytes(void)
+static int64_t resident_row(const char *row)
 {
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    char  line[128];
+    FILE  *file = fopen("/proc/self/smaps_rollup", "r");
+    char   line[128];
     long long kib = -1;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "Anonymous: %lld kB", &kib) == 1)
-            break;
+    size_t n = strlen(row);
+    while (file && kib < 0 && fgets(line, sizeof line, file))
+        if (!strncmp(line, row, n) && sscanf(line + n, " %lld kB", &kib) != 1)
+            kib = -1;
     if (file)
         fclose(file);
     return kib < 0 ? -1 : (int64_t)kib * 1024;
 }
+
+int64_t resident_bytes(void)           { return resident_row("Rss:"); }
+int64_t resident_anonymous_bytes(void) { return resident_row("Anonymous:"); }

@@ -2,7 +2,8 @@
  *
  * A Device gives one arena per memory space, taken whole before the first step. The CPU is built
  * in; others are plugins that fill the same struct. Kernels are looked up by operator: the CPU's
- * are in the operators' own tables, a plugin brings a table of its own.
+ * are in the operators' own tables, a plugin brings a table of its own. Only a device's kernels and
+ * device_read/device_write touch an arena's bytes.
  */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
@@ -10,10 +11,31 @@
 #include "base/err.h"
 #include "base/pool.h"
 #include "device/blas.h"
+#include "device/profile.h"
 
 typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 
 typedef struct Device Device;
+
+/* What a plugin does with bytes that the host cannot touch; the CPU has none of this. Work queued by
+ * kernels runs in order; `read`, `write` and `wait` come after all of it. */
+typedef struct DeviceApi {
+    const void *(*kernel)(const char *op_name);      /* ir's Kernel, or NULL */
+    Err  (*take)(const Device *device, int64_t bytes, void **base);          /* zeroed */
+    void (*give)(const Device *device, void *base);
+    Err  (*take_host)(const Device *device, int64_t bytes, void **base);     /* pinned: fast to copy from */
+    void (*give_host)(const Device *device, void *base);
+    Err  (*write)(const Device *device, void *to, const void *from, size_t bytes);
+    Err  (*read)(const Device *device, void *to, const void *from, size_t bytes);
+    Err  (*wait)(const Device *device);              /* until all queued work is done; its faults come out here */
+    /* Launches between begin and end are recorded, not run; replaying runs them all as one. */
+    Err  (*record_begin)(const Device *device);
+    Err  (*record_end)(const Device *device, void **recording);
+    Err  (*replay)(const Device *device, void *recording);
+    void (*forget)(const Device *device, void *recording);
+    Err  (*used_bytes)(const Device *device, int64_t *used);     /* of the card, as its driver counts */
+} DeviceApi;
+
 struct Device {
     DeviceKind  kind;
     const char *name;            /* "cpu", "cuda" */
@@ -21,19 +43,47 @@ struct Device {
     const char *library;         /* vendor library and version, written into plans */
     int         threads;         /* CPU: of every kernel; a plan holds for one count */
     int64_t     align;           /* of every buffer: 64 on the CPU, 256 on CUDA */
-    int64_t     memory_bytes;    /* what can really be taken */
+    int64_t     memory_bytes;    /* what can really be taken for an arena */
+    int64_t     runtime_bytes;   /* CUDA: what lies outside the arena and counts against the budget; CPU: 0 */
+    const Profile *profile;      /* rates and measured times, or NULL: a plain roofline */
+    const char *profile_note;    /* why this machine's profile is not used, or NULL */
+    bool        described;       /* not here: known by its profile alone, so it can be planned for but not run */
     const Blas *blas;            /* CPU: who does matrix products */
-    /* Plugins: the kernels (a table of ir's Kernel, by operator name); NULL on the CPU. */
-    const void *(*kernel)(const char *op_name);
-    void       *handle;
+    const DeviceApi *api;        /* plugins; NULL on the CPU */
+    void       *handle;          /* the plugin's own */
 };
+
+/* False: a card known by its profile alone. Plans for it hold no workspaces: whoever has its kernels says
+ * what they need. */
+static inline bool device_has_kernels(const Device *device)
+{
+    return device->kind == DEVICE_CPU || device->api;
+}
 
 typedef struct DeviceOptions {
     int         threads;         /* 0: all cores */
     const char *blas;            /* "onednn", "own" or NULL for the best there is */
+    bool        tf32;            /* CUDA: fp32 products may round their factors */
 } DeviceOptions;
 
 Err device_cpu(Pool *pool, const DeviceOptions *options, Device **device);
+/* From libplimsoll_cuda.so, looked for like the oneDNN plugin. Without it, or without a card, one
+ * sentence says what is missing. */
+Err device_cuda(Pool *pool, const DeviceOptions *options, Device **device);
+/* Gives a described card the plugin's kernels to plan with, so that their scratch is counted: json is the
+ * card's own description, as cuDNN writes it. */
+Err device_cuda_kernels(Pool *pool, const DeviceOptions *options, const char *json, Device *device);
+
+/* Bytes between the host and wherever the device keeps its tensors. */
+Err device_write(const Device *device, void *to, const void *from, size_t bytes);
+Err device_read(const Device *device, void *to, const void *from, size_t bytes);
+Err device_wait(const Device *device);
+/* Host bytes that the device copies from: zeroed, freed with the pool. */
+Err device_host_bytes(Pool *pool, const Device *device, int64_t bytes, void **base);
+
+/* By name: "cpu" (or NULL): this machine, with the profile that `plimsoll probe` left for it; "cuda"; else a
+ * shipped profile's name or a profile's path: a card, or a processor, as that describes it. */
+Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Device **device);
 
 /* The planned block of tensor bytes. On the CPU a page that may not be touched follows it, so that
  * a kernel running past the end is stopped at once. */
@@ -44,7 +94,13 @@ typedef struct Arena {
 } Arena;
 
 Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **arena);  /* touched, zeroed */
+Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **arena);  /* arena_new's, on the CPU */
 
+/* What lies outside the arena: measured in this process (which holds an arena of that many bytes, or 0), or
+ * what the profile of a described device says. */
+int64_t device_runtime_bytes(const Device *device, int64_t arena_bytes);
+
+int64_t resident_bytes(void);                /* of this process, code and files included; -1: unknown */
 int64_t resident_anonymous_bytes(void);      /* of this process, as the kernel counts them; -1: unknown */
 
 #endif

@@ -5,27 +5,10 @@
  *
  * Scratch:  job 0 [A panels | B panels | sums]  job 1 [...]  ...  then partial sums over k, if any.
  */
-#include "device/gemm.h"
+#include "device/gemm_int.h"
 
 #include "device/blas.h"
 #include "device/convert.h"
-
-typedef struct Range { int64_t lo, hi; } Range;
-
-/* Part i of n things in the given number of parts, cut at multiples of unit. */
-static Range gemm_part(int64_t n, int64_t parts, int64_t i, int64_t unit)
-{
-    int64_t units = (n + unit - 1) / unit;
-    return (Range){ gemm_min(units * i / parts * unit, n),
-                    gemm_min(units * (i + 1) / parts * unit, n) };
-}
-
-/* The largest block that cuts n into equal pieces of at most `most`, in multiples of unit. */
-static int64_t gemm_even(int64_t n, int64_t most, int64_t unit)
-{
-    int64_t pieces = gemm_max((n + most - 1) / most, 1);
-    return gemm_max(gemm_round_up((n + pieces - 1) / pieces, unit), unit);
-}
 
 bool gemm_swap(int64_t m, int64_t n)
 {
@@ -34,20 +17,21 @@ bool gemm_swap(int64_t m, int64_t n)
     return 1.3 * turned < plain;
 }
 
-/* Cycles of the slowest job, roughly: products at two vectors a cycle, packing, partial sums and
- * the cost of waking threads. Only the order of such figures matters. */
+/* Cycles of the slowest job, roughly: products, packing, partial sums and the cost of waking
+ * threads. Only the order of such figures matters. */
 static double gemm_cost(const GemmPlan *p, int64_t b, int64_t m, int64_t n, int64_t k)
 {
     double batch = (double)((p->batch + b - 1) / b), rows = (double)((p->m + m - 1) / m);
     double cols = (double)gemm_round_up((p->n + n - 1) / n, GEMM_LANES),
         depth = (double)((p->k + k - 1) / k);
-    double cost = rows * cols * depth / (2 * GEMM_LANES) + 0.4 * rows * depth + 0.3 * cols * depth;
+    double cost = rows * cols * depth * (double)p->product + (double)p->pack_a * rows * depth +
+                  (double)p->pack_b * cols * depth;
     if (k > 1)
         cost += rows * cols * (0.2 + 0.1 * (double)k);
     return batch * cost + (b * m * n * k > 1 ? 4000.0 : 0.0);
 }
 
-static void gemm_plan_parts(GemmPlan *p)
+void gemm_plan_parts(GemmPlan *p)
 {
     int64_t threads = p->threads, n_panels = (p->n + GEMM_NR - 1) / GEMM_NR;
     double  best = gemm_cost(p, 1, 1, 1, 1);
@@ -65,18 +49,12 @@ static void gemm_plan_parts(GemmPlan *p)
                 }
 }
 
-static int64_t gemm_ceil_part(int64_t n, int64_t parts, int64_t unit)
-{
-    int64_t units = (n + unit - 1) / unit;
-    return gemm_min((units + parts - 1) / parts * unit, n);
-}
-
 void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads,
                bool direct)
 {
     *plan = (GemmPlan){ .batch = batch, .m = m, .n = n, .k = k, .threads = threads,
-                        .direct = direct,
-                        .parts_b = 1, .parts_m = 1, .parts_n = 1, .parts_k = 1 };
+                        .direct = direct, .product = 0.5f / GEMM_LANES, .pack_a = 0.4f,
+                        .pack_b = 0.3f, .parts_b = 1, .parts_m = 1, .parts_n = 1, .parts_k = 1 };
     gemm_plan_parts(plan);
     int64_t job_m = gemm_ceil_part(m, plan->parts_m, 1);
     int64_t job_n = gemm_ceil_part(n, plan->parts_n, GEMM_NR),
@@ -91,21 +69,68 @@ void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, i
     plan->a_floats = (size_t)gemm_round_up(plan->mc * plan->kc + GEMM_LANES, 16);
     plan->b_floats = (size_t)gemm_round_up(b_cols * plan->kc + GEMM_LANES, 16);
     plan->tile_floats = aside ? (size_t)gemm_round_up(plan->mb * b_cols, 16) : 0;
+    gemm_plan_scratch(plan, m);
+}
+
+void gemm_plan_scratch(GemmPlan *plan, int64_t rows)
+{
     plan->job_bytes = 4 * (plan->a_floats + plan->b_floats + plan->tile_floats);
-    plan->partial_floats = plan->parts_k > 1 ? (size_t)(m * gemm_round_up(n, 16)) : 0;
+    plan->partial_floats = plan->parts_k > 1 ? (size_t)(rows * gemm_round_up(plan->n, 16)) : 0;
     size_t jobs = (size_t)(plan->parts_b * plan->parts_m * plan->parts_n * plan->parts_k);
     plan->scratch_bytes = jobs * plan->job_bytes + 4 * (size_t)plan->parts_k * plan->partial_floats;
 }
 
 /* --- results on their way out --- */
 
+/* dst[x] = src[x] + more[x] as bf16: the usual end, without a row of floats between. */
+static void gemm_store_bf16(uint16_t *restrict dst, const float *restrict src,
+                            const float *restrict more, int64_t n)
+{
+    for (int64_t x = 0; x < n; x++)
+        dst[x] = f32_to_bf16(src[x] + more[x]);
+}
+
+/* One row of C, n columns from `first` on: sums + bias (+ C). */
+static void gemm_store_row(const GemmOut *c, int64_t first, int64_t n, const float *sums,
+                           const float *bias)
+{
+    float old[GEMM_NC], fresh[GEMM_NC];
+    if (c->type == BF16 && !c->accumulate) {
+        gemm_store_bf16((uint16_t *)c->data + first, sums, bias, n);
+        return;
+    }
+    float       *dst = row_open(c->type, c->data, first, fresh);
+    const float *before = bias;
+    if (c->accumulate) {
+        before = row_load(c->type, c->data, first, n, old);
+        for (int64_t x = 0; c->bias && x < n; x++)
+            dst[x] = before[x] + bias[x];
+        before = c->bias ? dst : before;
+    }
+    for (int64_t x = 0; x < n; x++)
+        dst[x] = sums[x] + before[x];
+    row_store(c->type, c->data, first, n, dst);
+}
+
+/* n columns of sums, from up to GEMM_LANES rows of C, turned: turned[y*GEMM_NC + x]. */
+static void gemm_turn(const float *sums, int64_t ld, int64_t rows, int64_t n, float *turned)
+{
+    const float *from[GEMM_NR];
+    for (int64_t x = 0; x < n; x += GEMM_NR) {
+        int64_t count = gemm_min(GEMM_NR, n - x);
+        for (int64_t r = 0; r < count; r++)
+            from[r] = sums + (x + r) * ld;
+        gemm_interleave(turned + x, GEMM_NC, from, count, rows);
+    }
+}
+
 /* C[i][j] = sums[i][j] + bias[j] (+ C[i][j]), rows [i.lo,i.hi) and columns [j.lo,j.hi) of the
  * product as computed; swapped, it is C[j][i] and bias[i]. sums points at (i.lo, j.lo). */
 static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i, Range j)
 {
-    float   old[GEMM_NC], bias[GEMM_NC];
+    float   bias[GEMM_NC], turned[GEMM_LANES * GEMM_NC];
     Range   row = c->swapped ? j : i, col = c->swapped ? i : j;
-    int64_t row_step = c->swapped ? 1 : ld, col_step = c->swapped ? ld : 1;
+    int64_t group = c->swapped ? GEMM_LANES : 1;
     for (int64_t at = col.lo; at < col.hi; at += GEMM_NC) {
         int64_t n = gemm_min(GEMM_NC, col.hi - at);
         for (int64_t x = 0; x < n; x++)
@@ -113,38 +138,19 @@ static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i
         if (c->bias)
             convert_rows(F32, bias, c->type_bias,
                          (const char *)c->bias + at * type_bytes(c->type_bias), (size_t)n);
-        for (int64_t y = row.lo; y < row.hi; y++) {
-            const float *src = sums + (y - row.lo) * row_step + (at - col.lo) * col_step;
-            int64_t      first = (c->row ? c->row(c->shape, y) : y * c->ld) + at;
-            float        fresh[GEMM_NC], *dst = row_open(c->type, c->data, first, fresh);
-            const float *before = bias;
-            if (c->accumulate) {
-                before = row_load(c->type, c->data, first, n, old);
-                for (int64_t x = 0; c->bias && x < n; x++)
-                    dst[x] = before[x] + bias[x];
-                before = c->bias ? dst : before;
+        for (int64_t y = row.lo; y < row.hi; y += group) {
+            int64_t      rows = gemm_min(group, row.hi - y);
+            const float *src = sums + (y - row.lo) * ld + at - col.lo;
+            if (c->swapped) {
+                gemm_turn(sums + (at - col.lo) * ld + y - row.lo, ld, rows, n, turned);
+                src = turned;
             }
-            if (col_step == 1)
-                for (int64_t x = 0; x < n; x++)
-                    dst[x] = src[x] + before[x];
-            else
-                for (int64_t x = 0; x < n; x++)
-                    dst[x] = src[x * col_step] + before[x];
-            row_store(c->type, c->data, first, n, dst);
+            for (int64_t r = 0; r < rows; r++)
+                gemm_store_row(c, (c->row ? c->row(c->shape, y + r) : (y + r) * c->ld) + at, n,
+                               src + r * GEMM_NC, bias);   /* rows > 1: turned */
         }
     }
 }
-
-/* Where a job's kernels put their sums: into C itself, or aside. */
-typedef struct Sums {
-    float  *data;            /* of element (row0, col0) of the product */
-    int64_t ld, row0, col0;
-    bool    padded;          /* whole vectors may be written beyond the last column */
-    bool    add;             /* the first block of k adds to what is there */
-    float   alpha;
-    const void *bias;        /* added by the first block of k */
-    Type    type_bias;
-} Sums;
 
 /* One panel of B against all panels of A. */
 static void gemm_column(const Sums *s, const float *a, int64_t lda, Range m, const float *b,
@@ -271,7 +277,7 @@ static void gemm_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, co
         int64_t tile_ld = gemm_round_up(cols.hi - cols.lo, GEMM_LANES);
         for (int64_t i = m.lo; i < m.hi; i += p->mb) {
             Range rows = { i, gemm_min(i + p->mb, m.hi) };
-            bool  b_packed = i > m.lo && k.hi - k.lo <= p->kc;
+            bool  b_packed = i > m.lo && (p->b_whole || k.hi - k.lo <= p->kc);
             Sums  s = { .alpha = 1.0f };
             if (partial)
                 s.data = partial, s.ld = gemm_round_up(p->n, 16), s.padded = true;
@@ -280,7 +286,10 @@ static void gemm_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, co
             else
                 s.data = c->data, s.ld = c->ld, s.add = c->accumulate, s.bias = c->bias,
                 s.type_bias = c->type_bias;
-            gemm_block(p, a, b, &s, rows, cols, k, a_panels, b_panels, b_packed);
+            if (p->amx)
+                gemm_block_amx(p, a, b, &s, rows, cols, k, a_panels, b_panels, b_packed);
+            else
+                gemm_block(p, a, b, &s, rows, cols, k, a_panels, b_panels, b_packed);
             if (aside)
                 gemm_finish(c, tile, tile_ld, rows, cols);
         }
@@ -298,8 +307,8 @@ static void gemm_reduce(const GemmPlan *p, const GemmOut *c, float *partial, Ran
             for (int64_t x = 0; x < p->n; x++)
                 sum[x] += more[x];
         }
-        gemm_finish(c, sum, ld, (Range){ i, i + 1 }, (Range){ 0, p->n });
     }
+    gemm_finish(c, partial + m.lo * ld, ld, m, (Range){ 0, p->n });
 }
 
 static const void *gemm_advance(const void *data, Type type, int64_t elements)
@@ -311,13 +320,16 @@ static void gemm_run_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b
                          int64_t job, char *scratch, float *partial)
 {
     int64_t rest = job;
-    Range   k = gemm_part(p->k, p->parts_k, rest % p->parts_k, 1);
+    int64_t unit_m = p->amx ? AMX_ROWS : 1, unit_k = p->amx ? AMX_K : 1;
+    Range   k = gemm_part(p->k, p->parts_k, rest % p->parts_k, unit_k);
     float  *mine = partial ? partial + rest % p->parts_k * (int64_t)p->partial_floats : NULL;
     rest /= p->parts_k;
-    Range m = gemm_part(p->m, p->parts_m, rest % p->parts_m, 1);
+    Range m = gemm_part(p->m, p->parts_m, rest % p->parts_m, unit_m);
     rest /= p->parts_m;
     Range n = gemm_part(p->n, p->parts_n, rest % p->parts_n, GEMM_NR);
     Range batch = gemm_part(p->batch, p->parts_b, rest / p->parts_n, 1);
+    if (p->amx)
+        amx_begin();
     for (int64_t i = batch.lo; i < batch.hi; i++) {
         GemmSide ai = *a, bi = *b;
         GemmOut  ci = *c;
@@ -326,6 +338,8 @@ static void gemm_run_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b
         ci.data = (char *)c->data + i * c->batch_stride * type_bytes(c->type);
         gemm_job(p, &ai, &bi, &ci, m, n, k, scratch + (size_t)job * p->job_bytes, mine);
     }
+    if (p->amx)
+        amx_end();
 }
 
 void gemm_run(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c,

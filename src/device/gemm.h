@@ -17,6 +17,9 @@
  * orientation, the windows of an image) is known only to its packer: a convolution is a matrix
  * product that is never written out.
  *
+ * Products of two bf16 operands are done by AMX where there is one (amx.h, gemm_amx.c), in the same
+ * parts. Their operands are packed from blocks of the operand as it is stored.
+ *
  * Threads take parts of (batch, m, n); of k only when the others are too few, with partial sums in
  * scratch added in a fixed order. So results depend on the shape and the thread count alone, and
  * scratch_bytes is exact. Nothing is allocated.
@@ -31,8 +34,10 @@
 
 #ifdef __AVX512F__
 enum { GEMM_LANES = 16, GEMM_MR = 14 };      /* 28 sums, 2 of B, of 32 registers */
-#else
+#elif defined __AVX__
 enum { GEMM_LANES = 8, GEMM_MR = 6 };        /* 12 sums, 2 of B, 1 of A, of 16 registers */
+#else
+enum { GEMM_LANES = 4, GEMM_MR = 4 };        /* 8 sums; packing wants no more rows than lanes */
 #endif
 enum {
     GEMM_NR = 2 * GEMM_LANES,
@@ -43,7 +48,11 @@ enum {
     GEMM_FEW_ROWS = 2 * GEMM_MR,             /* up to so many rows B is not packed, */
     GEMM_FEW_COLS = 192,                     /* up to so many columns A is not */
     GEMM_TILE_ROWS = 48 * GEMM_MR,           /* rows of fp32 sums kept aside when C is not fp32 */
+    GEMM_ROOM = 8192,                        /* elements of a block that does not lie well */
+    GEMM_ROOM_I = 256, GEMM_ROOM_K = 256,    /* the most of it along i or k */
 };
+
+typedef struct Range { int64_t lo, hi; } Range;
 
 /* One operand, seen as X[i][k]: i is the row of op(A) or the column of op(B). */
 typedef struct GemmSide GemmSide;
@@ -51,6 +60,11 @@ struct GemmSide {
     /* Write kk*width floats (and up to GEMM_LANES more): rows beyond count are zero. */
     void (*pack)(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                  int64_t k0, int64_t kk, float *dst);
+    /* bf16: the block X[i][k0 .. k0+nk) as it is stored, where it lies or in room, rows (of k, or of
+     * i if along_i) *ld apart. It may give less of k than asked: a multiple of AMX_K. Asked for:
+     * at most GEMM_ROOM_I of i by AMX_K of k if along_i, else AMX_NR of i by any k. */
+    const uint16_t *(*block)(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+                             uint16_t *room, int64_t *ld);
     const void *data;
     Type        type;
     int64_t     ld;              /* matrices: elements between rows as stored */
@@ -79,12 +93,18 @@ typedef struct GemmPlan {
     int64_t parts_b, parts_m, parts_n, parts_k;   /* jobs along each axis; at most one per thread */
     int64_t mc, kc, nc, mb;      /* blocks; mb rows are finished over all of k before the next */
     bool    direct;              /* sums are kept in C itself: fp32, rows ld apart, not swapped */
+    bool    amx, b_whole;        /* b_whole: B is packed over all of k before the first row */
+    float   product, pack_a, pack_b;              /* cycles a product and a packed element */
     size_t  a_floats, b_floats, tile_floats, partial_floats;
     size_t  job_bytes, scratch_bytes;
 } GemmPlan;
 
 void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads,
                bool direct);
+/* Both operands bf16, amx_ready(): direct needs whole tiles and no bias as well. */
+void gemm_plan_amx(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads,
+                   bool direct, bool a_along_i, bool b_along_i);
+bool gemm_swap_amx(int64_t m, int64_t n, int64_t k, bool a_along_i, bool b_along_i);
 void gemm_run(const GemmPlan *plan, const GemmSide *a, const GemmSide *b, const GemmOut *c,
               void *scratch);
 
@@ -97,6 +117,9 @@ void gemm_pack_along_k(const GemmSide *side, int64_t i0, int64_t count, int64_t 
                        int64_t k0, int64_t kk, float *dst);
 void gemm_pack_along_i(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                        int64_t k0, int64_t kk, float *dst);
+
+const uint16_t *gemm_block_matrix(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+                                  uint16_t *room, int64_t *ld);
 
 GemmSide gemm_matrix(bool along_i, Type type, const void *data, int64_t ld);
 

@@ -1,6 +1,6 @@
 /* gemm_kernel.c -- the arithmetic of the own matrix product, and the packing of panels.
  *
- * Written with the compiler's vector types: the same text is the AVX-512 and the AVX2 kernel. One
+ * Written with the compiler's vector types: the same text is the AVX-512, the AVX2 and the SSE one. One
  * function is instantiated for every number of rows and for one or two vectors of columns, with
  * all loops over sums unrolled, so that the sums are registers; edges then cost what they are.
  */
@@ -10,6 +10,10 @@
 
 #ifdef __AVX512F__
 #include <immintrin.h>
+#endif
+
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic ignored "-Wpsabi"     /* vectors pass between inlined functions only */
 #endif
 
 typedef float Vec __attribute__((vector_size(4 * GEMM_LANES), aligned(4), may_alias));
@@ -77,12 +81,15 @@ static inline __attribute__((always_inline)) void kernel_tile(const int rows, co
     static void in_place_##rows##_2(const GemmTile *t) { kernel_tile(rows, 2, true, t); }
 #define ENTRY(rows)                                                                             \
     { kernel_##rows##_1, kernel_##rows##_2, in_place_##rows##_1, in_place_##rows##_2 },
-#define ROWS_6(X)  X(1) X(2) X(3) X(4) X(5) X(6)
+#define ROWS_4(X)  X(1) X(2) X(3) X(4)
+#define ROWS_6(X)  ROWS_4(X) X(5) X(6)
 #define ROWS_14(X) ROWS_6(X) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 #ifdef __AVX512F__
 #define ROWS ROWS_14
-#else
+#elif defined __AVX__
 #define ROWS ROWS_6
+#else
+#define ROWS ROWS_4
 #endif
 
 ROWS(KERNELS)
@@ -100,9 +107,12 @@ void gemm_kernel(int64_t rows, int vectors, const GemmTile *tile)
                    LO(s,8), LO(s,9), LO(s,10), LO(s,11), LO(s,12), LO(s,13), LO(s,14), LO(s,15)
 #define MASK_HI(s) HI(s,0), HI(s,1), HI(s,2), HI(s,3), HI(s,4), HI(s,5), HI(s,6), HI(s,7), \
                    HI(s,8), HI(s,9), HI(s,10), HI(s,11), HI(s,12), HI(s,13), HI(s,14), HI(s,15)
-#else
+#elif defined __AVX__
 #define MASK_LO(s) LO(s,0), LO(s,1), LO(s,2), LO(s,3), LO(s,4), LO(s,5), LO(s,6), LO(s,7)
 #define MASK_HI(s) HI(s,0), HI(s,1), HI(s,2), HI(s,3), HI(s,4), HI(s,5), HI(s,6), HI(s,7)
+#else
+#define MASK_LO(s) LO(s,0), LO(s,1), LO(s,2), LO(s,3)
+#define MASK_HI(s) HI(s,0), HI(s,1), HI(s,2), HI(s,3)
 #endif
 #define LO(s, lane) ((lane) & (s) ? GEMM_LANES + (lane) - (s) : (lane))
 #define HI(s, lane) ((lane) & (s) ? GEMM_LANES + (lane) : (lane) + (s))
@@ -128,7 +138,9 @@ static inline void interleave_lanes(float *dst, int64_t width, const float *cons
             x[r] = *(const Vec *)(rows[r] + k);
         TRANSPOSE_STEP(x, 1)
         TRANSPOSE_STEP(x, 2)
+#ifdef __AVX__
         TRANSPOSE_STEP(x, 4)
+#endif
 #ifdef __AVX512F__
         TRANSPOSE_STEP(x, 8)
 #endif
@@ -190,5 +202,5 @@ void gemm_pack_along_i(const GemmSide *side, int64_t i0, int64_t count, int64_t 
 GemmSide gemm_matrix(bool along_i, Type type, const void *data, int64_t ld)
 {
     return (GemmSide){ .pack = along_i ? gemm_pack_along_i : gemm_pack_along_k, .along_i = along_i,
-                       .type = type, .data = data, .ld = ld };
+                       .block = gemm_block_matrix, .type = type, .data = data, .ld = ld };
 }

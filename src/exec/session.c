@@ -1,5 +1,5 @@
 /* session.c -- resolve every pointer once, then loop. */
-#include "exec/session.h"
+#include "exec/session_int.h"
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -26,6 +26,8 @@ typedef struct Extent {          /* one buffer handed to a kernel (a view counts
 typedef struct Feed {
     const char *name;
     const void *data;
+    void       *staged;          /* where the device copies from: a fixed place, so that it can be recorded */
+    int64_t     bytes;
 } Feed;
 
 typedef struct Watch {
@@ -46,6 +48,9 @@ struct Session {
     Watch        *watches;
     int32_t       n_watches, cap_watches;
     void        **outputs;       /* per graph output */
+    void        **read;          /* per graph output, on devices the host cannot read: its copy */
+    void         *room;          /* there too: the largest persistent value, on its way in or out */
+    void         *recording[PART_COUNT];
     int64_t       measured[PART_COUNT];
 };
 
@@ -78,13 +83,17 @@ static void *place_of(Session *session, const Places *places, int32_t value)
     return session->arena->base + root + v->offset;
 }
 
-static int32_t session_feed_index(Session *session, const char *name)
+static Err session_feed_index(Session *session, const Node *node, int32_t *index)
 {
-    for (int32_t i = 0; i < session->n_feeds; i++)
-        if (!strcmp(session->feeds[i].name, name))
-            return i;
-    VEC_ADD(session->pool, session->feeds, session->n_feeds, session->cap_feeds, (Feed){ .name = name });
-    return session->n_feeds - 1;
+    const char *name = ATTR(node, FeedAttr)->name;
+    for (*index = 0; *index < session->n_feeds; (*index)++)
+        if (!strcmp(session->feeds[*index].name, name))
+            return OK;
+    Feed feed = { .name = name, .bytes = value_at(node->graph, node->out[0])->bytes };
+    if (session->engine->device->api)
+        TRY(device_host_bytes(session->pool, session->engine->device, feed.bytes, &feed.staged));
+    VEC_ADD(session->pool, session->feeds, session->n_feeds, session->cap_feeds, feed);
+    return OK;
 }
 
 static Err session_launch(Session *session, Places *places, int32_t step, int32_t node_id, Launch *launch)
@@ -95,7 +104,7 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
     Call         *call = &launch->call;
 
     *launch = (Launch){ .run = kernel->run, .part = node->part, .feed = -1, .first_end = session->n_extents };
-    *call = (Call){ .node = node, .device = engine->device, .choice = &engine->choices[node_id],
+    *call = (Call){ .node = node, .device = engine_device(engine, node_id), .choice = &engine->choices[node_id],
                     .in = NEWN(session->pool, void *, node->n_in + 1),
                     .out = NEWN(session->pool, void *, node->n_out + 1) };
     for (int i = 0; i < node->n_in; i++)
@@ -121,7 +130,7 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
             call->out[i] = place_of(session, places, node->out[i]);
     launch->n_ends = session->n_extents - launch->first_end;
     if (node->op == &op_feed)
-        launch->feed = session_feed_index(session, ATTR(node, FeedAttr)->name);
+        TRY(session_feed_index(session, node, &launch->feed));
     return kernel->prepare ? kernel->prepare(session->pool, call) : OK;
 }
 
@@ -164,6 +173,33 @@ static Err session_program(Session *session, const Program *program)
     return OK;
 }
 
+/* On devices the host cannot read: where its copies lie, taken before the first step. */
+static Err session_rooms(Session *session)
+{
+    const Graph  *graph = session->engine->graph;
+    const Device *device = session->engine->device;
+    int64_t       most = 1;
+    if (!device->api)
+        return OK;
+    for (int32_t i = 0; i < graph->n_values; i++)
+        if (value_at(graph, i)->persistent && value_at(graph, i)->bytes > most)
+            most = value_at(graph, i)->bytes;
+    TRY(device_host_bytes(session->pool, device, most, &session->room));
+    session->read = NEWN(session->pool, void *, graph->n_outputs + 1);
+    for (int32_t i = 0; i < graph->n_outputs; i++)
+        TRY(device_host_bytes(session->pool, device, value_at(graph, graph->outputs[i].value)->bytes, &session->read[i]));
+    return OK;
+}
+
+static void session_forget(void *arg)
+{
+    Session      *session = arg;
+    const Device *device = session->engine->device;
+    for (int part = 0; part < PART_COUNT; part++)
+        if (session->recording[part])
+            device->api->forget(device, session->recording[part]);
+}
+
 Err session_new(Pool *pool, const Engine *engine, Session **out)
 {
     Session *session = NEW(pool, Session);
@@ -171,18 +207,48 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
     session->engine = engine;
     session->outputs = NEWN(pool, void *, engine->graph->n_outputs + 1);
     TRY(arena_new(pool, engine->device, engine->arena_bytes, &session->arena));
+    TRY(session_rooms(session));
     for (int i = 0; i < engine->n_programs; i++)
         TRY(session_program(session, &engine->programs[i]));
+    pool_at_free(pool, session_forget, session);
     *out = session;
     return OK;
 }
 
-void *session_bytes(Session *session, int32_t value)
+static void *session_at(const Session *session, int32_t value)
 {
     const Value *v = value_at(session->engine->graph, value);
     int64_t offset = session->engine->offset[v->root];
     REQUIRE(offset >= 0);
     return session->arena->base + offset + v->offset;
+}
+
+void *session_bytes(Session *session, int32_t value)
+{
+    REQUIRE(!session->engine->device->api);
+    return session_at(session, value);
+}
+
+Err session_read(Session *session, int32_t value, void *to)
+{
+    return device_read(session->engine->device, to, session_at(session, value),
+                       (size_t)value_at(session->engine->graph, value)->bytes);
+}
+
+Err session_write(Session *session, int32_t value, const void *from)
+{
+    return device_write(session->engine->device, session_at(session, value), from,
+                        (size_t)value_at(session->engine->graph, value)->bytes);
+}
+
+bool session_is_staged(const Session *session)
+{
+    return session->room != NULL;
+}
+
+void *session_room(Session *session, int32_t value)
+{
+    return session->room ? session->room : session_at(session, value);
 }
 
 Err session_feed(Session *session, const char *name, const void *data)
@@ -201,21 +267,27 @@ Err session_watch(Session *session, int32_t value, void *copy)
     return OK;
 }
 
-static void guards_fill(Session *session, const Launch *launch)
+static Err guards_fill(Session *session, const Launch *launch)
 {
+    const Device *device = session->engine->device;
+    char          fill[GUARD_BYTES];
+    memset(fill, GUARD_FILL, sizeof fill);
     for (int32_t i = 0; i < launch->n_ends; i++) {
         Extent e = session->extents[launch->first_end + i];
-        memset(session->arena->base + e.offset - GUARD_BYTES, GUARD_FILL, GUARD_BYTES);
-        memset(session->arena->base + e.offset + e.bytes, GUARD_FILL, GUARD_BYTES);
+        TRY(device_write(device, session->arena->base + e.offset - GUARD_BYTES, fill, sizeof fill));
+        TRY(device_write(device, session->arena->base + e.offset + e.bytes, fill, sizeof fill));
     }
+    return OK;
 }
 
 static Err guards_check(Session *session, const Launch *launch)
 {
+    const Device *device = session->engine->device;
     for (int32_t i = 0; i < launch->n_ends; i++) {
-        Extent e = session->extents[launch->first_end + i];
-        const unsigned char *low = (unsigned char *)session->arena->base + e.offset - GUARD_BYTES;
-        const unsigned char *high = (unsigned char *)session->arena->base + e.offset + e.bytes;
+        Extent        e = session->extents[launch->first_end + i];
+        unsigned char low[GUARD_BYTES], high[GUARD_BYTES];
+        TRY(device_read(device, low, session->arena->base + e.offset - GUARD_BYTES, sizeof low));
+        TRY(device_read(device, high, session->arena->base + e.offset + e.bytes, sizeof high));
         for (int b = 0; b < GUARD_BYTES; b++)
             if (low[b] != GUARD_FILL || high[b] != GUARD_FILL)
                 return fail(E_PLAN, "%s wrote outside its buffers, %s buffer %d of %lld bytes",
@@ -225,89 +297,157 @@ static Err guards_check(Session *session, const Launch *launch)
     return OK;
 }
 
-static void session_watched(Session *session, const Launch *launch)
+static Err session_watched(Session *session, const Launch *launch)
 {
     const Node *node = launch->call.node;
     for (int32_t w = 0; w < session->n_watches; w++) {
         const Value *watched = value_at(session->engine->graph, session->watches[w].value);
         for (int i = 0; i < node->n_out; i++)
             if (node->out[i] == watched->root)
-                memcpy(session->watches[w].copy, (char *)launch->call.out[i] + watched->offset,
-                       (size_t)watched->bytes);
+                TRY(device_read(session->engine->device, session->watches[w].copy,
+                                (char *)launch->call.out[i] + watched->offset, (size_t)watched->bytes));
+    }
+    return OK;
+}
+
+static void session_measure(Session *session, const Launch *launch)
+{
+    for (int32_t e = 0; e < launch->n_ends; e++) {
+        Extent extent = session->extents[launch->first_end + e];
+        if (extent.offset + extent.bytes > session->measured[launch->part])
+            session->measured[launch->part] = extent.offset + extent.bytes;
     }
 }
 
-Err session_run(Session *session, Part part)
+static Err session_launches(Session *session, Part part)
 {
     bool guards = session->engine->guards;
     for (int32_t i = session->from[part]; i < session->to[part]; i++) {
         Launch *launch = &session->launches[part][i];
-        if (launch->feed >= 0)
-            launch->call.feed = session->feeds[launch->feed].data;
-        for (int32_t e = 0; e < launch->n_ends; e++) {
-            Extent extent = session->extents[launch->first_end + e];
-            if (extent.offset + extent.bytes > session->measured[launch->part])
-                session->measured[launch->part] = extent.offset + extent.bytes;
-        }
+        session_measure(session, launch);
         if (guards)
-            guards_fill(session, launch);
+            TRY(guards_fill(session, launch));
         TRY(launch->run(&launch->call));
         if (guards)
             TRY(guards_check(session, launch));
         if (session->n_watches)
-            session_watched(session, launch);
-    }
-    for (int32_t w = 0; w < session->n_watches; w++) {       /* persistent ones have no maker */
-        const Value *watched = value_at(session->engine->graph, session->watches[w].value);
-        if (session->engine->offset[watched->root] >= 0)
-            memcpy(session->watches[w].copy, session_bytes(session, session->watches[w].value), (size_t)watched->bytes);
+            TRY(session_watched(session, launch));
     }
     return OK;
 }
 
-Err session_profile(Session *session, Part part, double *best_ns)
+/* Points every feed launch of the part at its bytes. */
+static Err session_give(Session *session, Part part)
 {
+    bool waited = false;
     for (int32_t i = session->from[part]; i < session->to[part]; i++) {
         Launch *launch = &session->launches[part][i];
-        if (launch->feed >= 0)
-            launch->call.feed = session->feeds[launch->feed].data;
-        double start = clock_now();
-        TRY(launch->run(&launch->call));
-        double ns = (clock_now() - start) * 1e9;
-        if (ns < best_ns[launch->call.node->id])
-            best_ns[launch->call.node->id] = ns;
+        if (launch->feed < 0)
+            continue;
+        Feed *feed = &session->feeds[launch->feed];
+        launch->call.feed = feed->data;
+        if (!feed->staged)
+            continue;
+        if (!waited)                         /* an earlier run may still be copying from there */
+            TRY(device_wait(session->engine->device));
+        waited = true;
+        if (feed->data)
+            memcpy(feed->staged, feed->data, (size_t)feed->bytes);
+        launch->call.feed = feed->data ? feed->staged : NULL;
     }
     return OK;
 }
 
-const void *session_output(const Session *session, const char *name)
+static Err session_record(Session *session, Part part)
+{
+    const Device *device = session->engine->device;
+    TRY(device->api->record_begin(device));
+    Err err = session_launches(session, part);
+    Err ended = device->api->record_end(device, &session->recording[part]);
+    return err ? err : ended;
+}
+
+Err session_run(Session *session, Part part)
+{
+    const Device *device = session->engine->device;
+    bool          looked_at = session->engine->guards || session->n_watches;
+    TRY(session_give(session, part));
+    if (device->api && device->api->record_begin && !looked_at && session->from[part] < session->to[part]) {
+        if (!session->recording[part])
+            TRY(session_record(session, part));
+        return device->api->replay(device, session->recording[part]);
+    }
+    TRY(session_launches(session, part));
+    for (int32_t w = 0; w < session->n_watches; w++) {       /* persistent ones have no maker */
+        int32_t id = session->watches[w].value;
+        if (session->engine->offset[value_at(session->engine->graph, id)->root] >= 0)
+            TRY(session_read(session, id, session->watches[w].copy));
+    }
+    return OK;
+}
+
+Err session_profile(Session *session, Part part, double *ns)
+{
+    const Device *device = session->engine->device;
+    TRY(session_give(session, part));
+    TRY(device_wait(device));
+    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+        Launch *launch = &session->launches[part][i];
+        double start = clock_now();
+        TRY(launch->run(&launch->call));
+        TRY(device_wait(device));
+        ns[launch->call.node->id] = (clock_now() - start) * 1e9;
+    }
+    return OK;
+}
+
+const void *session_output(Session *session, const char *name)
 {
     const Graph *graph = session->engine->graph;
     for (int32_t i = 0; i < graph->n_outputs; i++)
-        if (!strcmp(graph->outputs[i].name, name))
-            return session->outputs[i];
+        if (!strcmp(graph->outputs[i].name, name)) {
+            if (!session->read)
+                return session->outputs[i];
+            size_t bytes = (size_t)value_at(graph, graph->outputs[i].value)->bytes;
+            return device_read(session->engine->device, session->read[i], session->outputs[i], bytes) ? NULL
+                                                                                                 : session->read[i];
+        }
     return NULL;
 }
 
 const char *session_first_bad(Session *session, Part part)
 {
     const Graph *graph = session->engine->graph;
-    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+    Pool        *pool = pool_new(session->pool, "looking");
+    const char  *found = NULL;
+    for (int32_t i = session->from[part]; i < session->to[part] && !found; i++) {
         Launch     *launch = &session->launches[part][i];
         const Node *node = launch->call.node;
         if (launch->run(&launch->call))
-            return NULL;
-        for (int j = 0; j < node->n_out; j++) {
+            break;
+        for (int j = 0; j < node->n_out && !found; j++) {
             if (node->out[j] < 0 || !type_is_float(out_type(node, j)))
                 continue;
-            int64_t count = shape_count(out_shape(node, j));
-            float   buffer[1];
-            for (int64_t e = 0; e < count; e++)
-                if (!isfinite(*row_load(out_type(node, j), launch->call.out[j], e, 1, buffer)))
-                    return value_text(graph, node->out[j]);
+            int64_t     count = shape_count(out_shape(node, j)), bytes = count * type_bytes(out_type(node, j));
+            const void *data = launch->call.out[j];
+            float       buffer[1];
+            if (session->room) {
+                void *copy = pool_alloc(pool, (size_t)bytes, 1);
+                if (device_read(session->engine->device, copy, data, (size_t)bytes))
+                    break;
+                data = copy;
+            }
+            for (int64_t e = 0; e < count && !found; e++)
+                if (!isfinite(*row_load(out_type(node, j), data, e, 1, buffer)))
+                    found = value_text(graph, node->out[j]);
+        }
+        if (session->room) {
+            pool_free(pool);
+            pool = pool_new(session->pool, "looking");
         }
     }
-    return NULL;
+    pool_free(pool);
+    return found;
 }
 
 int64_t session_measured_bytes(const Session *session, Part part)

@@ -1,7 +1,8 @@
 /* session.h -- an engine with its arena: weights in, steps run, numbers out.
  *
  * session_new takes the arena and resolves every pointer of every step; session_run is then a loop
- * over launches that allocates nothing. The meter notes the highest end of every pointer it hands to
+ * over launches that allocates nothing. On a device that can, a part's launches are recorded on its
+ * first run and replayed as one from then on. The meter notes the highest end of every pointer it hands to
  * a kernel; it knows nothing of the plan, and must agree with it to the byte.
  */
 #ifndef EXEC_SESSION_H
@@ -14,28 +15,31 @@ typedef struct Session Session;
 Err session_new(Pool *pool, const Engine *engine, Session **session);
 
 /* Starting values (exec/weights.c): parameters by their init rules, constants, state, copies. */
-Err  session_init(Session *session, uint64_t seed);
+Err session_init(Session *session, uint64_t seed);
 /* A parameter in disk order and fp32; its master copy is set with it. */
-void session_set_param(Session *session, int32_t param, const float *disk);
+Err session_set_param(Session *session, int32_t param, const float *disk);
 /* The same for one value that has the parameter's shape: its EMA, a moment, its master copy (then the
  * parameter is rounded from it). disk need not be aligned. */
-void session_put_param(Session *session, int32_t param, int32_t value, const void *disk);
-void session_get_param(Session *session, int32_t param, int32_t value, float *disk);
+Err session_put_param(Session *session, int32_t param, int32_t value, const void *disk);
+Err session_get_param(Session *session, int32_t param, int32_t value, float *disk);
 
-void  *session_bytes(Session *session, int32_t value);       /* of a persistent value, in the arena */
+/* All bytes of a persistent value. */
+Err    session_read(Session *session, int32_t value, void *to);
+Err    session_write(Session *session, int32_t value, const void *from);
+void  *session_bytes(Session *session, int32_t value);   /* in place: only where the arena is the host's own */
 Err    session_feed(Session *session, const char *name, const void *data);  /* host bytes, kept by the caller */
 
 /* Runs one part. Where micro and update are one program (gradients not accumulated), run both, in this
  * order: the plan may have some updates come before the last gradients. */
 Err    session_run(Session *session, Part part);
 
-/* Bytes of a graph output (ir/graph.h), good after its part has run and until the next run; NULL if the
- * graph has none of that name. */
-const void *session_output(const Session *session, const char *name);
+/* Bytes of a graph output (ir/graph.h), on the host, good after its part has run and until the next
+ * run; NULL if the graph has none of that name or the device failed. */
+const void *session_output(Session *session, const char *name);
 
-/* Runs the part once and lowers best_ns[node] to each node's time where it was faster (start with
- * infinity). For benches and profiles. */
-Err session_profile(Session *session, Part part, double *best_ns);
+/* Runs the part once and writes each node's time, of its last run where it runs again. For benches and
+ * profiles. */
+Err session_profile(Session *session, Part part, double *ns);
 
 /* Runs the part again, looking at every float written; the first that is not finite, or NULL. For
  * after the fact: it is slow and may allocate. */

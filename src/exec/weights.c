@@ -2,7 +2,7 @@
  *
  * The arena may hold a parameter with its axes in another order than its file does (convolutions:
  * taps first, output channels last); everything outside the arena uses the file's order. */
-#include "exec/session.h"
+#include "exec/session_int.h"
 
 #include "base/random.h"
 #include "device/convert.h"
@@ -38,42 +38,45 @@ static void weights_store(Type type, void *to, int64_t at, float x)
     convert_rows(type, (char *)to + at * type_bytes(type), F32, &x, 1);
 }
 
-static void weights_put(Session *session, const Param *param, int32_t id, const void *disk)
+static Err weights_put(Session *session, const Param *param, int32_t id, const void *disk)
 {
     const Value *value = value_at(session_engine(session)->graph, id);
-    void        *to = session_bytes(session, id);
+    void        *to = session_room(session, id);
     EACH_ELEMENT(param, value->shape, from, at, {
         float x;
         memcpy(&x, (const char *)disk + from * (int64_t)sizeof x, sizeof x);
         weights_store(value->type, to, at, x);
     });
+    return session_is_staged(session) ? session_write(session, id, to) : OK;
 }
 
-void session_put_param(Session *session, int32_t index, int32_t id, const void *disk)
+Err session_put_param(Session *session, int32_t index, int32_t id, const void *disk)
 {
     const Param *param = &session_engine(session)->graph->params[index];
-    weights_put(session, param, id, disk);
-    if (id == param->master)
-        weights_put(session, param, param->value, disk);
+    TRY(weights_put(session, param, id, disk));
+    return id == param->master ? weights_put(session, param, param->value, disk) : OK;
 }
 
-void session_set_param(Session *session, int32_t index, const float *disk)
+Err session_set_param(Session *session, int32_t index, const float *disk)
 {
     const Param *param = &session_engine(session)->graph->params[index];
-    session_put_param(session, index, param->master >= 0 ? param->master : param->value, disk);
+    return session_put_param(session, index, param->master >= 0 ? param->master : param->value, disk);
 }
 
-void session_get_param(Session *session, int32_t index, int32_t id, float *disk)
+Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
 {
     const Graph *graph = session_engine(session)->graph;
     const Param *param = &graph->params[index];
     const Value *value = value_at(graph, id);
-    const void  *from = session_bytes(session, id);
+    void        *from = session_room(session, id);
     float        buffer[1];
 
+    if (session_is_staged(session))
+        TRY(session_read(session, id, from));
     EACH_ELEMENT(param, value->shape, to, at, {
         disk[to] = *row_load(value->type, from, at, 1, buffer);
     });
+    return OK;
 }
 
 static void init_fill(const Param *param, uint64_t seed, float *data)
@@ -110,7 +113,7 @@ Err session_init(Session *session, uint64_t seed)
     for (int32_t i = 0; i < graph->n_constants; i++) {
         const Constant *constant = &graph->constants[i];
         const Value    *value = value_at(graph, constant->value);
-        void           *to = session_bytes(session, constant->value);
+        void           *to = session_room(session, constant->value);
         if (constant->data)
             memcpy(to, constant->data, (size_t)value->bytes);
         else
@@ -122,6 +125,8 @@ Err session_init(Session *session, uint64_t seed)
             ((float *)to)[PROGRESS_SCALE] = graph->compute == F16 ? 65536.0f : 1.0f;
             ((float *)to)[PROGRESS_FINITE] = 1;
         }
+        if (session_is_staged(session))
+            TRY(session_write(session, constant->value, to));
     }
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param *param = &graph->params[i];
@@ -129,10 +134,11 @@ Err session_init(Session *session, uint64_t seed)
         if (!data)
             return fail(E_DEVICE, "out of host memory while initialising %s", param->name);
         init_fill(param, seed, data);
-        session_set_param(session, i, data);
-        if (param->ema >= 0)                 /* the average starts as a copy */
-            session_put_param(session, i, param->ema, data);
+        Err err = session_set_param(session, i, data);
+        if (!err && param->ema >= 0)         /* the average starts as a copy */
+            err = session_put_param(session, i, param->ema, data);
         free(data);
+        TRY(err);
     }
     return OK;
 }

@@ -148,6 +148,9 @@ struct Graph {
     Pool     *pool;
     Type      compute;       /* type of parameters and activations: F32, BF16 or F16 */
     bool      given_noise;   /* noise and timesteps are fed, for comparison with other programs */
+    bool      stored_attention;  /* attention keeps its probabilities instead of making them again */
+    int64_t   pieces;        /* above 1: this is one of so many equal pieces of a recipe's micro-batch, so a
+                              * loss that counts what it is a mean of must count over all of them */
     Value    *values;
     Node     *nodes;
     Param    *params;

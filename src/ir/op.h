@@ -13,6 +13,7 @@ typedef struct Choice {
     uint64_t    algo[8];         /* the kernel's own words */
     size_t      workspace_bytes; /* exact */
     const char *name;            /* for reports: "brgconv", "own" */
+    bool        own;             /* by the own provider although the device prefers another: less scratch */
 } Choice;
 
 typedef struct Call {            /* one launch; every pointer was placed by layout/ */

@@ -25,7 +25,30 @@ static Err predict_guided(Sampler *s, int64_t t, int64_t count, float *noise)
     return OK;
 }
 
-/* DDPM (Ho et al. 2020, algorithm 2) over respaced times: alpha is the product over the gap. */
+/* One step of DDPM (Ho et al. 2020) from noise level a to the next, 1 at the end.
+ *   as published   algorithm 2 with alpha the unclipped ratio; exact only for an exact prediction: the
+ *                  cosine schedule's first steps divide whatever is wrong with it by sqrt(alpha), 0.03
+ *   clip           the same mean by equation 7, over the predicted clip, which is kept within [-1,1] */
+static void chain_step(float *x, const float *noise, const float *z, int64_t count, double a, double next,
+                       double alpha, bool clip)
+{
+    double of_x0 = 0, of_x = 1 / sqrt(alpha), of_e = (1 - alpha) / sqrt((1 - a) * alpha);
+    double added = z ? sqrt(fmax((1 - alpha) * (1 - next) / (1 - a), 1e-6)) : 0;
+    if (clip) {
+        alpha = a / next;
+        of_x0 = sqrt(next) * (1 - alpha) / (1 - a);
+        of_x = sqrt(alpha) * (1 - next) / (1 - a);
+        of_e = 0;
+        added = z ? sqrt((1 - alpha) * (1 - next) / (1 - a)) : 0;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double now = (double)x[i], e = (double)noise[i];
+        double x0 = clip ? fmin(fmax((now - sqrt(1 - a) * e) / sqrt(a), -1), 1) : 0;
+        x[i] = (float)(of_x0 * x0 + of_x * now - of_e * e + (z ? added * (double)z[i] : 0));
+    }
+}
+
+/* A chain over respaced times. */
 Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Dit3d *m = config;
@@ -46,16 +69,11 @@ Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
     for (int64_t k = steps - 1; k >= 0; k--) {
         int64_t t = respaced_time(m->timesteps, steps, k);
         int64_t next = k ? respaced_time(m->timesteps, steps, k - 1) : 0;
-        double  alpha = k ? free_bar[t] / free_bar[next] : free_bar[t], beta = 1 - alpha;
-        double  taken = beta / sqrt(1 - bar[t]), grown = 1 / sqrt(alpha), added = 0;
+        double  alpha = k ? free_bar[t] / free_bar[next] : free_bar[t];
         TRY(predict_guided(s, t, count, noise));
-        if (k) {
-            added = sqrt(fmax(beta * (1 - bar[next]) / (1 - bar[t]), 1e-6));
+        if (k)
             s->normal(s, "z", steps - 1 - k, z, count);
-        }
-        for (int64_t i = 0; i < count; i++)
-            x[i] = (float)(grown * ((double)x[i] - taken * (double)noise[i]) +
-                           added * (double)z[i]);
+        chain_step(x, noise, k ? z : NULL, count, bar[t], k ? bar[next] : 1, alpha, s->config->clip);
         s->progress(s, steps - k, steps);
     }
     for (int64_t i = 0; i < count; i++)

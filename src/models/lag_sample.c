@@ -58,6 +58,7 @@ Err lag_sample(Sampler *s, const void *config, SampleResult *result)
     float *images = NEWN(s->pool, float, count);
     for (int64_t i = 0; i < count; i++)
         images[i] = x[i];
-    *result = (SampleResult){ .kind = RESULT_IMAGES, .shape = shape, .data = images };
+    *result = (SampleResult){ .kind = RESULT_IMAGES, .shape = shape, .data = images,
+                              .columns = m->set_size };
     return OK;
 }

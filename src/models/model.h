@@ -19,6 +19,7 @@ typedef struct SamplerConfig {
     int64_t length;              /* audio: samples to generate */
     double  eta, guidance, temperature;
     int     colour;              /* ColourFix */
+    bool    clip;                /* the picture predicted at each step is kept within [-1,1] */
 } SamplerConfig;
 
 typedef enum ResultKind { RESULT_IMAGES, RESULT_CLIPS, RESULT_AUDIO } ResultKind;
@@ -28,6 +29,7 @@ typedef struct SampleResult {
     Shape       shape;
     const float *data;           /* in [-1,1] */
     int64_t     rate;            /* audio: samples a second */
+    int64_t     columns;         /* images: that many side by side belong together; 0: none do */
 } SampleResult;
 
 /* What a sampling loop may use; train/sample.c fills it. Loops run on the host in plain C: a chain step
@@ -49,6 +51,17 @@ struct Sampler {
     void         (*progress)(Sampler *s, int64_t done, int64_t of);
 };
 
+/* What the data gives of a batch besides the graph's feeds: a view of one of them, or a part that the step
+ * does not read. Reports list it; no byte of it is in the arena. */
+typedef struct BatchRest {
+    const char *name;
+    Type        type;
+    Shape       shape;
+    const char *view_of;         /* a feed; NULL: not read */
+} BatchRest;
+
+enum { BATCH_REST_MOST = 8 };
+
 typedef struct ModelDef {
     const char  *name, *summary;
     const Field *fields;         /* the `model:` section of a recipe */
@@ -56,9 +69,11 @@ typedef struct ModelDef {
     const void  *defaults;
     /* What the fields' ranges cannot say: "heads do not divide the width". NULL: nothing. */
     Err    (*check)(const void *config);
-    /* One micro-batch: feeds in, [1] fp32 loss out, times 1/share (accumulated micro-batches). Marks
+    /* One micro-batch: feeds in, [1] fp32 loss out, times 1/share (accumulated micro-batches). A mean
+     * over what data-dependent masks let count heeds graph->pieces (feed "mask_count"). Marks
      * parameters that are not to be trained as frozen. Also graph_output(prediction, "output"). */
     Tensor (*loss)(Graph *graph, const void *config, int64_t batch, int64_t share);
+    int    (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);   /* how many; NULL: none */
     const char  *slow_params;    /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
 
     /* The parts PART_SAMPLE_BEGIN (feeds there are loaded from the data or --input), PART_SAMPLE and

@@ -9,6 +9,7 @@ extern const ModelDef model_sashimi;
 extern const ModelDef model_lag;
 extern const ModelDef model_dit3d;
 extern const ModelDef model_stablesr;
+extern const ModelDef model_stablesr_vae;
 
 const ModelDef *const models_all[] = {
     &model_unet,
@@ -17,6 +18,7 @@ const ModelDef *const models_all[] = {
     &model_lag,
     &model_dit3d,
     &model_stablesr,
+    &model_stablesr_vae,
 };
 const int             models_count = (int)(sizeof models_all / sizeof *models_all);
 

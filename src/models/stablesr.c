@@ -23,7 +23,7 @@ static const char *const trained_words[] = { "default", "published", "all", NULL
 #define INTS(key, low, high, help)     { #key, FIELD_INTS, offsetof(StableSr, key), low, high, NULL, NULL, help }
 #define NUMBER(key, low, high, help)   { #key, FIELD_NUMBER, offsetof(StableSr, key), low, high, NULL, NULL, help }
 
-static const Field stablesr_fields[] = {
+const Field stablesr_fields[] = {
     INT(image, 8, 8192, "side of the pictures"),
     INT(latent, 1, 1024, "side of the latents"),
     { "latents", FIELD_CHOICE, offsetof(StableSr, latents), 0, 0, latents_words, NULL, "computed, or given by the data" },
@@ -59,7 +59,7 @@ static const Field stablesr_fields[] = {
     { 0 }
 };
 
-static const StableSr stablesr_defaults = {
+const StableSr stablesr_defaults = {
     .image = 512, .latent = 64, .channels = 320, .mult = { { 1, 2, 4, 4 }, 4 }, .layers = 2, .attention_levels = 3,
     .head_width = 64, .groups = 32, .context_tokens = 77, .context_width = 1024, .spade_hidden = 128,
     .struct_channels = 256, .struct_mult = { { 1, 1, 2, 2 }, 4 }, .struct_heads = 4, .struct_out = 256,
@@ -77,7 +77,7 @@ static Err check_widths(const char *key, int64_t channels, const Ints *mult, int
     return OK;
 }
 
-static Err stablesr_check(const void *config)
+Err stablesr_check(const void *config)
 {
     const StableSr *m = config;
     static const Ints once = { { 1 }, 1 };

@@ -33,6 +33,11 @@ typedef struct StableSr {
     double      beta_start, beta_end;
 } StableSr;
 
+/* Recipe keys of both systems, stablesr and stablesr-vae. */
+extern const Field    stablesr_fields[];
+extern const StableSr stablesr_defaults;
+Err stablesr_check(const void *config);
+
 /* Images to latents drawn from the posterior with the given noise; latents to images. */
 Tensor  stablesr_encode(Tensor image, Tensor noise, const StableSr *m);
 Tensor  stablesr_decode(Tensor latent, const StableSr *m);

@@ -1,9 +1,18 @@
-/* stablesr_vae.c -- StableSR's KL autoencoder: images to latents and back. It is never trained.
+/* stablesr_vae.c -- StableSR's KL autoencoder: images to latents and back.
  *
- * Rombach et al. (2022); names follow Stable Diffusion's `first_stage_model`.
+ * Rombach et al. (2022); names follow Stable Diffusion's `first_stage_model`. StableSR takes it as it is
+ * and never trains it. Where no pretrained one exists, `system: stablesr-vae` makes one:
+ *
+ *   image (B,s,s,3) in [-1,1]  ->  mean squared error of what comes back, in full and coarsely, and a little
+ *                                  of the KL divergence of the scaled latents from N(0,1)
+ *
+ * The published one is also trained against a perceptual loss and a discriminator; these are left out.
  */
 #include "models/layers.h"
 #include "models/stablesr.h"
+
+#include <math.h>
+#include <string.h>
 
 static Layer norm_of(const StableSr *m)
 {
@@ -58,8 +67,8 @@ static Tensor clamp(Tensor x, float low, float high)
     return affine(relu(affine(x, -1, high - low)), -1, high);
 }
 
-/* Mean and log-variance in 8 channels, then (mean + deviation noise) * scale, in fp32 as noise is. */
-Tensor stablesr_encode(Tensor image, Tensor noise, const StableSr *m)
+/* Mean and log-variance of the latents, in fp32 as noise is. */
+static void vae_posterior(Tensor image, const StableSr *m, Tensor *mean, Tensor *logvar)
 {
     Graph *g = image.graph;
     scope_open(g, "first_stage_model");
@@ -77,11 +86,22 @@ Tensor stablesr_encode(Tensor image, Tensor noise, const StableSr *m)
     h = vae_out(vae_middle(h, m), 2 * STABLESR_LATENT, m);
     scope_close(g);
     h = cast(conv2d("quant_conv", h, 2 * STABLESR_LATENT, 1, 1, 0, (Layer){ 0 }), F32);
-    Tensor mean = slice(h, -1, 0, STABLESR_LATENT), logvar = slice(h, -1, STABLESR_LATENT, 2 * STABLESR_LATENT);
-    Tensor deviation = exp_of(affine(clamp(logvar, -30, 20), 0.5f, 0));
-    h = weighted_sum(mean, STABLESR_SCALE, mul(deviation, noise), STABLESR_SCALE);
+    *mean = slice(h, -1, 0, STABLESR_LATENT);
+    *logvar = clamp(slice(h, -1, STABLESR_LATENT, 2 * STABLESR_LATENT), -30, 20);
     scope_close(g);
-    return h;
+}
+
+static Tensor vae_draw(Tensor mean, Tensor logvar, Tensor noise)
+{
+    Tensor deviation = exp_of(affine(logvar, 0.5f, 0));
+    return weighted_sum(mean, STABLESR_SCALE, mul(deviation, noise), STABLESR_SCALE);
+}
+
+Tensor stablesr_encode(Tensor image, Tensor noise, const StableSr *m)
+{
+    Tensor mean, logvar;
+    vae_posterior(image, m, &mean, &logvar);
+    return vae_draw(mean, logvar, noise);
 }
 
 Tensor stablesr_decode(Tensor latent, const StableSr *m)
@@ -107,3 +127,90 @@ Tensor stablesr_decode(Tensor latent, const StableSr *m)
     scope_close(g);
     return h;
 }
+
+/* ---- an autoencoder of one's own ---- */
+
+static const float KL_SHARE = 1e-6f, COARSE_SHARE = 8;
+static const float LOGVAR_START = -8;
+
+/* Latents begin as their means, hardly drawn: with a deviation of 1 around means of a few tenths, what is
+ * not learned through that noise at once never is. */
+static void narrow_start(float *data, Shape disk, uint64_t seed, const void *arg)
+{
+    (void)seed;
+    (void)arg;
+    for (int64_t i = 0; i < shape_count(disk); i++)
+        data[i] = i < STABLESR_LATENT ? 0 : LOGVAR_START;
+}
+
+/* Convolutions that keep the variance, and no biases. PyTorch's start shrinks what comes in by sqrt(3) at
+ * each and adds a constant, so that the last norm sees little but constants: colours would take thousands
+ * of steps. */
+static void vae_starts(Graph *g)
+{
+    for (int32_t i = 0; i < g->n_params; i++) {
+        Param      *p = &g->params[i];
+        const char *end = strrchr(p->name, '.');
+        if (p->disk.rank == 4)
+            p->init.scale *= sqrtf(3);
+        else if (!strcmp(end, ".bias"))
+            p->init = (Init){ .kind = INIT_ZEROS };
+        if (!strcmp(p->name, "first_stage_model.quant_conv.weight"))
+            p->init.scale /= STABLESR_SCALE;             /* scaled latents then have about deviation 1 */
+        else if (!strcmp(p->name, "first_stage_model.quant_conv.bias"))
+            p->init = (Init){ .kind = INIT_CUSTOM, .custom = narrow_start };
+    }
+}
+
+static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t share)
+{
+    const StableSr *m = config;
+    float  part = 1.0f / (float)share, twice_log = 2 * logf(STABLESR_SCALE);
+    Shape  z = SHAPE(batch, m->latent, m->latent, STABLESR_LATENT);
+    Tensor image = feed(g, "image", F32, SHAPE(batch, m->image, m->image, 3)), mean, logvar;
+    vae_posterior(image, m, &mean, &logvar);
+    Tensor back = stablesr_decode(vae_draw(mean, logvar, noise_normal(g, "vae", z)), m);
+    graph_output(back, "output");
+    vae_starts(g);
+    /* KL = (mean^2 + variance - log variance - 1) / 2 */
+    Tensor zero = constant_add(g, "nothing", F32, z, NULL, CLASS_CONSTANTS);
+    Tensor spread = exp_of(affine(logvar, 0.5f, twice_log / 2));
+    Tensor squares = add(mse_loss(affine(mean, STABLESR_SCALE, 0), zero, part), mse_loss(spread, zero, part));
+    Tensor logs = mean_axes(affine(logvar, part, part * (twice_log + 1)), 0, 3);
+    /* The same at the latents' size: without it their few numbers go to edges, and colours come late. */
+    back = cast(back, F32);
+    Tensor coarse = mse_loss(adaptive_avg_pool(back, m->latent, m->latent),
+                             adaptive_avg_pool(image, m->latent, m->latent), COARSE_SHARE * part);
+    return weighted_sum(add(mse_loss(back, image, part), coarse), 1,
+                        weighted_sum(squares, 0.5f, logs, -0.5f), KL_SHARE);
+}
+
+/* Pictures of the data, through the mean latents and back. */
+static void vae_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
+{
+    const StableSr *m = config;
+    Part   part = g->part;
+    Tensor mean, logvar;
+    (void)sampler;
+    g->part = PART_SAMPLE_BEGIN;
+    vae_posterior(feed(g, "image", F32, SHAPE(n, m->image, m->image, 3)), m, &mean, &logvar);
+    graph_output(stablesr_decode(affine(mean, STABLESR_SCALE, 0), m), "back");
+    g->part = part;
+}
+
+static Err vae_sample(Sampler *s, const void *config, SampleResult *result)
+{
+    const StableSr *m = config;
+    Shape  shape = SHAPE(s->n, m->image, m->image, 3);
+    float *image = NEWN(s->pool, float, shape_count(shape));
+    TRY(s->run(s, PART_SAMPLE_BEGIN));
+    memcpy(image, s->output(s, "back"), (size_t)shape_count(shape) * sizeof *image);
+    *result = (SampleResult){ .kind = RESULT_IMAGES, .shape = shape, .data = image };
+    return OK;
+}
+
+const ModelDef model_stablesr_vae = {
+    .name = "stablesr-vae", .summary = "StableSR's autoencoder, where no pretrained one exists",
+    .fields = stablesr_fields, .config_bytes = sizeof(StableSr), .defaults = &stablesr_defaults,
+    .check = stablesr_check, .loss = vae_loss, .sample_graph = vae_sample_graph, .sample = vae_sample,
+};

@@ -118,6 +118,7 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
     const Stdiff *m = config;
     int64_t To = m->observed, Tp = m->predicted;
     Shape   shape = stdiff_frames(m, batch * Tp);
+    int64_t pieces = g->pieces > 1 ? g->pieces : 1;
     float   scale = 1.0f / (float)share;
     Tensor  observed = feed(g, "observed", F32, stdiff_clip(m, batch, To));
     Tensor  future = feed(g, "future", F32, stdiff_clip(m, batch, Tp));
@@ -135,12 +136,27 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
         graph_output(predicted, "output");
     if (m->loss == STDIFF_L1)
         return l1_loss(predicted, eps, scale);
-    /* A mean over the valid pixels, each of image_channels numbers. Without a denominator the loss
-     * counts the pixels of this micro-batch, as the recipe means it; whoever cuts a micro-batch
-     * smaller gives the count of the whole here. */
+    /* A mean over the valid pixels of a micro-batch, each of image_channels numbers. The loss counts
+     * them itself; a piece of a micro-batch is told the count of the whole. */
     Tensor mask = feed(g, "mask", U8, SHAPE(batch, Tp, m->image.at[0], m->image.at[1]));
     mask = reshape(mask, shape_drop(shape, -1));
-    return masked_l1_loss(predicted, eps, mask, tensor_none(g), scale / (float)m->image_channels);
+    Tensor count = pieces > 1 ? feed(g, "mask_count", F32, SHAPE(1)) : tensor_none(g);
+    return masked_l1_loss(predicted, eps, mask, count,
+                          scale * (float)pieces / (float)m->image_channels);
+}
+
+/* The loader hands out masks for all frames and the last observed frame once more. */
+static int stdiff_batch_rest(const void *config, int64_t batch, BatchRest *rest)
+{
+    const Stdiff *m = config;
+    int64_t h = m->image.at[0], w = m->image.at[1];
+    int     n = 0;
+    rest[n++] = (BatchRest){ "observed_last", F32, stdiff_clip(m, batch, 1), "observed" };
+    if (m->loss == STDIFF_MASKED_L1) {
+        rest[n++] = (BatchRest){ "observed_mask", U8, SHAPE(batch, m->observed, h, w), NULL };
+        rest[n++] = (BatchRest){ "observed_last_mask", U8, SHAPE(batch, 1, h, w), NULL };
+    }
+    return n;
 }
 
 /* Begin: the motion at the last observed frame. End, run before each frame: the motion one frame
@@ -170,5 +186,5 @@ const ModelDef model_stdiff = {
     .name = "stdiff", .summary = "prediction of video and range images by motion and diffusion",
     .fields = stdiff_fields, .config_bytes = sizeof(Stdiff), .defaults = &stdiff_defaults,
     .check = stdiff_check, .loss = stdiff_loss,
-    .sample_graph = stdiff_sample_graph, .sample = stdiff_sample,
+    .batch_rest = stdiff_batch_rest, .sample_graph = stdiff_sample_graph, .sample = stdiff_sample,
 };

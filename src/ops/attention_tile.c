@@ -194,7 +194,10 @@ void tile_product(bool amx, const TileProduct *p)
 {
     static const float zeros[TILE_NR];
     if (amx) {
-        amx_product(p);
+        amx_product(&(AmxProduct){ .a = (const uint16_t *)(const void *)p->a,
+                                   .b = (const uint32_t *)(const void *)p->b, .c = p->c,
+                                   .m = p->m, .n = p->n, .k = p->k, .ldc = p->ldc,
+                                   .add = p->add });
         return;
     }
     GemmTile tile = { .k = p->k, .b = p->b, .b_step = TILE_NR, .init = zeros, .ldc = p->ldc,

@@ -6,7 +6,7 @@
  *
  *   floats (device/gemm.h)   A panel of TILE_MR rows: a[k*rows + r]     B: b[k*TILE_NR + x]
  *   AMX, for bf16            A tiles of 16 rows by 32: a[r*32 + k]      B: pairs b[k/2*TILE_NR + x]
- *                            with everything filled up by zeros (attention_amx.c)
+ *                            with everything filled up by zeros (device/amx.h)
  *
  * Operands are made from the rows of a head, whose rows or columns become the rows of A or the
  * lanes of B, or from a panel of scores. In floats a C panel already is a B panel: scores are
@@ -15,6 +15,7 @@
 #ifndef OPS_ATTENTION_TILE_H
 #define OPS_ATTENTION_TILE_H
 
+#include "device/amx.h"
 #include "device/gemm.h"
 #include "ops/attention.h"
 
@@ -91,10 +92,7 @@ void   tile_store_turned(const float *x, int64_t n, int64_t width, const HeadRow
                          int64_t first, float *turn);
 size_t tile_turn_floats(int64_t width);
 
-/* AMX: a process asks once, a thread begins before its first product and ends after its last. */
-bool amx_ready(void);
-void amx_begin(void);
-void amx_end(void);
+/* Operands for AMX (attention_amx.c). */
 void amx_a_rows(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint16_t *a);
 void amx_a_columns(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint32_t *stage,
                    uint32_t *a);
@@ -104,7 +102,6 @@ void amx_b_columns(const HeadRows *x, int64_t first, int64_t n, int64_t width, u
 void amx_b_score(const float *score, int64_t rows, uint32_t *b);
 void amx_a_score(const float *score, int64_t rows, int64_t k, int64_t n, int64_t depth,
                  uint16_t *a);
-void amx_product(const TileProduct *p);
 
 static inline size_t tile_round(int64_t floats) { return (size_t)gemm_round_up(floats, 16); }
 

@@ -95,6 +95,24 @@ Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 
 enum { BIAS_ROWS = 32 };         /* rows summed in fp32 before they go into the double line */
 
+/* sum[j] += x[0][j] + .. + x[3][j], rows `width` apart: four at a time, so that sums are loaded and
+ * stored a quarter as often. */
+static void bias_add_four(float *restrict sum, Type type, const void *x, int64_t first,
+                          int64_t width, int64_t m)
+{
+    if (type == F32) {
+        const float *a = (const float *)x + first, *b = a + width, *c = b + width, *d = c + width;
+        for (int64_t j = 0; j < m; j++)
+            sum[j] += (a[j] + b[j]) + (c[j] + d[j]);
+    } else {
+        const uint16_t *a = (const uint16_t *)x + first, *b = a + width, *c = b + width,
+            *d = c + width;
+        for (int64_t j = 0; j < m; j++)
+            sum[j] += (bf16_to_f32(a[j]) + bf16_to_f32(b[j])) +
+                      (bf16_to_f32(c[j]) + bf16_to_f32(d[j]));
+    }
+}
+
 Err bias_grad_cpu(const Call *call)
 {
     const Node *n = call->node;
@@ -116,7 +134,10 @@ Err bias_grad_cpu(const Call *call)
             for (int64_t r = from; r < to; r += BIAS_ROWS) {
                 int64_t end = r + BIAS_ROWS < to ? r + BIAS_ROWS : to;
                 memset(sum, 0, (size_t)m * sizeof *sum);
-                for (int64_t i = r; i < end; i++) {
+                int64_t i = r;
+                for (; type != F16 && i + 4 <= end; i += 4)
+                    bias_add_four(sum, type, call->in[0], i * width + c, width, m);
+                for (; i < end; i++) {
                     const float *row = row_load(type, call->in[0], i * width + c, m, buffer);
                     for (int64_t j = 0; j < m; j++)
                         sum[j] += row[j];

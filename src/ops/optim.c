@@ -91,13 +91,13 @@ static Cost tick_cost(const Node *n)
 
 const OpDef op_tick = {
     .name = "tick", .doc = "counts the update; clip factor, bias corrections, loss scale",
-    .attr_bytes = sizeof(TickAttr), .n_in = 2, .n_out = 1, .once = true,
+    .attr_bytes = sizeof(TickAttr), .n_in = 3, .n_out = 1, .once = true,
     .shape = tick_shape, .cost = tick_cost, .cpu = { .run = tick_cpu },
 };
 
-Tensor tick(Tensor progress, Tensor norm, TickAttr attr)
+Tensor tick(Tensor progress, Tensor norm, Tensor loss, TickAttr attr)
 {
-    return node_add(progress.graph, &op_tick, &attr, TENSORS(progress, norm), NULL);
+    return node_add(progress.graph, &op_tick, &attr, TENSORS(progress, norm, loss), NULL);
 }
 
 /* in: p grad m v ema master progress rates; out: p m v ema master */

@@ -46,7 +46,8 @@ Tensor graph_counters(Graph *graph);
 Tensor accumulate(Tensor sum, Tensor x, Tensor counters);  /* sum = x on micro-batch 0, else sum + x */
 Tensor grad_seed(Tensor progress, Tensor loss);            /* d loss / d loss times the loss scale */
 Tensor grad_norm(Graph *graph, const Tensor *grads, int n);    /* [1]: sqrt of the sum of squares */
-Tensor tick(Tensor progress, Tensor norm_or_none, TickAttr attr);
+/* Reads the loss too, though it has no use for it: so the loss of a step is there before anything moves. */
+Tensor tick(Tensor progress, Tensor norm_or_none, Tensor loss, TickAttr attr);
 
 /* Inputs of an update; none where absent. p is in the compute type and is rounded from master. */
 typedef struct UpdateIn {

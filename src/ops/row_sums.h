@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic ignored "-Wpsabi"     /* vectors pass between inlined functions only */
+#endif
+
 typedef float Lanes __attribute__((vector_size(32)));
 enum { LANES = 8 };
 

@@ -123,12 +123,13 @@ static Err softmax_grads(const Call *call, RowWay way)
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        float buffer[3][ROW_BLOCK], total = 0;
+        float        buffer[3][ROW_BLOCK], total = 0;
+        const float *y = NULL, *dy = NULL;
         for (int64_t i = 0; i < n; i += ROW_BLOCK) {
-            int64_t      m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
-            const float *y = row_load(ty, call->in[0], first, m, buffer[0]);
-            const float *dy = row_load(td, call->in[1], first, m, buffer[1]);
-            float        sum = 0;
+            int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
+            float   sum = 0;
+            y = row_load(ty, call->in[0], first, m, buffer[0]);
+            dy = row_load(td, call->in[1], first, m, buffer[1]);
             if (way == WAY_SOFTMAX)
 #pragma omp simd reduction(+ : sum)
                 for (int64_t j = 0; j < m; j++)
@@ -140,10 +141,12 @@ static Err softmax_grads(const Call *call, RowWay way)
             total += sum;
         }
         for (int64_t i = 0; i < n; i += ROW_BLOCK) {
-            int64_t      m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
-            const float *y = row_load(ty, call->in[0], first, m, buffer[0]);
-            const float *dy = row_load(td, call->in[1], first, m, buffer[1]);
-            float       *dx = row_open(tx, call->out[0], first, buffer[2]);
+            int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
+            float  *dx = row_open(tx, call->out[0], first, buffer[2]);
+            if (n > ROW_BLOCK) {             /* else the one block is still there */
+                y = row_load(ty, call->in[0], first, m, buffer[0]);
+                dy = row_load(td, call->in[1], first, m, buffer[1]);
+            }
             if (way == WAY_SOFTMAX)
 #pragma omp simd
                 for (int64_t j = 0; j < m; j++)

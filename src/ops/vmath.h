@@ -30,8 +30,9 @@ static inline float vfloat(uint32_t bits)
     return x;
 }
 
-/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2. Adding 1.5 * 2^23 leaves n in the low bits of the sum. */
-static inline float vexp_parts(float x, int32_t *n)
+/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2: exp(r), and a number whose lowest bits are n's (the sum with
+ * 1.5 * 2^23). */
+static inline float vexp_parts(float x, uint32_t *n_bits)
 {
     const float shift = 0x1.8p23f;
     float t = fmaf(x, 0x1.715476p0f, shift), whole = t - shift;
@@ -41,27 +42,27 @@ static inline float vexp_parts(float x, int32_t *n)
     p = fmaf(p, r, 4.1668408e-02f);
     p = fmaf(p, r, 1.666652e-01f);
     p = fmaf(p, r, 4.9999994e-01f);
-    *n = (int32_t)(vbits(t) - vbits(shift));
+    *n_bits = vbits(t);
     return fmaf(r * r, p, r) + 1.0f;
 }
 
 /* The scale is applied in two halves, so that it neither overflows early nor loses subnormals. */
 static inline float vexp(float x)
 {
-    int32_t n;
+    uint32_t bits;
     x = x > 89.0f ? 89.0f : x;
     x = x < -104.0f ? -104.0f : x;
-    float   p = vexp_parts(x, &n);
-    int32_t half = n >> 1;
+    float   p = vexp_parts(x, &bits);
+    int32_t n = (int32_t)(bits - vbits(0x1.8p23f)), half = n >> 1;
     return p * vfloat((uint32_t)(half + 127) << 23) * vfloat((uint32_t)(n - half + 127) << 23);
 }
 
-/* The same for |x| <= 87, where one scale will do. */
+/* The same for |x| <= 87, where one scale will do. (A product, not a sum of exponents: NaN stays.) */
 static inline float vexp_within(float x)
 {
-    int32_t n;
-    float   p = vexp_parts(x, &n);
-    return p * vfloat((uint32_t)(n + 127) << 23);
+    uint32_t bits;
+    float    p = vexp_parts(x, &bits);
+    return p * vfloat((bits << 23) + vbits(1.0f));
 }
 
 /* log of a normal, finite, positive x. */
@@ -152,9 +153,10 @@ static inline float vnormal_cdf(float x)
     return fmaf(0.5f, verf(x * 0x1.6a09e6p-1f), 0.5f);
 }
 
-static inline float vnormal_density(float x)
+static inline float vnormal_density(float x)    /* below 1e-38, where x is past 13: 6e-39 */
 {
-    return 0x1.988454p-2f * vexp(-0.5f * x * x);
+    float e = -0.5f * x * x;
+    return 0x1.988454p-2f * vexp_within(e < -87.0f ? -87.0f : e);
 }
 
 #endif

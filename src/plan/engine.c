@@ -3,15 +3,15 @@
 
 #include "base/text.h"
 #include "ops/ops.h"
+#include "plan/node_time.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { LAYOUT_NODES = 50000 };   /* under a second of search where the greedy orders leave a gap */
-
 static Err engine_choose(Engine *engine)
 {
-    Graph *graph = engine->graph;
+    Graph   *graph = engine->graph;
+    uint64_t identity = graph_identity(graph);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op->view)
@@ -20,13 +20,11 @@ static Err engine_choose(Engine *engine)
         if (!kernel->run)
             return fail(E_DEVICE, "%s cannot run on %s (%s)", node->op->name, engine->device->name,
                         node_text(graph, i));
-        if (kernel->choose)
+        if (kernel->choose && device_has_kernels(engine->device))
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
-        /* A roofline for a plain processor until a measured profile says better. */
-        Cost cost = node->op->cost(node);
-        double by_flops = cost.flops / (50.0 * engine->device->threads);   /* ns at 50 GFLOP/s a thread */
-        double by_bytes = cost.bytes / (10.0 * engine->device->threads);   /* ns at 10 GB/s a thread */
-        engine->node_ns[i] = 1000 + (by_flops > by_bytes ? by_flops : by_bytes);
+        TimeBasis basis;
+        engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], identity, &basis);
+        engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
 }
@@ -98,8 +96,42 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
     }
 }
 
-/* Places the program's plan below its persistent values. */
-static Err engine_place(Pool *pool, Engine *engine, Program *program)
+/* Offsets from a file, as they are: layout_check judges them. */
+static Err engine_put(Program *program, const int64_t *offsets)
+{
+    Buffer *buffers = program->buffers.buffers;
+    program->layout = (LayoutResult){ 0 };
+    for (int32_t i = 0; i < program->buffers.n_buffers; i++) {
+        if (offsets[i] < 0 || offsets[i] > INT64_MAX / 2)
+            return fail(E_PLAN, "phase %s puts a buffer at %lld", program->name, (long long)offsets[i]);
+        buffers[i].offset = offsets[i];
+        if (offsets[i] + buffers[i].size > program->layout.arena_bytes)
+            program->layout.arena_bytes = offsets[i] + buffers[i].size;
+    }
+    return OK;
+}
+
+/* As small as a search finds it; where that is too large for the capacity and smaller is possible, a search
+ * for the capacity itself (the planner's own: what it could place is placed here too). */
+static Err engine_layout(Pool *pool, Program *program, int64_t capacity)
+{
+    int32_t n = program->buffers.n_buffers;
+    Buffer *buffers = program->buffers.buffers;
+    TRY(layout_solve(pool, buffers, n, &(LayoutOptions){ .max_nodes = PLACE_NODES }, &program->layout));
+    if (capacity <= 0 || program->layout.arena_bytes <= capacity || program->layout.bound_bytes > capacity)
+        return OK;
+    Buffer      *again = NEWN(pool, Buffer, n);
+    LayoutResult result;
+    memcpy(again, buffers, (size_t)n * sizeof *again);
+    Err err = layout_solve(pool, again, n, &(LayoutOptions){ .capacity = capacity, .max_nodes = PLACE_NODES }, &result);
+    if (!err) {
+        memcpy(buffers, again, (size_t)n * sizeof *again);
+        program->layout = result;
+    }
+    return err == E_BUDGET ? OK : err;           /* too large is an answer here: the caller compares */
+}
+
+Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes, const int64_t *offsets)
 {
     TRY(plan_check(program->pgraph, program->plan, 0));
     TRY(plan_simulate(pool, program->pgraph, program->plan, &program->meter));
@@ -110,8 +142,7 @@ static Err engine_place(Pool *pool, Engine *engine, Program *program)
         if (engine->guards)
             buffers[i].size += 2 * GUARD_BYTES;
     }
-    TRY(layout_solve(pool, buffers, program->buffers.n_buffers, &(LayoutOptions){ .max_nodes = LAYOUT_NODES },
-                     &program->layout));
+    TRY(offsets ? engine_put(program, offsets) : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
     program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
     program->plan->arena_bytes = program->arena_bytes;
@@ -131,47 +162,133 @@ static int64_t engine_elsewhere(const Engine *engine, const Program *program, bo
     return bytes;
 }
 
+void engine_count(Pool *pool, Engine *engine, Program *program)
+{
+    program->live_bytes = program->meter.live_bytes + engine_elsewhere(engine, program, false);
+    program->bound_bytes = plan_bound_bytes(program->pgraph) + engine_elsewhere(engine, program, false);
+    engine->cost_ns += (double)program->repeat * program->meter.cost;
+    engine->recomputed += program->meter.n_recomputes;
+    engine->cut |= program->plan->cut;
+    engine_tops(pool, engine, program);
+    if (program->arena_bytes > engine->arena_bytes) {
+        engine->arena_bytes = program->arena_bytes;
+        engine->peak_program = (int)(program - engine->programs);
+    }
+    if (program->live_bytes > engine->live_bytes)
+        engine->live_bytes = program->live_bytes;
+    if (program->bound_bytes > engine->bound_bytes)
+        engine->bound_bytes = program->bound_bytes;
+}
+
+/* The planner's cheapest plan within the budget. Where what it could place leaves much room unused, cheaper plans
+ * fitted by bytes but not by place: it is asked again for less, until an answer is cheaper. */
+static const int engine_less[] = { 0, 4, 12, 24, 40 };   /* % of the room above parameters and state */
+
+static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
+{
+    int64_t     room = options->budget_bytes - engine->persistent_bytes, elsewhere = engine_elsewhere(engine, program, true);
+    PlanOptions search = {
+        .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
+        .progress = options->progress, .progress_arg = options->progress_arg,
+    };
+    for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
+        Plan *plan;
+        search.budget_bytes = options->budget_bytes - elsewhere - room / 100 * engine_less[i];
+        if (search.budget_bytes < 1)
+            search.budget_bytes = 1;
+        Err err = plan_solve(pool, program->pgraph, &search, &plan);
+        if (err && err != E_BUDGET)
+            return err;
+        bool cheaper = i > 0 && !err && plan->cost < program->plan->cost;
+        if (i == 0 || cheaper)
+            program->plan = plan;
+        if (err || cheaper || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
+            break;
+    }
+    return engine_place(pool, engine, program, options->budget_bytes, NULL);
+}
+
 /* Everything kept if that fits the budget, else the planner's cheapest plan that does. A program that
  * cannot fit keeps its plan of least arena: engine_new then says what the whole would need. */
 static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
 {
-    TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns, engine->device->align,
-                          program));
+    int64_t budget = options->budget_bytes;
     TRY(plan_keep_all(pool, program->pgraph, &program->plan));
-    TRY(engine_place(pool, engine, program));
-    engine->keep_all_ns += program->meter.cost;
+    TRY(engine_place(pool, engine, program, 0, NULL));
+    engine->keep_all_ns += (double)program->repeat * program->meter.cost;
     if (program->arena_bytes > engine->keep_all_bytes)
         engine->keep_all_bytes = program->arena_bytes;
 
-    if (options->budget_bytes && program->arena_bytes > options->budget_bytes) {
-        PlanOptions search = {
-            .budget_bytes = options->budget_bytes - engine_elsewhere(engine, program, true), .effort = options->effort,
-            .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
-            .progress = options->progress, .progress_arg = options->progress_arg,
-        };
-        if (search.budget_bytes < 1)
-            search.budget_bytes = 1;
-        Err err = plan_solve(pool, program->pgraph, &search, &program->plan);
-        if (err && err != E_BUDGET)
-            return err;
-        TRY(engine_place(pool, engine, program));
-    }
-    program->live_bytes = program->meter.live_bytes + engine_elsewhere(engine, program, false);
-    engine->cost_ns += program->meter.cost;
-    engine->recomputed += program->meter.n_recomputes;
-    engine_tops(pool, engine, program);
+    if (budget && program->arena_bytes > budget)
+        TRY(engine_solve(pool, engine, options, program));
+    program->plan->budget_bytes = budget;
+    engine_count(pool, engine, program);
     return OK;
 }
 
-Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **out)
+const Device *engine_device(const Engine *engine, int32_t node)
 {
-    static const EngineOptions defaults = { 0 };
-    if (!options)
-        options = &defaults;
+    return engine->choices[node].own ? &engine->own_device : engine->device;
+}
+
+/* Where the preferred algorithm wants more scratch than it may have (or `own` says so), the own matrix
+ * products take over if they need less. */
+static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
+{
+    uint64_t identity = graph_identity(engine->graph);
+    for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
+        const Node   *node = &engine->graph->nodes[i];
+        const Kernel *kernel = node->op->view ? NULL : op_kernel(node->op, engine->device);
+        Choice       *choice = &engine->choices[i], lean = { 0 };
+        bool          wanted = own ? own[i] : most_scratch && choice->workspace_bytes > (size_t)most_scratch;
+        if (!wanted || !kernel || !kernel->choose || engine->device->kind != DEVICE_CPU)
+            continue;
+        TRY(kernel->choose(node, &engine->own_device, &lean));
+        if (lean.workspace_bytes >= choice->workspace_bytes && !own)
+            continue;
+        TimeBasis basis;
+        *choice = lean;
+        choice->own = true;
+        engine->node_ns[i] = node_time(engine->device, node, choice, identity, &basis);
+        engine->leaner++;
+    }
+    return OK;
+}
+
+/* Which parts are planned together: each on its own, but micro and update as one where gradients pass
+ * between them without being accumulated. */
+static Err engine_list_programs(Pool *pool, Engine *engine, int64_t accumulate)
+{
+    bool present[PART_COUNT] = { false };
+    for (int32_t i = 0; i < engine->graph->n_nodes; i++)
+        present[engine->graph->nodes[i].part] = true;
+    bool joined = engine_parts_joined(engine->graph, PART_MICRO, PART_UPDATE);
+    for (int part = 0; part < PART_COUNT; part++) {
+        if (!present[part] || (part == PART_UPDATE && joined))
+            continue;
+        Program *program = &engine->programs[engine->n_programs++];
+        program->parts[part] = true;
+        program->name = part_name((Part)part);
+        program->repeat = part == PART_MICRO && accumulate > 1 ? accumulate : 1;
+        if (part == PART_MICRO && joined) {
+            program->parts[PART_UPDATE] = true;
+            program->name = "micro+update";
+        }
+        TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns, engine->device->align,
+                              program));
+    }
+    return OK;
+}
+
+Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, const bool *own,
+                 Engine **out)
+{
     TRY(graph_check(graph));
-    Engine *engine = NEW(pool, Engine);
+    Engine *engine = *out = NEW(pool, Engine);
     engine->graph = graph;
     engine->device = device;
+    engine->own_device = *device;
+    engine->own_device.blas = blas_own();
     engine->guards = options->guards;
     engine->choices = NEWN(pool, Choice, graph->n_nodes);
     engine->node_ns = NEWN(pool, double, graph->n_nodes);
@@ -180,36 +297,50 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
     if (!options->no_inplace)
         graph_take_inplace(graph);
     TRY(engine_choose(engine));
+    TRY(engine_lean(engine, options->most_scratch, own));
     engine_place_persistent(engine);
-
-    bool present[PART_COUNT] = { false };
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        present[graph->nodes[i].part] = true;
-    bool joined = engine_parts_joined(graph, PART_MICRO, PART_UPDATE);
     engine->arena_bytes = engine->persistent_bytes;
-    for (int part = 0; part < PART_COUNT; part++) {
-        if (!present[part] || (part == PART_UPDATE && joined))
-            continue;
-        Program *program = &engine->programs[engine->n_programs];
-        program->parts[part] = true;
-        program->name = part_name((Part)part);
-        if (part == PART_MICRO && joined) {
-            program->parts[PART_UPDATE] = true;
-            program->name = "micro+update";
-        }
-        TRY(engine_program(pool, engine, options, program));
-        if (program->arena_bytes > engine->arena_bytes) {
-            engine->arena_bytes = program->arena_bytes;
-            engine->peak_program = engine->n_programs;
-        }
-        if (program->live_bytes > engine->live_bytes)
-            engine->live_bytes = program->live_bytes;
-        engine->n_programs++;
-    }
+    return engine_list_programs(pool, engine, options->accumulate);
+}
+
+Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **out)
+{
+    static const EngineOptions defaults = { 0 };
+    if (!options)
+        options = &defaults;
+    TRY(engine_begin(pool, graph, device, options, NULL, out));
+    Engine *engine = *out;
+    for (int i = 0; i < engine->n_programs; i++)
+        TRY(engine_program(pool, engine, options, &engine->programs[i]));
     if (options->budget_bytes && engine->arena_bytes > options->budget_bytes)
         return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
-                    "are parameters and state; ask for that, or for a smaller --batch", bytes_text(options->budget_bytes),
-                    bytes_text(engine->arena_bytes), (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes));
-    *out = engine;
+                    "are parameters and state; no such plan can do with less than %s. Ask for the least, or for a smaller "
+                    "--batch", bytes_text(options->budget_bytes), bytes_text(engine->arena_bytes),
+                    (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes), bytes_text(engine->bound_bytes));
     return OK;
+}
+
+double engine_step_ns(const Engine *engine, int64_t accumulate)
+{
+    double ns = 0;
+    for (int i = 0; i < engine->n_programs; i++)
+        ns += engine->programs[i].meter.cost * (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
+    return ns;
+}
+
+const char *engine_time_source(const Engine *engine)
+{
+    const Profile *profile = engine->device->profile;
+    if (!profile)
+        return "roofline";
+    bool measured = engine->basis_ns[TIME_MEASURED] + engine->basis_ns[TIME_FAMILY] > 0;
+    return pool_print(engine->graph->pool, "%sprofile %s", measured ? "" : "roofline of ", profile->name);
+}
+
+double engine_time_share(const Engine *engine, TimeBasis basis)
+{
+    double all = 0;
+    for (int i = 0; i < TIME_BASES; i++)
+        all += engine->basis_ns[i];
+    return all > 0 ? engine->basis_ns[basis] / all : 0;
 }

@@ -12,6 +12,8 @@
 #ifndef PLAN_ENGINE_H
 #define PLAN_ENGINE_H
 
+#include "base/json_out.h"
+#include "device/profile.h"
 #include "ir/op.h"
 #include "plan/plan.h"
 #include "plan/plan_buffers.h"
@@ -28,6 +30,8 @@ typedef struct Program {
     LayoutResult layout;
     int64_t      live_bytes;     /* persistent bytes included */
     int64_t      arena_bytes;
+    int64_t      bound_bytes;    /* no plan of this program can do with less */
+    int64_t      repeat;         /* runs in one step */
 } Program;
 
 typedef struct EngineOptions {
@@ -37,17 +41,20 @@ typedef struct EngineOptions {
     uint64_t    seed;
     void      (*progress)(void *arg, double done, const char *text);
     void       *progress_arg;
+    int64_t     accumulate;      /* micro-batches of a step; 0: one */
+    int64_t     most_scratch;    /* algorithms with more give way to leaner ones; 0: any (a numeric lever) */
     bool        guards;          /* tests: GUARD_BYTES on both sides of every buffer */
     bool        no_inplace;      /* tests: nothing takes over an input's bytes */
 } EngineOptions;
 
-enum { GUARD_BYTES = 64 };
+enum { GUARD_BYTES = 256 };      /* a multiple of every device's alignment */
 
 typedef struct Engine {
     Graph        *graph;
     const Device *device;
     Choice       *choices;       /* per node */
     double       *node_ns;       /* per node: predicted time of one run */
+    double        basis_ns[TIME_BASES];      /* all nodes once, by how their times were found */
     Program      *programs;
     int           n_programs;
     int64_t      *offset;        /* per value: of persistent roots in the arena; -1 for others */
@@ -55,14 +62,44 @@ typedef struct Engine {
     int64_t       part_bytes[PART_COUNT];    /* highest end of what each part's runs are given */
     int64_t       live_bytes, arena_bytes;   /* the largest over the programs */
     int64_t       keep_all_bytes;    /* arena with everything kept */
-    double        cost_ns, keep_all_ns;      /* predicted time of one run of every program */
+    int64_t       bound_bytes;       /* no plan can do with less */
+    double        cost_ns, keep_all_ns;      /* predicted time of one step: each program as often as it repeats */
     int32_t       recomputed;        /* second runs in all programs */
+    int32_t       leaner;            /* nodes whose algorithm gave way to one with less scratch */
     int           peak_program;
+    bool          cut;               /* a time limit ended the search */
     bool          guards;
+    Device        own_device;        /* as device, with the own matrix products: for choices marked `own` */
 } Engine;
 
-/* E_BUDGET names the least arena that was found; asking for that works. */
+/* The predicted time of one step, and where it comes from: "profile NAME", "roofline of profile NAME" or
+ * "roofline"; the share of the time that rests on each basis. */
+double      engine_step_ns(const Engine *engine, int64_t accumulate);
+const char *engine_time_source(const Engine *engine);
+double      engine_time_share(const Engine *engine, TimeBasis basis);
+/* E_BUDGET names the least arena that was found, and *engine is the plan that has it; asking for that works. */
 Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **engine);
+
+/* Who runs a node: the device, or the same with its own matrix products. */
+const Device *engine_device(const Engine *engine, int32_t node);
+
+/* The plan as members of an open JSON object (device, choices, phases with steps and offsets, figures), and
+ * an engine from such an object. Nothing in a file is believed: both checkers judge steps and places again, and
+ * figures must come out the same. E_PLAN: it was made for another graph, device, library or thread count. */
+void engine_write(JsonOut *o, const Engine *engine, int64_t budget_bytes);
+Err  engine_read(Pool *pool, const Json *root, Graph *graph, const Device *device, const EngineOptions *options,
+                 Engine **engine);
+
+/* What a plan depends on: operators, shapes, types and wiring of every node, as 16 hexadecimal digits. */
+void graph_digest(const Graph *graph, char digest[17]);
+
+/* For engine.c and engine_file.c: an engine with algorithms chosen and state placed, its programs still to be
+ * planned; a program's plan judged, placed (or its given offsets judged) and added to the engine's figures.
+ * own: nodes that run by the own provider, or NULL. */
+Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, const bool *own,
+                 Engine **engine);
+Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes, const int64_t *offsets);
+void engine_count(Pool *pool, Engine *engine, Program *program);
 
 /* The planner's view of some parts of a graph (plan/from_graph.c). */
 Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const Choice *choices,

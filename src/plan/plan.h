@@ -71,6 +71,7 @@ int64_t plan_bound_bytes(const PGraph *graph);   /* structural: no plan can do w
 Err  plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, PlanMeter *meter);
 Err  plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes);
 Err  plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes);  /* sets arena_bytes */
+enum { PLACE_NODES = 50000 };                    /* of the layout's search in plan_place */
 int64_t plan_peak_bytes(const Plan *plan);       /* the arena if one was made, else live_bytes */
 Err  plan_read(Pool *pool, const char *path, const PGraph *graph, Plan **plan);
 Err  plan_write(const char *path, const PGraph *graph, const Plan *plan);
@@ -85,6 +86,8 @@ typedef struct PlanOptions {
     void   (*progress)(void *arg, double done, const char *text);
     void    *progress_arg;
 } PlanOptions;
+
+int64_t plan_default_effort(int32_t n_nodes);
 
 /* One plan for each of n budgets (rising), from one search: a larger budget never costs more. NULL
  * where the budget is below the least peak found. options->budget_bytes and layout are not looked

@@ -1,12 +1,9 @@
 /* plan_file.c -- plan.json (`plimsoll-plan-1`) of a bare graph, in and out. See docs/FORMATS.md. */
 #include "plan/plan.h"
 
-#include "base/json_out.h"
-#include "plan/names.h"
+#include "plan/plan_file.h"
 
 #include <string.h>
-
-#define PLAN_FORMAT "plimsoll-plan-1"
 
 static const char *const step_words[] = {
 #define X(name, word, text) word,
@@ -14,11 +11,19 @@ static const char *const step_words[] = {
 #undef X
 };
 
+Err plan_format_check(const Json *root)
+{
+    const char *format;
+    TRY(json_need_text(root, "format", &format));
+    if (strcmp(format, PLAN_FORMAT))
+        return json_fail(root, NULL, "the format is %s, this program reads " PLAN_FORMAT, format);
+    return OK;
+}
+
 typedef struct Reader {
-    Pool         *pool;
-    const PGraph *graph;
-    Names         values, nodes;
-    Plan         *plan;
+    Pool  *pool;
+    Names  values, nodes;
+    Plan  *plan;
 } Reader;
 
 static Err read_step(Reader *r, const Json *steps, const Json *item)
@@ -41,14 +46,29 @@ static Err read_step(Reader *r, const Json *steps, const Json *item)
     return OK;
 }
 
-static Err read_plan(Reader *r, const Json *root)
+Err plan_steps_read(Pool *pool, const Json *steps, const PGraph *graph, Plan *plan)
+{
+    Pool  *scratch = pool_new(NULL, "plan_steps");
+    Reader r = { .pool = pool, .plan = plan };
+    Err    err = OK;
+    names_init(&r.values, scratch, graph->n_values);
+    names_init(&r.nodes, scratch, graph->n_nodes);
+    for (int32_t v = 0; v < graph->n_values; v++)
+        names_add(&r.values, graph->values[v].name, v);
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        names_add(&r.nodes, graph->nodes[n].name, n);
+    for (uint32_t i = 0; i < steps->n && !err; i++)
+        err = read_step(&r, steps, &steps->items[i]);
+    pool_free(scratch);
+    return err;
+}
+
+static Err read_plan(Pool *pool, const Json *root, const PGraph *graph, Plan *plan)
 {
     const Json *steps;
-    const char *format;
-    Plan       *plan = r->plan;
-    TRY(json_need_text(root, "format", &format));
-    if (strcmp(format, PLAN_FORMAT))
-        return json_fail(root, NULL, "the format is %s, this program reads " PLAN_FORMAT, format);
+    TRY(plan_format_check(root));
+    if (!json_get(root, "steps") && json_get(root, "phases"))
+        return json_fail(root, NULL, "this is a plan of a training step; plimsoll train --plan reads it");
     TRY(json_need_array(root, "steps", &steps));
     TRY(json_maybe_int(root, "budget_bytes", &plan->budget_bytes));
     TRY(json_maybe_int(root, "live_bytes", &plan->live_bytes));
@@ -59,28 +79,33 @@ static Err read_plan(Reader *r, const Json *root)
     TRY(json_maybe_number(root, "cost", &plan->cost));
     TRY(json_maybe_number(root, "base_cost", &plan->base_cost));
     TRY(json_maybe_bool(root, "cut", &plan->cut));
-    for (uint32_t i = 0; i < steps->n; i++)
-        TRY(read_step(r, steps, &steps->items[i]));
-    return OK;
+    return plan_steps_read(pool, steps, graph, plan);
 }
 
 Err plan_read(Pool *pool, const char *path, const PGraph *graph, Plan **plan)
 {
     Pool       *scratch = pool_new(NULL, "plan_read");
     const Json *root;
-    Reader      r = { .pool = pool, .graph = graph, .plan = NEW(pool, Plan) };
-    names_init(&r.values, scratch, graph->n_values);
-    names_init(&r.nodes, scratch, graph->n_nodes);
-    for (int32_t v = 0; v < graph->n_values; v++)
-        names_add(&r.values, graph->values[v].name, v);
-    for (int32_t n = 0; n < graph->n_nodes; n++)
-        names_add(&r.nodes, graph->nodes[n].name, n);
+    *plan = NEW(pool, Plan);
     Err err = json_read(scratch, path, 0, &root);
     if (!err)
-        err = read_plan(&r, root);
+        err = read_plan(pool, root, graph, *plan);
     pool_free(scratch);
-    *plan = r.plan;
     return err;
+}
+
+void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan)
+{
+    json_out_array(o, "steps");
+    for (int32_t s = 0; s < plan->n_steps; s++) {
+        Step step = plan->steps[s];
+        json_out_row(o, NULL);
+        json_out_string(o, NULL, step_words[step.kind]);
+        json_out_string(o, NULL, step.kind == STEP_RUN ? graph->nodes[step.id].name
+                                                       : graph->values[step.id].name);
+        json_out_end(o);
+    }
+    json_out_end(o);
 }
 
 Err plan_write(const char *path, const PGraph *graph, const Plan *plan)
@@ -103,16 +128,7 @@ Err plan_write(const char *path, const PGraph *graph, const Plan *plan)
     json_out_number(&o, "cost", plan->cost);
     json_out_number(&o, "base_cost", plan->base_cost);
     json_out_bool(&o, "cut", plan->cut);
-    json_out_array(&o, "steps");
-    for (int32_t s = 0; s < plan->n_steps; s++) {
-        Step step = plan->steps[s];
-        json_out_row(&o, NULL);
-        json_out_string(&o, NULL, step_words[step.kind]);
-        json_out_string(&o, NULL, step.kind == STEP_RUN ? graph->nodes[step.id].name
-                                                         : graph->values[step.id].name);
-        json_out_end(&o);
-    }
-    json_out_end(&o);
+    plan_steps_write(&o, graph, plan);
     json_out_end(&o);
     return file_out_done(&file, json_out_done(&o));
 }

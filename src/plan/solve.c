@@ -46,7 +46,7 @@ typedef struct Solve {
 } Solve;
 
 /* Less than ten seconds on two cores: measured time of one edit against nodes. */
-static int64_t solve_default_effort(int32_t n_nodes)
+int64_t plan_default_effort(int32_t n_nodes)
 {
     double n = n_nodes;
     return (int64_t)(8e6 / (0.25 + 0.0015 * n / (1 + n / 5000)));
@@ -253,7 +253,9 @@ Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
         if (value->persistent && value->view_of < 0)
             fixed += (value->bytes + graph->align - 1) / graph->align * graph->align;
     }
-    LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0 };
+    /* A short search, under a second: another plan is often easier to place than this one. */
+    LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0,
+                              .max_nodes = PLACE_NODES };
     Err err = plan_buffers(scratch, graph, plan, &buffers);
     if (!err && buffers.n_buffers > 0) {
         err = layout_solve(scratch, buffers.buffers, buffers.n_buffers, &options, &result);
@@ -324,7 +326,7 @@ static void solve_init(Solve *s, Pool *pool, const PGraph *graph, const PlanOpti
     *s = (Solve){ .pool = pool, .graph = graph, .options = options, .task = task_new(pool, graph),
                   .keep_all_bytes = keep_all->live_bytes, .bound_bytes = keep_all->bound_bytes };
     s->rungs = graph->n_nodes <= 1000 ? LADDER_MOST : graph->n_nodes <= 4000 ? 10 : 4;
-    s->effort = options->effort > 0 ? options->effort : solve_default_effort(s->task->n_nodes);
+    s->effort = options->effort > 0 ? options->effort : plan_default_effort(s->task->n_nodes);
     s->deadline_s = options->time_limit_s > 0 ? clock_now() + options->time_limit_s : 0;
     solve_tell(s, 0, "searching the least peak");
     solve_least(s);

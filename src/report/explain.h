@@ -1,20 +1,105 @@
-/* explain.h -- the balance sheet for people and for programs. */
+/* explain.h -- what is known of a training step before it runs, for people and for programs.
+ *
+ * explained_new describes keep-everything, all levers at their defaults. The pages read one Explained:
+ * text on a terminal, JSON for programs, Markdown and HTML for people.
+ */
 #ifndef REPORT_EXPLAIN_H
 #define REPORT_EXPLAIN_H
 
+#include "base/json_out.h"
+#include "report/avoided.h"
 #include "report/sheet.h"
-#include "train/recipe.h"
+#include "train/fit.h"
 
 #include <stdio.h>
 
+typedef struct BatchItem {       /* what the data gives for one micro-batch */
+    const char *name;
+    Type        type;
+    Shape       shape;
+    int64_t     bytes;
+    const char *view_of;         /* NULL: bytes of its own */
+    bool        read;            /* by the step */
+} BatchItem;
+
+typedef struct Bottleneck {      /* bytes at the peak that one remedy would move together */
+    const char *what;            /* "ema", or "activations (10,64,2048,128) f32" */
+    const char *where;           /* the module that holds them all */
+    int64_t     bytes, each;     /* each: of one tensor, 0 where sizes differ */
+    int32_t     n;
+} Bottleneck;
+
+typedef struct Numeric {         /* a choice that decides rounding */
+    const char *what, *choice;
+    int32_t     nodes;           /* that it concerns; 0: all */
+} Numeric;
+
+typedef struct WhatIf WhatIf;    /* report/whatif.h */
+typedef struct Belief Belief;
+
+typedef enum Verdict { VERDICT_FITS, VERDICT_REPLANNED, VERDICT_NO } Verdict;
+
+typedef struct Budget {
+    int64_t asked_bytes;         /* as the driver counts: the runtime included */
+    int64_t arena_bytes;         /* what is left of it for the arena */
+    Verdict verdict;             /* with everything kept; with the plan of least arena; not at all */
+    int64_t largest_batch;       /* with everything kept; 0: none, -1: not looked for */
+} Budget;
+
+typedef struct Phase {
+    const char *name;
+    int64_t     peak_bytes, live_bytes;
+    int32_t     steps;
+    int64_t     repeat;          /* in one training step */
+} Phase;
+
 typedef struct Explained {
     const Recipe *recipe;
-    const Sheet  *sheet;
-    int64_t       budget_bytes;  /* 0: what the device can give */
+    const Device *device;
+    Sheet        *sheet;
+    Avoided      *avoided;
+    BatchItem    *batch;
+    Bottleneck   *bottlenecks;   /* largest first */
+    Numeric      *numeric;
+    Phase        *phases;
+    Budget       *budgets;       /* of common cards, then the one asked for */
+    WhatIf       *what_if;       /* filled by whatif_run */
+    Belief       *beliefs;
+    FitResult    *fit;           /* the plan within the budget, or of a plan file; NULL: none was asked for */
+    int32_t       n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases, n_budgets, n_what_if, n_beliefs;
+    int64_t       batch_bytes;
+    int64_t       budget_bytes;  /* 0: none was asked for */
+    int64_t       minimum_bytes; /* least arena found by a search of `effort`; 0: none was made */
+    const char   *minimum_how;   /* what it takes */
     double        step_ms;       /* predicted */
+    int64_t       runtime_bytes; /* outside the arena */
 } Explained;
 
-void explain_text(FILE *to, const Explained *e);             /* tables of at most 100 columns */
-Err  explain_json(FILE *to, const Explained *e);             /* docs/FORMATS.md */
+typedef struct ExplainOptions {
+    int64_t budget_bytes;
+    int64_t effort;              /* of the search for the least budget; 0: a short one, -1: none */
+    double  time_limit_s;        /* of that search; 0: none */
+    bool    no_split;            /* micro-batches may not be cut */
+    bool    batches;             /* look for the largest batch that fits each budget */
+} ExplainOptions;
+
+extern const char *const verdict_words[];        /* fits, replanned, no */
+Err  budgets_find(Pool *pool, Explained *e, bool batches);       /* report/budgets.c */
+void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);   /* report/bottlenecks.c */
+
+Err  explained_new(Pool *pool, const Recipe *recipe, const Device *device, const ExplainOptions *options,
+                   Explained **out);
+
+void explain_text(FILE *to, const Explained *e, bool colour);    /* tables of at most 100 columns */
+Err  explain_json(FILE *to, const Explained *e);                 /* docs/FORMATS.md */
+
+/* Everything but tensors and timeline, into an open object. */
+void explain_json_members(JsonOut *o, const Explained *e);
+Err  explain_md(Text *to, const Explained *e);                   /* a report to keep beside the code */
+Err  explain_html(const char *path, const Explained *e);         /* one file that opens offline */
+
+/* "read last by ...": the node after which the buffer may go; NULL: it stays for good. */
+const char *live_until(const Sheet *sheet, const LiveBuffer *buffer);
+const char *live_name(const Sheet *sheet, const LiveBuffer *buffer);
 
 #endif

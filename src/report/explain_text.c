@@ -1,96 +1,259 @@
-/* explain_text.c -- the balance sheet on a terminal. */
-#include "report/explain.h"
+/* explain_text.c -- the balance sheet on a terminal: tables of at most 100 columns. */
+#include "report/whatif.h"
 
 #include "base/text.h"
+#include "report/machine.h"
 
 #include <string.h>
 
-enum { ROWS = 12 };              /* of each table; the rest is one row */
+enum { ROWS = 12, NAME = 42, BAR = 18 };     /* rows of each table, the rest is one row; columns */
 
-static void bar(FILE *to, double share)
+typedef struct Page {
+    FILE          *to;
+    const Explained *e;
+    int64_t        whole;
+    bool           colour;
+} Page;
+
+static void title(const Page *p, const char *text)
 {
-    int full = (int)(share * 24 + 0.5);
-    for (int i = 0; i < 24; i++)
-        fputs(i < full ? "#" : i == 0 && share > 0 ? "|" : " ", to);
+    fprintf(p->to, p->colour ? "\n\033[1m%s\033[0m\n" : "\n%s\n", text);
 }
 
-static void row(FILE *to, const char *name, int64_t bytes, int64_t whole)
+/* The end of a name says more than its beginning. */
+static const char *last(const char *name, int width)
 {
-    double share = whole ? (double)bytes / (double)whole : 0;
-    int    n = (int)strlen(name);
-    fprintf(to, "  %-40s %16s %10s %5.1f%%  ", n > 40 ? name + n - 40 : name, count_text(bytes), bytes_text(bytes),
+    int n = (int)strlen(name);
+    return n > width ? name + n - width : name;
+}
+
+static void numbers(const Page *p, const char *name, int64_t bytes)
+{
+    double share = p->whole ? (double)bytes / (double)p->whole : 0;
+    fprintf(p->to, "  %-*s %17s %10s %5.1f%%  ", NAME, last(name, NAME), count_text(bytes),
+            bytes_text(bytes),
             100 * share);
-    bar(to, share);
-    fputs("\n", to);
 }
 
-static void rest(FILE *to, int n, int64_t bytes, int64_t whole)
+static void row(const Page *p, const char *name, int64_t bytes)
+{
+    double share = p->whole ? (double)bytes / (double)p->whole : 0;
+    int    full = (int)(share * BAR + 0.5);
+    numbers(p, name, bytes);
+    fputs(p->colour ? "\033[36m" : "", p->to);
+    for (int i = 0; i < BAR && i < (full ? full : bytes > 0); i++)
+        fputs(full ? "#" : "|", p->to);
+    fputs(p->colour ? "\033[0m\n" : "\n", p->to);
+}
+
+static void row_text(const Page *p, const char *name, int64_t bytes, const char *text)
+{
+    numbers(p, name, bytes);
+    fprintf(p->to, "%s\n", last(text, BAR));
+}
+
+static void foot(const Page *p, int32_t more, int64_t left)
 {
     char name[64];
-    if (n <= 0)
-        return;
-    snprintf(name, sizeof name, "(%d more)", n);
-    row(to, name, bytes, whole);
+    snprintf(name, sizeof name, "(%d more)", more);
+    if (more > 0)
+        row(p, name, left);
+    row(p, "(gaps)", p->e->sheet->gap_bytes);
+    row(p, "= peak", p->e->sheet->peak_bytes);
 }
 
-static void table(FILE *to, const char *title, const SheetRow *rows, int32_t n, const Sheet *s)
+static void table(const Page *p, const char *heading, const SheetRow *rows, int32_t n)
 {
-    int64_t left = s->live_bytes;
+    int64_t left = p->e->sheet->live_bytes;
     int32_t shown = 0, own = 0;
-    fprintf(to, "\n%s\n", title);
+    title(p, heading);
     for (int32_t i = 0; i < n; i++)
         own += rows[i].bytes > 0;
-    for (; shown < n && shown < ROWS && rows[shown].bytes > 0; shown++) {
-        row(to, rows[shown].name, rows[shown].bytes, s->peak_bytes);
+    for (; shown < own && shown < ROWS; shown++) {
+        row(p, rows[shown].name, rows[shown].bytes);
         left -= rows[shown].bytes;
     }
-    rest(to, own - shown, left, s->peak_bytes);
-    row(to, "(gaps)", s->gap_bytes, s->peak_bytes);
-    row(to, "= peak", s->peak_bytes, s->peak_bytes);
+    foot(p, own - shown, left);
 }
 
-void explain_text(FILE *to, const Explained *e)
+/* Broken between words where it would be wider than the page. */
+static void sentence(FILE *to, const char *text)
 {
-    const Sheet  *s = e->sheet;
-    const Recipe *r = e->recipe;
-    const Graph  *graph = s->engine->graph;
+    int at = fprintf(to, "%.*s", (int)strspn(text, " "), text), margin = at + 1;
+    for (const char *word = text + at; *word; word += strspn(word, " ")) {
+        int n = (int)strcspn(word, " ");
+        if (at > margin && at + 1 + n > 100)
+            at = fprintf(to, "\n%*s", margin, "") - 1;
+        at += fprintf(to, at >= margin ? " %.*s" : "%.*s", n, word);
+        word += n;
+    }
+    fputc('\n', to);
+}
 
-    fprintf(to, "%s: %s parameters, %s trained; batch %lld x %lld, %s, on %s (%s, %d threads)\n", r->name,
-            count_text(s->parameters), count_text(s->trained), (long long)r->batch, (long long)r->accumulate,
-            recipe_precisions[r->precision], s->engine->device->name, s->engine->device->library,
-            s->engine->device->threads);
-    fprintf(to, "One training step needs %s bytes (%s). The peak is in phase %s, at %s.\n", count_text(s->peak_bytes),
-            bytes_text(s->peak_bytes), part_name(s->part), node_text(graph, s->node));
-    if (e->budget_bytes)
-        fprintf(to, "It %s the budget of %s%s.\n", s->peak_bytes <= e->budget_bytes ? "fits" : "does not fit",
-                bytes_text(e->budget_bytes), s->peak_bytes <= e->budget_bytes ? "" : " with everything kept");
+static void heading(const Page *p)
+{
+    const Explained *e = p->e;
+    const Sheet     *s = e->sheet;
+    const Recipe    *r = e->recipe;
+    sentence(p->to, pool_print(s->engine->graph->pool, "%s: %s parameters, %s trained; batch %lld "
+                                                       "x %lld, %s, on %s", r->name,
+             count_text(s->parameters), count_text(s->trained), (long long)r->batch, (long long)r->accumulate,
+             recipe_precisions[r->precision], device_text(s->engine->graph->pool, e->device)));
+    fprintf(p->to, p->colour ? "One training step needs \033[1m%s bytes (%s)\033[0m with "
+                               "everything kept.\n"
+                             : "One training step needs %s bytes (%s) with everything kept.\n",
+            count_text(s->peak_bytes), bytes_text(s->peak_bytes));
+    fprintf(p->to, "The peak is in phase %s, at %s.\n", part_name(s->part),
+            last(node_text(s->engine->graph, s->node), 60));
+}
 
-    fprintf(to, "\nby class\n");
+static void classes(const Page *p)
+{
+    title(p, "by class");
     for (int c = 0; c < CLASS_COUNT; c++)
-        if (s->classes[c])
-            row(to, class_name((Class)c), s->classes[c], s->peak_bytes);
-    row(to, "(gaps)", s->gap_bytes, s->peak_bytes);
-    row(to, "= peak", s->peak_bytes, s->peak_bytes);
+        if (p->e->sheet->classes[c])
+            row(p, class_name((Class)c), p->e->sheet->classes[c]);
+    foot(p, 0, 0);
+}
 
-    table(to, "by module (own bytes)", s->modules, s->n_modules, s);
-    table(to, "by line of the model", s->lines, s->n_lines, s);
-
-    fprintf(to, "\nlargest tensors at the peak\n");
-    int64_t left = s->live_bytes;
+static void bottlenecks(const Page *p)
+{
+    int64_t left = p->e->sheet->live_bytes;
     int32_t shown = 0;
-    for (; shown < s->n_live && shown < ROWS; shown++) {
-        const LiveBuffer *b = &s->live[shown];
-        const char *name = b->value >= 0 ? value_text(graph, b->value)
-                                         : pool_print(graph->pool, "%s (workspace)", node_text(graph, b->node));
-        row(to, name, b->bytes, s->peak_bytes);
+    title(p, "bottlenecks: state by class, everything else by shape; the module that holds them");
+    for (; shown < p->e->n_bottlenecks && shown < ROWS; shown++) {
+        const Bottleneck *b = &p->e->bottlenecks[shown];
+        char              name[96];
+        snprintf(name, sizeof name, b->each ? "%d. %d x %s" : "%d. %d %s", shown + 1, b->n,
+                 b->what);
+        row_text(p, name, b->bytes, b->where);
         left -= b->bytes;
     }
-    rest(to, s->n_live - shown, left, s->peak_bytes);
-    row(to, "(gaps)", s->gap_bytes, s->peak_bytes);
-    row(to, "= peak", s->peak_bytes, s->peak_bytes);
+    foot(p, p->e->n_bottlenecks - shown, left);
+}
 
-    fprintf(to, "\nby phase\n");
-    for (int i = 0; i < s->engine->n_programs; i++)
-        row(to, s->engine->programs[i].name, s->engine->programs[i].arena_bytes, s->peak_bytes);
-    fprintf(to, "\npredicted step time %.1f ms (by roofline, not measured)\n", e->step_ms);
+static void tensors(const Page *p)
+{
+    const Sheet *s = p->e->sheet;
+    int64_t      left = s->live_bytes;
+    int32_t      shown = 0;
+    title(p, "largest tensors at the peak, and the node that reads each last");
+    for (; shown < s->n_live && shown < ROWS; shown++) {
+        const char *until = live_until(s, &s->live[shown]);
+        row_text(p, live_name(s, &s->live[shown]), s->live[shown].bytes, until ? until : "(stays)");
+        left -= s->live[shown].bytes;
+    }
+    foot(p, s->n_live - shown, left);
+}
+
+static void phases(const Page *p)
+{
+    title(p, "by phase (highest byte of the arena)");
+    for (int32_t i = 0; i < p->e->n_phases; i++)
+        row(p, p->e->phases[i].name, p->e->phases[i].peak_bytes);
+}
+
+static void budgets(const Page *p)
+{
+    static const char *const words[] = { "fits with everything kept", "fits re-planned",
+                                         "does not fit" };
+    static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m" };
+    title(p, "budgets");
+    for (int32_t i = 0; i < p->e->n_budgets; i++) {
+        const Budget *b = &p->e->budgets[i];
+        fprintf(p->to, "  %-12s %s%-26s%s", bytes_text(b->asked_bytes),
+                p->colour ? colours[b->verdict] : "",
+                words[b->verdict], p->colour ? "\033[0m" : "");
+        if (b->largest_batch >= 0)
+            fprintf(p->to, "  largest batch with everything kept: %lld",
+                    (long long)b->largest_batch);
+        fputc('\n', p->to);
+    }
+    if (p->e->minimum_bytes)
+        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool,
+                                   "  least budget found: %s bytes (%s): %s",
+                 count_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
+                 bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes), p->e->minimum_how));
+}
+
+static void plan(const Page *p)
+{
+    const FitResult *r = p->e->fit;
+    Pool            *pool = p->e->sheet->engine->graph->pool;
+    if (!r)
+        return;
+    title(p, "the plan");
+    sentence(p->to, pool_print(pool, "%s: %s bytes (%s), %+.1f %% of the step's time%s",
+                               r->fits ? "It fits" : "Nothing fits; the least is",
+             count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes),
+             100 * (r->step_ns / (p->e->step_ms * 1e6) - 1), r->cut ? "; the search was cut off" : ""));
+    for (int i = 0; i < r->n_changes; i++)
+        fprintf(p->to, "  %-18s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from,
+                r->changes[i].to,
+                r->changes[i].exact ? "changes no number" : "may change rounding");
+    if (!r->n_changes)
+        fputs("  nothing is changed, nothing is run twice\n", p->to);
+    for (int i = 0; i < r->n_notes; i++)
+        sentence(p->to, r->notes[i]);
+}
+
+static void what_if(const Page *p)
+{
+    if (!p->e->n_what_if)
+        return;
+    title(p, "what would help, each re-planned: bytes saved, peak then, time");
+    for (int32_t i = 0; i < p->e->n_what_if; i++) {
+        const WhatIf *w = &p->e->what_if[i];
+        if (w->failed)
+            fprintf(p->to, "  %-52.52s %31s  %-9s\n", w->name,
+                    w->cut ? "(not reached)" : "(cannot be)", effort_words[w->effort]);
+        else
+            fprintf(p->to, "  %-52.52s %s%-9s %10s %+8.1f%%  %-9s%s\n", w->name,
+                    w->saved_bytes < 0 ? "-" : " ",
+                    bytes_text(w->saved_bytes < 0 ? -w->saved_bytes
+                               : w->saved_bytes), bytes_text(w->peak_bytes),
+                    100 * (w->slowdown - 1), effort_words[w->effort], w->cut ? " (cut)" : "");
+        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "      %s%s%s", w->how,
+                                   w->note ? "; " : "", w->note ? w->note : ""));
+    }
+    title(p, "believed, but not so");
+    for (int32_t i = 0; i < p->e->n_beliefs; i++)
+        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "- %s %s",
+                                   p->e->beliefs[i].belief, p->e->beliefs[i].truth));
+}
+
+static void avoided(const Page *p)
+{
+    int32_t n = p->e->n_avoided < 6 ? p->e->n_avoided : 6;
+    if (!n)
+        return;
+    title(p, "never stored, though a plain implementation would (one of each, and how many)");
+    for (int32_t i = 0; i < n; i++)
+        fprintf(p->to, "  %-64s %17s x %d\n", last(p->e->avoided[i].name, 64),
+                count_text(p->e->avoided[i].bytes),
+                p->e->avoided[i].count);
+}
+
+void explain_text(FILE *to, const Explained *e, bool colour)
+{
+    const Sheet *s = e->sheet;
+    Page         p = { to, e, s->peak_bytes, colour };
+    heading(&p);
+    classes(&p);
+    bottlenecks(&p);
+    table(&p, "by module (own bytes)", s->modules, s->n_modules);
+    table(&p, "by line of the model", s->lines, s->n_lines);
+    tensors(&p);
+    phases(&p);
+    budgets(&p);
+    plan(&p);
+    avoided(&p);
+    what_if(&p);
+    Pool *pool = s->engine->graph->pool;
+    fputc('\n', to);
+    sentence(to, pool_print(pool, "the batch as the data gives it: %s bytes",
+                            count_text(e->batch_bytes)));
+    sentence(to, runtime_text(pool, e->device, e->runtime_bytes));
+    sentence(to, pool_print(pool, "predicted step time %.1f ms, by %s", e->step_ms,
+                            time_text(pool, s->engine)));
 }

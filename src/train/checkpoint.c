@@ -79,10 +79,10 @@ Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Sa
     entries(pool, graph, &saver->tensors, &saver->n);
     TRY(safetensors_header(pool, saver->tensors, saver->n, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL },
                            &saver->header, &saver->n_header));
-    for (int32_t i = 0; i < graph->n_params; i++)
-        if (shape_count(graph->params[i].disk) > largest)
-            largest = shape_count(graph->params[i].disk);
-    saver->room = NEWN(pool, float, largest);
+    for (int32_t i = 0; i < saver->n; i++)
+        if ((int64_t)saver->tensors[i].n_bytes > largest)
+            largest = (int64_t)saver->tensors[i].n_bytes;
+    saver->room = NEWN(pool, float, (largest + 3) / 4);
     TRY(folder_make(folder));
     *out = saver;
     return OK;
@@ -122,20 +122,22 @@ Err saver_save(Saver *saver, const RunState *state)
     Session       *session = saver->session;
     const Graph   *graph = session_engine(session)->graph;
     char           path[FILE_PATH_MAX];
+    Err            err = OK;
 
     checkpoint_path(path, sizeof path, saver->folder, state->step, ".safetensors");
     TRY(file_out_init(&out, path));
     file_out_add(&out, saver->header, saver->n_header);
-    for (int32_t i = 0; i < saver->n; i++) {
+    for (int32_t i = 0; i < saver->n && !err; i++) {
         const Entry *entry = saver->tensors[i].data;
         if (entry->param >= 0) {
-            session_get_param(session, entry->param, entry->value, saver->room);
+            err = session_get_param(session, entry->param, entry->value, saver->room);
             file_out_add(&out, saver->room, saver->tensors[i].n_bytes);
         } else {
-            file_out_add(&out, session_bytes(session, entry->value), (size_t)value_at(graph, entry->value)->bytes);
+            err = session_read(session, entry->value, saver->room);
+            file_out_add(&out, saver->room, (size_t)value_at(graph, entry->value)->bytes);
         }
     }
-    TRY(file_out_done(&out, OK));
+    TRY(file_out_done(&out, err));
 
     checkpoint_path(path, sizeof path, saver->folder, state->step, ".json");
     TRY(file_out_init(&out, path));
@@ -230,9 +232,9 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
         if (!tensor_fits(t, shape) || t->type != want[i].type)
             return tensor_misfit(path, t, shape);
         if (entry->param >= 0)
-            session_put_param(session, entry->param, entry->value, t->data);
+            TRY(session_put_param(session, entry->param, entry->value, t->data));
         else
-            memcpy(session_bytes(session, entry->value), t->data, t->n_bytes);
+            TRY(session_write(session, entry->value, t->data));
     }
     pool_free(work);
     return OK;
@@ -251,29 +253,30 @@ static const Value *state_find(const Graph *graph, const char *name)
 }
 
 /* PyTorch counts batches in int64, we in i32; all else is fp32 on both sides. */
-static Err state_load(Session *session, const char *path, const Value *value, int32_t id, const SafeTensor *t)
+static Err state_load(Pool *pool, Session *session, const char *path, const Value *value, int32_t id,
+                      const SafeTensor *t)
 {
     int64_t count = shape_count(value->shape);
     if (t->type == safe_type(value->type) && t->n_bytes == (size_t)value->bytes)
-        memcpy(session_bytes(session, id), t->data, t->n_bytes);
-    else if (value->type == I32 && t->type == SAFE_I64 && t->n_bytes == (size_t)count * 8)
-        for (int64_t i = 0; i < count; i++) {
-            int64_t x;
-            memcpy(&x, (const char *)t->data + 8 * i, 8);
-            ((int32_t *)session_bytes(session, id))[i] = (int32_t)x;
-        }
-    else
+        return session_write(session, id, t->data);
+    if (value->type != I32 || t->type != SAFE_I64 || t->n_bytes != (size_t)count * 8)
         return tensor_misfit(path, t, value->shape);
-    return OK;
+    int32_t *narrow = NEWN(pool, int32_t, count + 1);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t x;
+        memcpy(&x, (const char *)t->data + 8 * i, 8);
+        narrow[i] = (int32_t)x;
+    }
+    return session_write(session, id, narrow);
 }
 
-static Err states_load(Session *session, const char *path, const SafeFile *file)
+static Err states_load(Pool *pool, Session *session, const char *path, const SafeFile *file)
 {
     const Graph *graph = session_engine(session)->graph;
     for (int i = 0; i < file->n; i++) {
         const Value *state = state_find(graph, file->tensors[i].name);
         if (state)
-            TRY(state_load(session, path, state, (int32_t)(state - graph->values), &file->tensors[i]));
+            TRY(state_load(pool, session, path, state, (int32_t)(state - graph->values), &file->tensors[i]));
     }
     return OK;
 }
@@ -300,10 +303,10 @@ Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t
         if (!tensor_fits(t, p->disk))
             return tensor_misfit(path, t, p->disk);
         TRY(tensor_f32(one, path, t, &data));
-        session_set_param(session, i, data);
+        TRY(session_set_param(session, i, data));
         pool_free(one);
     }
-    TRY(states_load(session, path, &file));
+    TRY(states_load(work, session, path, &file));
     pool_free(work);
     return OK;
 }
@@ -338,13 +341,13 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
         Pool             *one = pool_new(work, "tensor");
         if (t) {
             TRY(tensor_f32(one, path, t, &data));
-            session_set_param(session, i, data);
+            TRY(session_set_param(session, i, data));
             if (graph->params[i].ema >= 0)
-                session_put_param(session, i, graph->params[i].ema, data);
+                TRY(session_put_param(session, i, graph->params[i].ema, data));
         }
         pool_free(one);
     }
-    TRY(states_load(session, path, &file));
+    TRY(states_load(work, session, path, &file));
     pool_free(work);
     return OK;
 }

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An input that no data gives: how many targets count in all micro-batches of a step (contract 2). */
+/* Inputs that no data gives: how many targets count in all micro-batches of a step, and how many places of
+ * `mask` are set in all pieces of one (contract 2). */
 static const char DENOMINATOR[] = "denominator";
+static const char MASK_COUNT[] = "mask_count";
 
 static size_t feed_bytes(const FeedBuffer *feed)
 {
@@ -19,7 +21,7 @@ static size_t feed_bytes(const FeedBuffer *feed)
 Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds)
 {
     const Graph *graph = session_engine(session)->graph;
-    *feeds = (Feeds){ .session = session, .share = 1 };
+    *feeds = (Feeds){ .session = session, .share = 1, .pieces = 1 };
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op != &op_feed || node->part != part)
@@ -83,7 +85,7 @@ static bool model_chose(const Recipe *recipe, const char *key, const char *word)
     return false;
 }
 
-static int64_t feeds_rows(const Feeds *feeds)        /* samples of a micro-batch */
+static int64_t feeds_rows(const Feeds *feeds)        /* samples of a micro-batch, or piece of one */
 {
     return feeds->n_served ? feeds->list[feeds->served[0]].shape.dim[0] : 0;
 }
@@ -95,16 +97,21 @@ Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input
     DataSource       *source;
     feeds->served = NEWN(pool, int32_t, feeds->n + 1);
     feeds->share = recipe->accumulate;
+    feeds->pieces = recipe->levers.pieces > 1 ? recipe->levers.pieces : 1;
     feeds->seed = (uint64_t)recipe->seed;
     for (int32_t i = 0; i < feeds->n; i++) {
         FeedBuffer *feed = &feeds->list[i];
-        if (!strcmp(feed->name, DENOMINATOR) || (except && !strcmp(feed->name, except)))
+        if (!strcmp(feed->name, DENOMINATOR) || !strcmp(feed->name, MASK_COUNT) || (except && !strcmp(feed->name, except)))
             continue;
         wanted[feeds->n_served] = (DataFeed){ feed->name, feed->type, shape_drop(feed->shape, 0) };
         feeds->served[feeds->n_served++] = i;
         if (feed->shape.dim[0] != feeds_rows(feeds))
             return fail(E_USAGE, "input '%s' %s has no row for each of %lld samples", feed->name, shape_text(feed->shape),
                         (long long)feeds_rows(feeds));
+        if (feeds->pieces > 1) {
+            feed->bytes = pool_alloc(pool, (size_t)feeds->pieces * feed_bytes(feed), 1);
+            feeds->bytes += (feeds->pieces - 1) * (int64_t)feed_bytes(feed);
+        }
     }
     if (!feeds->n_served)
         return OK;
@@ -124,13 +131,13 @@ Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input
     return OK;
 }
 
-/* All rows of one micro-batch, into the first or the second buffers. */
+/* All rows of one micro-batch with all its pieces, into the first or the second buffers. */
 static Err feeds_load(const Feeds *feeds, bool spare, int64_t drawn, bool in_order)
 {
     const DataSource *source = feeds->source;
     void             *to[32];
     REQUIRE(feeds->n_served <= 32);
-    for (int64_t row = 0; row < feeds_rows(feeds); row++) {
+    for (int64_t row = 0; row < feeds->pieces * feeds_rows(feeds); row++) {
         for (int32_t i = 0; i < feeds->n_served; i++) {
             const FeedBuffer *feed = &feeds->list[feeds->served[i]];
             to[i] = (char *)(spare ? feed->spare : feed->bytes) + (size_t)row * (feed_bytes(feed) / (size_t)feed->shape.dim[0]);
@@ -201,8 +208,9 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
     p->feeds = feeds;
     for (int32_t i = 0; i < feeds->n_served; i++) {
         FeedBuffer *feed = &feeds->list[feeds->served[i]];
-        feed->spare = pool_alloc(pool, feed_bytes(feed), 1);
-        feeds->bytes += (int64_t)feed_bytes(feed);
+        size_t      bytes = (size_t)feeds->pieces * feed_bytes(feed);
+        feed->spare = pool_alloc(pool, bytes, 1);
+        feeds->bytes += (int64_t)bytes;
     }
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
@@ -233,10 +241,9 @@ static Err prefetch_take(Feeds *feeds, int64_t drawn)
         void       *now = feed->spare;
         feed->spare = feed->bytes;
         feed->bytes = now;
-        TRY(session_feed(feeds->session, feed->name, now));
     }
     pthread_mutex_lock(&p->lock);
-    p->drawn = drawn + feeds_rows(feeds);
+    p->drawn = drawn + feeds->pieces * feeds_rows(feeds);
     p->state = FETCH_WANTED;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
@@ -255,6 +262,28 @@ static void feeds_count(Feeds *feeds, int64_t micro_batch, int64_t drawn)
         *(float *)feed->bytes = (float)count;
 }
 
+static void feeds_count_mask(Feeds *feeds)
+{
+    FeedBuffer *feed = feeds_find(feeds, MASK_COUNT), *mask = feeds_find(feeds, "mask");
+    int64_t     count = 0;
+    if (!feed)
+        return;
+    REQUIRE(mask && mask->type == U8);       /* a model that asks for the count has the mask */
+    for (size_t i = 0; i < (size_t)feeds->pieces * feed_bytes(mask); i++)
+        count += ((const uint8_t *)mask->bytes)[i] != 0;
+    *(float *)feed->bytes = (float)(count > 1 ? count : 1);
+}
+
+/* Gives the session one piece of what was loaded. */
+static Err feeds_hand_out(Feeds *feeds, int64_t piece)
+{
+    for (int32_t i = 0; i < feeds->n_served; i++) {
+        const FeedBuffer *feed = &feeds->list[feeds->served[i]];
+        TRY(session_feed(feeds->session, feed->name, (const char *)feed->bytes + (size_t)piece * feed_bytes(feed)));
+    }
+    return OK;
+}
+
 Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
 {
     for (int32_t i = 0; i < feeds->n; i++) {
@@ -269,7 +298,12 @@ Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
     if (!feeds->source)
         return OK;
     feeds_count(feeds, micro_batch, drawn);
-    return feeds->prefetcher ? prefetch_take(feeds, drawn) : feeds_load(feeds, false, drawn, false);
+    int64_t piece = micro_batch % feeds->pieces;
+    if (piece == 0) {
+        TRY(feeds->prefetcher ? prefetch_take(feeds, drawn) : feeds_load(feeds, false, drawn, false));
+        feeds_count_mask(feeds);
+    }
+    return feeds_hand_out(feeds, piece);
 }
 
 Err feeds_fill_in_order(Feeds *feeds, int64_t first)

@@ -3,6 +3,9 @@
  * With feeds_prefetch a thread loads the next micro-batch into a second set of buffers while this one
  * runs; feeds_fill then only swaps the two. What is loaded is a function of the place in the data alone,
  * so it makes no difference to any number. Everything is taken before the first fill.
+ *
+ * Where a micro-batch of the recipe is run in pieces (Levers), the whole of it is loaded at once and handed
+ * out piece by piece: so what counts in the whole is known before the first piece.
  */
 #ifndef TRAIN_FEEDS_H
 #define TRAIN_FEEDS_H
@@ -33,6 +36,7 @@ typedef struct Feeds {
     int32_t          *served;    /* places in list, in the order of the source's spec */
     int32_t           n_served;
     int64_t           share;     /* micro-batches of a step */
+    int64_t           pieces;    /* loaded together */
     Work              work;
     Prefetcher       *prefetcher;
 } Feeds;

@@ -1,12 +1,12 @@
-/* recipe.c -- recipes: the table of keys, finding files, and the graph they describe. */
+/* recipe.c -- recipes: the table of keys, and the graph they describe. */
 #include "train/recipe.h"
 
 #include "base/file.h"
+#include "base/shipped.h"
 #include "base/yaml.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *const recipe_precisions[] = { "fp32", "bf16", "fp16", NULL };
 
@@ -65,6 +65,7 @@ static const Field sampler_fields[] = {
     { "guidance",    FIELD_NUMBER, offsetof(SamplerConfig, guidance),    0, 1000, NULL, NULL, "classifier-free guidance; 1: none" },
     { "temperature", FIELD_NUMBER, offsetof(SamplerConfig, temperature), 0, 100, NULL, NULL, "audio: of the mixture choice" },
     { "colour",      FIELD_CHOICE, offsetof(SamplerConfig, colour),      0, 0, colour_fixes, NULL, "none, adain or wavelet" },
+    { "clip",        FIELD_BOOL,   offsetof(SamplerConfig, clip),        0, 0, NULL, NULL, "dit3d: each step's picture kept in [-1,1]" },
     { 0 }
 };
 
@@ -93,38 +94,6 @@ Type recipe_type(const Recipe *recipe)
 {
     static const Type types[] = { F32, BF16, F16 };
     return types[recipe->precision];
-}
-
-/* NAME, or recipes/NAME.yaml under the working folder, beside the program, or where it was installed. */
-static Err recipe_find(Pool *pool, const char *name, const char **path)
-{
-    char    program[4096] = "";
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n > 0)
-        *strrchr(program, '/') = '\0';
-    const char *tries[] = {
-        name, pool_print(pool, "recipes/%s.yaml", name), pool_print(pool, "%s/recipes/%s.yaml", program, name),
-        pool_print(pool, "%s/../recipes/%s.yaml", program, name),
-        pool_print(pool, "%s/../share/plimsoll/recipes/%s.yaml", program, name),
-    };
-    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
-        if (file_exists(tries[i]) && !folder_exists(tries[i])) {
-            *path = tries[i];
-            return OK;
-        }
-    char **names = NULL;
-    int    n_names = 0;
-    for (size_t i = 1; i < sizeof tries / sizeof *tries && !n_names; i++) {
-        char *folder = pool_text(pool, tries[i]);
-        *strrchr(folder, '/') = '\0';
-        if (folder_exists(folder))
-            TRY(folder_list(pool, folder, &names, &n_names));
-    }
-    for (int i = 0; i < n_names; i++)
-        names[i][strcspn(names[i], ".")] = '\0';
-    const char *near = text_nearest(name, (const char *const *)names, n_names);
-    return near ? fail(E_USAGE, "there is no recipe '%s'; did you mean '%s'?", name, near)
-                : fail(E_USAGE, "there is no recipe or file '%s'", name);
 }
 
 /* All keys: `system`, then `model` with the system's own, then the recipe's. The system's config lies
@@ -159,7 +128,7 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     const Json     *map;
     const ModelDef *model;
     const char     *path;
-    TRY(recipe_find(pool, name, &path));
+    TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, &path));
     TRY(yaml_read(pool, path, &map));
     TRY(recipe_model(pool, map, &model));
 
@@ -190,6 +159,14 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     return OK;
 }
 
+Recipe *recipe_copy(Pool *pool, const Recipe *recipe)
+{
+    Recipe *copy = pool_alloc(pool, sizeof(Recipe) + recipe->model->config_bytes, 1);
+    memcpy(copy, recipe, sizeof(Recipe) + recipe->model->config_bytes);
+    copy->config = copy + 1;
+    return copy;
+}
+
 Err recipe_write(const Recipe *recipe, const char *path)
 {
     Pool *pool = pool_new(NULL, "recipe");
@@ -201,23 +178,46 @@ Err recipe_write(const Recipe *recipe, const char *path)
     return err;
 }
 
-Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out)
+Err recipe_set(Pool *pool, Recipe *recipe, const char *assignment)
+{
+    return config_set(pool, assignment, recipe_all_fields(pool, recipe->model), recipe);
+}
+
+void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out)
+{
+    config_write(out, recipe_all_fields(pool, recipe->model), recipe);
+}
+
+static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
 {
     const OptimizerConfig *o = &recipe->optimizer;
-    Graph *graph = graph_new(pool, recipe_type(recipe));
-    graph->given_noise = given_noise;
-    Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
-    TRY(graph_check(graph));
-
-    *out = (TrainingGraph){ .graph = graph };
     if (recipe->model->slow_params)
         out->groups[out->n_groups++] = (ParamGroup){ "slow", (float)o->slow_lr, (float)o->slow_decay,
                                                      recipe->model->slow_params };
     out->groups[out->n_groups++] = (ParamGroup){ "all", (float)o->lr, (float)o->decay, NULL };
-    TrainSpec spec = {
+    return (TrainSpec){
         .optimizer = (Optimizer)o->kind, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps,
         .groups = out->groups, .n_groups = out->n_groups, .clip = (float)o->clip,
-        .ema = recipe->ema.rule != EMA_NONE, .accumulate = (int)recipe->accumulate,
+        .ema = recipe->ema.rule != EMA_NONE, .accumulate = (int)recipe->accumulate, .release = recipe->levers.release,
     };
+}
+
+const char *recipe_no_release(const Recipe *recipe)
+{
+    TrainingGraph unused = { 0 };
+    TrainSpec     spec = recipe_spec(recipe, &unused);
+    return train_no_release(&spec, recipe_type(recipe));
+}
+
+Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out)
+{
+    Graph *graph = graph_new(pool, recipe_type(recipe));
+    graph->given_noise = given_noise;
+    graph->stored_attention = recipe->levers.stored_attention;
+    graph->pieces = recipe->levers.pieces;
+    Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
+    TRY(graph_check(graph));
+    *out = (TrainingGraph){ .graph = graph };
+    TrainSpec spec = recipe_spec(recipe, out);
     return autodiff_train(graph, loss, &spec, &out->train);
 }

@@ -46,6 +46,16 @@ typedef struct EveryConfig {
     int64_t every, keep, n, batches, batch;
 } EveryConfig;
 
+/* How the step is done, beyond what a recipe file says; { 0 }: every lever at its default. `fit` moves
+ * them (train/fit.h), a plan file keeps them. Only `release` is exact; the others may change rounding. */
+typedef struct Levers {
+    int64_t pieces;              /* the recipe's micro-batches are cut into so many; 0: whole. batch and
+                                  * accumulate then are those of the pieces */
+    int64_t most_scratch;        /* an algorithm with more scratch bytes gives way to a leaner one; 0: any */
+    bool    stored_attention;    /* attention keeps its probabilities */
+    bool    release;             /* a parameter moves as soon as its gradient is final */
+} Levers;
+
 typedef struct Recipe {
     const char     *name, *path, *system;
     const ModelDef *model;
@@ -58,6 +68,7 @@ typedef struct Recipe {
     DataConfig      data;
     SamplerConfig   sampler;
     EveryConfig     save;
+    Levers          levers;      /* not a key of the file */
 } Recipe;
 
 extern const char *const recipe_precisions[];        /* fp32, bf16, fp16 */
@@ -66,6 +77,10 @@ Type recipe_type(const Recipe *recipe);
 /* Reads by name or path, then applies n `key=value` settings in order. */
 Err  recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n, Recipe **recipe);
 Err  recipe_write(const Recipe *recipe, const char *path);   /* every key, resolved */
+void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out);    /* the same, members of an open object */
+
+Err  recipe_set(Pool *pool, Recipe *recipe, const char *assignment);    /* as --set; model->check is the caller's */
+Recipe *recipe_copy(Pool *pool, const Recipe *recipe);       /* to change; texts are shared */
 
 /* What the host writes before step `step` (0, 1, ...) of `steps`. */
 double schedule_factor(const Recipe *recipe, int64_t step);  /* multiplies every group's rate */
@@ -79,6 +94,7 @@ typedef struct TrainingGraph {
     int        n_groups;
 } TrainingGraph;
 
+const char *recipe_no_release(const Recipe *recipe);     /* NULL, or why levers.release cannot be */
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);
 
 #endif

@@ -67,7 +67,10 @@ static Err results_pictures(Pool *pool, const char *folder, const SampleResult *
     bool        clips = r->kind == RESULT_CLIPS, written;
     const char *word = clips ? "clip" : "sample", *sheet = pool_print(pool, "%s/%ss.png", folder, word);
     Shape       one = shape_drop(r->shape, 0);
-    TRY(results_sheet(pool, sheet, r->data, r->shape, &written));
+    if (r->columns)
+        TRY(sheet_write(pool, sheet, r->data, r->shape.dim[0], r->columns, one, true));
+    else
+        TRY(results_sheet(pool, sheet, r->data, r->shape, &written));
     report_file(pool, report, sheet);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
         const char  *path = pool_print(pool, "%s/%s-%03lld.png", folder, word, (long long)i);
@@ -85,6 +88,9 @@ Err results_write(Pool *pool, const char *folder, const SampleResult *r, SampleR
 {
     if (r->kind != RESULT_AUDIO)
         return results_pictures(pool, folder, r, report);
+    const char *picture = pool_print(pool, "%s/sounds.png", folder);
+    TRY(results_sound_picture(pool, picture, r));
+    report_file(pool, report, picture);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
         const char *path = pool_print(pool, "%s/sound-%03lld.wav", folder, (long long)i);
         TRY(wav_write(path, r->data + i * r->shape.dim[1] * r->shape.dim[2], r->shape.dim[1], r->shape.dim[2], r->rate));

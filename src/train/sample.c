@@ -27,7 +27,9 @@ static const Part drawing_parts[3] = { PART_SAMPLE_BEGIN, PART_SAMPLE, PART_SAMP
 
 static Err drawing_run(Sampler *s, Part part)
 {
-    return session_run(((Drawing *)s->own)->session, part);
+    Session *session = ((Drawing *)s->own)->session;
+    TRY(session_run(session, part));
+    return device_wait(session_engine(session)->device);     /* faults come out here, not in a later read */
 }
 
 static void *drawing_feed(Sampler *s, const char *name)
@@ -50,7 +52,7 @@ static const float *drawing_output(Sampler *s, const char *name)
     REQUIRE(i < graph->n_outputs);           /* the sampling graph has an output of that name */
     const Value *value = value_at(graph, graph->outputs[i].value);
     const void  *data = session_output(d->session, name);
-    if (value->type == F32)
+    if (value->type == F32 || !data)
         return data;
     convert_rows(F32, d->wide[i], value->type, data, (size_t)shape_count(value->shape));
     return d->wide[i];
@@ -63,8 +65,7 @@ static const float *drawing_weight(Sampler *s, const char *name)
     Param   *p = param_find(graph, name);
     REQUIRE(p);
     float *disk = NEWN(s->pool, float, shape_count(p->disk));
-    session_get_param(d->session, (int32_t)(p - graph->params), p->value, disk);
-    return disk;
+    return session_get_param(d->session, (int32_t)(p - graph->params), p->value, disk) ? NULL : disk;
 }
 
 static RandomKey drawing_key(const Drawing *d, const char *name, int64_t index)

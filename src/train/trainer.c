@@ -7,6 +7,7 @@
 #include "ops/optim.h"
 #include "train/checkpoint.h"
 #include "train/feeds.h"
+#include "train/fit.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,14 +20,18 @@
 enum { MAX_TIMES = 512 };        /* newest step times kept for the median */
 
 typedef struct Trainer {
-    const Recipe       *recipe;
+    const Recipe       *asked;   /* the recipe as it was given */
+    const Recipe       *recipe;  /* as it is run: a plan may move its levers */
     const TrainOptions *options;
+    FitResult           fit;
     TrainingGraph       graph;
     Session            *session;
     Feeds               feeds;
     Saver              *saver;
     FILE               *log;
     RunState            state;
+    int32_t             counters[COUNTER_WORDS];     /* what the next step is given */
+    float               rates[RATE_GROUPS + 2];
     float               times_ms[MAX_TIMES];
     int64_t             n_times;
 } Trainer;
@@ -74,7 +79,8 @@ static Err train_open(Pool *pool, Trainer *t)
                         o->out, (long long)step, o->out);
     }
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
-    TRY(recipe_write(t->recipe, pool_print(pool, "%s/recipe.yaml", o->out)));
+    TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
+    TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
     const char *path = pool_print(pool, "%s/log.jsonl", o->out);
     t->log = fopen(path, o->resume ? "a" : "w");
     if (!t->log)
@@ -88,20 +94,23 @@ static Err train_step(Trainer *t, double *loss)
 {
     const Recipe *recipe = t->recipe;
     TrainGraph   *g = &t->graph.train;
-    int32_t      *counters = session_bytes(t->session, g->counters.id);
-    float        *rates = session_bytes(t->session, g->rates.id);
+    int32_t      *counters = t->counters;
+    float        *rates = t->rates, loss_now;
     double        factor = schedule_factor(recipe, t->state.step);
 
     counters[COUNTER_STEP] = (int32_t)t->state.step;
     rates[RATE_EMA_DECAY] = (float)ema_decay(recipe, t->state.step);
     for (int i = 0; i < t->graph.n_groups; i++)
         rates[RATE_GROUPS + i] = (float)((double)t->graph.groups[i].lr * factor);
+    TRY(session_write(t->session, g->rates.id, rates));
     for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
         counters[COUNTER_MICRO] = (int32_t)micro;
+        TRY(session_write(t->session, g->counters.id, counters));
         TRY(feeds_fill(&t->feeds, t->state.step * recipe->accumulate + micro, t->state.drawn + micro * recipe->batch));
         TRY(session_run(t->session, PART_MICRO));
     }
-    *loss = (double)*(float *)session_bytes(t->session, g->loss.id);
+    TRY(session_read(t->session, g->loss.id, &loss_now));
+    *loss = (double)loss_now;
     if (!isfinite(*loss) && recipe_type(recipe) != F16) {
         /* The weights have not moved yet. Run the micro-batch again to find where it began. */
         const char *where = session_first_bad(t->session, PART_MICRO);
@@ -115,15 +124,17 @@ static Err train_step(Trainer *t, double *loss)
     return OK;
 }
 
-static void train_log(Trainer *t, double loss, double ms)
+static Err train_log(Trainer *t, double loss, double ms)
 {
     if (!t->log)
-        return;
-    const float *progress = session_bytes(t->session, t->graph.train.progress.id);
-    const float *rates = session_bytes(t->session, t->graph.train.rates.id);
+        return OK;
+    float        progress[PROGRESS_WORDS];
+    const float *rates = t->rates;
+    TRY(session_read(t->session, t->graph.train.progress.id, progress));
     fprintf(t->log, "{\"step\": %lld, \"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, \"ms\": %.3f}\n",
             (long long)t->state.step, loss, (double)rates[RATE_GROUPS + t->graph.n_groups - 1],
             (double)progress[PROGRESS_NORM], ms);
+    return OK;
 }
 
 static void train_show(const Trainer *t, double loss, double ms, bool last)
@@ -171,7 +182,7 @@ static Err train_loop(Trainer *t, TrainResult *result)
             result->loss_first = loss;
         result->loss_last = loss;
         t->times_ms[t->n_times++ % MAX_TIMES] = (float)ms;
-        train_log(t, loss, ms);
+        err = train_log(t, loss, ms);
         train_show(t, loss, ms, t->state.step == t->recipe->steps || train_stop);
         int64_t every = t->recipe->save.every;
         if (t->saver && every && t->state.step % every == 0) {
@@ -186,19 +197,41 @@ static Err train_loop(Trainer *t, TrainResult *result)
     return err;
 }
 
+/* The plan that was asked for, that of the run which goes on, or a new one. */
+static Err train_plan(Pool *pool, Trainer *t, const Device *device)
+{
+    const TrainOptions *o = t->options;
+    const char         *path = o->plan;
+    bool                given = o->given != NULL;
+    if (!path && o->resume && !o->budget_bytes) {
+        path = pool_print(pool, "%s/plan.json", o->out);
+        path = file_exists(path) ? path : NULL;
+    }
+    if (!path)
+        return fit_run(pool, t->asked, device,
+                       &(FitOptions){ .budget_bytes = o->budget_bytes, .allow = o->allow, .given_noise = given }, &t->fit);
+    return fit_read(pool, path, t->asked, device, given, &t->fit);
+}
+
 Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options, TrainResult *result)
 {
     Trainer *t = NEW(pool, Trainer);
-    Engine  *engine;
-    t->recipe = recipe;
+    t->asked = recipe;
     t->options = options;
     *result = (TrainResult){ 0 };
-    TRY(recipe_graph(pool, recipe, options->given != NULL, &t->graph));
-    TRY(engine_new(pool, t->graph.graph, device, &(EngineOptions){ .budget_bytes = options->budget_bytes }, &engine));
+    TRY(train_plan(pool, t, device));
+    const Engine *engine = t->fit.engine;
+    t->recipe = recipe = t->fit.recipe;
+    t->graph = t->fit.graph;
     TRY(session_new(pool, engine, &t->session));
     TRY(session_init(t->session, (uint64_t)recipe->seed));
     TRY(feeds_new(pool, t->session, PART_MICRO, &t->feeds));
     TRY(train_open(pool, t));
+    TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
+    TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
+    if (!options->quiet)
+        fprintf(stderr, "plan: %s, predicted %.1f ms/step by %s\n", bytes_text(engine->arena_bytes),
+                engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
     struct sigaction action = { .sa_handler = train_on_signal }, old_int, old_term;
     sigaction(SIGINT, &action, &old_int);
@@ -211,7 +244,12 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     result->step_ms = train_median(t);
     result->planned_bytes = engine->arena_bytes;
     result->recomputed = engine->recomputed;
-    result->slowdown = engine->keep_all_ns > 0 ? engine->cost_ns / engine->keep_all_ns : 1;
+    result->batch = recipe->batch;
+    result->accumulate = recipe->accumulate;
+    result->slowdown = t->fit.default_ns > 0 ? t->fit.step_ns / t->fit.default_ns : 1;
+    result->predicted_ms = engine_step_ns(engine, recipe->accumulate) * 1e-6;
+    result->time_source = engine_time_source(engine);
+    result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
     result->loader_bytes = t->feeds.bytes;
     result->interrupted = train_stop && t->state.step < recipe->steps;
     for (int part = 0; part < PART_COUNT; part++) {

@@ -4,6 +4,7 @@
 set -u
 program=$1 work=$2
 rm -rf "$work" && mkdir -p "$work" && cd "$(dirname "$0")/../.." || exit 1
+export XDG_CONFIG_HOME="$work/config"    # not this user's own profile
 passed=0 failed=0
 
 # expect CODE 'text that stdout or stderr must contain' arguments...
@@ -50,6 +51,24 @@ printf 'system: unett\n' > "$work/bad2.yaml"
 expect 2 "did you mean 'unet'" explain "$work/bad2.yaml"
 printf 'system: unet\n\tbatch: 4\n' > "$work/tab.yaml"
 expect 1 "tab.yaml:2" explain "$work/tab.yaml"
+
+# explain and compare
+expect 0 '"plimsoll-explain-1"' explain unet-small --json
+expect 0 "believed, but not so" explain unet-small --what-if --effort 20
+expect 0 "# Memory of one training step" explain unet-small --effort 20 --md /dev/stdout
+is "explain --html should write a page" sh -c "'$program' explain unet-small --effort 20 --html '$work/e.html' > /dev/null && grep -q '</html>' '$work/e.html'"
+expect 1 "cannot" explain unet-small --effort 20 --html /nowhere/e.html
+expect 0 "does not fit" explain unet-small --budget 1MiB --effort 20
+expect 2 "--allow takes" explain unet-small --allow everything
+expect 2 "takes one recipe" explain unet-small dit3d-small
+expect 0 "batch=2" compare unet-small --sweep batch=1,2,nothing --budget 8GiB --effort 20
+expect 0 "there is no recipe" compare unet-small nosuch --budget 64MiB,8GiB --effort 20
+expect 0 '"plimsoll-compare-1"' compare unet-small --sweep model.widths=[32],[32,64] --json --effort 20
+expect 2 "there is no recipe" compare nosuch
+expect 2 "takes one or more recipes" compare
+expect 2 "takes KEY=A,B,C" compare unet-small --sweep batch
+expect 2 "a value is missing" compare unet-small --sweep batch=1,,2
+expect 2 "is not a size" compare unet-small --budget 8GiB,much
 
 # layout
 printf 'id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n' > "$work/b.csv"
@@ -138,6 +157,59 @@ is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]
 expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/drawn"
 head -c 60 "$work/drawn/sample-000.png" > "$work/drawn/short.png"
 expect 1 "short.png is a truncated PNG" train unet-small $small --steps 1 --data "$work/drawn"
+
+# plans of training steps
+tight="--threads 2 --effort 300 --allow none"
+"$program" fit unet-small $small $tight --budget 1KiB > /dev/null 2> "$work/err"
+least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
+expect 0 "changes no number" fit unet-small $small $tight --budget "$least" -o "$work/plan.json"
+expect 3 "no plan fits" fit unet-small $small $tight --budget 1KiB --json
+expect 0 '"curve"' fit unet-small $small $tight --budget "$least" --curve --json
+expect 0 "if you also allow" fit unet-small $small $tight --budget "$least" --what-if --time-limit 2
+expect 2 "--allow takes none or a list" fit unet-small --allow everything
+expect 0 "nodes are run a second time" train unet-small $small --threads 2 --steps 2 --plan "$work/plan.json" --out "$work/planned"
+is "a run keeps its plan" cmp -s "$work/plan.json" "$work/planned/plan.json"
+expect 0 "4 steps" train --resume "$work/planned" --threads 2 --steps 6
+expect 1 "was made for 2 threads, not 1" train --resume "$work/planned" --threads 1 --steps 8
+expect 1 "was made for 2 threads, not 1" train unet-small $small --threads 1 --steps 1 --plan "$work/plan.json"
+expect 1 "was made for another graph" train unet-small $small --threads 2 --steps 1 --plan "$work/plan.json" --set ema.rule=none
+expect 1 "micro-batches" train unet-small $small --threads 2 --steps 1 --plan "$work/plan.json" --batch 3
+expect 1 "bare graph" train unet-small $small --steps 1 --plan "$work/p.json"
+expect 1 "cannot read" train unet-small $small --steps 1 --plan "$work/nothing.json"
+expect 2 "leave out --budget" train unet-small $small --plan "$work/plan.json" --budget 1GiB
+
+# devices and the probe
+expect 0 "described by its profile: no workspaces counted" explain unet-small --device rtx-3060
+expect 0 "527 MiB) of context" fit unet-small --device h200 --budget 1GiB
+expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --json
+expect 0 "plimsoll probe measures this machine" explain unet-small
+expect 0 '"runtime_bytes"' fit unet-small --json
+expect 3 "leave nothing for an arena" fit unet-small --device a10 --budget 500MiB
+expect 3 "no plan fits" fit unet-small --device a10 --budget 530MiB
+expect 2 "did you mean 'rtx-3090'" explain unet-small --device rtx3090
+expect 2 "no device or file 'nothing-like-it-at-all'" explain unet-small --device nothing-like-it-at-all
+expect 2 "can be planned for (explain, fit) but not run" train unet-small --device v100-16gb
+expect 2 "can be planned for" train unet-small --device generic-cpu
+expect 2 "holds for 8 threads, not 3" explain unet-small --device generic-cpu --threads 3
+expect 1 "README.md:1" explain unet-small --device README.md
+expect 2 "probe takes no arguments" probe unet-small
+expect 2 "measures this machine's processor" probe --device h200
+expect 2 "is not a size" probe --take lots
+expect 2 "there is no recipe" probe --model no-such-recipe-anywhere --take 1MiB -o "$work/machine.json"
+is "a probe that fails should write nothing" [ ! -e "$work/machine.json" ]
+expect 0 "1.00 MiB taken and written" probe --take 1MiB -o "$work/machine.json"
+expect 0 "operators" probe --model unet-small --seconds 0 --set batch=1 -o "$work/machine.json"
+is "adding a recipe should not take memory again" sh -c "! grep -q taken '$work/out'"
+expect 0 "profile cpu: 100 % measured" explain unet-small --set batch=1 --device "$work/machine.json"
+expect 0 "from other sizes" explain unet-small --set batch=2 --device "$work/machine.json"
+expect 0 "by profile cpu;" train unet-small --set batch=1 --steps 2 --device "$work/machine.json"
+expect 0 '"predicted_ms"' train unet-small --set batch=1 --steps 1 --json
+mkdir -p "$work/config/plimsoll" && cp "$work/machine.json" "$work/config/plimsoll/cpu.json"
+expect 0 '"source": "profile cpu"' explain unet-small --json
+expect 0 "was measured with" explain unet-small --threads 7
+echo '{"format": 3}' > "$work/config/plimsoll/cpu.json"
+expect 0 "write it anew with plimsoll probe" explain unet-small
+rm "$work/config/plimsoll/cpu.json"
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

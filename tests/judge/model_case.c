@@ -4,6 +4,7 @@
  *
  * Loss, output and every gradient of the first micro-batch; then three updates: how far each parameter
  * and its average moved. Compared as contract section 6 says. */
+#include "../device.h"
 #include "../test.h"
 
 #include "base/safetensors.h"
@@ -159,7 +160,9 @@ static Err judge_first(Judge *j)
     TRY(feed_micro(j, 0));
     TRY(session_run(j->session, PART_MICRO));
 
-    double loss = (double)*(float *)session_bytes(j->session, j->graph.train.loss.id) * share;
+    float loss_now;
+    TRY(session_read(j->session, j->graph.train.loss.id, &loss_now));
+    double loss = (double)loss_now * share;
     const float *want = find_f32(&j->ref, "loss", &n);
     printf("loss %.6f, PyTorch %.6f\n", loss, (double)*want);
     judge(j, "the value", "loss", fabs(loss - (double)*want) / fabs((double)*want), j->bf16 ? 2e-3 : 1e-4);
@@ -201,11 +204,11 @@ static Err judge_first(Judge *j)
         }
         float *ours = NEWN(j->pool, float, n);
         if (value_at(graph, p->grad)->persistent) {
-            session_get_param(j->session, i, p->grad, ours);
+            TRY(session_get_param(j->session, i, p->grad, ours));
         } else {                             /* watched in arena order: put it through the parameter's own */
-            memcpy(session_bytes(j->session, p->m), got[i], (size_t)n * 4);
-            session_get_param(j->session, i, p->m, ours);
-            memset(session_bytes(j->session, p->m), 0, (size_t)n * 4);
+            TRY(session_write(j->session, p->m, got[i]));
+            TRY(session_get_param(j->session, i, p->m, ours));
+            TRY(session_write(j->session, p->m, memset(got[i], 0, (size_t)n * 4)));
         }
         for (int64_t e = 0; e < n; e++)
             ours[e] *= (float)share;
@@ -223,16 +226,19 @@ static Err judge_first(Judge *j)
 static Err run_updates(Judge *j)
 {
     TrainGraph *g = &j->graph.train;
-    int32_t    *counters = session_bytes(j->session, g->counters.id);
-    float      *rates = session_bytes(j->session, g->rates.id);
+    int32_t     counters[COUNTER_WORDS];
+    float       rates[RATE_GROUPS + 2];
+    TRY(session_read(j->session, g->counters.id, counters));
     for (int step = 0; step < 3; step++) {
         double factor = schedule_factor(j->recipe, step);
         counters[COUNTER_STEP] = step;
         rates[RATE_EMA_DECAY] = (float)ema_decay(j->recipe, step);
         for (int i = 0; i < j->graph.n_groups; i++)
             rates[RATE_GROUPS + i] = (float)((double)j->graph.groups[i].lr * factor);
+        TRY(session_write(j->session, g->rates.id, rates));
         for (int micro = 0; micro < j->recipe->accumulate; micro++) {
             counters[COUNTER_MICRO] = micro;
+            TRY(session_write(j->session, g->counters.id, counters));
             TRY(feed_micro(j, step * (int)j->recipe->accumulate + micro));
             TRY(session_run(j->session, PART_MICRO));
         }
@@ -254,7 +260,11 @@ static void judge_moved(Judge *j, const char *prefix, int32_t i, int32_t value)
     if (value < 0 || !start || !want || n != m)
         return;
     float *ours = NEWN(j->pool, float, n), *moved = NEWN(j->pool, float, n);
-    session_get_param(j->session, i, value, ours);
+    if (session_get_param(j->session, i, value, ours)) {
+        fprintf(stderr, "%s\n", err_text());
+        test_failed++;
+        return;
+    }
     if (grad && zero_by_algebra(j, length(grad, k))) {
         double farthest = 0, rate = fmax(j->recipe->optimizer.lr, j->recipe->optimizer.slow_lr);
         for (int64_t e = 0; e < n; e++)
@@ -287,10 +297,16 @@ static void judge_states(Judge *j)
             continue;
         int64_t n = shape_count(v->shape);
         double  error = 1e30;
+        void   *ours = pool_alloc(j->pool, (size_t)v->bytes, 1);
+        if (session_read(j->session, id, ours)) {
+            fprintf(stderr, "%s\n", err_text());
+            test_failed++;
+            return;
+        }
         if (v->type == F32 && want->type == SAFE_F32 && want->n_bytes == (size_t)n * 4)
-            error = distance(session_bytes(j->session, id), want->data, n) / length(want->data, n);
+            error = distance(ours, want->data, n) / length(want->data, n);
         else if (v->type == I32 && want->type == SAFE_I64 && want->n_bytes == (size_t)n * 8)
-            error = *(int32_t *)session_bytes(j->session, id) == *(const int64_t *)want->data ? 0 : 1;
+            error = *(int32_t *)ours == *(const int64_t *)want->data ? 0 : 1;
         judge(j, "the state", v->name, error, j->bf16 ? 0.1 : 0.01);
     }
 }
@@ -310,7 +326,7 @@ int main(int argc, char **argv)
     STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/weights.safetensors", argv[1]), &j.weights));
     STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/batch.safetensors", argv[1]), &j.batch));
     STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/ref.safetensors", argv[1]), &j.ref));
-    STOP(device_cpu(j.pool, &(DeviceOptions){ .threads = 2 }, &device));
+    STOP(test_device(j.pool, &(DeviceOptions){ .threads = 2 }, &device));
     STOP(recipe_graph(j.pool, j.recipe, true, &j.graph));
     STOP(engine_new(j.pool, j.graph.graph, device, NULL, &engine));
     STOP(session_new(j.pool, engine, &j.session));

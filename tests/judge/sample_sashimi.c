@@ -4,29 +4,23 @@
  *
  * First with the reference's tokens fed back: the head's output of every step, and the token picked from it.
  * Then on its own. A token may differ where x lies on a bin's edge, within rounding. */
-#include "../test.h"
+#include "sampler.h"
 
-#include "base/safetensors.h"
 #include "models/sashimi.h"
-#include "train/checkpoint.h"
-#include "train/recipe.h"
 
 #include <stdlib.h>
 
 typedef struct Judge {
-    Pool         *pool;
-    Recipe       *recipe;
+    SampleCase    c;
     const Sashimi *m;
-    Session      *session;
-    SafeFile      file;
     const float  *gumbel, *uniform, *heads;  /* (n,B,choices), (n,B), (B,n,outputs) */
     const int64_t *tokens;                   /* (B,n) */
-    int64_t       n, done;
+    int64_t       n;
 } Judge;
 
 static const void *tensor(Judge *j, const char *name, SafeType type, int64_t count)
 {
-    const SafeTensor *t = safetensors_find(&j->file, name);
+    const SafeTensor *t = safetensors_find(&j->c.file, name);
     int64_t           n = 1;
     for (int a = 0; t && a < t->rank; a++)
         n *= t->shape[a];
@@ -41,13 +35,13 @@ static const float *judge_weight(Sampler *s, const char *name)
 {
     static float *last;                      /* good only until the next call, as the form allows */
     Judge *j = s->own;
-    Graph *graph = session_engine(j->session)->graph;
+    Graph *graph = session_engine(j->c.session)->graph;
     Param *p = param_find(graph, name);
     if (!p)
         return NULL;
     free(last);
     last = calloc((size_t)shape_count(p->disk), sizeof *last);
-    session_get_param(j->session, (int32_t)(p - graph->params), p->value, last);
+    session_get_param(j->c.session, (int32_t)(p - graph->params), p->value, last);
     return last;
 }
 
@@ -57,7 +51,7 @@ static void judge_uniform(Sampler *s, const char *name, int64_t index, float *to
     Judge *j = s->own;
     bool   gumbel = !strcmp(name, "gumbel");
     CHECK(gumbel || !strcmp(name, "uniform"));
-    CHECK_INT(n, j->recipe->batch * (gumbel ? sashimi_choices(j->m) : 1));
+    CHECK_INT(n, j->c.recipe->batch * (gumbel ? sashimi_choices(j->m) : 1));
     for (int64_t i = 0; i < n; i++)
         to[i] = gumbel ? (float)exp(-exp(-(double)j->gumbel[index * n + i])) : j->uniform[index * n + i];
 }
@@ -65,19 +59,19 @@ static void judge_uniform(Sampler *s, const char *name, int64_t index, float *to
 static void judge_progress(Sampler *s, int64_t done, int64_t of)
 {
     Judge *j = s->own;
-    CHECK(done > j->done && done <= of);
-    j->done = done;
+    CHECK(done > j->c.done && done <= of);
+    j->c.done = done;
 }
 
 static void forced(Judge *j, Sampler *s)
 {
-    int64_t batch = j->recipe->batch, outputs = sashimi_outputs(j->m), choices = sashimi_choices(j->m), same = 0;
+    int64_t batch = j->c.recipe->batch, outputs = sashimi_outputs(j->m), choices = sashimi_choices(j->m), same = 0;
     double  worst = 0;
     SashimiNet *net;
-    float  *out = NEWN(j->pool, float, outputs), *choice = NEWN(j->pool, float, choices);
-    CHECK_OK(sashimi_net_new(j->pool, j->m, s, &net));
+    float  *out = NEWN(j->c.pool, float, outputs), *choice = NEWN(j->c.pool, float, choices);
+    CHECK_OK(sashimi_net_new(j->c.pool, j->m, s, &net));
     for (int64_t b = 0; b < batch; b++) {
-        SashimiState *state = sashimi_state_new(j->pool, net);
+        SashimiState *state = sashimi_state_new(j->c.pool, net);
         int64_t       token = sashimi_levels(j->m) / 2;
         for (int64_t t = 0; t < j->n; t++) {
             const float *want = j->heads + (b * j->n + t) * outputs;
@@ -91,7 +85,7 @@ static void forced(Judge *j, Sampler *s)
             for (int64_t i = 0; i < choices; i++)
                 choice[i] = (float)exp(-exp(-(double)j->gumbel[(t * batch + b) * choices + i]));
             token = j->tokens[b * j->n + t];
-            same += sashimi_pick(j->m, j->recipe->sampler.temperature, out, choice, (double)j->uniform[t * batch + b]) == token;
+            same += sashimi_pick(j->m, j->c.recipe->sampler.temperature, out, choice, (double)j->uniform[t * batch + b]) == token;
         }
     }
     printf("%lld steps: outputs are off by %.3g at most, %lld of %lld tokens are the same\n", (long long)j->n, worst,
@@ -102,50 +96,36 @@ static void forced(Judge *j, Sampler *s)
 
 static void alone(Judge *j, Sampler *s)
 {
-    int64_t batch = j->recipe->batch, levels = sashimi_levels(j->m), same = 0;
+    int64_t batch = j->c.recipe->batch, levels = sashimi_levels(j->m), same = 0;
     SampleResult r;
-    CHECK_OK(j->recipe->model->sample(s, j->m, &r));
+    CHECK_OK(j->c.recipe->model->sample(s, j->m, &r));
     CHECK_INT(r.kind, RESULT_AUDIO);
     CHECK_TEXT(shape_text(r.shape), shape_text(SHAPE(batch, j->n, 1)));
-    CHECK_INT(j->done, j->n);
+    CHECK_INT(j->c.done, j->n);
     for (int64_t i = 0; i < batch * j->n; i++)
         same += llround(((double)r.data[i] + 1) * (double)levels / 2) == j->tokens[i];
     printf("alone: %lld of %lld tokens are the same\n", (long long)same, (long long)(batch * j->n));
     CHECK_INT(same, batch * j->n);
 }
 
+static void judge(SampleCase *c)
+{
+    Judge  *j = (Judge *)c;
+    int64_t batch = c->recipe->batch;
+    j->m = c->recipe->config;
+    j->n = c->recipe->sampler.length;
+    j->gumbel = tensor(j, "noise.gumbel", SAFE_F32, j->n * batch * sashimi_choices(j->m));
+    j->uniform = tensor(j, "noise.uniform", SAFE_F32, j->n * batch);
+    j->heads = tensor(j, "out.heads", SAFE_F32, batch * j->n * sashimi_outputs(j->m));
+    j->tokens = tensor(j, "out.tokens", SAFE_I64, batch * j->n);
+    Sampler s = { .pool = c->pool, .n = batch, .config = &c->recipe->sampler, .own = j, .weight = judge_weight,
+                  .uniform = judge_uniform, .progress = judge_progress };
+    forced(j, &s);
+    alone(j, &s);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        printf("skipped: no case given\n");
-        return 77;
-    }
-    Judge   j = { .pool = pool_new(NULL, "judge") };
-    Device *device;
-    Engine *engine;
-#define STOP(call) do { if (call) { fprintf(stderr, "%s\n", err_text()); return 1; } } while (0)
-    STOP(recipe_read(j.pool, pool_print(j.pool, "%s/config.json", argv[1]), NULL, 0, &j.recipe));
-    STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/sample.safetensors", argv[1]), &j.file));
-    STOP(device_cpu(j.pool, &(DeviceOptions){ .threads = 2 }, &device));
-    Graph *graph = graph_new(j.pool, F32);
-    j.recipe->model->sample_graph(graph, j.recipe->config, &j.recipe->sampler, j.recipe->batch);
-    STOP(graph_check(graph));
-    STOP(engine_new(j.pool, graph, device, NULL, &engine));
-    STOP(session_new(j.pool, engine, &j.session));
-    STOP(session_init(j.session, 1));
-    STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]), false));
-
-    int64_t batch = j.recipe->batch;
-    j.m = j.recipe->config;
-    j.n = j.recipe->sampler.length;
-    j.gumbel = tensor(&j, "noise.gumbel", SAFE_F32, j.n * batch * sashimi_choices(j.m));
-    j.uniform = tensor(&j, "noise.uniform", SAFE_F32, j.n * batch);
-    j.heads = tensor(&j, "out.heads", SAFE_F32, batch * j.n * sashimi_outputs(j.m));
-    j.tokens = tensor(&j, "out.tokens", SAFE_I64, batch * j.n);
-    Sampler s = { .pool = j.pool, .n = batch, .config = &j.recipe->sampler, .own = &j, .weight = judge_weight,
-                  .uniform = judge_uniform, .progress = judge_progress };
-    forced(&j, &s);
-    alone(&j, &s);
-    pool_free(j.pool);
-    return test_end();
+    Judge j = { 0 };
+    return case_judge(argc, argv, &j.c, false, judge);
 }

@@ -35,7 +35,7 @@ import common
 from systems import MODULES, RECIPES
 
 CASES = {name: (name + "-small", {}) for name in
-         ("stdiff", "stablesr", "lag", "sashimi", "dit3d", "dit3d-wrap")}
+         ("stdiff", "stablesr", "lag", "sashimi", "dit3d", "dit3d-wrap", "vae")}
 _VARIANTS = {
     "stdiff-l1": ("stdiff-small", {"loss": "l1", "noise_schedule": "linear", "beta_start": 1e-4,
                                    "beta_end": 0.02}),
@@ -54,7 +54,7 @@ CASES.update({name: (recipe, {"model": keys}) for name, (recipe, keys) in _VARIA
 # A ReLU whose input lies within rounding of 0 may switch in another precision and move a gradient
 # by more than any tolerance: seeds whose first micro-batch keeps its distance (verify.py checks).
 # Lag: a temperature's gradient is one number; where it nearly cancels, bf16 compares noise with noise.
-SEEDS = {"lag": 12, "stdiff": 3, "stdiff-l1": 3, "stablesr-before": 6}
+SEEDS = {"lag": 12, "stdiff": 3, "stdiff-l1": 3, "stablesr-before": 6, "vae": 5}
 UPDATES = 3
 
 

@@ -355,7 +355,30 @@ def make_sample(cfg, gen):
 
 @torch.no_grad()
 def sample(model, inputs, noises):
-    """trace (S, B, C, F, H, W); clip: the last, clipped. alpha is the unclipped ratio of abar."""
+    """trace (S, B, C, F, H, W); clip: the last, clipped. As published, and (_clipped) the posterior of
+    the predicted clip, which is kept within [-1,1]."""
+    clip, trace = chain(model, inputs, noises, published_step)
+    clip2, trace2 = chain(model, inputs, noises, clipped_step)
+    return {"trace": trace, "clip": clip, "trace_clipped": trace2, "clip_clipped": clip2}
+
+
+def published_step(x, e, z, a, a_next, alpha):
+    """alpha is the unclipped ratio of abar."""
+    beta = 1 - alpha
+    x = (x - beta / (1 - a) ** 0.5 * e) / alpha ** 0.5
+    return x if z is None else x + max(beta * (1 - a_next) / (1 - a), 1e-6) ** 0.5 * z
+
+
+def clipped_step(x, e, z, a, a_next, alpha):
+    """q(x' | x, x0) for the levels that training adds noise at; alpha is not looked at."""
+    x0 = (x / a ** 0.5 - (1 / a - 1) ** 0.5 * e).clamp(-1, 1)
+    ratio = a / a_next
+    variance = (1 - a_next) / (1 - a) * (1 - ratio)
+    x = (a_next ** 0.5 * (1 - ratio) * x0 + ratio ** 0.5 * (1 - a_next) * x) / (1 - a)
+    return x if z is None else x + variance ** 0.5 * z
+
+
+def chain(model, inputs, noises, step):
     cfg, sampler = model.cfg, model.recipe["sampler"]
     text, w = inputs["text"], sampler["guidance"]
     times = common.respaced(cfg["timesteps"], sampler["steps"])
@@ -363,17 +386,13 @@ def sample(model, inputs, noises):
     x, trace = noises["x"], []
     for i, k in enumerate(reversed(range(len(times)))):
         t = times[k]
-        a = float(abar[t])
-        a_next = float(abar[times[k - 1]]) if k else 1.0
-        alpha = float(free[t] / free[times[k - 1]]) if k else float(free[t])
-        beta = 1 - alpha
         tt = torch.full((len(x),), t)
         e = model(x, tt, text)[:, :cfg["image_channels"]]
         if w != 1.0:
             plain = model(x, tt, torch.zeros_like(text))[:, :cfg["image_channels"]]
             e = plain + w * (e - plain)
-        x = (x - beta / (1 - a) ** 0.5 * e) / alpha ** 0.5
-        if k:
-            x = x + max(beta * (1 - a_next) / (1 - a), 1e-6) ** 0.5 * noises["z"][i]
+        a_next = float(abar[times[k - 1]]) if k else 1.0
+        alpha = float(free[t] / free[times[k - 1]]) if k else float(free[t])
+        x = step(x, e, noises["z"][i] if k else None, float(abar[t]), a_next, alpha)
         trace.append(x)
-    return {"trace": torch.stack(trace), "clip": x.clamp(-1, 1)}
+    return x.clamp(-1, 1), torch.stack(trace)

@@ -4,8 +4,10 @@ import lag
 import sashimi
 import stablesr
 import stdiff
+import vae
 
-MODULES = {"stdiff": stdiff, "stablesr": stablesr, "lag": lag, "sashimi": sashimi, "dit3d": dit3d}
+MODULES = {"stdiff": stdiff, "stablesr": stablesr, "lag": lag, "sashimi": sashimi, "dit3d": dit3d,
+           "stablesr-vae": vae}
 RECIPES = {name: cfg for module in MODULES.values() for name, cfg in module.RECIPES.items()}
 
 

@@ -58,7 +58,7 @@ static const float *context_of(Run *run, float *copy, int64_t n)
  * bit. */
 static void leave_one_out(void)
 {
-    enum { SETS = 2, IMAGES = 3, ROW = 64 * 32, IMAGE = 16 * 16 * 3 };
+    enum { SETS = 2, IMAGES = 3, ROW = 16 * 64, IMAGE = 16 * 16 * 3 };
     static float before[SETS * IMAGES * ROW], after[SETS * IMAGES * ROW];
     static const char *const sets[] = { "batch=2" };
     Run run;

@@ -28,7 +28,7 @@ static const struct {
     { "dit3d-wrap-l-2",    479825377,  24097249, 1, 2, NULL },
     { "dit3d-wrap-xl-2",   702516321,  30353121, 1, 2, NULL },
     { "dit3d-wrap-before", 702530145,  30366945, 2, 1, NULL },    /* 12 frames more than XL/2 */
-    { "dit3d-small",         1409504,   1409504, 0, 0, NULL },
+    { "dit3d-small",         1100336,   1100336, 0, 0, NULL },
     { "dit3d-wrap-small",     342433,    156001, 0, 0, NULL },
 };
 

@@ -16,7 +16,7 @@ static const struct {
     { "lag-32x6",  33780798, 33594686, 32, 6, 50331648, "2_fsdm_jax_lag.txt" },
     { "lag-8x4",   33774606, 33588494,  8, 4,  8388608, NULL },
     { "lag-4x3",   33771510, 33585398,  4, 3,  3145728, NULL },
-    { "lag-small",    95986,    92562,  8, 3,   196608, NULL },
+    { "lag-small",  1454066,  1447474,  8, 3,    98304, NULL },
 };
 
 static const char small[] = SOURCE_DIR "/recipes/lag-small.yaml";
@@ -109,29 +109,29 @@ static void starts(void)
 #define BLOCK "dit.params.DiTBlock_1."
     check_start(session, "encoder.params.pos_embedding", 0, 1);
     check_start(session, "encoder.params.cls_token", 0, 1);
-    check_start(session, "encoder.params.mlp_dense.kernel", 0, 1 / sqrt(32));
+    check_start(session, "encoder.params.mlp_dense.kernel", 0, 1 / sqrt(64));
     check_start(session, LAYER "LSA_0.temperature", log(0.25), 0);
-    check_start(session, LAYER "LSA_0.Dense_0.kernel", 0, 1 / sqrt(32));
+    check_start(session, LAYER "LSA_0.Dense_0.kernel", 0, 1 / sqrt(64));
     check_start(session, LAYER "LSA_0.Dense_1.kernel", 0, 1 / sqrt(48));
     check_start(session, LAYER "LSA_0.Dense_1.bias", 0, 0);
     check_start(session, LAYER "LayerNorm_0.scale", 1, 0);
     check_start(session, BLOCK "Dense_0.kernel", 0, 0);
-    check_start(session, BLOCK "MultiHeadDotProductAttention_1.query.kernel", 0, 1.0 / 6);
+    check_start(session, BLOCK "MultiHeadDotProductAttention_1.query.kernel", 0, 1.0 / 12);
     check_start(session, BLOCK "MultiHeadDotProductAttention_1.query.bias", 0, 0);
-    check_start(session, BLOCK "MultiHeadDotProductAttention_1.out.kernel", 0, 1.0 / 6);
-    check_start(session, "dit.params.PatchEmbed_0.Conv_0.kernel", 0, 1 / sqrt(12));
+    check_start(session, BLOCK "MultiHeadDotProductAttention_1.out.kernel", 0, 1.0 / 12);
+    check_start(session, "dit.params.PatchEmbed_0.Conv_0.kernel", 0, 1 / sqrt(48));
     check_start(session, "dit.params.TimestepEmbedder_0.Dense_0.kernel", 0, 0.02);
     check_start(session, "dit.params.TimestepEmbedder_0.Dense_1.kernel", 0, 0.02);
     check_start(session, "dit.params.FinalLayer_0.Dense_1.kernel", 0, 0);
 
-    /* Patch 10 of 8 x 8: column 2, row 1; sines of the column, its cosines, then the row's. */
+    /* Patch 6 of 4 x 4: column 2, row 1; sines of the column, its cosines, then the row's. */
     Param *p = param_find(train.graph, "dit.params.pos_embed");
     float *places = NEWN(pool, float, shape_count(p->disk));
     session_get_param(session, (int32_t)(p - train.graph->params), p->value, places);
-    CHECK_NEAR(places[10 * 36 + 3], sin(2 * pow(10000, -3.0 / 9)), 1e-6);
-    CHECK_NEAR(places[10 * 36 + 9 + 3], cos(2 * pow(10000, -3.0 / 9)), 1e-6);
-    CHECK_NEAR(places[10 * 36 + 18 + 5], sin(pow(10000, -5.0 / 9)), 1e-6);
-    CHECK_NEAR(places[10 * 36 + 27 + 5], cos(pow(10000, -5.0 / 9)), 1e-6);
+    CHECK_NEAR(places[6 * 144 + 3], sin(2 * pow(10000, -3.0 / 36)), 1e-6);
+    CHECK_NEAR(places[6 * 144 + 36 + 3], cos(2 * pow(10000, -3.0 / 36)), 1e-6);
+    CHECK_NEAR(places[6 * 144 + 72 + 5], sin(pow(10000, -5.0 / 36)), 1e-6);
+    CHECK_NEAR(places[6 * 144 + 108 + 5], cos(pow(10000, -5.0 / 36)), 1e-6);
     pool_free(pool);
 }
 

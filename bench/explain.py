@@ -1,0 +1,39 @@
+"""How long `explain` takes on every recipe: the balance sheet alone, and with the search for the least budget.
+
+    explain.py PLIMSOLL
+
+Steps are those of the plans; if time grows in proportion to them, the last column stays the same.
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+
+program = os.path.abspath(sys.argv[1])
+here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def run(recipe, *options):
+    best, text = math.inf, b""
+    for _ in range(3):
+        start = time.perf_counter()
+        text = subprocess.run([program, "explain", recipe, "--json", *options], cwd=here, check=True, capture_output=True).stdout
+        best = min(best, time.perf_counter() - start)
+    return best, json.loads(text)
+
+
+points = []
+print(f"{'recipe':26} {'steps':>7} {'peak GiB':>9} {'sheet s':>8} {'+ least s':>9} {'us/step':>8}")
+for name in sorted(os.listdir(os.path.join(here, "recipes"))):
+    recipe = name.removesuffix(".yaml")
+    sheet_s, sheet = run(recipe, "--effort", "-1")
+    least_s, _ = run(recipe)
+    steps = sum(p["steps"] for p in sheet["phases"])
+    points.append((math.log(steps), math.log(sheet_s)))
+    print(f"{recipe:26} {steps:7d} {sheet['peak_bytes'] / 2**30:9.2f} {sheet_s:8.3f} {least_s:9.3f} {1e6 * sheet_s / steps:8.1f}")
+n = len(points)
+mx, my = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
+slope = sum((x - mx) * (y - my) for x, y in points) / sum((x - mx) ** 2 for x, _ in points)
+print(f"time of the sheet grows as steps^{slope:.2f}")

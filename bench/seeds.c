@@ -1,0 +1,218 @@
+/* seeds.c -- the five systems at full size under the budgets of common cards: planned, not run.
+ *
+ *   kept         everything kept, every lever at its default
+ *   exact        our plan with exact levers only: it gives the same bits
+ *   levers       our plan with splits and leaner algorithms too (batch norm is not split)
+ *   per block    plain checkpointing: a block's inputs are kept, its forward runs again before its backward.
+ *                Blocks are the modules at one depth of names; the depth and the number of blocks that
+ *                does best is taken
+ *
+ * Times are predicted, as % over everything kept. "least" is the smallest arena found where the budget is too
+ * small. An argument sets the effort of each search. */
+#include "base/clock.h"
+#include "base/text.h"
+#include "train/fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Row {
+    const char *recipe;
+    int64_t     gib;
+} Row;
+
+static const Row rows[] = {
+    { "stdiff-64x2048", 24 }, { "stdiff-64x2048", 16 }, { "stablesr-edge-before", 24 }, { "lag-32x6", 8 },
+    { "sashimi-24576", 2 },   { "sashimi-24576", 1 },   { "dit3d-xl", 16 },
+};
+
+typedef struct Cell {            /* an answer: bytes and time */
+    bool    fits;
+    int64_t bytes;
+    double  extra;               /* % of the step with everything kept */
+} Cell;
+
+/* ---- plain checkpointing ---- */
+
+typedef struct Blocks {
+    const PGraph *graph;
+    int32_t      *of;            /* [node] its block, or -1: not of the forward pass */
+    int32_t       n;
+} Blocks;
+
+static size_t path_cut(const char *path, int depth)
+{
+    size_t at = 0;
+    for (; path[at]; at++)
+        if (path[at] == '.' && --depth == 0)
+            break;
+    return at;
+}
+
+/* Runs of forward nodes whose module names agree down to `depth`. */
+static Blocks blocks_at(Pool *pool, const Engine *engine, const Program *program, int depth)
+{
+    const PGraph *graph = program->pgraph;
+    Blocks        b = { .graph = graph, .of = NEWN(pool, int32_t, graph->n_nodes) };
+    const char   *last = NULL;
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const Node *node = &engine->graph->nodes[program->node_of[n]];
+        const char *path = engine->graph->modules[node->module].path;
+        b.of[n] = -1;
+        if (node->backward || node->part != PART_MICRO)
+            continue;
+        size_t length = path_cut(path, depth);
+        if (!last || path_cut(last, depth) != length || strncmp(last, path, length))
+            b.n++;
+        last = path;
+        b.of[n] = b.n - 1;
+    }
+    /* What a later block takes over in place cannot be kept for it: it is made by that block. */
+    for (int32_t n = graph->n_nodes - 1; n >= 0; n--)
+        for (int32_t i = 0; i < graph->nodes[n].n_inplace; i++) {
+            int32_t maker = graph->values[graph->nodes[n].inplace[i][1]].maker;
+            if (maker >= 0 && b.of[n] >= 0 && b.of[maker] >= 0)
+                b.of[maker] = b.of[n];
+        }
+    return b;
+}
+
+/* Every block up to `most` forgets what only itself and the backward pass read. */
+static Err blocks_plan(Pool *pool, const Blocks *b, int32_t most, Plan **plan)
+{
+    const PGraph *graph = b->graph;
+    int32_t      *runs = NEWN(pool, int32_t, 2 * graph->n_nodes + 1), n_runs = 0;
+    bool *inner = NEWN(pool, bool, graph->n_values), *again = NEWN(pool, bool, graph->n_nodes), *done = NEWN(pool, bool, b->n + 1);
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        int32_t maker = graph->values[v].maker;
+        inner[v] = maker >= 0 && b->of[maker] >= 0 && b->of[maker] < most && !graph->nodes[maker].once &&
+                   !graph->values[v].persistent && !graph->values[v].final;
+    }
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        for (int32_t i = 0; i < graph->nodes[n].n_in; i++) {
+            int32_t v = graph->nodes[n].in[i], maker = graph->values[v].maker;
+            if (inner[v] && b->of[n] >= 0 && b->of[n] != b->of[maker])
+                inner[v] = false;
+        }
+    for (int32_t n = graph->n_nodes - 1; n >= 0; n--)        /* needed by backward, or by what runs again */
+        for (int32_t i = 0; i < graph->nodes[n].n_in; i++) {
+            int32_t v = graph->nodes[n].in[i];
+            if (inner[v] && (b->of[n] < 0 || again[n]))
+                again[graph->values[v].maker] = true;
+        }
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        for (int32_t i = 0; i < graph->nodes[n].n_in && b->of[n] < 0; i++) {
+            int32_t v = graph->nodes[n].in[i], block = inner[v] ? b->of[graph->values[v].maker] : -1;
+            if (block < 0 || done[block])
+                continue;
+            done[block] = true;
+            for (int32_t m = 0; m < n; m++)
+                if (b->of[m] == block && again[m])
+                    runs[n_runs++] = m;
+        }
+        runs[n_runs++] = n;
+    }
+    TRY(plan_from_runs(pool, graph, runs, n_runs, plan));
+    return plan_check(graph, *plan, 0);
+}
+
+static bool cell_better(Cell now, Cell best)
+{
+    if (now.fits != best.fits)
+        return now.fits;
+    return now.fits ? now.extra < best.extra : now.bytes < best.bytes;
+}
+
+static void blocks_try(Engine *engine, const Blocks *b, int32_t most, int64_t budget, Cell *best)
+{
+    Pool    *pool = pool_new(NULL, "blocks");
+    Program  one = engine->programs[0];
+    Cell     cell;
+    if (!blocks_plan(pool, b, most, &one.plan) && !engine_place(pool, engine, &one, 0, NULL)) {
+        double more = (double)one.repeat * (one.meter.cost - engine->programs[0].meter.cost);
+        cell = (Cell){ one.arena_bytes <= budget, one.arena_bytes, 100 * more / engine->cost_ns };
+        if (!best->bytes || cell_better(cell, *best))
+            *best = cell;
+    }
+    pool_free(pool);
+}
+
+static Cell per_block(Pool *pool, Engine *engine, int64_t budget)
+{
+    Cell best = { 0 };
+    for (int depth = 1; depth <= 6; depth++) {
+        Blocks b = blocks_at(pool, engine, &engine->programs[0], depth);
+        for (int part = 1; part <= 16; part++)
+            blocks_try(engine, &b, (int32_t)((int64_t)b.n * part / 16), budget, &best);
+    }
+    return best;
+}
+
+/* ---- the table ---- */
+
+static Cell ours(Pool *pool, const Recipe *recipe, const Device *device, FitOptions how, unsigned allow, FitResult *r)
+{
+    how.allow = allow;
+    Err err = fit_run(pool, recipe, device, &how, r);
+    if (err && err != E_BUDGET) {
+        fprintf(stderr, "%s\n", err_text());
+        exit(1);
+    }
+    return (Cell){ r->fits, r->engine->arena_bytes, 100 * (r->step_ns / r->default_ns - 1) };
+}
+
+static void print_cell(Cell cell)
+{
+    printf("  %s%9s %+6.1f%%", cell.fits ? "      " : "least ", bytes_text(cell.bytes), cell.extra);
+    fflush(stdout);
+}
+
+static void bench_row(const Row *row, const char *precision, int64_t effort)
+{
+    Pool       *pool = pool_new(NULL, "seeds");
+    const char *set = pool_print(pool, "precision=%s", precision);
+    Recipe     *recipe;
+    Device     *device;
+    FitResult   kept, exact, all, split;
+    FitOptions  how = { .effort = effort };
+    if (recipe_read(pool, row->recipe, &set, 1, &recipe) || device_cpu(pool, NULL, &device) ||
+        fit_plan(pool, recipe, device, &how, &kept)) {
+        fprintf(stderr, "%s\n", err_text());
+        exit(1);
+    }
+    how.budget_bytes = row->gib << 30;
+    double begin = clock_now();
+    printf("%-20s %s %3lld GiB  %9s", row->recipe, precision, (long long)row->gib, bytes_text(kept.default_bytes));
+    print_cell(ours(pool, recipe, device, how, ALLOW_NONE, &exact));
+    print_cell(ours(pool, recipe, device, how, ALLOW_DEFAULT, &all));
+    printf(" (%lld x %lld%s)", (long long)all.recipe->batch, (long long)all.recipe->accumulate,
+           all.recipe->levers.release ? ", released" : "");
+    print_cell(per_block(pool, kept.engine, how.budget_bytes));
+    printf("  %5.1f s\n", clock_now() - begin);
+    if (!all.fits) {
+        Cell cell = ours(pool, recipe, device, how, ALLOW_DEFAULT | ALLOW_BATCHNORM_SPLIT, &split);
+        printf("%-34s no plan can do with less than %s; ", "", bytes_text(all.bound_bytes));
+        if (split.recipe->batch != all.recipe->batch) {
+            printf("with --allow batchnorm-split:");
+            print_cell(cell);
+            printf(" (%lld x %lld)", (long long)split.recipe->batch, (long long)split.recipe->accumulate);
+        }
+        printf("\n");
+    }
+    fflush(stdout);
+    pool_free(pool);
+}
+
+int main(int argc, char **argv)
+{
+    int64_t     effort = argc > 1 ? strtoll(argv[1], NULL, 10) : 0;
+    const char *only = argc > 2 ? argv[2] : "";
+    printf("%-20s %s %7s  %9s  %22s  %22s  %22s\n", "recipe", "    ", "budget", "kept", "exact levers", "with split", "per block");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int low = 0; low < 2; low++)
+            if (strstr(rows[i].recipe, only))
+                bench_row(&rows[i], low ? "bf16" : "fp32", effort);
+    return 0;
+}

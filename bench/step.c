@@ -1,0 +1,165 @@
+/* step.c -- time and memory of whole training steps, on the CPU or a card.
+ *
+ *   bench_step [--device NAME] [--budget BYTES] [--steps N] [--threads N] [--top N] RECIPE [KEY=VALUE ...]
+ *
+ * One JSON line: ms (median step: all micro-batches and the update), fastest, planned and measured arena,
+ * what the card's driver says is in use, loss. Every step gets the same batch, drawn once, so that no
+ * loader is measured; --top N adds the N operators that take the longest, alone.
+ */
+#include "base/clock.h"
+#include "base/text.h"
+#include "ops/ops.h"
+#include "ops/optim.h"
+#include "train/feeds.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Bench {
+    const char *device, *recipe, *sets[64];
+    int64_t     budget, steps, threads, top;
+    int         n_sets;
+    TrainingGraph graph;
+    Recipe     *opened;
+    Session    *session;
+    Feeds       feeds;
+} Bench;
+
+static Err step_run(Bench *b, int64_t step)
+{
+    TrainGraph *g = &b->graph.train;
+    int32_t     counters[COUNTER_WORDS];
+    float       rates[RATE_GROUPS + 2] = { 0 };
+    TRY(session_read(b->session, g->counters.id, counters));
+    counters[COUNTER_STEP] = (int32_t)step;
+    rates[RATE_EMA_DECAY] = 0.9999f;
+    for (int i = 0; i < b->graph.n_groups; i++)
+        rates[RATE_GROUPS + i] = 1e-5f;
+    TRY(session_write(b->session, g->rates.id, rates));
+    for (int64_t micro = 0; micro < b->opened->accumulate; micro++) {
+        counters[COUNTER_MICRO] = (int32_t)micro;
+        TRY(session_write(b->session, g->counters.id, counters));
+        TRY(session_run(b->session, PART_MICRO));
+    }
+    return session_run(b->session, PART_UPDATE);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct Row {             /* all nodes of one operator and algorithm */
+    const OpDef *op;
+    const char  *algorithm;
+    int          n;
+    double       ns;
+} Row;
+
+/* What each operator takes when it runs alone, summed over its nodes. */
+static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
+{
+    const Graph *graph = b->graph.graph;
+    double      *best = NEWN(pool, double, graph->n_nodes), *ns = NEWN(pool, double, graph->n_nodes), all = 0;
+    Row         *rows = NULL;
+    int32_t      n = 0, cap = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        best[i] = ns[i] = INFINITY;
+    for (int round = 0; round < 3; round++) {
+        TRY(session_profile(b->session, PART_MICRO, ns));
+        TRY(session_profile(b->session, PART_UPDATE, ns));
+        for (int32_t i = 0; i < graph->n_nodes; i++)
+            best[i] = ns[i] < best[i] ? ns[i] : best[i];
+    }
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const char *algorithm = engine->choices[i].name ? engine->choices[i].name : "";
+        int32_t     at = 0;
+        if (!isfinite(best[i]))
+            continue;
+        while (at < n && (rows[at].op != graph->nodes[i].op || strcmp(rows[at].algorithm, algorithm)))
+            at++;
+        if (at == n)
+            VEC_ADD(pool, rows, n, cap, (Row){ .op = graph->nodes[i].op, .algorithm = algorithm });
+        rows[at].n++;
+        rows[at].ns += best[i];
+        all += best[i];
+    }
+    for (int64_t t = 0; t < b->top; t++) {
+        int32_t most = 0;
+        for (int32_t i = 1; i < n; i++)
+            most = rows[i].ns > rows[most].ns ? i : most;
+        if (n == 0 || rows[most].ns <= 0)
+            break;
+        printf("    %-26s %-14s %6d nodes %10.3f ms %5.1f %%\n", rows[most].op->name, rows[most].algorithm, rows[most].n,
+               rows[most].ns / 1e6, 100 * rows[most].ns / all);
+        rows[most].ns = 0;
+    }
+    return OK;
+}
+
+static Err bench(Pool *pool, Bench *b)
+{
+    Device *device;
+    Engine *engine;
+    float   loss;
+    int64_t used = 0, measured = 0;
+    double *times = NEWN(pool, double, b->steps + 1);
+
+    TRY(recipe_read(pool, b->recipe, b->sets, b->n_sets, &b->opened));
+    TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads }, &device));
+    TRY(recipe_graph(pool, b->opened, false, &b->graph));
+    TRY(engine_new(pool, b->graph.graph, device, &(EngineOptions){ .budget_bytes = b->budget }, &engine));
+    TRY(session_new(pool, engine, &b->session));
+    TRY(session_init(b->session, 1));
+    TRY(feeds_new(pool, b->session, PART_MICRO, &b->feeds));
+    TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
+    TRY(feeds_fill(&b->feeds, 0, 0));
+    for (int i = 0; i < 3; i++)
+        TRY(step_run(b, i));
+    TRY(device_wait(device));
+    for (int64_t i = 0; i < b->steps; i++) {
+        double start = clock_now();
+        TRY(step_run(b, 3 + i));
+        TRY(device_wait(device));
+        times[i] = (clock_now() - start) * 1e3;
+    }
+    qsort(times, (size_t)b->steps, sizeof *times, by_size);
+    TRY(session_read(b->session, b->graph.train.loss.id, &loss));
+    if (device->api)
+        TRY(device->api->used_bytes(device, &used));
+    for (int part = 0; part < PART_COUNT; part++)
+        if (session_measured_bytes(b->session, (Part)part) > measured)
+            measured = session_measured_bytes(b->session, (Part)part);
+    printf("{\"work\": \"%s\", \"precision\": \"%s\", \"device\": \"%s\", \"ms\": %.3f, \"fastest\": %.3f, \"arena\": %lld, "
+           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"loss\": %.6g}\n", b->opened->name,
+           recipe_precisions[b->opened->precision], device->name, times[b->steps / 2], times[0],
+           (long long)engine->arena_bytes, (long long)measured, (long long)used, engine->recomputed, (double)loss);
+    return b->top ? step_profile(pool, b, engine) : OK;
+}
+
+int main(int argc, char **argv)
+{
+    Bench b = { .steps = 10 };
+    Pool *pool = pool_new(NULL, "bench");
+    Err   err = OK;
+    for (int i = 1; i < argc && !err; i++) {
+        bool more = i + 1 < argc;
+        if (!strcmp(argv[i], "--device") && more)       b.device = argv[++i];
+        else if (!strcmp(argv[i], "--budget") && more)  err = bytes_read(argv[++i], 0, &b.budget);
+        else if (!strcmp(argv[i], "--steps") && more)   b.steps = atoll(argv[++i]);
+        else if (!strcmp(argv[i], "--threads") && more) b.threads = atoll(argv[++i]);
+        else if (!strcmp(argv[i], "--top") && more)     b.top = atoll(argv[++i]);
+        else if (!b.recipe)                             b.recipe = argv[i];
+        else if (b.n_sets < 64)                         b.sets[b.n_sets++] = argv[i];
+    }
+    if (!b.recipe || b.steps < 1)
+        err = fail(E_USAGE, "bench_step [--device NAME] [--budget B] [--steps N] [--top N] RECIPE [KEY=VALUE ...]");
+    err = err ? err : bench(pool, &b);
+    if (err)
+        fprintf(stderr, "bench_step: %s\n", err_text());
+    pool_free(pool);
+    return err_exit_code(err);
+}

@@ -1,0 +1,58 @@
+# cuda.cmake -- libplimsoll_cuda.so: built where nvcc, cuBLASLt and cuDNN are found.
+#
+# The libraries are looked for in PLIMSOLL_CUDA_WHEELS (the `nvidia` folder of a Python environment,
+# as scripts/setup_cuda.sh makes one), then in CUDA_HOME, then where the system keeps them.
+set(PLIMSOLL_CUDA "AUTO" CACHE STRING "build the CUDA plugin: ON, OFF, or AUTO if all of it is found")
+set(PLIMSOLL_CUDA_ARCHS "80;90a" CACHE STRING "compute capabilities of the CUDA kernels")
+set(PLIMSOLL_CUDA_WHEELS "" CACHE PATH "folder `nvidia` of a Python environment with the CUDA wheels")
+if(NOT PLIMSOLL_CUDA)
+  message(STATUS "CUDA plugin: switched off")
+  return()
+endif()
+if(NOT PLIMSOLL_CUDA_WHEELS)
+  file(GLOB found ${CMAKE_SOURCE_DIR}/.venv-cuda/lib/python*/site-packages/nvidia)
+  set(PLIMSOLL_CUDA_WHEELS "${found}")
+endif()
+
+set(missing "")
+find_program(NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+set(places ${PLIMSOLL_CUDA_WHEELS}/cudnn ${PLIMSOLL_CUDA_WHEELS}/cu13 ${PLIMSOLL_CUDA_WHEELS}/cublas
+  $ENV{CUDA_HOME} /usr/local/cuda)
+find_path(CUDNN_INCLUDE cudnn.h HINTS ${places} PATH_SUFFIXES include)
+find_path(CUBLASLT_INCLUDE cublasLt.h HINTS ${places} PATH_SUFFIXES include)
+find_library(CUDNN_LIBRARY NAMES libcudnn.so.9 cudnn HINTS ${places} PATH_SUFFIXES lib lib64)
+find_library(CUBLASLT_LIBRARY NAMES libcublasLt.so.13 cublasLt HINTS ${places} PATH_SUFFIXES lib lib64)
+foreach(part NVCC CUDNN_INCLUDE CUBLASLT_INCLUDE CUDNN_LIBRARY CUBLASLT_LIBRARY)
+  if(NOT ${part})
+    list(APPEND missing ${part})
+  endif()
+endforeach()
+if(missing)
+  if(NOT PLIMSOLL_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR "CUDA plugin: not found: ${missing}; scripts/setup_cuda.sh fetches the libraries")
+  endif()
+  message(STATUS "CUDA plugin: not built (not found: ${missing}); `make cuda` fetches the libraries")
+  return()
+endif()
+
+set(CMAKE_CUDA_COMPILER ${NVCC})
+set(CMAKE_CUDA_ARCHITECTURES ${PLIMSOLL_CUDA_ARCHS})
+enable_language(CUDA)
+file(GLOB cuda_sources CONFIGURE_DEPENDS src/device/plugin_cuda*.c src/ops/plugin_cuda*.c src/device/*_cuda.cu
+  src/ops/*_cuda.cu)
+add_library(plimsoll_cuda MODULE ${cuda_sources})
+target_include_directories(plimsoll_cuda PRIVATE src ${CUDNN_INCLUDE} ${CUBLASLT_INCLUDE}
+  ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+target_compile_options(plimsoll_cuda PRIVATE
+  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
+  $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wno-missing-field-initializers -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
+target_compile_definitions(plimsoll_cuda PRIVATE _GNU_SOURCE)
+set_target_properties(plimsoll_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_STANDARD 17)
+# cuDNN opens nvrtc by name: loaded with the plugin, it is found wherever it lies.
+find_library(NVRTC_LIBRARY NAMES libnvrtc.so.13 nvrtc HINTS ${places} PATH_SUFFIXES lib lib64)
+target_link_libraries(plimsoll_cuda PRIVATE ${CUDNN_LIBRARY} ${CUBLASLT_LIBRARY})
+if(NVRTC_LIBRARY)
+  target_link_libraries(plimsoll_cuda PRIVATE -Wl,--no-as-needed ${NVRTC_LIBRARY})
+endif()
+# In a build tree the libraries are found where they were at build time; installed ones by the loader.
+message(STATUS "CUDA plugin: ${NVCC}, ${CUDNN_LIBRARY}, ${CUBLASLT_LIBRARY}")

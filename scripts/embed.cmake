@@ -1,0 +1,18 @@
+# Files as C arrays, one for each ending: page_html, page_css, page_js (several files one after another, in
+# the order given), each with its length in page_<ending>_n.
+set(text "/* Made by scripts/embed.cmake from src/report/page. */\n#include <stddef.h>\n")
+foreach(file ${FILES})
+  get_filename_component(ending ${file} LAST_EXT)
+  string(SUBSTRING ${ending} 1 -1 ending)
+  file(READ ${file} hex HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+  string(APPEND page_${ending} "${bytes}\n")
+  list(APPEND endings ${ending})
+endforeach()
+list(REMOVE_DUPLICATES endings)
+foreach(ending ${endings})
+  string(APPEND text "extern const unsigned char page_${ending}[];\nextern const size_t page_${ending}_n;\n"
+    "const unsigned char page_${ending}[] = {\n${page_${ending}}};\n"
+    "const size_t page_${ending}_n = sizeof page_${ending};\n")
+endforeach()
+file(WRITE ${OUT} "${text}")

@@ -1,0 +1,76 @@
+#!/bin/sh
+# Trains every small recipe as a user would, draws from it, and puts a contact sheet of each into docs/gallery
+# with the figures beside it. About fifteen minutes on two cores; runs that are there already are kept.
+#   gallery.sh [BUILD [RECIPE...]]
+# Control: the mean loss of the same weights left untrained (learning rate 0) over 20 steps.
+set -eu
+cd "$(dirname "$0")/.."
+build=${1:-build}
+[ $# -gt 0 ] && shift
+recipes=${*:-unet-small stdiff-small stablesr-vae-small stablesr-small lag-small sashimi-small dit3d-small dit3d-wrap-small}
+runs=$build/gallery
+out=docs/gallery
+mkdir -p "$runs" "$out"
+
+# Mean loss over the last steps of a run.
+mean_loss() { tail -n "$1" "$2/log.jsonl" | sed 's/.*"loss": \([^,]*\),.*/\1/' | awk '{ s += $1 } END { printf "%.4f", s / NR }'; }
+
+# CPU seconds of all programs so far, from a file that `times` wrote: a pipe would have a count of its own.
+cpu_seconds() { tail -n 1 "$1" | sed 's/[ms]/ /g' | awk '{ print $1 * 60 + $2 + $3 * 60 + $4 }'; }
+
+train() {                        # recipe, further options
+    recipe=$1
+    shift
+    [ -d "$runs/$recipe" ] && return
+    rm -rf "$runs/$recipe-control"
+    "$build/plimsoll" train "$recipe" --quiet "$@" --steps 20 --set optimizer.lr=0 --set optimizer.slow_lr=0 \
+        --out "$runs/$recipe-control" > /dev/null
+    times > "$runs/before"
+    "$build/plimsoll" train "$recipe" --quiet "$@" --out "$runs/$recipe"
+    times > "$runs/after"
+    echo "$(cpu_seconds "$runs/after") $(cpu_seconds "$runs/before")" | awk '{ printf "%.0f\n", $1 - $2 }' > "$runs/$recipe/seconds"
+}
+
+figures() {                      # recipe -> its row of the table
+    run=$runs/$1
+    echo "| $1 | $(wc -l < "$run/log.jsonl") | $(cat "$run/seconds") | $(mean_loss 20 "$run-control") | $(mean_loss 100 "$run") |"
+}
+
+draw() {                         # recipe, files to keep, further options
+    recipe=$1 files=$2
+    shift 2
+    rm -rf "$runs/$recipe/samples"
+    "$build/plimsoll" sample "$runs/$recipe" --quiet "$@" | tee "$out/$recipe.txt" | tail -1
+    sed -n 's/^ *\([0-9]*: \)/\1/p' "$out/$recipe.txt" > "$out/$recipe.about" && mv "$out/$recipe.about" "$out/$recipe.txt"
+    [ -s "$out/$recipe.txt" ] || rm "$out/$recipe.txt"
+    for file in $files; do
+        cp "$runs/$recipe/samples/$file" "$out/$recipe-$file"
+    done
+}
+
+for recipe in $recipes; do
+    echo "== $recipe"
+    case $recipe in
+    unet-small)         train $recipe --steps 1200; draw $recipe "samples.png" -n 16 ;;
+    stdiff-small)       train $recipe; draw $recipe "input-observed.png clips.png" -n 6 ;;
+    stablesr-vae-small)
+        train $recipe
+        draw $recipe "input-image.png samples.png" -n 4 --set model.image=128 --set model.latent=16 ;;
+    stablesr-small)
+        vae=$(ls "$runs"/stablesr-vae-small/step-*.safetensors | tail -n 1)
+        train $recipe --init "$vae" --init-partial
+        draw $recipe "input-image_lq.png samples.png" -n 4 ;;
+    lag-small)          train $recipe; draw $recipe "input-support.png samples.png" -n 4 ;;
+    sashimi-small)      train $recipe; draw $recipe "sounds.png sound-000.wav" -n 2 ;;
+    dit3d-small|dit3d-wrap-small) train $recipe; draw $recipe "clips.png" -n 8 ;;
+    *) echo "gallery.sh: $recipe is none of the small recipes" >&2; exit 2 ;;
+    esac
+done
+{
+    echo "| recipe | steps | CPU seconds | loss, untrained | loss, trained |"
+    echo "|---|---|---|---|---|"
+    for run in "$runs"/*/seconds; do
+        figures "$(basename "$(dirname "$run")")"
+    done
+} > "$out/figures.md"
+cat "$out/figures.md"

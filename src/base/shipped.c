@@ -1,0 +1,60 @@
+/* shipped.c -- where the program's own files are. */
+#include "base/shipped.h"
+
+#include "base/file.h"
+#include "base/text.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { N_PLACES = 4 };
+
+static void shipped_places(Pool *pool, const char *folder, const char *places[N_PLACES])
+{
+    char    program[4096] = "";
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n > 0)
+        *strrchr(program, '/') = '\0';
+    places[0] = folder;
+    places[1] = pool_print(pool, "%s/%s", program, folder);
+    places[2] = pool_print(pool, "%s/../%s", program, folder);
+    places[3] = pool_print(pool, "%s/../share/plimsoll/%s", program, folder);
+}
+
+Err shipped_list(Pool *pool, const char *folder, const char *ext, char ***names, int *n)
+{
+    const char *places[N_PLACES];
+    char      **all = NULL;
+    int         n_all = 0;
+    shipped_places(pool, folder, places);
+    for (int i = 0; i < N_PLACES && !n_all; i++)
+        if (folder_exists(places[i]))
+            TRY(folder_list(pool, places[i], &all, &n_all));
+    *n = 0;
+    for (int i = 0; i < n_all; i++) {
+        size_t length = strlen(all[i]), end = strlen(ext);
+        if (length <= end || strcmp(all[i] + length - end, ext))
+            continue;
+        all[i][length - end] = '\0';
+        all[(*n)++] = all[i];
+    }
+    *names = all;
+    return OK;
+}
+
+Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *what, const char *name, const char **path)
+{
+    const char *places[N_PLACES];
+    shipped_places(pool, folder, places);
+    for (int i = -1; i < N_PLACES; i++) {
+        *path = i < 0 ? name : pool_print(pool, "%s/%s%s", places[i], name, ext);
+        if (file_exists(*path) && !folder_exists(*path))
+            return OK;
+    }
+    char **names;
+    int    n;
+    TRY(shipped_list(pool, folder, ext, &names, &n));
+    const char *near = text_nearest(name, (const char *const *)names, n);
+    return near ? fail(E_USAGE, "there is no %s '%s'; did you mean '%s'?", what, name, near)
+                : fail(E_USAGE, "there is no %s or file '%s'", what, name);
+}

@@ -1,0 +1,158 @@
+/* cmd_compare.c -- `compare`: which variant fits which card, as one table. */
+#include "cli/model_options.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "report/compare.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static ModelOptions model;
+static struct {
+    const char *allow, *md;
+    TextList    sweep;
+    int64_t     effort;
+    double      time_limit;
+    bool        json;
+} opt;
+
+static const Option options[] = {
+    MODEL_OPTIONS(model),
+    { "sweep",      OPT_LIST,   &opt.sweep,      "KEY=A,B,C", "one row for each value of a recipe "
+                                                              "key; several: every combination" },
+    { "allow",      OPT_TEXT,   &opt.allow,      "LIST",      "what a plan within a budget may "
+                                                              "change, see fit" },
+    { "effort",     OPT_INT,    &opt.effort,     "N",         "of every search" },
+    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",         "no search begins after S seconds; "
+                                                              "default 60" },
+    { "md",         OPT_TEXT,   &opt.md,         "FILE",      "the table in Markdown" },
+    { "json",       OPT_FLAG,   &opt.json,       NULL,        "the table as JSON" },
+    { 0 }
+};
+
+enum { MOST_VALUES = 64, MOST_VARIANTS = 256, SECONDS = 60 };
+
+typedef struct Sweep {
+    const char *settings[MOST_VALUES];       /* "key=value" */
+    int         n;
+} Sweep;
+
+/* "a,[1,2],b" is three values: commas in brackets do not part them. */
+static Err sweep_read(Pool *pool, const char *text, Sweep *sweep)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || !equals[1])
+        return fail(E_USAGE, "--sweep takes KEY=A,B,C, not '%s'", text);
+    for (const char *at = equals + 1, *from = at;; at++) {
+        int depth = 0;
+        for (; *at && (depth > 0 || *at != ','); at++)
+            depth += *at == '[' ? 1 : *at == ']' ? -1 : 0;
+        if (sweep->n == MOST_VALUES)
+            return fail(E_USAGE, "--sweep %.*s has more than %d values", (int)(equals - text), text,
+                        MOST_VALUES);
+        if (at == from)
+            return fail(E_USAGE, "--sweep %s: a value is missing", text);
+        sweep->settings[sweep->n++] = pool_print(pool, "%.*s=%.*s", (int)(equals - text), text,
+                                                 (int)(at - from), from);
+        if (!*at)
+            return OK;
+        from = at + 1;
+    }
+}
+
+static Err budgets_read(Pool *pool, const Device *device, const char *list, Comparison *c)
+{
+    static const int64_t common[] = { 8, 12, 16, 24, 40, 80 };       /* GiB */
+    int32_t              cap = 0;
+    for (size_t i = 0; !list && i < sizeof common / sizeof *common; i++)
+        VEC_ADD(pool, c->budgets, c->n_budgets, cap, common[i] << 30);
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        int64_t bytes;
+        TRY(bytes_read(pool_textn(pool, at, strcspn(at, ",")),
+                       device->memory_bytes + device->runtime_bytes, &bytes));
+        VEC_ADD(pool, c->budgets, c->n_budgets, cap, bytes);
+    }
+    return OK;
+}
+
+/* Variant number `at` of one recipe: a value of every sweep, the last running fastest. */
+static Err variant_add(Pool *pool, const char *name, bool alone, const Sweep *sweeps, int at,
+                       Comparison *c, const CompareOptions *how)
+{
+    const char *settings[64];
+    Text        label = { .pool = pool };
+    Recipe     *recipe = NULL;
+    Device     *device;
+    int64_t     no_budget;
+    if (!alone || !opt.sweep.n)
+        text_add(&label, "%s", name);
+    for (int i = opt.sweep.n - 1; i >= 0; i--) {
+        settings[i] = sweeps[i].settings[at % sweeps[i].n];
+        at /= sweeps[i].n;
+    }
+    for (int i = 0; i < opt.sweep.n; i++)
+        text_add(&label, "%s%s", label.n ? " " : "", settings[i]);
+    if (how->progress)
+        how->progress(how->progress_arg, 0.5, label.at);
+    Err err = model_open(pool, &model, name, settings, opt.sweep.n, &recipe, &device, &no_budget);
+    return compare_add(pool, c, label.at, recipe, err, how);
+}
+
+static Err cmd_compare_run(Pool *pool, int n_args, char **args)
+{
+    Comparison     c = { 0 };
+    Device        *device;
+    Sweep         *sweeps = NEWN(pool, Sweep, opt.sweep.n + 1);
+    int64_t        variants = n_args;
+    const char    *budgets = model.budget;
+    CompareOptions how = { .allow = ALLOW_DEFAULT, .effort = opt.effort,
+                           .progress = isatty(2) ? show_planning : NULL,
+                           .deadline_s = clock_now() + (opt.time_limit > 0 ? opt.time_limit
+                                                        : SECONDS) };
+    Err            last = OK;
+    int            good = 0;
+
+    if (n_args < 1)
+        return fail(E_USAGE, "compare takes one or more recipes: plimsoll compare dit3d-s dit3d-b "
+                             "--budget 16GiB,24GiB");
+    if (opt.allow)
+        TRY(allow_read(opt.allow, &how.allow));
+    for (int i = 0; i < opt.sweep.n; i++) {
+        TRY(sweep_read(pool, opt.sweep.items[i], &sweeps[i]));
+        variants *= sweeps[i].n;
+        if (variants > MOST_VARIANTS)
+            return fail(E_USAGE, "%d variants are the most; sweep fewer values at once",
+                        MOST_VARIANTS);
+    }
+    TRY(device_open(pool, model.device, &(DeviceOptions){ .threads = (int)model.threads,
+                                                          .blas = model.backend }, &device));
+    TRY(budgets_read(pool, device, budgets, &c));
+    c.device = device;
+    model.budget = NULL;                     /* the list is ours */
+    for (int m = 0; m < n_args; m++)
+        for (int at = 0; at < variants / n_args; at++) {
+            Err err = variant_add(pool, args[m], n_args == 1, sweeps, at, &c, &how);
+            good += !err;
+            last = err ? err : last;
+        }
+    if (how.progress)
+        how.progress(how.progress_arg, 1, "");
+    if (!good)
+        return fail(last, "%s", c.rows[c.n_rows - 1].error);
+    if (opt.md) {
+        Text text = { .pool = pool };
+        compare_md(&text, &c);
+        TRY(file_write(opt.md, text.at, text.n));
+    }
+    if (opt.json)
+        return compare_json(stdout, &c);
+    compare_text(stdout, &c, isatty(1));
+    return OK;
+}
+
+const Command cmd_compare = {
+    "compare", "MODEL... [--sweep KEY=A,B] [--budget B,B]", "which variant fits which card, as "
+                                                            "one table", options, cmd_compare_run
+};

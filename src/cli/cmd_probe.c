@@ -1,0 +1,161 @@
+/* cmd_probe.c -- `probe`: what this machine really has, measured and written as a profile. */
+#include "cli/model_options.h"
+
+#include "base/file.h"
+#include "base/shipped.h"
+#include "base/text.h"
+#include "device/memory.h"
+#include "device/probe.h"
+#include "train/measure.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static ModelOptions model = { .runs = true };
+static struct { const char *out, *take; TextList recipes; bool ops; double seconds; } opt = { .seconds = 3 };
+
+static const Option options[] = {
+    { "o",       OPT_TEXT,   &opt.out,     "FILE", "write the profile here; default: where every command looks" },
+    { "model",   OPT_LIST,   &opt.recipes, "R",    "time the operators of this recipe in real steps; may be repeated" },
+    { "ops",     OPT_FLAG,   &opt.ops,     NULL,   "the same for all small recipes" },
+    { "seconds", OPT_NUMBER, &opt.seconds, "S",    "of steps for each recipe" },
+    { "take",    OPT_TEXT,   &opt.take,    "B",    "take at most this much memory; default: all but an eighth" },
+    MODEL_OPTIONS(model),
+    { 0 }
+};
+
+static void show_probing(void *unused, double done, const char *text)
+{
+    (void)unused;
+    show_progress("measuring", done, text);
+}
+
+typedef void Progress(void *, double, const char *);
+static Progress *probe_progress(void) { return isatty(2) ? show_probing : NULL; }
+
+static Err probe_memory(Pool *pool, const Device *device, Profile *profile)
+{
+    MemoryLimits limits = memory_limits();
+    TakenMemory  taken;
+    TakeOptions  take = { .reserve = limits.total / 8, .seconds = 15, .progress = probe_progress() };
+    if (opt.take)
+        TRY(bytes_read(opt.take, memory_left(&limits), &take.most));
+    TRY(memory_take(&take, &taken));
+    if (!taken.bytes)
+        return fail(E_DEVICE, "no memory could be taken: %s free of %s", bytes_text(memory_left(&limits)),
+                    bytes_text(limits.total));
+    printf("memory     %s taken and written (%s); the system says %s of %s are free\n", bytes_text(taken.bytes),
+           taken.ended_by, bytes_text(limits.available), bytes_text(limits.total));
+    if (limits.cgroup != INT64_MAX)
+        printf("           the control group allows %s, %s of it are left\n", bytes_text(limits.cgroup),
+               bytes_text(limits.cgroup_left));
+    if (limits.address_left != INT64_MAX)
+        printf("           ulimit -v leaves %s of address space\n", bytes_text(limits.address_left));
+    profile->total_bytes = limits.total < limits.cgroup ? limits.total : limits.cgroup;
+    profile->usable_bytes = taken.bytes < profile->total_bytes ? taken.bytes : profile->total_bytes;
+    profile->runtime_bytes = device_runtime_bytes(device, 0);
+    profile->memory_origin = pool_print(pool, "total: the system's or the control group's word; usable: taken and "
+                                        "written (%s); runtime: this program with its libraries, resident; measured "
+                                        "on %s", taken.ended_by, device->model);
+    return OK;
+}
+
+static Err probe_machine(Pool *pool, const Device *device, Profile *profile)
+{
+    TRY(probe_memory(pool, device, profile));
+    TRY(probe_rates(pool, device, &(ProbeOptions){ .progress = probe_progress() }, profile));
+    if (isatty(2))
+        show_progress("measuring", 1, "");
+    for (int32_t i = 0; i < profile->n_bandwidth; i++)
+        printf("bandwidth  %2lld threads: read %.1f, write %.1f, copy %.1f GB/s\n",
+               (long long)profile->bandwidth[i].threads, profile->bandwidth[i].read * 1e-9,
+               profile->bandwidth[i].write * 1e-9, profile->bandwidth[i].copy * 1e-9);
+    for (int32_t i = 0; i < profile->n_rates; i++) {
+        const Rate *rate = &profile->rates[i], *next = i + 1 < profile->n_rates ? rate + 1 : NULL;
+        if (!next || next->kind != rate->kind || strcmp(next->type, rate->type))     /* the largest size */
+            printf("%-10s %s: %.1f GFLOP/s\n", rate->kind == RATE_MATMUL ? "matmul" : "conv", rate->type,
+                   rate->flops_per_s * 1e-9);
+    }
+    printf("launch     %.1f us\n", profile->launch_ns * 1e-3);
+    return OK;
+}
+
+static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
+{
+    Recipe        *recipe;
+    Device        *device;
+    Measured       m;
+    MeasureOptions measure = { .seconds = opt.seconds, .progress = probe_progress() };
+    TRY(model_open(pool, &model, name, NULL, 0, &recipe, &device, &measure.budget_bytes));
+    TRY(measure_recipe(pool, recipe, device, &measure, profile, &m));
+    if (isatty(2))
+        show_progress("measuring", 1, "");
+    printf("%-20s %5d operators, %4d of them distinct; step %.1f ms, sum of its operators %.1f ms\n", recipe->name,
+           m.nodes, m.calls, m.step_ms, m.nodes_ms);
+    profile->ops_origin = pool_print(pool, "measured on %s with %s, %d threads: medians inside real steps, scaled to "
+                                     "the best step", device->model, device->library, device->threads);
+    return OK;
+}
+
+/* The profile that is there already, if it is of this machine as it runs now: its times stay. */
+static Profile *probe_earlier(Pool *pool, const char *path, const Device *device)
+{
+    Profile *profile;
+    if (!file_exists(path) || profile_read(pool, path, &profile))
+        return NULL;
+    bool same = !strcmp(profile->title, device->model) && !strcmp(profile->library, device->library) &&
+                profile->threads == device->threads;
+    return same ? profile : NULL;
+}
+
+static Err probe_small_recipes(Pool *pool)
+{
+    char **names;
+    int    n;
+    TRY(shipped_list(pool, "recipes", ".yaml", &names, &n));
+    for (int i = 0; i < n; i++) {
+        size_t length = strlen(names[i]);
+        if (length > 6 && !strcmp(names[i] + length - 6, "-small") && opt.recipes.n < 64)
+            opt.recipes.items[opt.recipes.n++] = names[i];
+    }
+    return OK;
+}
+
+static Err cmd_probe_run(Pool *pool, int n_args, char **args)
+{
+    Device *device;
+    (void)args;
+    if (n_args)
+        return fail(E_USAGE, "probe takes no arguments; operators of a recipe are timed with --model RECIPE");
+    if (model.device && strcmp(model.device, "cpu"))
+        return fail(E_USAGE, "probe measures this machine's processor: --device cpu, or nothing");
+    const char *path = opt.out ? opt.out : profile_home(pool);
+    if (!path)
+        return fail(E_USAGE, "there is no home folder to keep a profile in; name a file with -o FILE");
+    if (opt.ops)
+        TRY(probe_small_recipes(pool));
+    TRY(device_cpu(pool, &(DeviceOptions){ .threads = (int)model.threads, .blas = model.backend }, &device));
+    Profile *profile = probe_earlier(pool, path, device);
+    bool     adds = profile && opt.recipes.n;        /* to what is known of the machine */
+    if (!profile)
+        profile = NEW(pool, Profile);
+    if (!adds)
+        TRY(probe_machine(pool, device, profile));
+    for (int i = 0; i < opt.recipes.n; i++)
+        TRY(probe_recipe(pool, opt.recipes.items[i], profile));
+    profile_ready(pool, profile);
+    if (!opt.out) {
+        char *folder = pool_text(pool, path);
+        *strrchr(folder, '/') = '\0';
+        TRY(folder_make(folder));
+    }
+    TRY(profile_write(profile, path));
+    const char *how = opt.out ? pool_print(pool, "; use it with --device %s", path)
+                              : ", where explain, fit and train look for it";
+    printf("written to %s%s\n", path, how);
+    return OK;
+}
+
+const Command cmd_probe = {
+    "probe", "[--ops | --model R] [-o FILE]", "measure this machine for exact predictions", options, cmd_probe_run
+};

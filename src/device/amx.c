@@ -1,0 +1,191 @@
+/* amx.c -- see amx.h. Compiled for every processor, used where amx_ready() says so. */
+#include "device/amx.h"
+
+#include "base/err.h"
+#include "device/gemm.h"
+#include "device/isa.h"
+
+void amx_turn(uint32_t *dst, int64_t width, const uint32_t *src, int64_t ld)
+{
+    const float *rows[AMX_NR];
+    for (int64_t r = 0; r < width; r++)
+        rows[r] = (const float *)(const void *)(src + r * ld);
+    for (int64_t r = 0; r < width; r += GEMM_NR) {       /* 32-bit words travel as floats */
+        int64_t count = gemm_min(GEMM_NR, width - r);
+        gemm_interleave((float *)(void *)dst + r, width, rows + r, count, 16);
+    }
+}
+
+#if defined __AVX512F__ && defined __linux__
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define WITH_TILES __attribute__((target("amx-tile,amx-bf16")))
+
+/* The flags of the processor, the registers that the system saves (XCR0), and its word: Linux gives
+ * tiles only to processes that ask (arch_prctl). CPUID leaf 1DH, the sizes of tiles, is not asked
+ * for: some virtual machines leave it out, and there is one palette. */
+static bool amx_ask(void)
+{
+    enum { ASK_PERMISSION = 0x1023, TILE_DATA = 18, TILES = 3 << 17 };
+    enum { HAS_BF16 = 1 << 22, HAS_TILE = 1 << 24 };     /* leaf 7, EDX */
+    unsigned eax, ebx, ecx, edx, low, high;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_OSXSAVE))
+        return false;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & TILES) == TILES && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+           (edx & HAS_TILE) && (edx & HAS_BF16) &&
+           syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0;
+}
+
+bool amx_ready(void)
+{
+    static int known;            /* 1: yes, 2: no; every thread would find the same */
+    int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (!now) {
+        now = isa_amx() && amx_ask() ? 1 : 2;
+        __atomic_store_n(&known, now, __ATOMIC_RELAXED);
+    }
+    return now == 1;
+}
+
+/* Eight tiles of 16 rows of 64 bytes. Constant, because gcc's intrinsic does not tell the compiler
+ * that all 64 bytes are read. */
+static const struct {
+    uint8_t  palette, start, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t  rows[16];
+} amx_tiles = {
+    .palette = 1,
+    .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+    .rows = { 16, 16, 16, 16, 16, 16, 16, 16 },
+};
+_Static_assert(sizeof amx_tiles == 64, "the form LDTILECFG reads");
+
+WITH_TILES void amx_begin(void)
+{
+    _tile_loadconfig(&amx_tiles);
+}
+
+WITH_TILES void amx_end(void)
+{
+    _tile_release();
+}
+
+/* 32 rows of C at a time: sums in tiles 0..3, A in 4 and 5, B in 6 and 7. */
+WITH_TILES static void amx_rows_32(const uint16_t *a, int64_t next, const uint32_t *b, float *c,
+                                   const AmxProduct *p)
+{
+    size_t ldc = (size_t)p->ldc * 4;
+    float *low = c + 16 * p->ldc;
+    if (p->add) {
+        _tile_loadd(0, c, ldc);
+        _tile_loadd(1, c + 16, ldc);
+        _tile_loadd(2, low, ldc);
+        _tile_loadd(3, low + 16, ldc);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t k = 0; k < p->k; k += AMX_K, a += AMX_TILE, b += AMX_K / 2 * AMX_NR) {
+        _tile_loadd(4, a, 64);
+        _tile_loadd(6, b, AMX_NR * 4);
+        _tile_loadd(7, b + 16, AMX_NR * 4);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a + next, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, c, ldc);
+    _tile_stored(1, c + 16, ldc);
+    _tile_stored(2, low, ldc);
+    _tile_stored(3, low + 16, ldc);
+}
+
+/* 16 rows of C, 16 or 32 columns. */
+WITH_TILES static void amx_rows_16(const uint16_t *a, const uint32_t *b, float *c,
+                                   const AmxProduct *p)
+{
+    size_t ldc = (size_t)p->ldc * 4;
+    bool   wide = p->n > 16;
+    _tile_zero(0);
+    _tile_zero(1);
+    if (p->add) {
+        _tile_loadd(0, c, ldc);
+        if (wide)
+            _tile_loadd(1, c + 16, ldc);
+    }
+    for (int64_t k = 0; k < p->k; k += AMX_K, a += AMX_TILE, b += AMX_K / 2 * AMX_NR) {
+        _tile_loadd(4, a, 64);
+        _tile_loadd(6, b, AMX_NR * 4);
+        _tile_dpbf16ps(0, 4, 6);
+        if (wide) {
+            _tile_loadd(7, b + 16, AMX_NR * 4);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+    }
+    _tile_stored(0, c, ldc);
+    if (wide)
+        _tile_stored(1, c + 16, ldc);
+}
+
+/* The same for a column of 16 with 32 rows: two sums share what is loaded of B. */
+WITH_TILES static void amx_rows_32_narrow(const uint16_t *a, int64_t next, const uint32_t *b,
+                                          float *c, const AmxProduct *p)
+{
+    size_t ldc = (size_t)p->ldc * 4;
+    float *low = c + 16 * p->ldc;
+    _tile_zero(0);
+    _tile_zero(2);
+    if (p->add) {
+        _tile_loadd(0, c, ldc);
+        _tile_loadd(2, low, ldc);
+    }
+    for (int64_t k = 0; k < p->k; k += AMX_K, a += AMX_TILE, b += AMX_K / 2 * AMX_NR) {
+        _tile_loadd(6, b, AMX_NR * 4);
+        _tile_loadd(4, a, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, a + next, 64);
+        _tile_dpbf16ps(2, 5, 6);
+    }
+    _tile_stored(0, c, ldc);
+    _tile_stored(2, low, ldc);
+}
+
+WITH_TILES void amx_product(const AmxProduct *p)
+{
+    int64_t         next = (p->k + AMX_K - 1) / AMX_K * AMX_TILE;   /* to the next row of tiles */
+    const uint16_t *a = p->a;
+    for (int64_t i = 0; i < p->m; ) {
+        float *c = p->c + i * p->ldc;
+        bool   two = p->m - i > 16;
+        if (!two)
+            amx_rows_16(a, p->b, c, p);
+        else if (p->n > 16)
+            amx_rows_32(a, next, p->b, c, p);
+        else
+            amx_rows_32_narrow(a, next, p->b, c, p);
+        a += two ? 2 * next : next;
+        i += two ? 32 : 16;
+    }
+}
+
+#else
+
+bool amx_ready(void) { return false; }
+void amx_begin(void) { REQUIRE(amx_ready()); }
+void amx_end(void) { REQUIRE(amx_ready()); }
+
+void amx_product(const AmxProduct *p)
+{
+    (void)p;
+    REQUIRE(amx_ready());
+}
+
+#endif

@@ -1,0 +1,91 @@
+/* isa.c -- see isa.h. */
+#include "device/isa.h"
+
+#include "device/amx.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef PLIMSOLL_BUILT_FOR
+#define PLIMSOLL_BUILT_FOR "any"             /* one set of kernels, for whatever the compiler chose */
+#endif
+#define ISA_VARIABLE "PLIMSOLL_ISA"
+#define ISA_FOLDER   "/glibc-hwcaps/x86-64-"
+
+static const char *isa_wanted(void)
+{
+    const char *wanted = getenv(ISA_VARIABLE);
+    return wanted && *wanted ? wanted : NULL;
+}
+
+bool isa_amx(void)
+{
+    const char *wanted = isa_wanted();
+    return !wanted || !strcmp(wanted, "amx");
+}
+
+const char *isa_name(void)
+{
+    static const char *const names[] = { "x86-64-" PLIMSOLL_BUILT_FOR,
+                                         "x86-64-" PLIMSOLL_BUILT_FOR "+amx" };
+    return !strcmp(PLIMSOLL_BUILT_FOR, "any") ? "any" : names[amx_ready()];
+}
+
+/* Before main: a wrong wish ends here, as wrong usage. */
+static void __attribute__((noreturn)) isa_refuse(const char *wanted, const char *why)
+{
+    fprintf(stderr, "plimsoll: " ISA_VARIABLE "=%s: %s; leave it out for the best there is\n",
+            wanted, why);
+    _exit(2);
+}
+
+/* Starts this program again with the library of that level, which lies beside this one. */
+static void __attribute__((noreturn)) isa_restart(const char *wanted, char **argv)
+{
+    Dl_info     self = { 0 };
+    char        file[4096], paths[8192];
+    const char *before = getenv("LD_LIBRARY_PATH");
+    char       *folder = NULL;
+    if (dladdr(ISA_VARIABLE, &self) && self.dli_fname && strlen(self.dli_fname) < sizeof file - 64) {
+        strcpy(file, self.dli_fname);
+        folder = strstr(file, ISA_FOLDER);
+    }
+    if (!folder)
+        isa_refuse(wanted, "this build has one set of kernels only");
+    char *name = folder + sprintf(folder, ISA_FOLDER "%s", wanted);
+    strcpy(name, "/libplimsoll_kernels.so");
+    if (access(file, R_OK))
+        isa_refuse(wanted, "these kernels were not built");
+    *name = '\0';
+    snprintf(paths, sizeof paths, "%s%s%s", file, before ? ":" : "", before ? before : "");
+    setenv("LD_LIBRARY_PATH", paths, 1);
+    execv("/proc/self/exe", argv);
+    isa_refuse(wanted, "the program could not be started again");
+}
+
+__attribute__((constructor)) static void isa_obey(int argc, char **argv)
+{
+    static const char *const levels[] = { "v2", "v3", "v4", "amx" };
+    const char *wanted = isa_wanted();
+    int         mine = -1, asked = -1;
+    (void)argc;
+    for (int i = 0; i < 4 && wanted; i++) {
+        if (!strcmp(levels[i], PLIMSOLL_BUILT_FOR))
+            mine = i;
+        if (!strcmp(levels[i], wanted))
+            asked = i;
+    }
+    if (!wanted)
+        return;
+    if (asked < 0)
+        isa_refuse(wanted, "there are v2, v3, v4 and amx");
+    if (asked == 3 && (mine != 2 || !amx_ready()))
+        isa_refuse(wanted, "this processor or system has no AMX, or its kernels were not built");
+    if (asked < 3 && asked > mine)           /* the linker has taken the best already */
+        isa_refuse(wanted, "this processor or system does not support it, or it was not built");
+    if (asked < mine)
+        isa_restart(wanted, argv);
+}

@@ -1,0 +1,100 @@
+/* open.c -- devices by name: this machine, or one that a profile describes. */
+#include "device/device.h"
+
+#include "base/file.h"
+#include "base/shipped.h"
+
+#include <string.h>
+
+/* This machine's own profile, if there is one and it was taken with what runs now. */
+static void device_own_profile(Pool *pool, Device *device)
+{
+    const char *path = profile_home(pool);
+    Profile    *profile;
+    if (!path || !file_exists(path))
+        return;
+    if (profile_read(pool, path, &profile))
+        device->profile_note = pool_print(pool, "%s; write it anew with plimsoll probe", err_text());
+    else if (strcmp(profile->title, device->model))
+        device->profile_note = pool_print(pool, "%s is of another processor (%s)", path, profile->title);
+    else if (strcmp(profile->library, device->library) || profile->threads != device->threads)
+        device->profile_note = pool_print(pool, "%s was measured with %s and %lld threads", path, profile->library,
+                                          (long long)profile->threads);
+    else
+        device->profile = profile;
+}
+
+static Err device_processor(Pool *pool, const Profile *profile, const DeviceOptions *options, Device **out)
+{
+    DeviceOptions with = *options;
+    if (with.threads && profile->threads && with.threads != profile->threads)
+        return fail(E_USAGE, "the profile %s holds for %lld threads, not %d; leave out --threads or probe again with "
+                    "it", profile->name, (long long)profile->threads, with.threads);
+    with.threads = profile->threads ? (int)profile->threads : with.threads;
+    TRY(device_cpu(pool, &with, out));
+    Device *device = *out;
+    device->described = strcmp(profile->title, device->model) != 0;
+    device->profile = profile;
+    if (device->described) {                         /* of this machine, what is free now counts */
+        device->name = profile->name;
+        device->model = profile->title;
+        device->memory_bytes = profile->usable_bytes;
+    }
+    return OK;
+}
+
+/* The card's own description lies beside its profile, if we ever held such a card. */
+static void device_card_kernels(Pool *pool, const Profile *profile, const DeviceOptions *options, Device *device)
+{
+    const char *path;
+    char       *json;
+    size_t      n;
+    if (shipped_find(pool, "profiles", "json", "profile", pool_print(pool, "%s-cudnn-device", profile->name), &path) ||
+        file_read(pool, path, &json, &n))
+        return;
+    if (device_cuda_kernels(pool, options, json, device))
+        device->profile_note = pool_print(pool, "workspaces are not counted: %s", err_text());
+}
+
+static Device *device_card(Pool *pool, const Profile *profile, const DeviceOptions *options)
+{
+    Device *device = NEW(pool, Device);
+    *device = (Device){
+        .kind = DEVICE_CUDA, .name = profile->name, .model = profile->title,
+        .library = *profile->library ? profile->library : "no libraries", .threads = 1, .align = 256,
+        .memory_bytes = profile->usable_bytes, .runtime_bytes = profile->runtime_bytes, .profile = profile,
+        .described = true,
+    };
+    device_card_kernels(pool, profile, options, device);
+    return device;
+}
+
+Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Device **device)
+{
+    static const DeviceOptions defaults = { 0 };
+    Profile *profile;
+    if (!options)
+        options = &defaults;
+    if (!name || !strcmp(name, "cpu")) {
+        TRY(device_cpu(pool, options, device));
+        device_own_profile(pool, *device);
+        return OK;
+    }
+    if (!strcmp(name, "cuda"))
+        return device_cuda(pool, options, device);
+    TRY(profile_open(pool, name, &profile));
+    if (!profile->card)
+        return device_processor(pool, profile, options, device);
+    *device = device_card(pool, profile, options);
+    return OK;
+}
+
+int64_t device_runtime_bytes(const Device *device, int64_t arena_bytes)
+{
+    if (device->described)
+        return device->profile->runtime_bytes;
+    int64_t used = resident_bytes();
+    if (device->kind != DEVICE_CPU && device->api->used_bytes(device, &used))
+        return device->runtime_bytes;
+    return used > arena_bytes ? used - arena_bytes : 0;
+}

@@ -1,0 +1,221 @@
+/* plugin_cuda.c -- a card as a Device: its bytes, its queue, recordings of whole steps.
+ *
+ *   plimsoll_cuda_open       a card that is here: everything that takes device memory outside the arena
+ *                            (context, library handles) is taken now, so that it can be counted
+ *   plimsoll_cuda_describe   a card that is not: kernels and libraries say what scratch they would want
+ */
+#include "device/cuda.h"
+
+#include "device/device.h"
+#include "device/plugin_cuda_blas.h"
+
+#include <cublasLt.h>
+#include <cudnn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static CudaHandle *handle_of(const Device *device) { return device->handle; }
+
+/* A fault of queued work is found by a later call; its sentence must say so. */
+static Err cuda_fault(const char *doing, cudaError_t err)
+{
+    if (err == cudaErrorMemoryAllocation)
+        return fail(E_BUDGET, "%s: the card has not enough free memory; another program may hold some (nvidia-smi "
+                    "lists them), or use a smaller --budget", doing);
+    return fail(E_DEVICE, "%s: the card reports '%s' (%s); work queued earlier may be the cause. Nothing of this step "
+                "was kept; go on from the last checkpoint", doing, cudaGetErrorString(err), cudaGetErrorName(err));
+}
+#define CARD_TRY(doing, call)                                        \
+    do {                                                             \
+        cudaError_t card_err_ = (call);                              \
+        if (card_err_ != cudaSuccess)                                \
+            return cuda_fault(doing, card_err_);                     \
+    } while (0)
+
+static Err cuda_take(const Device *device, int64_t bytes, void **base)
+{
+    CARD_TRY("taking the arena", cudaMalloc(base, (size_t)(bytes ? bytes : 1)));
+    CARD_TRY("clearing the arena", cudaMemsetAsync(*base, 0, (size_t)bytes, handle_of(device)->stream));
+    return OK;
+}
+
+static void cuda_give(const Device *device, void *base)
+{
+    cudaStreamSynchronize(handle_of(device)->stream);
+    cudaFree(base);
+}
+
+static Err cuda_take_host(const Device *device, int64_t bytes, void **base)
+{
+    (void)device;
+    CARD_TRY("taking pinned host memory", cudaMallocHost(base, (size_t)(bytes ? bytes : 1)));
+    memset(*base, 0, (size_t)bytes);
+    return OK;
+}
+
+static void cuda_give_host(const Device *device, void *base)
+{
+    cudaStreamSynchronize(handle_of(device)->stream);
+    cudaFreeHost(base);
+}
+
+static Err cuda_write(const Device *device, void *to, const void *from, size_t bytes)
+{
+    CARD_TRY("copying to the card", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, handle_of(device)->stream));
+    CARD_TRY("copying to the card", cudaStreamSynchronize(handle_of(device)->stream));
+    return OK;
+}
+
+static Err cuda_read(const Device *device, void *to, const void *from, size_t bytes)
+{
+    CARD_TRY("reading from the card", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, handle_of(device)->stream));
+    CARD_TRY("reading from the card", cudaStreamSynchronize(handle_of(device)->stream));
+    return OK;
+}
+
+static Err cuda_wait(const Device *device)
+{
+    CARD_TRY("running the step", cudaStreamSynchronize(handle_of(device)->stream));
+    return OK;
+}
+
+/* --- recordings: CUDA graphs --- */
+
+static Err cuda_record_begin(const Device *device)
+{
+    CARD_TRY("recording the step", cudaStreamBeginCapture(handle_of(device)->stream, cudaStreamCaptureModeRelaxed));
+    return OK;
+}
+
+static Err cuda_record_end(const Device *device, void **recording)
+{
+    cudaGraph_t     graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    CARD_TRY("recording the step", cudaStreamEndCapture(handle_of(device)->stream, &graph));
+    cudaError_t err = cudaGraphInstantiate(&exec, graph, 0);
+    cudaGraphDestroy(graph);
+    CARD_TRY("recording the step", err);
+    CARD_TRY("recording the step", cudaGraphUpload(exec, handle_of(device)->stream));
+    *recording = exec;
+    return OK;
+}
+
+static Err cuda_replay(const Device *device, void *recording)
+{
+    CARD_TRY("running the step", cudaGraphLaunch(recording, handle_of(device)->stream));
+    return OK;
+}
+
+static void cuda_forget(const Device *device, void *recording)
+{
+    cudaStreamSynchronize(handle_of(device)->stream);
+    cudaGraphExecDestroy(recording);
+}
+
+static Err cuda_used(const Device *device, int64_t *used)
+{
+    size_t free_bytes, total;
+    CARD_TRY("asking for free memory", cudaStreamSynchronize(handle_of(device)->stream));
+    CARD_TRY("asking for free memory", cudaMemGetInfo(&free_bytes, &total));
+    *used = (int64_t)(total - free_bytes);
+    return OK;
+}
+
+const void *cuda_kernel(const char *op_name);        /* ops/plugin_cuda.c */
+
+static const DeviceApi api = {
+    .kernel = cuda_kernel, .take = cuda_take, .give = cuda_give, .take_host = cuda_take_host,
+    .give_host = cuda_give_host, .write = cuda_write, .read = cuda_read, .wait = cuda_wait,
+    .record_begin = cuda_record_begin, .record_end = cuda_record_end, .replay = cuda_replay, .forget = cuda_forget,
+    .used_bytes = cuda_used,
+};
+
+/* Contexts and handles live as long as the process: taking them twice would count them twice. */
+static struct {
+    bool       open;
+    CudaHandle handle;
+    struct cudaDeviceProp card;
+    char       library[128];
+} state;
+
+static Err cuda_card(void)
+{
+    int count = 0, driver = 0;
+    cudaError_t err = cudaGetDeviceCount(&count);
+    if (err == cudaErrorInsufficientDriver) {
+        cudaDriverGetVersion(&driver);
+        return fail(E_DEVICE, "the NVIDIA driver is missing or older than CUDA %d.%d needs (it offers %d.%d); update it, or "
+                    "use --device cpu", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, driver / 1000,
+                    driver % 1000 / 10);
+    }
+    if (err != cudaSuccess || count == 0)
+        return fail(E_DEVICE, "no CUDA card here (%s); use --device cpu, or plan for a card by its profile's name",
+                    err ? cudaGetErrorString(err) : "the driver lists none");
+    CUDA_TRY(cudaGetDeviceProperties(&state.card, 0));
+    if (state.card.major < 8)
+        return fail(E_DEVICE, "%s has compute capability %d.%d; 8.0 (A100, RTX 30) or newer is needed", state.card.name,
+                    state.card.major, state.card.minor);
+    return OK;
+}
+
+Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device);
+Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json, Device *device);
+
+/* A whole number behind "key": in a card's description, whose form is cuDNN's. */
+static int json_number(const char *json, const char *key)
+{
+    const char *at = strstr(json, key);
+    return at ? atoi(at + strlen(key)) : 0;
+}
+
+Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json, Device *device)
+{
+    static const DeviceApi planning = { .kernel = cuda_kernel };
+    CudaHandle *handle = pool_alloc(pool, 1, sizeof *handle);
+    handle->sms = json_number(json, "\"multiProcessorCount\":");
+    handle->capability = json_number(json, "\"deviceVer\":") / 10;
+    handle->tf32 = options->tf32;
+    if (handle->sms < 1 || handle->capability < 80)
+        return fail(E_FORMAT, "a card of %d multiprocessors and capability %d cannot be planned for", handle->sms,
+                    handle->capability);
+    TRY(cudnn_describe(json, &handle->described));
+    snprintf(state.library, sizeof state.library, "CUDA %d.%d, cuDNN %zu, cuBLASLt %zu", CUDART_VERSION / 1000,
+             CUDART_VERSION % 1000 / 10, cudnnGetVersion(), cublasLtGetVersion());
+    device->library = state.library;
+    device->blas = cuda_blas(handle);
+    device->api = &planning;
+    device->handle = handle;
+    return OK;
+}
+
+Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
+{
+    size_t free_bytes, total;
+    if (!state.open) {
+        TRY(cuda_card());
+        CUDA_TRY(cudaSetDevice(0));
+        CARD_TRY("opening the card", cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
+        cublasLtHandle_t blaslt;
+        cudnnHandle_t    cudnn;
+        if (cublasLtCreate(&blaslt) != CUBLAS_STATUS_SUCCESS)
+            return fail(E_DEVICE, "cuBLASLt %zu cannot start on this card; its driver may be too old", cublasLtGetVersion());
+        if (cudnnCreate(&cudnn) != CUDNN_STATUS_SUCCESS || cudnnSetStream(cudnn, state.handle.stream))
+            return fail(E_DEVICE, "cuDNN %zu cannot start on this card; its driver may be too old", cudnnGetVersion());
+        state.handle.blaslt = blaslt;
+        state.handle.cudnn = cudnn;
+        state.handle.sms = state.card.multiProcessorCount;
+        state.handle.capability = state.card.major * 10 + state.card.minor;
+        snprintf(state.library, sizeof state.library, "CUDA %d.%d, cuDNN %zu, cuBLASLt %zu", CUDART_VERSION / 1000,
+                 CUDART_VERSION % 1000 / 10, cudnnGetVersion(), cublasLtGetVersion());
+        state.open = true;
+    }
+    CARD_TRY("asking for free memory", cudaMemGetInfo(&free_bytes, &total));
+    CudaHandle *handle = pool_alloc(pool, 1, sizeof *handle);
+    *handle = state.handle;
+    handle->tf32 = options->tf32;
+    *device = (Device){ .kind = DEVICE_CUDA, .name = "cuda", .model = state.card.name, .library = state.library,
+                        .threads = 1, .align = 256, .memory_bytes = (int64_t)free_bytes,
+                        .blas = cuda_blas(handle), .api = &api, .handle = handle };
+    return OK;
+}

@@ -1,0 +1,49 @@
+/* plugin_cuda_blas.h -- products and convolutions on a card, behind the same face as the CPU's.
+ *
+ * Matrix products are cuBLASLt's. Convolutions are cuDNN's where it has a deterministic engine for
+ * the shape, else pieces of im2col and matrix products. Scratch is a function of the shape alone for
+ * products (so that plans made without a card are the same), of cuDNN's engine for convolutions.
+ */
+#ifndef DEVICE_PLUGIN_CUDA_BLAS_H
+#define DEVICE_PLUGIN_CUDA_BLAS_H
+
+#include "device/blas.h"
+#include "device/cuda.h"
+
+const Blas *cuda_blas(const CudaHandle *handle);     /* handle->blaslt NULL: planning only */
+
+/* A product made ready: by plugin_cuda_matmul.c. */
+typedef struct CudaMatmul CudaMatmul;
+size_t cuda_matmul_scratch(const MatmulDesc *desc);
+Err    cuda_matmul_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *desc, CudaMatmul **matmul);
+Err    cuda_matmul_run(const CudaMatmul *matmul, const void *a, const void *b, const void *bias, void *c, void *scratch);
+
+/* A convolution by cuDNN: E_DEVICE where it has none that will do. Weights are (O, KD, KH, KW, I). */
+typedef struct CudnnConv CudnnConv;
+Err    cudnn_describe(const char *json, void **described);   /* a card's own words about itself */
+Err    cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *desc, CudnnConv **conv);
+size_t cudnn_conv_scratch(const CudnnConv *conv);
+const char *cudnn_conv_name(const CudnnConv *conv);
+Err    cudnn_conv_run(const CudnnConv *conv, void *x, void *w, void *y, void *scratch);
+
+/* conv_cuda.cu: the pieces around them. Rows are output positions (n, d, h, w) counted from `first`. */
+typedef struct ColumnsDesc {
+    int64_t ci;
+    int64_t in[3], out[3], kernel[3], stride[3], pad_lo[3];
+    int64_t pitch;               /* elements from one row of columns to the next */
+} ColumnsDesc;
+
+Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type, const void *x, int64_t first, int64_t rows,
+                 void *columns);
+/* dx[image][from..to) along axis 0 or 1 of (d, h): sums of fp32 columns whose rows start at `first`. */
+Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type type, void *dx, int64_t image, int axis, int64_t from,
+                     int64_t to, const float *columns, int64_t first, int64_t rows);
+Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns, void *to);
+Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pitch, Type type_bias, const void *bias, int64_t rows,
+                  int64_t width);
+
+Err cuda_widen(cudaStream_t stream, Type type, const void *from, int64_t count, float *to);
+/* y = (y if add) + part 0 + part 1 + ..., each of `count` numbers, in this order. */
+Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count, bool add, float *y);
+
+#endif

@@ -1,0 +1,21 @@
+/* probe.h -- what this processor really does: bandwidth by threads, products and convolutions by type and size.
+ *
+ * Times are the best of several: everything else on the machine can only add to them.
+ */
+#ifndef DEVICE_PROBE_H
+#define DEVICE_PROBE_H
+
+#include "device/device.h"
+
+typedef struct ProbeOptions {
+    int64_t bandwidth_bytes;     /* of each array; well above the caches. 0: 128 MiB */
+    double  largest_flops;       /* of one product; 0: 2.2e9 */
+    double  seconds;             /* for each size; 0: 0.03 */
+    void  (*progress)(void *arg, double done, const char *text);
+    void   *progress_arg;
+} ProbeOptions;
+
+/* Fills name, title, threads, library, bandwidth, launch and rates; memory is the caller's. */
+Err probe_rates(Pool *pool, const Device *device, const ProbeOptions *options, Profile *profile);
+
+#endif

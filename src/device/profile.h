@@ -1,0 +1,97 @@
+/* profile.h -- what is known of a machine, as data: memory, rates, measured times, and where each number
+ * comes from.
+ *
+ * Profiles of common cards are shipped (profiles/NAME.json, figures of their vendors); `plimsoll probe`
+ * writes one of the machine it runs on. A profile serves two ends: planning for a machine that is not
+ * here (its memory), and predicting time (its rates and the times of single operators). The file is
+ * plimsoll-profile-1, docs/FORMATS.md.
+ */
+#ifndef DEVICE_PROFILE_H
+#define DEVICE_PROFILE_H
+
+#include "base/err.h"
+#include "base/pool.h"
+#include "device/type.h"
+
+#include <stdbool.h>
+
+typedef struct Bandwidth {       /* bytes per second, out of caches */
+    int64_t threads;             /* 0: the whole card */
+    double  read, write, copy;   /* copy counts the bytes read and the bytes written */
+} Bandwidth;
+
+typedef enum RateKind { RATE_MATMUL, RATE_CONV, RATE_KINDS } RateKind;
+
+typedef struct Rate {
+    RateKind    kind;
+    const char *type;            /* f32, tf32, bf16, f16 */
+    double      flops;           /* of one call: the size class; 0: any size */
+    double      flops_per_s;
+    const char *origin;
+} Rate;
+
+typedef struct OpTime {          /* one distinct node: operator, shapes, types, work, algorithm */
+    uint64_t    key;
+    uint64_t    graph;           /* the model it was measured in: among other buffers caches serve it otherwise */
+    const char *op, *type;
+    double      flops, bytes;    /* as the operator's cost rule counts them */
+    double      ns;
+} OpTime;
+
+typedef struct Family Family;    /* the times of one operator and type as a function of size */
+
+typedef struct Profile {
+    const char *name, *title;
+    bool        card;            /* kind: "cuda", not "cpu" */
+    int64_t     threads;         /* cpu: of every kernel when it was measured */
+    const char *library;         /* vendor libraries and versions; "" if none were used */
+
+    int64_t     total_bytes;     /* what the system or driver reports */
+    int64_t     usable_bytes;    /* what one arena can really have */
+    int64_t     runtime_bytes;   /* what lies outside the arena: context, code, handles */
+    const char *memory_origin;
+
+    Bandwidth  *bandwidth;       /* by rising threads; the last is the whole machine */
+    int32_t     n_bandwidth, cap_bandwidth;
+    const char *bandwidth_origin;
+    double      to_device, to_host;      /* bytes per second; 0 on the CPU */
+    const char *transfer_origin;
+    double      launch_ns;       /* of one call that does nothing */
+    const char *launch_origin;
+
+    Rate       *rates;
+    int32_t     n_rates, cap_rates;
+    OpTime     *ops;             /* by key, then graph */
+    int32_t     n_ops, cap_ops;
+    const char *ops_origin;      /* NULL: none were measured */
+    Family     *families;        /* by operator and type */
+    int32_t     n_families, cap_families;
+} Profile;
+
+/* name is a shipped profile's, or a path. An unknown name is E_USAGE with the nearest one. */
+Err profile_open(Pool *pool, const char *name, Profile **profile);
+Err profile_read(Pool *pool, const char *path, Profile **profile);
+Err profile_parse(Pool *pool, const char *name, const char *bytes, size_t n, Profile **profile);
+Err profile_write(const Profile *profile, const char *path);
+
+/* Where probe leaves this machine's profile and every command looks for it: plimsoll/cpu.json in
+ * $XDG_CONFIG_HOME or ~/.config. NULL: there is no such folder. */
+const char *profile_home(Pool *pool);
+
+/* Sets or replaces one operator's time in one graph. profile_ready sorts and must come before profile_ns. */
+void profile_add_op(Pool *pool, Profile *profile, OpTime op);
+void profile_ready(Pool *pool, Profile *profile);
+
+/* How a time was found. */
+typedef enum TimeBasis {
+    TIME_MEASURED,               /* this very call was measured, in this model or else in others */
+    TIME_FAMILY,                 /* calls of this operator were, at other sizes (or in another type) */
+    TIME_ROOFLINE,               /* from rates and bandwidth alone */
+    TIME_BASES
+} TimeBasis;
+
+/* The predicted time of one call; within a family it never falls as work grows. */
+double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis);
+double profile_roofline_ns(const Profile *profile, const char *op, const char *type, double flops, double bytes);
+
+#endif

@@ -1,0 +1,207 @@
+/* attention_mma.h -- tensor-core pieces for attention: rows in shared memory, fragments, products.
+ *
+ * Rows lie D + 8 elements apart, so that the eight rows of one ldmatrix fall into different banks.
+ * Heads narrower than D are filled up with zeros; rows beyond the end are zeros.
+ */
+#ifndef OPS_ATTENTION_MMA_H
+#define OPS_ATTENTION_MMA_H
+
+#include "ops/attention_cuda.h"
+
+enum { MMA_THREADS = 128, MMA_WARPS = 4 };
+
+__device__ __forceinline__ uint32_t shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+
+__device__ __forceinline__ float fast_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Copies `bytes` (4, 8, 16), or zeros if not there. */
+__device__ __forceinline__ void copy_async(void *to, const void *from, int bytes, bool there)
+{
+    uint32_t at = shared_at(to);
+    int      size = there ? bytes : 0;
+    if (bytes == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
+    else if (bytes == 8)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
+}
+__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> __device__ __forceinline__ void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+/* ROWS rows from x on, n of which exist. Only the width columns are written. */
+template <class T, int D, int ROWS>
+__device__ __forceinline__ void rows_load(T (*to)[D + 8], const T *x, int64_t ld, int64_t n, int width, int copy)
+{
+    int each = copy / 2, count = width / each;
+    for (int i = (int)threadIdx.x; i < ROWS * count; i += MMA_THREADS) {
+        int  r = i / count, c = (i - r * count) * each;
+        bool there = r < n;
+        const T *from = x + (there ? (int64_t)r * ld : 0) + c;
+        if (copy > 2)
+            copy_async(&to[r][c], from, copy, there);
+        else
+            to[r][c] = there ? *from : T(0.0f);
+    }
+}
+
+__device__ __forceinline__ void shared_clear(void *p, int bytes)     /* a multiple of 16 */
+{
+    for (int i = (int)threadIdx.x; i < bytes / 16; i += MMA_THREADS)
+        ((uint4 *)p)[i] = make_uint4(0, 0, 0, 0);
+}
+
+__device__ __forceinline__ void ldmatrix(uint32_t (&r)[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(p)) : "memory");
+}
+__device__ __forceinline__ void ldmatrix_turned(uint32_t (&r)[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(p)) : "memory");
+}
+
+/* Fragments. A: 16 rows by 16 of the summed index. B from rows: two blocks of 8 rows of y, the
+ * summed index along the row (x y^T). B from columns: the summed index down the rows (p y), two
+ * blocks of 8 columns. Registers 0-1 are the first block of B, 2-3 the second. */
+template <class T, int D> __device__ __forceinline__ void fragment_a(uint32_t (&r)[4], T (*x)[D + 8], int row, int k)
+{
+    int lane = (int)threadIdx.x % 32;
+    ldmatrix(r, &x[row + lane % 16][k + lane / 16 * 8]);
+}
+template <class T, int D> __device__ __forceinline__ void fragment_b_rows(uint32_t (&r)[4], T (*y)[D + 8], int row,
+                                                                          int k)
+{
+    int lane = (int)threadIdx.x % 32;
+    ldmatrix(r, &y[row + lane % 8 + lane / 16 * 8][k + lane / 8 % 2 * 8]);
+}
+template <class T, int D> __device__ __forceinline__ void fragment_b_columns(uint32_t (&r)[4], T (*y)[D + 8], int k,
+                                                                             int column)
+{
+    int lane = (int)threadIdx.x % 32;
+    ldmatrix_turned(r, &y[k + lane % 16][column + lane / 16 * 8]);
+}
+
+__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, f16)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ uint32_t pair(float lo, float hi, bf16)
+{
+    __nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
+    return *(uint32_t *)&v;
+}
+__device__ __forceinline__ uint32_t pair(float lo, float hi, f16)
+{
+    __half2 v = __floats2half2_rn(lo, hi);
+    return *(uint32_t *)&v;
+}
+
+/* Two neighbouring blocks of scores as the left-hand side of the next product. */
+template <class T> __device__ __forceinline__ void fragment_of_scores(uint32_t (&r)[4], const float (&lo)[4],
+                                                                      const float (&hi)[4])
+{
+    r[0] = pair(lo[0], lo[1], T());
+    r[1] = pair(lo[2], lo[3], T());
+    r[2] = pair(hi[0], hi[1], T());
+    r[3] = pair(hi[2], hi[3], T());
+}
+
+/* s = x[row..row+16) y^T over N rows of y. */
+template <class T, int D, int N>
+__device__ __forceinline__ void product_rows(float (&s)[N / 8][4], T (*x)[D + 8], int row, T (*y)[D + 8])
+{
+#pragma unroll
+    for (int n = 0; n < N / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            s[n][e] = 0;
+#pragma unroll
+    for (int k = 0; k < D; k += 16) {
+        uint32_t a[4];
+        fragment_a<T, D>(a, x, row, k);
+#pragma unroll
+        for (int n = 0; n < N / 16; n++) {
+            uint32_t b[4];
+            fragment_b_rows<T, D>(b, y, n * 16, k);
+            mma(s[2 * n], a, b[0], b[1], T());
+            mma(s[2 * n + 1], a, b[2], b[3], T());
+        }
+    }
+}
+
+/* acc += s y: s is 16 rows by N, y has N rows of D columns. */
+template <class T, int D, int N>
+__device__ __forceinline__ void product_columns(float (&acc)[D / 8][4], const float (&s)[N / 8][4], T (*y)[D + 8])
+{
+#pragma unroll
+    for (int k = 0; k < N / 16; k++) {
+        uint32_t a[4];
+        fragment_of_scores<T>(a, s[2 * k], s[2 * k + 1]);
+#pragma unroll
+        for (int d = 0; d < D / 16; d++) {
+            uint32_t b[4];
+            fragment_b_columns<T, D>(b, y, k * 16, d * 16);
+            mma(acc[2 * d], a, b[0], b[1], T());
+            mma(acc[2 * d + 1], a, b[2], b[3], T());
+        }
+    }
+}
+
+/* A thread holds rows g and g + 8 of a fragment of 16; columns 2t and 2t + 1 of each block of 8. */
+template <class T, int D>
+__device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int width, bool pairs,
+                                               const float (&acc)[D / 8][4], float first, float second)
+{
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int d = 0; d < D / 8; d++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int   r = g + 8 * half, c = 8 * d + 2 * t;
+            float factor = half ? second : first;
+            float lo = acc[d][2 * half] * factor, hi = acc[d][2 * half + 1] * factor;
+            T    *at = to + (int64_t)r * ld + c;
+            if (r >= n || c >= width)
+                continue;
+            if (pairs) {                         /* an even width, 4-byte places */
+                *(uint32_t *)at = pair(lo, hi, T());
+            } else {
+                put(at, 0, lo);
+                if (c + 1 < width)
+                    put(at, 1, hi);
+            }
+        }
+}
+
+/* The least D that a head fits in. */
+#define WITH_WIDTH(width, D, ...)                                                             \
+    do {                                                                                      \
+        if ((width) <= 16)      { constexpr int D = 16; __VA_ARGS__ }                         \
+        else if ((width) <= 32) { constexpr int D = 32; __VA_ARGS__ }                         \
+        else if ((width) <= 64) { constexpr int D = 64; __VA_ARGS__ }                         \
+        else if ((width) <= 80) { constexpr int D = 80; __VA_ARGS__ }                         \
+        else                    { constexpr int D = 128; __VA_ARGS__ }                        \
+    } while (0)
+
+#endif

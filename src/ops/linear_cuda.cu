@@ -1,0 +1,22 @@
+/* linear_cuda.cu -- column sums on CUDA: the gradient of a bias. */
+#include "ops/reduce_cuda.h"
+
+#define class class_
+extern "C" {
+#include "ops/linear.h"
+}
+#undef class
+
+extern "C" Err bias_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
+{
+    Shape dy = in_shape(n, 0);
+    choice->workspace_bytes = sum_bytes(1, shape_rows(dy), dim(dy, -1), ((const CudaHandle *)device->handle)->sms);
+    return OK;
+}
+
+extern "C" Err bias_grad_cuda(const Call *call)
+{
+    Shape  dy = in_shape(call->node, 0);
+    SumJob job = { any_in(call, 0), { NULL, F32 }, any_out(call, 0), 1, shape_rows(dy), dim(dy, -1), 1.0f };
+    return sum_cuda_run(call, &job);
+}

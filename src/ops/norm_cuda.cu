@@ -1,0 +1,522 @@
+/* norm_cuda.cu -- act(weight * (x - mean) * rstd + bias), SPADE's form of it, and their gradients. */
+#include "ops/norm_cuda.h"
+
+__device__ __forceinline__ float act_of(NormAct act, float z)
+{
+    switch (act) {
+    case NORM_SILU: return __fdividef(z, 1.0f + __expf(-z));
+    case NORM_RELU: return z < 0 ? 0 : z;        /* NaN stays */
+    case NORM_GELU: return z * normcdff(z);
+    default:        return z;
+    }
+}
+
+__device__ __forceinline__ float act_slope(NormAct act, float z)
+{
+    switch (act) {
+    case NORM_SILU: {
+        float s = __fdividef(1.0f, 1.0f + __expf(-z));
+        return s * (1 + z * (1 - s));
+    }
+    case NORM_RELU: return z > 0 ? 1.0f : 0.0f;
+    case NORM_GELU: return normcdff(z) + z * 0.3989422804f * __expf(-0.5f * z * z);
+    default:        return 1;
+    }
+}
+
+__device__ __forceinline__ float affine_at(Type type, const void *p, int64_t i, float absent)
+{
+    if (!p)
+        return absent;
+    switch (type) {
+    case BF16: return get((const bf16 *)p, i);
+    case F16:  return get((const f16 *)p, i);
+    default:   return get((const float *)p, i);
+    }
+}
+
+/* Where a thread stands: vectors at, at + step, ... < end of its sample, all of the same channels. */
+struct Place {
+    int64_t sample, chunk, at, end, step;
+    int     column, lane;
+    bool    active;
+};
+
+template <int V> __device__ __forceinline__ Place place_of(const NormCuda &run)
+{
+    Place   p;
+    int64_t id = blockIdx.x;
+    int     tile = (int)(id % run.tiles), t = (int)threadIdx.x;
+    p.chunk = id / run.tiles % run.chunks;
+    p.sample = id / run.tiles / run.chunks;
+    p.lane = run.tiles > 1 ? 0 : t / run.columns;
+    p.column = run.tiles > 1 ? tile * NORM_THREADS + t : t - p.lane * run.columns;
+    p.active = p.lane < run.lanes && p.column < run.columns;
+    int64_t last = (p.chunk + 1) * run.chunk;
+    p.at = p.chunk * run.chunk * run.channels / V + (int64_t)p.lane * run.columns + p.column;
+    p.end = p.active ? (last < run.pixels ? last : run.pixels) * run.channels / V : 0;
+    p.step = (int64_t)run.lanes * run.columns;
+    return p;
+}
+
+template <int V> __device__ __forceinline__ int channel_of(const NormCuda &run, const Place &p, int j)
+{
+    return (int)(((int64_t)p.column * V + j) % run.channels);
+}
+
+/* Sums of this thread's columns over all lanes and, where several pixels lie side by side in a row,
+ * over these: give(channel, one, two) is called once for each channel of the block. */
+template <int V, class Give>
+__device__ void sum_columns(const NormCuda &run, const Place &p, const float *one, const float *two,
+                            Give give)
+{
+    __shared__ float sum[2][V][NORM_THREADS];
+    int t = (int)threadIdx.x;
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        sum[0][j][t] = one[j];
+        sum[1][j][t] = two[j];
+    }
+    __syncthreads();
+    for (int n = run.lanes; n > 1;) {
+        int half = (n + 1) / 2;
+        if (p.active && p.lane < n - half)
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                sum[0][j][t] += sum[0][j][t + half * run.columns];
+                sum[1][j][t] += sum[1][j][t + half * run.columns];
+            }
+        __syncthreads();
+        n = half;
+    }
+    int wide = run.columns * V;
+    if (run.tiles > 1) {                         /* one row is one pixel here */
+        if (p.active)
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                give(p.column * V + j, sum[0][j][t], sum[1][j][t]);
+        return;
+    }
+    for (int c = t; c < run.channels; c += NORM_THREADS) {
+        float a = 0, b = 0;
+        for (int e = c; e < wide; e += (int)run.channels) {
+            a += sum[0][e % V][e / V];
+            b += sum[1][e % V][e / V];
+        }
+        give(c, a, b);
+    }
+}
+
+__device__ __forceinline__ float *partial_at(const NormCuda &run, const Place &p, float *partial, int c)
+{
+    return partial + 2 * ((p.sample * run.chunks + p.chunk) * run.channels + c);
+}
+
+/* The middle one of three values of a channel in the chunk. */
+template <class T> __device__ __forceinline__ float middle(const NormCuda &run, const Place &p, int c)
+{
+    const T *x = (const T *)run.x + p.sample * run.pixels * run.channels + c;
+    int64_t  first = p.chunk * run.chunk, last = first + run.chunk;
+    last = (last < run.pixels ? last : run.pixels) - 1;
+    float    a = get(x, first * run.channels), b = get(x, (first + last) / 2 * run.channels);
+    float    d = get(x, last * run.channels);
+    return fmaxf(fminf(a, b), fminf(fmaxf(a, b), d));
+}
+
+/* Mean and squared deviations of every channel of a chunk. */
+template <class T, int V> __global__ void __launch_bounds__(NORM_THREADS) moments(NormCuda run, float *partial)
+{
+    Place    p = place_of<V>(run);
+    const T *x = (const T *)run.x + p.sample * run.pixels * run.channels;
+    float    one[V], two[V], shift[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        one[j] = two[j] = 0;
+        shift[j] = p.active ? middle<T>(run, p, channel_of<V>(run, p, j)) : 0;
+    }
+#pragma unroll 4
+    for (int64_t v = p.at; v < p.end; v += p.step) {
+        float a[V];
+        get_pack<V>(x, v * V, a);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            float d = a[j] - shift[j];
+            one[j] += d;
+            two[j] += d * d;
+        }
+    }
+    int64_t last = (p.chunk + 1) * run.chunk;
+    float   n = (float)((last < run.pixels ? last : run.pixels) - p.chunk * run.chunk);
+    sum_columns<V>(run, p, one, two, [&](int c, float s, float q) {
+        float *out = partial_at(run, p, partial, c), left = q - s * (s / n);
+        out[0] = middle<T>(run, p, c) + s / n;
+        out[1] = left < 0 ? 0 : left;
+    });
+}
+
+__device__ __forceinline__ double warp_sum_double(double x)
+{
+#pragma unroll
+    for (int d = 16; d; d >>= 1)
+        x += __shfl_xor_sync(0xffffffffu, x, d);
+    return x;
+}
+
+__device__ double block_sum_double(double x, double *lines)      /* lines: 32 */
+{
+    x = warp_sum_double(x);
+    if (threadIdx.x % 32 == 0)
+        lines[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = threadIdx.x % 32 < blockDim.x / 32 ? lines[threadIdx.x % 32] : 0.0;
+    x = warp_sum_double(x);
+    __syncthreads();
+    return x;
+}
+
+/* One block for each group of each sample joins what the chunks found. */
+__global__ void join_moments(NormCuda run, const float *partial)
+{
+    __shared__ double lines[32];
+    int64_t width = run.channels / run.groups, sample = blockIdx.x / run.groups;
+    int64_t group = blockIdx.x % run.groups, n = width * run.chunks;
+    double  count = (double)run.pixels * (double)width, sum = 0, squares = 0;
+    const float *of = partial + 2 * (sample * run.chunks * run.channels + group * width);
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        int64_t k = i / width, left = run.pixels - k * run.chunk;
+        sum += (double)(left < run.chunk ? left : run.chunk) * (double)of[2 * (k * run.channels + i % width)];
+    }
+    double mean = block_sum_double(sum, lines) / count;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        int64_t      k = i / width, left = run.pixels - k * run.chunk;
+        const float *at = of + 2 * (k * run.channels + i % width);
+        double       away = (double)at[0] - mean;
+        squares += (double)at[1] + (double)(left < run.chunk ? left : run.chunk) * away * away;
+    }
+    squares = block_sum_double(squares, lines);
+    if (threadIdx.x == 0) {
+        run.statistics[2 * blockIdx.x] = (float)mean;
+        run.statistics[2 * blockIdx.x + 1] = (float)(1 / sqrt(squares / count + (double)run.eps));
+    }
+}
+
+/* What a thread's channels are treated with. */
+template <int V> struct Columns {
+    float mean[V], rstd[V], weight[V], bias[V];
+};
+
+template <int V> __device__ __forceinline__ void columns_of(const NormCuda &run, const Place &p, Columns<V> &k)
+{
+    if (!p.active)
+        return;
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        int c = channel_of<V>(run, p, j);
+        if (run.var) {
+            k.mean[j] = run.mean[c];
+            k.rstd[j] = (float)(1 / sqrt((double)run.var[c] + (double)run.eps));
+        } else {
+            const float *s = run.statistics + 2 * (p.sample * run.groups + c / (run.channels / run.groups));
+            k.mean[j] = s[0];
+            k.rstd[j] = s[1];
+        }
+        k.weight[j] = affine_at(run.type_w, run.weight, c, 1);
+        k.bias[j] = affine_at(run.type_w, run.bias, c, 0);
+    }
+}
+
+/* Element of the map gamma for vector v of a sample: rows are single pixels there. */
+template <int V> __device__ __forceinline__ int64_t map_at(const NormCuda &run, const Place &p, int64_t v)
+{
+    int64_t pixel = p.sample * run.pixels + v / run.columns;
+    return pixel * run.channels * (run.packed ? 2 : 1) + (int64_t)p.column * V;
+}
+
+template <class T, int V, bool MAP> __global__ void __launch_bounds__(NORM_THREADS) apply(NormCuda run)
+{
+    Place      p = place_of<V>(run);
+    int64_t    base = p.sample * run.pixels * run.channels;
+    Columns<V> k;
+    columns_of<V>(run, p, k);
+#pragma unroll 2
+    for (int64_t v = p.at; v < p.end; v += p.step) {
+        float a[V], gamma[V], beta[V];
+        get_pack<V>((const T *)run.x, base + v * V, a);
+        if (MAP) {
+            int64_t at = map_at<V>(run, p, v);
+            get_pack<V>((const T *)run.gamma, at, gamma);
+            if (run.packed)
+                get_pack<V>((const T *)run.gamma, at + run.channels, beta);
+            else
+                get_pack<V>((const T *)run.beta, at, beta);
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            float z = (a[j] - k.mean[j]) * k.rstd[j] * k.weight[j] + k.bias[j];
+            a[j] = MAP ? z * (1 + gamma[j]) + beta[j] : act_of(run.act, z);
+        }
+        put_pack<V>((T *)run.y, base + v * V, a);
+    }
+}
+
+/* Sums over a chunk of dz and dz * xhat; dz = dy act'(z), or dy (1 + gamma). */
+template <class T, int V, bool MAP>
+__global__ void __launch_bounds__(NORM_THREADS) slopes(NormCuda run, float *partial)
+{
+    Place      p = place_of<V>(run);
+    int64_t    base = p.sample * run.pixels * run.channels;
+    Columns<V> k;
+    float      one[V], two[V];
+    columns_of<V>(run, p, k);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        one[j] = two[j] = 0;
+#pragma unroll 2
+    for (int64_t v = p.at; v < p.end; v += p.step) {
+        float a[V], d[V], gamma[V];
+        get_pack<V>((const T *)run.x, base + v * V, a);
+        get_pack<V>((const T *)run.dy, base + v * V, d);
+        if (MAP)
+            get_pack<V>((const T *)run.gamma, map_at<V>(run, p, v), gamma);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            float xhat = (a[j] - k.mean[j]) * k.rstd[j];
+            float dz = d[j] * (MAP ? 1 + gamma[j] : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
+            one[j] += dz;
+            two[j] += dz * xhat;
+        }
+    }
+    sum_columns<V>(run, p, one, two, [&](int c, float s, float q) {
+        float *out = partial_at(run, p, partial, c);
+        out[0] = s;
+        out[1] = q;
+    });
+}
+
+/* One block for each group of each sample: totals of its channels over all chunks, and the means of
+ * dxhat and of dxhat * xhat over the group. */
+__global__ void join_slopes(NormCuda run, const float *partial, double *totals, float *means)
+{
+    __shared__ double lines[2][32];
+    int64_t width = run.channels / run.groups, sample = blockIdx.x / run.groups;
+    int64_t first = blockIdx.x % run.groups * width;
+    int     warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, warps = (int)blockDim.x / 32;
+    double  sum_one = 0, sum_two = 0;
+    for (int64_t c = first + warp; c < first + width; c += warps) {
+        double one = 0, two = 0;
+        for (int64_t i = lane; i < run.chunks; i += 32) {
+            const float *at = partial + 2 * ((sample * run.chunks + i) * run.channels + c);
+            one += (double)at[0];
+            two += (double)at[1];
+        }
+        one = warp_sum_double(one);
+        two = warp_sum_double(two);
+        double w = (double)affine_at(run.type_w, run.weight, c, 1);
+        sum_one += w * one;
+        sum_two += w * two;
+        if (lane == 0) {
+            totals[2 * (sample * run.channels + c)] = one;
+            totals[2 * (sample * run.channels + c) + 1] = two;
+        }
+    }
+    if (lane == 0) {
+        lines[0][warp] = sum_one;
+        lines[1][warp] = sum_two;
+    }
+    __syncthreads();
+    if (threadIdx.x < 2) {
+        double sum = 0;
+        for (int i = 0; i < warps; i++)
+            sum += lines[threadIdx.x][i];
+        means[2 * blockIdx.x + threadIdx.x] = (float)(sum / ((double)run.pixels * (double)width));
+    }
+}
+
+__global__ void affine_grads(NormCuda run, const double *totals)
+{
+    int64_t c = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (c >= run.channels)
+        return;
+    double one = 0, two = 0;
+#pragma unroll 4
+    for (int64_t n = 0; n < run.samples; n++) {
+        one += totals[2 * (n * run.channels + c)];
+        two += totals[2 * (n * run.channels + c) + 1];
+    }
+    if (run.dbias)
+        run.dbias[c] = (float)one;
+    if (run.dweight)
+        run.dweight[c] = (float)two;
+}
+
+/* dx, and SPADE's gradient of its maps. Every element of dy is read before dx takes its place. */
+template <class T, int V, bool MAP>
+__global__ void __launch_bounds__(NORM_THREADS) back(NormCuda run, const float *means)
+{
+    Place      p = place_of<V>(run);
+    int64_t    base = p.sample * run.pixels * run.channels, width = run.channels / run.groups;
+    Columns<V> k;
+    float      one[V], two[V];
+    columns_of<V>(run, p, k);
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        const float *m = means + 2 * (p.sample * run.groups + channel_of<V>(run, p, j) / width);
+        one[j] = p.active && !run.var && run.dx ? m[0] : 0;
+        two[j] = p.active && !run.var && run.dx ? m[1] : 0;
+    }
+    for (int64_t v = p.at; v < p.end; v += p.step) {
+        float a[V], d[V], gamma[V];
+        get_pack<V>((const T *)run.x, base + v * V, a);
+        get_pack<V>((const T *)run.dy, base + v * V, d);
+        if (MAP) {
+            int64_t at = map_at<V>(run, p, v);
+            get_pack<V>((const T *)run.gamma, at, gamma);
+            if (run.dgamma) {
+                float dg[V];
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    dg[j] = d[j] * ((a[j] - k.mean[j]) * k.rstd[j] * k.weight[j] + k.bias[j]);
+                put_pack<V>((T *)run.dgamma, at, dg);
+                if (run.packed)                  /* the gradient of beta is dy itself */
+                    put_pack<V>((T *)run.dgamma, at + run.channels, d);
+            }
+            if (!run.dx)
+                continue;
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            float xhat = (a[j] - k.mean[j]) * k.rstd[j];
+            float dz = d[j] * (MAP ? 1 + gamma[j] : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
+            a[j] = k.rstd[j] * (dz * k.weight[j] - one[j] - xhat * two[j]);
+        }
+        put_pack<V>((T *)run.dx, base + v * V, a);
+    }
+}
+
+/* ---- host ---- */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* About `blocks` chunks in all, none needlessly small. */
+static void cut(NormCuda *run, int64_t blocks, int64_t elements)
+{
+    int64_t want = ceil_div(blocks, run->samples), most = ceil_div(run->pixels * run->channels, elements);
+    run->chunk = ceil_div(ceil_div(run->pixels, least(want, most)), 8) * 8;
+    run->chunks = ceil_div(run->pixels, run->chunk);
+}
+
+static void cut_sums(NormCuda *run, int sms) { cut(run, (int64_t)sms * 4, 8192); }
+static void cut_maps(NormCuda *run, int sms) { cut(run, (int64_t)sms * 16, 4096); }
+
+static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+
+/* Columns, lanes and tiles for vectors of v elements; false: they do not fit. */
+static bool arrange(NormCuda *run, int v)
+{
+    int64_t c = run->channels, fold = 1;
+    while (c * fold % v)
+        fold *= 2;
+    if (v > 1 && (run->pixels * c % v || !aligned(run->x) || !aligned(run->dy) || !aligned(run->y) ||
+                  !aligned(run->dx) || !aligned(run->gamma) || !aligned(run->beta) || !aligned(run->dgamma)))
+        return false;
+    if (fold > 1 && (run->gamma || c * fold > (int64_t)NORM_THREADS * v))
+        return false;
+    run->columns = (int)(c * fold / v);
+    run->tiles = (int)ceil_div(run->columns, NORM_THREADS);
+    run->lanes = run->tiles > 1 ? 1 : NORM_THREADS / run->columns;
+    return true;
+}
+
+static unsigned norm_blocks(const NormCuda *run)
+{
+    return (unsigned)(run->samples * run->chunks * run->tiles);
+}
+
+/* Runs the statements with T and V: whole 16-byte vectors where they fit. */
+#define WITH_VECTORS(run, ...)                                                     \
+    WITH_FLOAT((run).type, T, {                                                    \
+        constexpr int wide = 16 / (int)sizeof(T);                                  \
+        if (arrange(&(run), wide)) { constexpr int V = wide; __VA_ARGS__ }         \
+        else { arrange(&(run), 1); constexpr int V = 1; __VA_ARGS__ }              \
+    })
+
+size_t norm_forward_cuda_bytes(const NormCuda *given, int sms)
+{
+    NormCuda run = *given;
+    cut_sums(&run, sms);
+    return (size_t)(run.samples * run.chunks * run.channels) * 2 * sizeof(float);
+}
+
+/* totals, partial sums, means of groups */
+size_t norm_backward_cuda_bytes(const NormCuda *run, int sms)
+{
+    return (size_t)(run->samples * run->channels) * 2 * sizeof(double) +
+           norm_forward_cuda_bytes(run, sms) +
+           (size_t)(run->samples * run->groups) * 2 * sizeof(float);
+}
+
+static unsigned join_threads(int64_t work)
+{
+    return (unsigned)(work >= 256 ? 256 : ceil_div(work < 1 ? 1 : work, 32) * 32);
+}
+
+Err norm_forward_cuda(const Call *call, NormCuda run)
+{
+    cudaStream_t stream = cuda_stream(call);
+    int          sms = cuda_handle(call)->sms;
+    float       *partial = (float *)call->workspace;
+    if (!run.var) {
+        cut_sums(&run, sms);
+        WITH_VECTORS(run, { moments<T, V><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, partial); });
+        CUDA_LAUNCHED();
+        unsigned threads = join_threads(run.channels / run.groups * run.chunks);
+        join_moments<<<(unsigned)(run.samples * run.groups), threads, 0, stream>>>(run, partial);
+        CUDA_LAUNCHED();
+    }
+    cut_maps(&run, sms);
+    WITH_VECTORS(run, {
+        if (run.gamma)
+            apply<T, V, true><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run);
+        else
+            apply<T, V, false><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run);
+    });
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+Err norm_backward_cuda(const Call *call, NormCuda run)
+{
+    cudaStream_t stream = cuda_stream(call);
+    int          sms = cuda_handle(call)->sms;
+    double      *totals = (double *)call->workspace;
+    float       *partial = (float *)(totals + 2 * run.samples * run.channels);
+    cut_sums(&run, sms);
+    float       *means = partial + 2 * run.samples * run.chunks * run.channels;
+    if (run.dweight || run.dbias || (run.dx && !run.var)) {
+        WITH_VECTORS(run, {
+            if (run.gamma)
+                slopes<T, V, true><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, partial);
+            else
+                slopes<T, V, false><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, partial);
+        });
+        CUDA_LAUNCHED();
+        unsigned threads = join_threads(run.channels / run.groups * 32);
+        join_slopes<<<(unsigned)(run.samples * run.groups), threads, 0, stream>>>(run, partial, totals, means);
+        CUDA_LAUNCHED();
+        if (run.dweight || run.dbias) {
+            affine_grads<<<(unsigned)ceil_div(run.channels, 128), 128, 0, stream>>>(run, totals);
+            CUDA_LAUNCHED();
+        }
+    }
+    if (!run.dx && !run.dgamma)
+        return OK;
+    cut_maps(&run, sms);
+    WITH_VECTORS(run, {
+        if (run.gamma)
+            back<T, V, true><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, means);
+        else
+            back<T, V, false><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, means);
+    });
+    CUDA_LAUNCHED();
+    return OK;
+}

@@ -1,0 +1,47 @@
+/* norm_cuda.h -- the shared work of group, instance and batch norm and SPADE on CUDA.
+ *
+ * All of them see x as [samples][pixels][channels], as in norm_cpu.h. Pixels of a sample are cut
+ * into chunks; a block takes one chunk, its threads hold fixed channels and walk down the pixels.
+ * Sums over a chunk go to [samples][chunks][channels][2], and are joined in double, in order.
+ *
+ * Note [Accuracy]
+ *   Sums for the variance are taken of x minus a value of the same channel (the middle one of three
+ *   samples, so that one outlier does no harm); chunks are joined by their means and squared
+ *   deviations (Chan, Golub & LeVeque 1979).
+ */
+#ifndef OPS_NORM_CUDA_H
+#define OPS_NORM_CUDA_H
+
+#include "ops/cuda.h"
+
+extern "C" {
+#define class class_
+#include "ops/groupnorm.h"
+#undef class
+}
+
+enum { NORM_THREADS = 256 };
+
+typedef struct NormCuda {        /* one run; what is not used is NULL */
+    int64_t     samples, pixels, channels, groups;
+    NormAct     act;
+    float       eps;
+    Type        type, type_w;
+    const void *x, *dy, *weight, *bias;
+    const float *mean, *var;     /* batch norm with given statistics, which do not move with x */
+    const void *gamma, *beta;    /* SPADE: maps */
+    bool        packed;          /* gamma has 2C channels [gamma|beta] */
+    float      *statistics;      /* [samples][groups][2]: mean, 1 / sqrt(var + eps) */
+    void       *y, *dx, *dgamma; /* y may be x, dx may be dy */
+    float      *dweight, *dbias;
+    /* How the work is cut; filled in by the functions below. */
+    int64_t     chunk, chunks;   /* pixels of a chunk, a multiple of 8; chunks of a sample */
+    int         columns, lanes, tiles;   /* vectors of a row, rows side by side, tiles of columns */
+} NormCuda;
+
+size_t norm_forward_cuda_bytes(const NormCuda *run, int sms);
+size_t norm_backward_cuda_bytes(const NormCuda *run, int sms);
+Err    norm_forward_cuda(const Call *call, NormCuda run);
+Err    norm_backward_cuda(const Call *call, NormCuda run);
+
+#endif

@@ -1,0 +1,299 @@
+/* optim_cuda.cu -- accumulation, norm and weight updates on CUDA.
+ *
+ * An update is bound by memory: each of p, grad, m, v, EMA is read and written once, in one pass. What
+ * changes from step to step is read from device memory, so a captured step stays valid. */
+#include "ops/reduce_cuda.h"
+
+#define class class_
+extern "C" {
+#include "ops/optim.h"
+}
+#undef class
+
+/* The sum is read only from the second micro-batch on. */
+struct Accumulate {
+    const int32_t *counters;
+    AnyIn          sum;
+    bool           fresh;
+    __device__ void begin() { fresh = counters[COUNTER_MICRO] == 0; }
+    template <int N> __device__ void run(int64_t i, const float (&x)[1][N], float (&y)[N]) const
+    {
+        float have[N] = { 0 };
+        if (!fresh)
+            any_get<N>(sum, i, have);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            y[j] = fresh ? x[0][j] : have[j] + x[0][j];
+    }
+};
+
+extern "C" Err accumulate_cuda(const Call *call)
+{
+    Accumulate f = { (const int32_t *)call->in[2], any_in(call, 0), false };
+    return rows_cuda_of<1>(call, f, { 1 }, { 8 });       /* the output is the sum: its pack holds for both */
+}
+
+__global__ void seed_fill(float *seed, const float *progress, int64_t count)
+{
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x)
+        seed[i] = progress[PROGRESS_SCALE];
+}
+
+extern "C" Err grad_seed_cuda(const Call *call)
+{
+    int64_t count = shape_count(out_shape(call->node, 0));
+    seed_fill<<<cuda_blocks(call, count, 32), 32, 0, cuda_stream(call)>>>((float *)call->out[0],
+                                                                          (const float *)call->in[0], count);
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+/* Norm: pieces of fixed size, each by a block in double; as many tensors in a launch as its arguments
+ * hold. The pieces' sums are then added by one block in a fixed order. */
+enum { NORM_PIECE = 1 << 14, NORM_MOST = 160, NORM_THREADS = 256 };
+
+typedef struct NormJob {
+    const float *grad[NORM_MOST];
+    int64_t      count[NORM_MOST];
+    int32_t      first[NORM_MOST + 1];       /* its first piece in this launch */
+    int32_t      n;
+    double      *partial;
+} NormJob;
+
+static_assert(sizeof(NormJob) < 4000, "NormJob is passed to a kernel by value");
+
+__global__ void __launch_bounds__(NORM_THREADS) norm_pieces(const __grid_constant__ NormJob job)
+{
+    __shared__ double lines[32];
+    int low = 0, high = job.n;               /* the tensor whose pieces these are */
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (job.first[middle] <= (int32_t)blockIdx.x)
+            low = middle;
+        else
+            high = middle;
+    }
+    int64_t      from = (int64_t)((int32_t)blockIdx.x - job.first[low]) * NORM_PIECE;
+    int64_t      left = job.count[low] - from, n = left < NORM_PIECE ? left : NORM_PIECE;
+    const float *g = job.grad[low] + from;
+    double       sum = 0;
+    int64_t      packs = (uintptr_t)g % 16 == 0 ? n / 4 : 0;
+    for (int64_t i = threadIdx.x; i < packs; i += NORM_THREADS) {
+        float4 v = ((const float4 *)g)[i];
+        sum += (double)v.x * v.x;
+        sum += (double)v.y * v.y;
+        sum += (double)v.z * v.z;
+        sum += (double)v.w * v.w;
+    }
+    for (int64_t i = packs * 4 + threadIdx.x; i < n; i += NORM_THREADS)
+        sum += (double)g[i] * g[i];
+    sum = block_sum_double(sum, lines);
+    if (threadIdx.x == 0)
+        job.partial[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(1024) norm_finish(float *norm, const double *partial, int64_t pieces)
+{
+    __shared__ double lines[32];
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < pieces; i += 1024)
+        sum += partial[i];
+    sum = block_sum_double(sum, lines);
+    if (threadIdx.x == 0)
+        *norm = (float)sqrt(sum);
+}
+
+static int64_t norm_pieces_of(const Node *n, int i) { return ceil_div(shape_count(in_shape(n, i)), NORM_PIECE); }
+
+extern "C" Err grad_norm_choose_cuda(const Node *n, const Device *, Choice *choice)
+{
+    int64_t pieces = 0;
+    for (int i = 0; i < n->n_in; i++)
+        pieces += norm_pieces_of(n, i);
+    choice->workspace_bytes = (size_t)pieces * sizeof(double);
+    return OK;
+}
+
+extern "C" Err grad_norm_cuda(const Call *call)
+{
+    const Node *n = call->node;
+    double     *partial = (double *)call->workspace;
+    int64_t     done = 0;
+    for (int from = 0; from < n->n_in; from += NORM_MOST) {
+        NormJob job = {};
+        job.n = n->n_in - from < NORM_MOST ? n->n_in - from : NORM_MOST;
+        job.partial = partial + done;
+        for (int i = 0; i < job.n; i++) {
+            job.grad[i] = (const float *)call->in[from + i];
+            job.count[i] = shape_count(in_shape(n, from + i));
+            job.first[i + 1] = job.first[i] + (int32_t)norm_pieces_of(n, from + i);
+        }
+        if (job.first[job.n]) {
+            norm_pieces<<<(unsigned)job.first[job.n], NORM_THREADS, 0, cuda_stream(call)>>>(job);
+            CUDA_LAUNCHED();
+        }
+        done += job.first[job.n];
+    }
+    norm_finish<<<1, 1024, 0, cuda_stream(call)>>>((float *)call->out[0], partial, done);
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+__global__ void tick_once(float *progress, const float *norm_in, TickAttr attr)
+{
+    float scale = progress[PROGRESS_SCALE], norm = norm_in ? *norm_in / scale : 0;
+    bool  finite = isfinite(norm);
+    float factor = 1 / scale;
+    if (attr.clip > 0 && finite) {           /* torch.nn.utils.clip_grad_norm_ */
+        float clip = attr.clip / (norm + 1e-6f);
+        factor *= clip < 1 ? clip : 1;
+    }
+    progress[PROGRESS_NORM] = norm;
+    progress[PROGRESS_FINITE] = finite ? 1.0f : 0.0f;
+    progress[PROGRESS_FACTOR] = factor;
+    if (finite) {
+        double t = (double)(progress[PROGRESS_T] += 1);
+        progress[PROGRESS_BIAS1] = (float)(1 - pow((double)attr.beta1, t));
+        progress[PROGRESS_BIAS2] = (float)(1 - pow((double)attr.beta2, t));
+    }
+    if (attr.scaling) {                      /* halve on overflow, double after a long good run */
+        if (!finite) {
+            progress[PROGRESS_SCALE] = scale > 1 ? scale / 2 : 1;
+            progress[PROGRESS_GOOD] = 0;
+        } else if ((progress[PROGRESS_GOOD] += 1) >= attr.growth_interval) {
+            progress[PROGRESS_SCALE] = scale < 0x1p24f ? scale * 2 : scale;
+            progress[PROGRESS_GOOD] = 0;
+        }
+    }
+}
+
+extern "C" Err tick_cuda(const Call *call)
+{
+    tick_once<<<1, 1, 0, cuda_stream(call)>>>((float *)call->out[0], (const float *)call->in[1],
+                                              *ATTR(call->node, TickAttr));
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+typedef struct Update {          /* all fp32 but p, NULL where absent */
+    void        *p;
+    const float *grad, *progress, *rates;
+    float       *m, *v, *ema, *master;
+    Type         type;           /* of p */
+    int64_t      count;
+    UpdateAttr   attr;
+} Update;
+
+struct Adam {
+    float factor, step, root, keep, l2;
+    __device__ Adam(const Update &u, float rate)
+    {
+        factor = u.progress[PROGRESS_FACTOR];
+        step = rate / u.progress[PROGRESS_BIAS1];
+        root = 1 / sqrtf(u.progress[PROGRESS_BIAS2]);
+        keep = u.attr.decoupled ? 1 - rate * u.attr.decay : 1;
+        l2 = u.attr.decoupled ? 0 : u.attr.decay;
+    }
+    __device__ void at(const UpdateAttr &a, float &p, float grad, float &m, float &v, bool) const
+    {
+        float g = grad * factor + l2 * p;
+        m = a.beta1 * m + (1 - a.beta1) * g;
+        v = a.beta2 * v + (1 - a.beta2) * g * g;
+        p = p * keep - step * m / (sqrtf(v) * root + a.eps);
+    }
+};
+
+struct Sgd {
+    float factor, rate, keep, l2;
+    __device__ Sgd(const Update &u, float given)
+    {
+        factor = u.progress[PROGRESS_FACTOR];
+        rate = given;
+        keep = u.attr.decoupled ? 1 - rate * u.attr.decay : 1;
+        l2 = u.attr.decoupled ? 0 : u.attr.decay;
+    }
+    __device__ void at(const UpdateAttr &a, float &p, float grad, float &m, float &, bool momentum) const
+    {
+        float g = grad * factor + l2 * p;
+        if (momentum)
+            g = m = a.beta1 * m + g;
+        p = p * keep - rate * g;
+    }
+};
+
+template <int N> __device__ __forceinline__ void floats_get(const float *p, int64_t i, float *x)
+{
+    if (p)
+        get_pack<N>(p, i, x);
+    else
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            x[j] = 0;
+}
+
+template <int N, class Rule>
+__device__ __forceinline__ void update_pack(const Update &u, const Rule &rule, bool finite, float lag, int64_t i)
+{
+    float p[N], g[N], m[N], v[N], ema[N];
+    if (u.master)
+        get_pack<N>((const float *)u.master, i, p);
+    else
+        any_get<N>({ u.p, u.type }, i, p);
+    floats_get<N>(u.grad, i, g);
+    floats_get<N>(u.m, i, m);
+    floats_get<N>(u.v, i, v);
+    floats_get<N>(u.ema, i, ema);
+    if (finite) {
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            rule.at(u.attr, p[j], g[j], m[j], v[j], u.m != NULL);
+        if (u.m)
+            put_pack<N>(u.m, i, m);
+        if (u.v)
+            put_pack<N>(u.v, i, v);
+        if (u.master)
+            put_pack<N>(u.master, i, p);
+    }
+    if (u.ema) {
+#pragma unroll
+        for (int j = 0; j < N; j++)          /* decay 0 is a copy, exactly */
+            ema[j] = lag == 1 ? p[j] : ema[j] - lag * (ema[j] - p[j]);
+        put_pack<N>(u.ema, i, ema);
+    }
+    any_put<N>({ u.p, u.type }, i, p);
+}
+
+template <int N, class Rule> __global__ void __launch_bounds__(ROW_THREADS) update_all(Update u)
+{
+    float   rate = u.rates[RATE_GROUPS + u.attr.group], lag = 1 - u.rates[RATE_EMA_DECAY];
+    bool    finite = u.progress[PROGRESS_FINITE] != 0;
+    Rule    rule(u, rate);
+    int64_t packs = u.count / N, first = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x;
+    for (int64_t i = first; i < packs; i += (int64_t)gridDim.x * ROW_THREADS)
+        update_pack<N>(u, rule, finite, lag, i * N);
+    if (N > 1 && packs * N + first < u.count)
+        update_pack<1>(u, rule, finite, lag, packs * N + first);
+}
+
+/* in: p grad m v ema master progress rates; out: p m v ema master */
+template <class Rule> static Err update_cuda(const Call *call, bool second)
+{
+    const Node *n = call->node;
+    Update u = { call->out[0], (const float *)call->in[1], (const float *)call->in[6], (const float *)call->in[7],
+                 (float *)call->out[1], second ? (float *)call->out[2] : NULL, (float *)call->out[3],
+                 (float *)call->out[4], in_type(n, 0), shape_count(in_shape(n, 0)), *ATTR(n, UpdateAttr) };
+    const void *all[] = { u.p, u.grad, u.m, u.v, u.ema, u.master };
+    bool        aligned = true;
+    for (const void *p : all)
+        aligned = aligned && pack_aligned(p);
+    unsigned blocks = cuda_blocks(call, aligned ? ceil_div(u.count, 4) : u.count, ROW_THREADS);
+    if (aligned)
+        update_all<4, Rule><<<blocks, ROW_THREADS, 0, cuda_stream(call)>>>(u);
+    else
+        update_all<1, Rule><<<blocks, ROW_THREADS, 0, cuda_stream(call)>>>(u);
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+extern "C" Err adam_cuda(const Call *call) { return update_cuda<Adam>(call, true); }
+extern "C" Err sgd_cuda(const Call *call)  { return update_cuda<Sgd>(call, false); }

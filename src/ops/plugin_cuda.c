@@ -1,0 +1,63 @@
+/* plugin_cuda.c -- the table of CUDA kernels, by operator.
+ *
+ * Products and convolutions are the same few lines on both devices: they ask the device's Blas.
+ */
+#include "device/plugin_cuda_blas.h"
+#include "ops/conv.h"
+#include "ops/linear.h"
+#include "ops/ops.h"
+
+#include <string.h>
+
+/* The data gradient of a convolution, plus a bias, which no provider adds there. */
+static Err conv_transpose_cuda(const Call *call)
+{
+    const Node *n = call->node;
+    const Prim *prim = call->prepared;
+    const CudaHandle *handle = call->device->handle;
+    int64_t     width = dim(out_shape(n, 0), -1);
+    TRY(prim->blas->run(prim, &(PrimArgs){ .a = call->out[0], .b = call->in[1], .c = call->in[0],
+                                           .scratch = call->workspace }));
+    if (!in_given(n, 2))
+        return OK;
+    return cuda_add_bias(handle->stream, out_type(n, 0), call->out[0], width, in_type(n, 2), call->in[2],
+                         shape_rows(out_shape(n, 0)), width);
+}
+
+/* RUN(op, run)   CHOOSE(op, choose, run): it needs scratch   READY(op, choose, prepare, run) */
+#define RUN(op, run_)               Err run_(const Call *call);
+#define CHOOSE(op, choose_, run_)   Err choose_(const Node *n, const Device *device, Choice *choice); RUN(op, run_)
+#define READY(op, choose_, prepare_, run_)                                                          \
+    Err prepare_(Pool *pool, Call *call);                                                           \
+    CHOOSE(op, choose_, run_)
+#include "ops/kernels_cuda.def"
+#undef RUN
+#undef CHOOSE
+#undef READY
+
+static const struct { const char *op; Kernel kernel; } kernels[] = {
+#define RUN(op, run_)               { #op, { .run = run_ } },
+#define CHOOSE(op, choose_, run_)   { #op, { .choose = choose_, .run = run_ } },
+#define READY(op, choose_, prepare_, run_) { #op, { choose_, prepare_, run_ } },
+#include "ops/kernels_cuda.def"
+#undef RUN
+#undef CHOOSE
+#undef READY
+    { "linear",         { linear_choose_cpu, linear_prepare_cpu, linear_cpu } },
+    { "linear_grad_x",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_x_cpu } },
+    { "linear_grad_w",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_w_cpu } },
+    { "conv",           { conv_choose_cpu, conv_prepare_cpu, conv_cpu } },
+    { "conv_grad_x",    { conv_choose_cpu, conv_prepare_cpu, conv_grad_x_cpu } },
+    { "conv_grad_w",    { conv_choose_cpu, conv_prepare_cpu, conv_grad_w_cpu } },
+    { "conv_transpose", { conv_choose_cpu, conv_prepare_cpu, conv_transpose_cuda } },
+};
+
+const void *cuda_kernel(const char *op_name);
+
+const void *cuda_kernel(const char *op_name)
+{
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (!strcmp(kernels[i].op, op_name))
+            return &kernels[i].kernel;
+    return NULL;
+}

@@ -1,0 +1,35 @@
+/* reduce_cuda.h -- sums on CUDA: over the middle of (A, M, K), for all that are such sums, and of a block
+ * in double. */
+#ifndef OPS_REDUCE_CUDA_H
+#define OPS_REDUCE_CUDA_H
+
+#include "ops/rows_cuda.h"
+
+typedef struct SumJob {
+    AnyIn   x, y;                /* y.p NULL: x alone, else x y */
+    AnyOut  out;                 /* (A, K) */
+    int64_t a, m, k;
+    float   scale;
+} SumJob;
+
+size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms);      /* of workspace */
+Err    sum_cuda_run(const Call *call, const SumJob *job);
+
+/* As block_sum of ops/cuda.h; `lines` is shared memory of 32 doubles. */
+__device__ __forceinline__ double block_sum_double(double x, double *lines)
+{
+#pragma unroll
+    for (int d = 16; d; d >>= 1)
+        x += __shfl_xor_sync(0xffffffffu, x, d);
+    if (threadIdx.x % 32 == 0)
+        lines[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = threadIdx.x % 32 < blockDim.x / 32 ? lines[threadIdx.x % 32] : 0.0;
+#pragma unroll
+    for (int d = 16; d; d >>= 1)
+        x += __shfl_xor_sync(0xffffffffu, x, d);
+    __syncthreads();
+    return x;
+}
+
+#endif

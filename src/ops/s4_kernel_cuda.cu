@@ -1,0 +1,473 @@
+/* s4_kernel_cuda.cu -- the S4 kernel and its gradient on CUDA; the arithmetic is that of s4_cauchy.h.
+ *
+ * A thread has one channel and one frequency and runs over the poles; what depends on channel and
+ * pole is read side by side, what depends on the pole alone by all at once. Backward, a block takes
+ * 32 channels and a run of frequencies, 16 at a time: in phase one each warp has a frequency and
+ * makes the sums again, in phase two each warp has poles and sums over the 16; a run's sums are
+ * [poles][POLE_SUMS][channels], added over the runs in double. Parameters are taken to double
+ * precision and back at both ends, as on the CPU.
+ */
+#include "ops/fft_cuda.h"
+
+extern "C" {
+#define class class_
+#include "ops/s4_kernel.h"
+#undef class
+}
+
+enum { BC, BQ, PC, PQ, SUMS };           /* v = X Y of the four sums; of each, weights p and q */
+enum { SUM_M = 2 * SUMS, SUM_DAMP, POLE_SUMS };
+enum { S4_LANES = 32, S4_FREQS = 16 };   /* channels and warps of a block */
+enum { FREQ_FLOATS = 4 + 4 * SUMS };     /* a frequency of one channel in shared memory */
+
+typedef struct Complex {
+    double re, im;
+} Complex;
+
+struct Pole {                            /* what does not depend on the channel */
+    float hi, lo;                        /* |A| */
+    float damp;                          /* -2 Re A */
+    float bq[2], pq[2];                  /* p, q */
+    float unused;
+};
+
+typedef struct S4Cuda {
+    FftCuda      f;
+    int64_t      channels, poles, length, n_freq, chunks, chunk;     /* chunk: frequencies of a run */
+    const float *param[S4_PARAMS], *tangents;
+    float       *out[S4_PARAMS];         /* gradients */
+    double      *inverse_dt;             /* [channels] */
+    Pole        *pole;                   /* [poles] */
+    float4      *lanes;                  /* [poles][channels]: p, q of B C, p, q of P C */
+    float2      *spectrum, *scratch;     /* [n_freq][channels], [length][channels] */
+    float       *sums;                   /* [chunks][poles][POLE_SUMS][channels] */
+    float       *through;                /* [chunks][channels] */
+    double      *shared;                 /* [poles][6][channels]: of B, P, A */
+    size_t       bytes;
+} S4Cuda;
+
+__device__ __forceinline__ Complex z_mul(Complex a, Complex b)
+{
+    return { a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re };
+}
+__device__ __forceinline__ Complex z_add(Complex a, Complex b) { return { a.re + b.re, a.im + b.im }; }
+__device__ __forceinline__ Complex z_conj(Complex a) { return { a.re, -a.im }; }
+__device__ __forceinline__ Complex z_at(const float *x, int64_t i)
+{
+    return { (double)x[2 * i], (double)x[2 * i + 1] };
+}
+
+struct Shared {                          /* parameters of one pole */
+    Complex a, b, p;
+};
+
+__device__ __forceinline__ Shared shared_of(const S4Cuda &s, int64_t n)
+{
+    return { { -exp((double)s.param[S4_A_REAL][n]), -(double)s.param[S4_A_IMAG][n] }, z_at(s.param[S4_B], n),
+             z_at(s.param[S4_P], n) };
+}
+
+__device__ __forceinline__ double dt_of(const S4Cuda &s, int64_t h)
+{
+    double x = (double)s.param[S4_INV_DT][h];
+    return x > 30 ? x : log1p(exp(x));
+}
+
+__device__ __forceinline__ float weight_p(Complex v) { return (float)v.re; }
+__device__ __forceinline__ float weight_q(Complex v, Complex a) { return (float)(v.re * a.re + v.im * a.im); }
+
+/* Thread (channel, pole); the first pole's also do dt, the first channel's the pole itself. */
+__global__ void s4_fill(S4Cuda s)
+{
+    int64_t h = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, n = blockIdx.y;
+    if (h >= s.channels)
+        return;
+    Shared  at = shared_of(s, n);
+    Complex c = z_at(s.param[S4_C], h * s.poles + n), bc = z_mul(at.b, c), pc = z_mul(at.p, c);
+    s.lanes[n * s.channels + h] = make_float4(weight_p(bc), weight_q(bc, at.a), weight_p(pc), weight_q(pc, at.a));
+    if (n == 0)
+        s.inverse_dt[h] = 1 / dt_of(s, h);
+    if (h == 0) {
+        double  size = sqrt(at.a.re * at.a.re + at.a.im * at.a.im);
+        Complex bq = z_mul(at.b, z_conj(at.p)), pq = z_mul(at.p, z_conj(at.p));
+        Pole    pole;
+        pole.hi = (float)size;
+        pole.lo = (float)(size - (double)pole.hi);
+        pole.damp = (float)(-2 * at.a.re);
+        pole.bq[0] = weight_p(bq);
+        pole.bq[1] = weight_q(bq, at.a);
+        pole.pq[0] = weight_p(pq);
+        pole.pq[1] = weight_q(pq, at.a);
+        pole.unused = 0;
+        s.pole[n] = pole;
+    }
+}
+
+struct Freq {
+    float hi, lo;                        /* y' */
+    float s, t;                          /* 1 / max(1, y')^2, y' s */
+};
+
+__device__ __forceinline__ Freq freq_of(const S4Cuda &s, int64_t k, double inverse_dt)
+{
+    double scaled = ((double)s.tangents[2 * k] + (double)s.tangents[2 * k + 1]) * inverse_dt;
+    Freq   f;
+    f.hi = (float)scaled;
+    f.lo = (float)(scaled - (double)f.hi);
+    float root = f.hi > 1 ? 1 / f.hi : 1;
+    f.s = root * root;
+    f.t = f.hi * root * root;
+    return f;
+}
+
+/* R = 1 / D of one pole; D scaled by s. */
+__device__ __forceinline__ float2 resolvent(const Pole &pole, const Freq &f)
+{
+    float near = (pole.hi - f.hi) + (pole.lo - f.lo);
+    float re = near * ((pole.hi + f.hi) * f.s), im = pole.damp * f.t;
+    float size = __fdividef(1.0f, re * re + im * im);
+    return make_float2(re * size, -(im * size));
+}
+
+struct Cauchy {                          /* of one frequency */
+    float2 p[SUMS];                      /* sum of p R */
+    float2 r[SUMS];                      /* the Cauchy sum */
+    float2 ratio_b, ratio_c;             /* r_BQ and r_PC over 1 + r_PQ */
+};
+
+__device__ __forceinline__ void weigh(float2 (&sum)[2], float2 r, float p, float q)
+{
+    sum[0].x += p * r.x;
+    sum[0].y += p * r.y;
+    sum[1].x += q * r.x;
+    sum[1].y += q * r.y;
+}
+
+__device__ __forceinline__ void cauchy(Cauchy &out, const S4Cuda &s, int64_t h, const Freq &f)
+{
+    float2 sum[SUMS][2];
+#pragma unroll
+    for (int i = 0; i < SUMS; i++)
+        sum[i][0] = sum[i][1] = make_float2(0, 0);
+#pragma unroll 4
+    for (int64_t n = 0; n < s.poles; n++) {
+        Pole   pole = s.pole[n];
+        float4 w = s.lanes[n * s.channels + h];
+        float2 r = resolvent(pole, f);
+        weigh(sum[BC], r, w.x, w.y);
+        weigh(sum[PC], r, w.z, w.w);
+        weigh(sum[BQ], r, pole.bq[0], pole.bq[1]);
+        weigh(sum[PQ], r, pole.pq[0], pole.pq[1]);
+    }
+#pragma unroll
+    for (int i = 0; i < SUMS; i++) {
+        out.p[i] = sum[i][0];
+        out.r[i].x = -2.0f * (f.t * sum[i][0].y + f.s * sum[i][1].x);
+        out.r[i].y = 2.0f * (f.t * sum[i][0].x - f.s * sum[i][1].y);
+    }
+    float2 below = make_float2(1.0f + out.r[PQ].x, out.r[PQ].y);
+    float  size = 1.0f / (below.x * below.x + below.y * below.y);
+    float2 inverse = make_float2(below.x * size, -(below.y * size));
+    out.ratio_b = c_mul(out.r[BQ], inverse);
+    out.ratio_c = c_mul(out.r[PC], inverse);
+}
+
+/* Threads (32 channels, 8 frequencies). */
+__global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
+{
+    int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, k = blockIdx.x * (int64_t)8 + threadIdx.y;
+    if (h >= s.channels || k >= s.n_freq)
+        return;
+    if (2 * k == s.length) {
+        float sum = 0;
+        for (int64_t n = 0; n < s.poles; n++)
+            sum += s.lanes[n * s.channels + h].x;
+        s.spectrum[k * s.channels + h] = make_float2((float)((double)sum / s.inverse_dt[h]), 0);
+        return;
+    }
+    Freq   f = freq_of(s, k, s.inverse_dt[h]);
+    Cauchy sums;
+    cauchy(sums, s, h, f);
+    float2 less = c_sub(sums.r[BC], c_mul(sums.ratio_b, sums.r[PC]));
+    float  half_y = 0.5f * s.tangents[2 * k];
+    s.spectrum[k * s.channels + h] = make_float2(less.x - half_y * less.y, less.y + half_y * less.x);
+}
+
+/* ---- gradient: see Note [Gradient] in s4_kernel_grad_cpu.c ---- */
+
+__device__ __forceinline__ float2 c_conj_mul(float2 a, float2 b) { return c_mul(c_conj(a), b); }
+
+/* One frequency of one channel into shared memory; adds to `through`. */
+__device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k, float (*to)[S4_LANES], float *through)
+{
+    int    lane = (int)threadIdx.x;
+    float  factor = (k == 0 ? 1.0f : 2.0f) / (float)s.length, half_y = 0.5f * s.tangents[2 * k];
+    float2 outer = s.spectrum[k * s.channels + h], g[SUMS];
+    Freq   f = freq_of(s, k, s.inverse_dt[h]);
+    Cauchy sums;
+    cauchy(sums, s, h, f);
+    outer = make_float2(outer.x * factor, outer.y * factor);
+    g[BC] = make_float2(outer.x + half_y * outer.y, outer.y - half_y * outer.x);
+    g[BQ] = c_conj_mul(sums.ratio_c, g[BC]);
+    g[PC] = c_conj_mul(sums.ratio_b, g[BC]);
+    g[PQ] = c_conj_mul(sums.ratio_b, g[BQ]);
+    g[BQ] = make_float2(-g[BQ].x, -g[BQ].y);
+    g[PC] = make_float2(-g[PC].x, -g[PC].y);
+    to[0][lane] = f.hi;
+    to[1][lane] = f.lo;
+    to[2][lane] = f.s;
+    to[3][lane] = f.t;
+#pragma unroll
+    for (int i = 0; i < SUMS; i++) {
+        float a = 2.0f * f.t * g[i].y, b = -2.0f * f.t * g[i].x;
+        to[4 + 4 * i][lane] = a;
+        to[5 + 4 * i][lane] = b;
+        to[6 + 4 * i][lane] = -2.0f * f.s * g[i].x;
+        to[7 + 4 * i][lane] = -2.0f * f.s * g[i].y;
+        *through += sums.p[i].x * a + sums.p[i].y * b;
+    }
+}
+
+/* One pole of one channel over `count` frequencies. */
+__device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, int64_t n,
+                                          const float (*from)[FREQ_FLOATS][S4_LANES], int count,
+                                          float (&total)[POLE_SUMS], float *through)
+{
+    int    lane = (int)threadIdx.x;
+    Pole   pole = s.pole[n];
+    float4 w = s.lanes[n * s.channels + h];
+    float  weight[SUMS][2] = { { w.x, w.y }, { pole.bq[0], pole.bq[1] }, { w.z, w.w }, { pole.pq[0], pole.pq[1] } };
+    float  y = 0;
+#pragma unroll
+    for (int i = 0; i < POLE_SUMS; i++)
+        total[i] = 0;
+    for (int k = 0; k < count; k++) {
+        Freq   f = { from[k][0][lane], from[k][1][lane], from[k][2][lane], from[k][3][lane] };
+        float2 r = resolvent(pole, f), g = make_float2(0, 0);
+#pragma unroll
+        for (int i = 0; i < SUMS; i++) {
+            float a = from[k][4 + 4 * i][lane], b = from[k][5 + 4 * i][lane];
+            float c = from[k][6 + 4 * i][lane], d = from[k][7 + 4 * i][lane];
+            total[2 * i] += r.x * a + r.y * b;
+            total[2 * i + 1] += r.x * c + r.y * d;
+            g.x += weight[i][0] * a + weight[i][1] * c;
+            g.y += weight[i][0] * b + weight[i][1] * d;
+        }
+        float2 d = c_conj_mul(c_mul(r, r), g);   /* dR/dD = -R^2 */
+        total[SUM_M] -= f.s * d.x;
+        total[SUM_DAMP] -= f.t * d.y;
+        y -= f.hi * f.t * d.x;
+    }
+    *through += pole.damp * total[SUM_DAMP] - 2.0f * y;
+}
+
+/* Threads (32 channels, 16 warps); blocks (runs of frequencies, channels / 32). */
+__global__ void __launch_bounds__(S4_LANES *S4_FREQS) s4_slopes(S4Cuda s)
+{
+    __shared__ float freq[S4_FREQS][FREQ_FLOATS][S4_LANES];
+    __shared__ float moved[S4_FREQS][S4_LANES];
+    int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, last = s.n_freq - (s.length % 2 == 0);
+    int64_t from = blockIdx.x * s.chunk, to = from + s.chunk < last ? from + s.chunk : last;
+    int     warp = (int)threadIdx.y, lane = (int)threadIdx.x;
+    bool    there = h < s.channels;
+    float   through = 0;
+    for (int64_t n = warp; there && n < s.poles; n += S4_FREQS)
+        for (int i = 0; i < POLE_SUMS; i++)
+            s.sums[((blockIdx.x * s.poles + n) * POLE_SUMS + i) * s.channels + h] = 0;
+    for (int64_t k = from; k < to; k += S4_FREQS) {
+        int count = to - k < S4_FREQS ? (int)(to - k) : S4_FREQS;
+        if (there && warp < count)
+            phase_one(s, h, k + warp, freq[warp], &through);
+        __syncthreads();
+        for (int64_t n = warp; there && n < s.poles; n += S4_FREQS) {
+            float total[POLE_SUMS];
+            phase_two(s, h, n, freq, count, total, &through);
+#pragma unroll
+            for (int i = 0; i < POLE_SUMS; i++)
+                s.sums[((blockIdx.x * s.poles + n) * POLE_SUMS + i) * s.channels + h] += total[i];
+        }
+        __syncthreads();
+    }
+    moved[warp][lane] = through;
+    __syncthreads();
+    if (warp || !there)
+        return;
+    for (int i = 1; i < S4_FREQS; i++)
+        through += moved[i][lane];
+    s.through[blockIdx.x * s.channels + h] = through;
+}
+
+/* Of y at k = L/2, dt times the sum of p of B C: its gradient, 0 if there is no such frequency. */
+__device__ __forceinline__ double nyquist(const S4Cuda &s, int64_t h)
+{
+    if (s.length % 2)
+        return 0;
+    return (double)(s.spectrum[s.length / 2 * s.channels + h].x / (float)s.length);
+}
+
+/* From sums over frequencies to parameters: thread (channel, pole); one row of threads more for dt. */
+__global__ void s4_chain(S4Cuda s)
+{
+    int64_t h = blockIdx.x * (int64_t)S4_LANES + threadIdx.x, n = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
+    if (h >= s.channels || n > s.poles)
+        return;
+    double dt = dt_of(s, h), edge = nyquist(s, h);
+    if (n == s.poles) {
+        double through = 0, direct = 0;
+        for (int64_t i = 0; i < s.chunks; i++)
+            through += (double)s.through[i * s.channels + h];
+        for (int64_t i = 0; i < s.poles; i++)
+            direct += edge * (double)s.lanes[i * s.channels + h].x;
+        if (s.out[S4_INV_DT])
+            s.out[S4_INV_DT][h] =
+                (float)((direct - through / dt) / (1 + exp(-(double)s.param[S4_INV_DT][h])));
+        return;
+    }
+    double sum[POLE_SUMS];
+#pragma unroll
+    for (int i = 0; i < POLE_SUMS; i++)
+        sum[i] = 0;
+    for (int64_t k = 0; k < s.chunks; k++)
+#pragma unroll
+        for (int i = 0; i < POLE_SUMS; i++)
+            sum[i] += (double)s.sums[((k * s.poles + n) * POLE_SUMS + i) * s.channels + h];
+    sum[0] += edge * dt;
+    Shared  at = shared_of(s, n);
+    Complex c = z_at(s.param[S4_C], h * s.poles + n), q = z_conj(at.p), g[SUMS];
+    Complex v[SUMS] = { z_mul(at.b, c), z_mul(at.b, q), z_mul(at.p, c), z_mul(at.p, q) };
+    double  d_re = 2 * at.a.re * sum[SUM_M] - 2 * sum[SUM_DAMP], d_im = 2 * at.a.im * sum[SUM_M];
+#pragma unroll
+    for (int j = 0; j < SUMS; j++) {     /* p = Re v, q = Re v Re A + Im v Im A */
+        g[j] = { sum[2 * j] + at.a.re * sum[2 * j + 1], at.a.im * sum[2 * j + 1] };
+        d_re += v[j].re * sum[2 * j + 1];
+        d_im += v[j].im * sum[2 * j + 1];
+    }
+    Complex dc = z_add(z_mul(z_conj(at.b), g[BC]), z_mul(z_conj(at.p), g[PC]));
+    Complex db = z_add(z_mul(z_conj(c), g[BC]), z_mul(z_conj(q), g[BQ]));
+    Complex dp = z_add(z_add(z_mul(z_conj(c), g[PC]), z_mul(z_conj(q), g[PQ])),
+                       z_conj(z_add(z_mul(z_conj(at.b), g[BQ]), z_mul(z_conj(at.p), g[PQ]))));
+    if (s.out[S4_C]) {
+        s.out[S4_C][2 * (h * s.poles + n)] = (float)dc.re;
+        s.out[S4_C][2 * (h * s.poles + n) + 1] = (float)dc.im;
+    }
+    double more[6] = { db.re, db.im, dp.re, dp.im, at.a.re * d_re, -d_im };
+#pragma unroll
+    for (int j = 0; j < 6; j++)
+        s.shared[(n * 6 + j) * s.channels + h] = more[j];
+}
+
+/* One block a pole, one warp for each of its six numbers: the sum over all channels. */
+__global__ void s4_shared_sums(S4Cuda s)
+{
+    int64_t n = blockIdx.x;
+    int     j = (int)threadIdx.y;
+    double  sum = 0;
+    for (int64_t h = threadIdx.x; h < s.channels; h += 32)
+        sum += s.shared[(n * 6 + j) * s.channels + h];
+#pragma unroll
+    for (int d = 16; d; d >>= 1)
+        sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    float *out = j < 2 ? s.out[S4_B] : j < 4 ? s.out[S4_P] : j == 4 ? s.out[S4_A_REAL] : s.out[S4_A_IMAG];
+    if (threadIdx.x == 0 && out)
+        out[j < 4 ? 2 * n + j % 2 : n] = (float)sum;
+}
+
+/* ---- host ---- */
+
+static size_t place(size_t *bytes, size_t more)
+{
+    size_t at = *bytes;
+    *bytes += (more + 255) / 256 * 256;
+    return at;
+}
+
+/* base NULL: sizes only. */
+static S4Cuda s4_of(const Call *call, const Node *n, int sms, bool grad)
+{
+    S4Cuda s = {};
+    Shape  c = in_shape(n, S4_C);
+    char  *base = call ? (char *)call->workspace : NULL;
+    s.channels = c.dim[1];
+    s.poles = c.dim[2];
+    s.length = ATTR(n, S4KernelAttr)->length;
+    s.n_freq = s.length / 2 + 1;
+    s.f = fft_cuda_of(s.length, s.channels, true);
+    int64_t runs = ceil_div(sms, ceil_div(s.channels, S4_LANES)), most = ceil_div(s.n_freq, S4_FREQS);
+    s.chunk = ceil_div(ceil_div(s.n_freq, runs < most ? runs : most), S4_FREQS) * S4_FREQS;
+    s.chunks = ceil_div(s.n_freq, s.chunk);
+    size_t pairs = (size_t)(s.poles * s.channels), width = (size_t)s.channels;
+    s.inverse_dt = (double *)(base + place(&s.bytes, width * sizeof(double)));
+    s.pole = (Pole *)(base + place(&s.bytes, (size_t)s.poles * sizeof(Pole)));
+    s.lanes = (float4 *)(base + place(&s.bytes, pairs * sizeof(float4)));
+    s.spectrum = (float2 *)(base + place(&s.bytes, (size_t)s.n_freq * width * sizeof(float2)));
+    s.scratch = (float2 *)(base + place(&s.bytes, s.f.n2 == 1 ? 0 : fft_signal_bytes(&s.f)));
+    if (grad) {
+        s.sums = (float *)(base + place(&s.bytes, (size_t)s.chunks * pairs * POLE_SUMS * sizeof(float)));
+        s.through = (float *)(base + place(&s.bytes, (size_t)s.chunks * width * sizeof(float)));
+        s.shared = (double *)(base + place(&s.bytes, pairs * 6 * sizeof(double)));
+    }
+    for (int i = 0; call && i < S4_PARAMS; i++) {
+        s.param[i] = (const float *)call->in[i];
+        s.out[i] = grad ? (float *)call->out[i] : NULL;
+    }
+    s.tangents = call ? (const float *)call->in[S4_PARAMS + 1] : NULL;
+    return s;
+}
+
+static Err s4_choose(const Node *n, const Device *device, Choice *choice, bool grad)
+{
+    S4Cuda s = s4_of(NULL, n, ((const CudaHandle *)device->handle)->sms, grad);
+    TRY(fft_cuda_check(n->op->name, &s.f, 2));
+    choice->workspace_bytes = s.bytes;
+    choice->name = "streamed";
+    return OK;
+}
+
+extern "C" Err s4_kernel_choose_cuda(const Node *n, const Device *device, Choice *choice)
+{
+    return s4_choose(n, device, choice, false);
+}
+
+extern "C" Err s4_kernel_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
+{
+    return s4_choose(n, device, choice, true);
+}
+
+static Err s4_begin(const Call *call, const S4Cuda *s)
+{
+    dim3 blocks((unsigned)ceil_div(s->channels, 128), (unsigned)s->poles);
+    s4_fill<<<blocks, 128, 0, cuda_stream(call)>>>(*s);
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+extern "C" Err s4_kernel_cuda(const Call *call)
+{
+    S4Cuda s = s4_of(call, call->node, cuda_handle(call)->sms, false);
+    dim3   blocks((unsigned)ceil_div(s.n_freq, 8), (unsigned)ceil_div(s.channels, S4_LANES));
+    float  one = 1 / (float)s.length;
+    TRY(s4_begin(call, &s));
+    s4_spectrum<<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
+    CUDA_LAUNCHED();
+    HalfSpectrum from = { s.spectrum, s.length, s.channels, one, one };
+    RealSignal   to = { (float *)call->out[0], s.length, s.channels };
+    return fft_whole(call, s.f, 1, from, to, s.scratch);
+}
+
+extern "C" Err s4_kernel_grad_cuda(const Call *call)
+{
+    S4Cuda       s = s4_of(call, call->node, cuda_handle(call)->sms, true);
+    cudaStream_t stream = cuda_stream(call);
+    RealSignal   from = { (float *)call->in[S4_PARAMS + 2], s.length, s.channels };
+    HalfSpectrum to = { s.spectrum, s.length, s.channels, 1, 1 };
+    unsigned     groups = (unsigned)ceil_div(s.channels, S4_LANES);
+    TRY(s4_begin(call, &s));
+    TRY(fft_whole(call, s.f, 1, from, to, s.scratch));
+    s4_slopes<<<dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_FREQS), 0, stream>>>(s);
+    CUDA_LAUNCHED();
+    s4_chain<<<dim3(groups, (unsigned)ceil_div(s.poles + 1, 4)), dim3(S4_LANES, 4), 0, stream>>>(s);
+    CUDA_LAUNCHED();
+    s4_shared_sums<<<(unsigned)s.poles, dim3(32, 6), 0, stream>>>(s);
+    CUDA_LAUNCHED();
+    return OK;
+}

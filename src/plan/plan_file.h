@@ -1,0 +1,15 @@
+/* plan_file.h -- what plan files of bare graphs and of engines share. For the room only. */
+#ifndef PLAN_PLAN_FILE_H
+#define PLAN_PLAN_FILE_H
+
+#include "base/json_out.h"
+#include "plan/names.h"
+#include "plan/plan.h"
+
+#define PLAN_FORMAT "plimsoll-plan-1"
+
+Err  plan_format_check(const Json *root);
+Err  plan_steps_read(Pool *pool, const Json *steps, const PGraph *graph, Plan *plan);
+void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan);    /* member "steps" */
+
+#endif

@@ -1,0 +1,17 @@
+/* avoided.h -- what a plain implementation would store and this program never does. */
+#ifndef REPORT_AVOIDED_H
+#define REPORT_AVOIDED_H
+
+#include "ir/graph.h"
+
+typedef struct Avoided {         /* tensors of one kind and size */
+    const char *name;            /* the first of them */
+    const char *reason;
+    int64_t     bytes;           /* of one */
+    int32_t     count;
+} Avoided;
+
+/* Largest in all first. */
+void avoided_find(Pool *pool, const Graph *graph, Avoided **list, int32_t *n);
+
+#endif

@@ -1,0 +1,172 @@
+/* explain.c -- gathers what the pages show. */
+#include "report/explain.h"
+
+#include "ops/ops.h"
+
+#include <string.h>
+
+enum { SHORT_EFFORT = 1000 };    /* a least budget within a second; more effort finds a smaller one */
+
+static void explain_batch(Pool *pool, Explained *e)
+{
+    const Graph *graph = e->sheet->engine->graph;
+    BatchRest    rest[BATCH_REST_MOST];
+    int32_t      cap = 0;
+    int          n_rest = e->recipe->model->batch_rest
+                        ? e->recipe->model->batch_rest(e->recipe->config, e->recipe->batch,
+                                                       rest) : 0;
+    REQUIRE(n_rest <= BATCH_REST_MOST);
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const Node *node = &graph->nodes[i];
+        if (node->op != &op_feed || node->part != PART_MICRO)
+            continue;
+        const Value *v = value_at(graph, node->out[0]);
+        VEC_ADD(pool, e->batch, e->n_batch, cap, (BatchItem){ v->name, v->type, v->shape, v->bytes,
+            NULL, true });
+    }
+    for (int i = 0; i < n_rest; i++)
+        VEC_ADD(pool, e->batch, e->n_batch, cap, (BatchItem){
+            rest[i].name, rest[i].type, rest[i].shape, shape_count(rest[i].shape) * type_bytes(rest[i].type),
+            rest[i].view_of, rest[i].view_of != NULL });
+    for (int32_t i = 0; i < e->n_batch; i++)
+        e->batch_bytes += e->batch[i].bytes;
+}
+
+static void numeric_add(Pool *pool, Explained *e, int32_t *cap, const char *what,
+                        const char *choice)
+{
+    for (int32_t i = 0; i < e->n_numeric; i++)
+        if (!strcmp(e->numeric[i].what, what) && !strcmp(e->numeric[i].choice, choice)) {
+            e->numeric[i].nodes++;
+            return;
+        }
+    VEC_ADD(pool, e->numeric, e->n_numeric, *cap, (Numeric){ what, choice, 1 });
+}
+
+static void explain_numeric(Pool *pool, Explained *e)
+{
+    const Engine *engine = e->sheet->engine;
+    int32_t       cap = 0;
+    numeric_add(pool, e, &cap, "precision", recipe_precisions[e->recipe->precision]);
+    numeric_add(pool, e, &cap, "micro-batch", pool_print(pool, "%lld x %lld",
+                                                         (long long)e->recipe->batch,
+                                                         (long long)e->recipe->accumulate));
+    e->numeric[0].nodes = e->numeric[1].nodes = 0;
+    for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
+        const OpDef *op = engine->graph->nodes[i].op;
+        const char  *name = engine->choices[i].name;
+        if (op == &op_attention || op == &op_attention_grad)
+            numeric_add(pool, e, &cap, op->name, pool_print(pool, "tiles (%s)",
+                name ? name : "own"));
+        else if (op == &op_attention_stored || op == &op_attention_stored_grad)
+            numeric_add(pool, e, &cap, op->name, "stored scores");
+        else if (name)
+            numeric_add(pool, e, &cap, op->name, name);
+    }
+}
+
+static void explain_phases(Pool *pool, Explained *e)
+{
+    const Engine *engine = e->sheet->engine;
+    int64_t       kept = 0;
+    e->phases = NEWN(pool, Phase, engine->n_programs + 1);
+    for (int i = 0; i < engine->n_programs; i++) {
+        const Program *p = &engine->programs[i];
+        int64_t        repeat = p->parts[PART_MICRO] ? e->recipe->accumulate : 1;
+        e->phases[e->n_phases++] = (Phase){ p->name, p->arena_bytes, p->live_bytes,
+                                            p->plan->n_steps, repeat };
+    }
+    /* A checkpoint is written from what stays in the arena; its buffer on the host is outside. */
+    for (int32_t i = 0; i < engine->graph->n_values; i++)
+        kept += engine->offset[i] >= 0 ? value_at(engine->graph, i)->bytes : 0;
+    e->phases[e->n_phases++] = (Phase){ "save", engine->persistent_bytes, kept, 0, 0 };
+}
+
+static bool has_batchnorm(const Graph *graph)
+{
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].op == &op_batchnorm)
+            return true;
+    return false;
+}
+
+/* One way to need less: everything kept if that is already less, else the least arena a search finds. */
+static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
+                       const ExplainOptions *options)
+{
+    Pool      *scratch = pool_new(NULL, "minimum");
+    FitResult *r = NEW(scratch, FitResult);
+    FitOptions how = { .budget_bytes = 1,
+                       .effort = options->effort ? options->effort : SHORT_EFFORT,
+                       .time_limit_s = options->time_limit_s };
+    Err        err = fit_plan(scratch, recipe, e->device, &how, r);
+    if (err == E_BUDGET && (!e->minimum_bytes || r->engine->arena_bytes < e->minimum_bytes)) {
+        Text text = { .pool = pool };
+        e->minimum_bytes = r->engine->arena_bytes;
+        if (recipe->batch != e->recipe->batch)
+            text_add(&text, "micro-batches of %lld", (long long)recipe->batch);
+        if (r->engine->recomputed)
+            text_add(&text, "%s%d nodes run a second time", text.n ? ", " : "",
+                     r->engine->recomputed);
+        e->minimum_how = text.n ? text.at : "everything kept";
+    }
+    pool_free(scratch);
+    return err == E_BUDGET ? OK : err;
+}
+
+/* As the recipe has it and, where nothing forbids it, sample by sample: what `fit` may do unasked. */
+static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *options)
+{
+    TRY(minimum_try(pool, e, e->recipe, options));
+    if (options->no_split || e->recipe->batch == 1 || has_batchnorm(e->sheet->engine->graph))
+        return OK;
+    Recipe *cut = recipe_copy(pool, e->recipe);
+    TRY(recipe_cut(cut, cut->batch));
+    return minimum_try(pool, e, cut, options);
+}
+
+Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
+                  const ExplainOptions *options,
+                  Explained **out)
+{
+    Explained    *e = NEW(pool, Explained);
+    TrainingGraph graph;
+    Engine       *engine;
+    e->recipe = recipe;
+    e->device = device;
+    e->budget_bytes = options->budget_bytes;
+    TRY(recipe_graph(pool, recipe, false, &graph));
+    TRY(engine_new(pool, graph.graph, device, NULL, &engine));
+    TRY(sheet_new(pool, engine, &e->sheet));
+    e->step_ms = engine_step_ns(engine, recipe->accumulate) * 1e-6;
+    e->runtime_bytes = device_runtime_bytes(device, 0);
+    avoided_find(pool, graph.graph, &e->avoided, &e->n_avoided);
+    explain_batch(pool, e);
+    explain_numeric(pool, e);
+    explain_phases(pool, e);
+    bottlenecks_find(pool, e->sheet, &e->bottlenecks, &e->n_bottlenecks);
+    if (options->effort >= 0)
+        TRY(explain_minimum(pool, e, options));
+    TRY(budgets_find(pool, e, options->batches));
+    *out = e;
+    return OK;
+}
+
+const char *live_name(const Sheet *sheet, const LiveBuffer *buffer)
+{
+    const Graph *graph = sheet->engine->graph;
+    return buffer->value >= 0 ? value_text(graph, buffer->value)
+                              : pool_print(graph->pool, "%s (workspace)",
+                                           node_text(graph, buffer->node));
+}
+
+const char *live_until(const Sheet *sheet, const LiveBuffer *buffer)
+{
+    const Plan *plan = sheet->program->plan;
+    int32_t     step = buffer->last_step;
+    if (step >= plan->n_steps)
+        return NULL;
+    while (step > 0 && plan->steps[step].kind != STEP_RUN)
+        step--;
+    return node_text(sheet->engine->graph, sheet->program->node_of[plan->steps[step].id]);
+}

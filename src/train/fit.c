@@ -1,0 +1,449 @@
+/* fit.c -- which levers, then which plan.
+ *
+ * A candidate is the recipe under one setting of the levers that are allowed. Each has a price before any
+ * search: its step with everything kept. They are tried in the order of that price:
+ *
+ *   everything kept fits      its price is known; nothing dearer need be looked at
+ *   no plan of it can fit     the structural bound is above the budget: passed over
+ *   else                      the planner searches, with a share of the effort that does not depend on
+ *                             the budget, so that more memory never gives a slower plan
+ *
+ * An algorithm with less scratch is slower in a way the time model may not know, so leaner ones are tried
+ * only where nothing else fits.
+ */
+#include "train/fit.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "ops/ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const allow_words[] = {
+#define X(name, word, text) word,
+    ALLOW_LIST(X)
+#undef X
+    NULL
+};
+
+Err allow_read(const char *text, unsigned *allow)
+{
+    *allow = ALLOW_NONE;
+    if (!strcmp(text, "none"))
+        return OK;
+    for (const char *at = text;; at++) {
+        size_t n = strcspn(at, ",");
+        int    bit = 0;
+        while (bit < ALLOW_COUNT && (strlen(allow_words[bit]) != n || memcmp(allow_words[bit], at, n)))
+            bit++;
+        if (bit == ALLOW_COUNT)
+            return fail(E_USAGE, "--allow takes none or a list of algorithm, chunk, split, precision, batchnorm-split; not '%.*s'",
+                        (int)n, at);
+        *allow |= 1u << bit;
+        at += n;
+        if (!*at)
+            break;
+    }
+    if (*allow & ALLOW_BATCHNORM_SPLIT)
+        *allow |= ALLOW_SPLIT;
+    return OK;
+}
+
+Err recipe_cut(Recipe *recipe, int64_t pieces)
+{
+    if (pieces < 1 || recipe->batch % pieces)
+        return fail(E_USAGE, "a micro-batch of %lld cannot be cut into %lld equal pieces", (long long)recipe->batch,
+                    (long long)pieces);
+    recipe->batch /= pieces;
+    recipe->accumulate *= pieces;
+    recipe->levers.pieces = (recipe->levers.pieces > 1 ? recipe->levers.pieces : 1) * pieces;
+    return OK;
+}
+
+/* ---- what was changed, in words ---- */
+
+static void fit_change(FitResult *r, bool exact, const char *what, const char *from, const char *to)
+{
+    REQUIRE(r->n_changes < (int)(sizeof r->changes / sizeof *r->changes));
+    r->changes[r->n_changes++] = (FitChange){ what, from, to, exact };
+}
+
+static void fit_note(FitResult *r, const char *sentence)
+{
+    if (r->n_notes < (int)(sizeof r->notes / sizeof *r->notes))
+        r->notes[r->n_notes++] = sentence;
+}
+
+static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
+{
+    const Recipe *now = r->recipe;
+    r->n_changes = 0;
+    if (now->batch != asked->batch)
+        fit_change(r, false, "micro-batch",
+                   pool_print(pool, "%lld x %lld", (long long)asked->batch, (long long)asked->accumulate),
+                   pool_print(pool, "%lld x %lld", (long long)now->batch, (long long)now->accumulate));
+    if (now->precision != asked->precision)
+        fit_change(r, false, "precision", recipe_precisions[asked->precision], recipe_precisions[now->precision]);
+    if (r->engine->leaner)
+        fit_change(r, false, "algorithm", r->engine->device->library, pool_print(pool, "own, in %d nodes", r->engine->leaner));
+    if (now->levers.stored_attention != asked->levers.stored_attention)
+        fit_change(r, false, "attention", asked->levers.stored_attention ? "stored" : "streamed",
+                   now->levers.stored_attention ? "stored" : "streamed");
+    if (now->levers.release != asked->levers.release)
+        fit_change(r, true, "gradient release", "update at the end", "as each gradient is final");
+    if (r->engine->recomputed)
+        fit_change(r, true, "recompute", "0", pool_print(pool, "%d", r->engine->recomputed));
+}
+
+/* ---- candidates ---- */
+
+enum { MOST_CANDIDATES = 64 };
+
+typedef struct Candidate {
+    Pool         *pool;
+    Recipe       *recipe;
+    TrainingGraph graph;
+    Engine       *kept;          /* everything kept */
+    bool          twin;          /* the next one is the same with gradient release: never searched */
+    bool          fallback;      /* leaner algorithms: only where nothing else fits */
+    bool          asked;         /* every lever as the recipe has it */
+} Candidate;
+
+typedef struct Fit {
+    Pool             *pool;
+    const Recipe     *recipe;
+    const Device     *device;
+    const FitOptions *options;
+    double            deadline_s;
+    Candidate         list[MOST_CANDIDATES];
+    int               n;
+} Fit;
+
+static bool graph_has(const Graph *graph, const OpDef *op)
+{
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].op == op)
+            return true;
+    return false;
+}
+
+static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+                     const EngineOptions *how, TrainingGraph *graph, Engine **engine)
+{
+    EngineOptions with = *how;
+    with.accumulate = recipe->accumulate;
+    with.most_scratch = recipe->levers.most_scratch;
+    TRY(recipe_graph(pool, recipe, options->given_noise, graph));
+    return engine_new(pool, graph->graph, device, &with, engine);
+}
+
+static Err fit_add(Fit *fit, const Recipe *recipe, bool twin, bool fallback)
+{
+    if (fit->n == MOST_CANDIDATES)
+        return OK;
+    Candidate *c = &fit->list[fit->n];
+    *c = (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .fallback = fallback, .asked = fit->n == 0 };
+    c->recipe = recipe_copy(c->pool, recipe);
+    TRY(fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 }, &c->graph, &c->kept));
+    if (fallback && !c->kept->leaner)
+        pool_free(c->pool);                  /* the same as without */
+    else
+        fit->n++;
+    return OK;
+}
+
+/* One setting of the other levers: as it is, and with gradient release where that is possible. */
+static Err fit_add_both(Fit *fit, Recipe *recipe, bool fallback)
+{
+    bool can = !recipe->levers.release && !recipe_no_release(recipe);
+    TRY(fit_add(fit, recipe, can, fallback));
+    if (!can)
+        return OK;
+    recipe->levers.release = true;
+    Err err = fit_add(fit, recipe, false, fallback);
+    recipe->levers.release = false;
+    return err;
+}
+
+static Err fit_candidates(Fit *fit, FitResult *r)
+{
+    unsigned      allow = fit->options->allow;
+    const Recipe *asked = fit->recipe;
+    bool          down = allow & ALLOW_PRECISION && recipe_type(asked) == F32;
+    bool          split = allow & ALLOW_SPLIT && asked->batch > 1 && !fit->options->given_noise;
+    bool          lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU && fit->device->blas != blas_own();
+    const char   *why_not = recipe_no_release(asked);
+    TRY(fit_add_both(fit, recipe_copy(fit->pool, asked), false));
+    if (split && graph_has(fit->list[0].graph.graph, &op_batchnorm) && !(allow & ALLOW_BATCHNORM_SPLIT)) {
+        split = false;
+        fit_note(r, "The micro-batch was not split: batch norm would take its statistics from fewer samples. Recomputation "
+                    "keeps them as they are; --allow batchnorm-split permits the split.");
+    }
+    if (why_not)
+        fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
+    for (int fallback = 0; fallback <= (lean ? 1 : 0); fallback++)
+        for (int low = 0; low <= (down ? 1 : 0); low++)
+            for (int64_t pieces = 1; pieces <= (split ? asked->batch : 1); pieces++) {
+                Recipe *recipe = recipe_copy(fit->pool, asked);
+                if (asked->batch % pieces || (!fallback && !low && pieces == 1))
+                    continue;
+                TRY(recipe_cut(recipe, pieces));
+                if (low)
+                    recipe->precision = 1;           /* bf16 */
+                recipe->levers.most_scratch = fallback ? 1 : asked->levers.most_scratch;
+                TRY(fit_add_both(fit, recipe, fallback));
+            }
+    return OK;
+}
+
+static int candidate_order(const void *a, const void *b)
+{
+    const Candidate *x = a, *y = b;
+    if (x->fallback != y->fallback)
+        return x->fallback ? 1 : -1;
+    int64_t x_ns = llround(x->kept->keep_all_ns), y_ns = llround(y->kept->keep_all_ns);
+    if (x_ns != y_ns)
+        return x_ns < y_ns ? -1 : 1;
+    /* The same price: what stays nearest to the recipe. */
+    if (x->recipe->levers.pieces != y->recipe->levers.pieces)
+        return x->recipe->levers.pieces < y->recipe->levers.pieces ? -1 : 1;
+    return (int)x->recipe->levers.release - (int)y->recipe->levers.release;
+}
+
+/* ---- searching ---- */
+
+/* The effort of one search: half of it all where several may have to share. */
+static int64_t fit_share(const Fit *fit, const Candidate *c)
+{
+    int32_t nodes = 0, searched = 0;
+    for (int i = 0; i < fit->n; i++)
+        searched += !fit->list[i].twin && !fit->list[i].fallback;
+    for (int i = 0; i < c->kept->n_programs; i++)
+        if (c->kept->programs[i].pgraph->n_nodes > nodes)
+            nodes = c->kept->programs[i].pgraph->n_nodes;
+    int64_t effort = fit->options->effort > 0 ? fit->options->effort : plan_default_effort(nodes);
+    return searched > 1 ? effort / 2 + 1 : effort;
+}
+
+static Err fit_search(Fit *fit, Candidate *c, int64_t budget, TrainingGraph *graph, Engine **engine)
+{
+    EngineOptions how = { .budget_bytes = budget, .effort = fit_share(fit, c), .seed = fit->options->seed,
+                          .progress = fit->options->progress, .progress_arg = fit->options->progress_arg };
+    if (fit->options->time_limit_s > 0) {
+        how.time_limit_s = fit->deadline_s - clock_now();
+        if (how.time_limit_s < 0.01)
+            how.time_limit_s = 0.01;         /* the seeds alone */
+    }
+    return fit_build(c->pool, c->recipe, fit->device, fit->options, &how, graph, engine);
+}
+
+static void fit_take(FitResult *r, const Candidate *c, const TrainingGraph *graph, Engine *engine)
+{
+    r->recipe = c->recipe;
+    r->graph = *graph;
+    r->engine = engine;
+    r->step_ns = engine->cost_ns;
+}
+
+static bool fit_faster(double a_ns, double b_ns)     /* by more than the order of a sum makes */
+{
+    return a_ns < b_ns * (1 - 1e-9);
+}
+
+/* One candidate; a better plan, or a smaller one while nothing fits, becomes the result. */
+static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
+{
+    int64_t       budget = fit->options->budget_bytes;
+    TrainingGraph graph = c->graph;
+    Engine       *engine = c->kept;
+    if (r->fits && (!fit_faster(c->kept->keep_all_ns, r->step_ns) || c->fallback))
+        return OK;
+    if (budget && c->kept->keep_all_bytes > budget) {
+        /* What cannot fit is searched all the same while nothing else does: its least arena counts. */
+        if (c->twin || (r->fits && c->kept->bound_bytes > budget))
+            return OK;
+        Err err = fit_search(fit, c, budget, &graph, &engine);
+        if (err && err != E_BUDGET)
+            return err;
+    }
+    bool fits = !budget || engine->arena_bytes <= budget;
+    r->cut |= engine->cut;
+    bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->step_ns)
+                       : !r->fits && (!r->engine || engine->arena_bytes < r->engine->arena_bytes);
+    if (better)
+        fit_take(r, c, &graph, engine);
+    r->fits |= fits;
+    return OK;
+}
+
+static Err fit_refuse(const FitResult *r, const FitOptions *options)
+{
+    return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
+                "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
+                bytes_text(options->budget_bytes), bytes_text(r->minimum_bytes), (long long)r->minimum_bytes,
+                bytes_text(r->engine->persistent_bytes), bytes_text(r->bound_bytes),
+                options->allow & ALLOW_PRECISION ? "or for a smaller --batch" : "for a smaller --batch, or allow more (--what-if)");
+}
+
+static Err fit_choose(Fit *fit, FitResult *r)
+{
+    const Candidate *asked = NULL;
+    qsort(fit->list, (size_t)fit->n, sizeof *fit->list, candidate_order);
+    for (int i = 0; i < fit->n; i++)
+        if (fit->list[i].asked)
+            asked = &fit->list[i];
+    r->default_bytes = asked->kept->keep_all_bytes;
+    r->default_ns = asked->kept->keep_all_ns;
+    for (int i = 0; i < fit->n; i++) {
+        int64_t bound = fit->list[i].kept->bound_bytes;
+        r->bound_bytes = i == 0 || bound < r->bound_bytes ? bound : r->bound_bytes;
+        TRY(fit_try(fit, &fit->list[i], r));
+    }
+    fit_say_changes(fit->pool, fit->recipe, r);
+    for (int i = 0; i < fit->n; i++)
+        if (fit->list[i].recipe != r->recipe)
+            pool_free(fit->list[i].pool);
+    if (r->fits) {
+        r->n_notes = r->n_changes ? r->n_notes : 0;      /* nothing had to be looked for */
+        return OK;
+    }
+    r->minimum_bytes = r->engine->arena_bytes;
+    return fit_refuse(r, fit->options);
+}
+
+static void fit_begin(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, Fit *fit)
+{
+    *fit = (Fit){ .pool = pool, .recipe = recipe, .device = device, .options = options,
+                  .deadline_s = clock_now() + options->time_limit_s };
+}
+
+Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitResult *r)
+{
+    Fit *fit = NEW(pool, Fit);
+    *r = (FitResult){ 0 };
+    fit_begin(pool, recipe, device, options, fit);
+    if (options->budget_bytes) {
+        TRY(fit_candidates(fit, r));
+    } else {
+        TRY(fit_add(fit, recipe, false, false));
+    }
+    return fit_choose(fit, r);
+}
+
+Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitResult *r)
+{
+    Fit *fit = NEW(pool, Fit);
+    *r = (FitResult){ 0 };
+    fit_begin(pool, recipe, device, options, fit);
+    TRY(fit_add(fit, recipe, false, false));
+    return fit_choose(fit, r);
+}
+
+/* ---- budget against time ---- */
+
+enum { CURVE_POINTS = 12 };
+
+static int point_order(const void *a, const void *b)
+{
+    const FitPoint *x = a, *y = b;
+    if (x->peak_bytes != y->peak_bytes)
+        return x->peak_bytes > y->peak_bytes ? -1 : 1;
+    return (x->step_ns > y->step_ns) - (x->step_ns < y->step_ns);
+}
+
+static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double step_ns, int32_t recomputed)
+{
+    return (FitPoint){ .peak_bytes = peak_bytes, .step_ns = step_ns, .recomputed = recomputed, .batch = c->recipe->batch,
+                       .accumulate = c->recipe->accumulate, .precision = c->recipe->precision };
+}
+
+/* Plans of the largest program at budgets from its bound to keep-everything; the others stay as they are. */
+static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
+{
+    Engine  *kept = c->kept;
+    Program *main = &kept->programs[kept->peak_program];
+    int64_t  budgets[CURVE_POINTS], others = 0, low = plan_bound_bytes(main->pgraph), high = main->meter.live_bytes;
+    Plan    *plans[CURVE_POINTS];
+    points[(*n)++] = point_of(c, kept->arena_bytes, kept->cost_ns, 0);
+    if (c->twin)
+        return OK;
+    for (int i = 0; i < kept->n_programs; i++)
+        if (i != kept->peak_program && kept->programs[i].arena_bytes > others)
+            others = kept->programs[i].arena_bytes;
+    for (int i = 0; i < CURVE_POINTS; i++)
+        budgets[i] = low + (high - low) / CURVE_POINTS * i;
+    PlanOptions how = { .effort = fit_share(fit, c), .seed = fit->options->seed, .progress = fit->options->progress,
+                        .progress_arg = fit->options->progress_arg };
+    if (fit->options->time_limit_s > 0) {
+        how.time_limit_s = fit->deadline_s - clock_now();
+        how.time_limit_s = how.time_limit_s < 0.01 ? 0.01 : how.time_limit_s;
+    }
+    TRY(plan_curve(c->pool, main->pgraph, &how, budgets, CURVE_POINTS, plans));
+    for (int i = 0; i < CURVE_POINTS; i++) {
+        Program one = *main;
+        if (!plans[i])
+            continue;
+        one.plan = plans[i];
+        TRY(engine_place(c->pool, kept, &one, 0, NULL));
+        double more = (double)main->repeat * (one.meter.cost - main->meter.cost);
+        points[(*n)++] = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more,
+                                  one.meter.n_recomputes);
+    }
+    return OK;
+}
+
+Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitPoint **out, int *n_out)
+{
+    Pool     *scratch = pool_new(pool, "curve");
+    Fit      *fit = NEW(scratch, Fit);
+    FitResult unused = { 0 };
+    FitPoint *points = NEWN(pool, FitPoint, MOST_CANDIDATES * (CURVE_POINTS + 1));
+    int       n = 0, kept = 0;
+    Err       err;
+    fit_begin(scratch, recipe, device, options, fit);
+    err = fit_candidates(fit, &unused);
+    for (int i = 0; i < fit->n && !err; i++)
+        if (!fit->list[i].fallback)
+            err = curve_add(fit, &fit->list[i], points, &n);
+    pool_free(scratch);
+    TRY(err);
+    /* From the least upwards, only what is faster than everything smaller; then the largest comes first. */
+    qsort(points, (size_t)n, sizeof *points, point_order);
+    FitPoint *front = NEWN(pool, FitPoint, n + 1);
+    for (int i = n - 1; i >= 0; i--)
+        if (!kept || points[i].step_ns < front[kept - 1].step_ns)
+            front[kept++] = points[i];
+    for (int i = 0; i < kept / 2; i++) {
+        FitPoint swap = front[i];
+        front[i] = front[kept - 1 - i];
+        front[kept - 1 - i] = swap;
+    }
+    *out = front;
+    *n_out = kept;
+    return OK;
+}
+
+Err fit_offers(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitOffer *offers, int *n)
+{
+    double deadline = clock_now() + options->time_limit_s;
+    *n = 0;
+    for (int bit = 0; bit < ALLOW_COUNT; bit++) {
+        FitOptions more = *options;
+        FitOffer  *offer = &offers[*n];
+        if (options->allow & 1u << bit)
+            continue;
+        more.allow |= 1u << bit | (bit == ALLOW_BATCHNORM_SPLIT_BIT ? ALLOW_SPLIT : 0);
+        if (options->time_limit_s > 0)
+            more.time_limit_s = deadline - clock_now() > 0.01 ? deadline - clock_now() : 0.01;
+        offer->allow = (AllowBit)bit;
+        Err err = fit_run(pool, recipe, device, &more, &offer->result);
+        if (err && err != E_BUDGET)
+            return err;
+        for (int i = 0; i < offer->result.n_changes; i++)
+            offer->possible |= !offer->result.changes[i].exact;
+        ++*n;
+    }
+    return OK;
+}

@@ -1,0 +1,116 @@
+/* fit.h -- the fastest way to do a recipe's step within a budget: levers, graph and plan together.
+ *
+ * Numeric levers decide which graph is built and which algorithms run it; the planner then decides what
+ * is recomputed, in which order and where. fit_run tries every combination of what is allowed, cheapest
+ * first, and stops when no other can be faster than what it has. The effective batch (batch x accumulate)
+ * and the loss stay exactly those of the recipe.
+ *
+ * To plan under given levers (a what-if row), copy the recipe, change what the row changes (precision,
+ * ema.rule, levers; recipe_cut for smaller micro-batches) and call fit_plan.
+ */
+#ifndef TRAIN_FIT_H
+#define TRAIN_FIT_H
+
+#include "plan/engine.h"
+#include "train/recipe.h"
+
+/*        name                   word               what it may change */
+#define ALLOW_LIST(X)                                                                              \
+    X(ALLOW_ALGORITHM,       "algorithm",       "matrix products and convolutions with less scratch") \
+    X(ALLOW_CHUNK,           "chunk",           "losses in pieces")                                  \
+    X(ALLOW_SPLIT,           "split",           "smaller micro-batches, accumulated")                \
+    X(ALLOW_PRECISION,       "precision",       "bf16 where the recipe says fp32")                   \
+    X(ALLOW_BATCHNORM_SPLIT, "batchnorm-split", "split although batch norm then sees fewer samples")
+
+typedef enum AllowBit {
+#define X(name, word, text) name##_BIT,
+    ALLOW_LIST(X)
+#undef X
+    ALLOW_COUNT
+} AllowBit;
+
+enum {
+#define X(name, word, text) name = 1 << name##_BIT,
+    ALLOW_LIST(X)
+#undef X
+    ALLOW_NONE = 0, ALLOW_DEFAULT = ALLOW_ALGORITHM | ALLOW_CHUNK | ALLOW_SPLIT,
+};
+
+extern const char *const allow_words[];              /* by AllowBit, NULL at the end */
+Err allow_read(const char *text, unsigned *allow);   /* "none" or words with commas between */
+
+typedef struct FitOptions {
+    int64_t  budget_bytes;       /* of the arena; 0: keep everything */
+    unsigned allow;              /* ALLOW_... */
+    int64_t  effort;             /* of the planner, all candidates together; 0: the default */
+    double   time_limit_s;       /* of all candidates together; 0: none */
+    uint64_t seed;
+    bool     given_noise;
+    void   (*progress)(void *arg, double done, const char *text);
+    void    *progress_arg;
+} FitOptions;
+
+typedef struct FitChange {       /* one lever that is not where the recipe has it */
+    const char *what, *from, *to;
+    bool        exact;
+} FitChange;
+
+typedef struct FitResult {
+    bool          fits;
+    const Recipe *recipe;        /* as it will be run: batch, accumulate, precision, levers */
+    TrainingGraph graph;
+    Engine       *engine;        /* the plan; where nothing fits, the one of least arena */
+    FitChange     changes[8];
+    int           n_changes;
+    const char   *notes[8];      /* whole sentences: what could not be used and why */
+    int           n_notes;
+    double        step_ns, default_ns;   /* predicted; of everything kept with every lever at its default */
+    int64_t       default_bytes;
+    int64_t       minimum_bytes; /* least arena found with what is allowed; only where nothing fits */
+    int64_t       bound_bytes;   /* no plan with what is allowed can do with less */
+    bool          cut;           /* the time limit ended the search */
+} FitResult;
+
+/* The fastest plan within the budget. E_BUDGET where none was found: the result is filled all the same,
+ * and asking for minimum_bytes then works. */
+Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitResult *result);
+
+/* This recipe with these levers and no others (allow is not looked at). */
+Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitResult *result);
+
+/* Cuts every micro-batch of a copied recipe into so many pieces. E_USAGE if they are not equal. */
+Err recipe_cut(Recipe *recipe, int64_t pieces);
+
+/* Budget against time: points of falling peak and rising time, the first with everything kept. Every
+ * point's plan was placed. */
+typedef struct FitPoint {
+    int64_t peak_bytes;
+    double  step_ns;
+    int32_t recomputed;
+    int64_t batch, accumulate;
+    int     precision;
+} FitPoint;
+
+Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitPoint **points,
+              int *n_points);
+
+/* "If you also allow X": one row for each lever that options->allow leaves out. */
+typedef struct FitOffer {
+    AllowBit  allow;
+    bool      possible;          /* something would change */
+    FitResult result;            /* re-planned with it */
+} FitOffer;
+
+Err fit_offers(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitOffer *offers,
+               int *n_offers);
+
+/* plan.json of a fitted step, and back: the same steps and places, judged by both checkers again. A plan
+ * for another graph, library, device or thread count is refused (E_PLAN, exit 1). */
+void fit_write_changes(JsonOut *o, const FitResult *result);     /* members `numeric` and `exact` */
+Err fit_write(const char *path, const Recipe *asked, const FitResult *result);
+Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device, bool given_noise,
+             FitResult *result);
+Err fit_from_json(Pool *pool, const Json *root, const Recipe *recipe, const Device *device, bool given_noise,
+                  FitResult *result);
+
+#endif

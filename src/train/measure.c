@@ -1,0 +1,156 @@
+/* measure.c -- steps with a clock at every node. */
+#include "train/measure.h"
+
+#include "base/clock.h"
+#include "exec/session.h"
+#include "ops/optim.h"
+#include "plan/node_time.h"
+#include "train/feeds.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct Stopwatch {
+    const Recipe *recipe;
+    TrainingGraph graph;
+    Engine       *engine;
+    Session      *session;
+    Feeds         feeds;
+    int64_t       micro;             /* micro-batches run so far */
+    double       *ns;                /* per node, of the last step that was timed; 0: did not run */
+};
+
+Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan, Stopwatch **out)
+{
+    Stopwatch *s = NEW(pool, Stopwatch);
+    s->recipe = recipe;
+    TRY(recipe_graph(pool, recipe, false, &s->graph));
+    TRY(engine_new(pool, s->graph.graph, device, plan, &s->engine));
+    TRY(session_new(pool, s->engine, &s->session));
+    TRY(session_init(s->session, (uint64_t)recipe->seed));
+    TRY(feeds_new(pool, s->session, PART_MICRO, &s->feeds));
+    TRY(feeds_open(pool, &s->feeds, recipe, NULL, NULL));
+    TRY(feeds_prefetch(pool, &s->feeds));
+    s->ns = NEWN(pool, double, s->graph.graph->n_nodes + 1);
+    *out = s;
+    return OK;
+}
+
+const Engine *stopwatch_engine(const Stopwatch *s) { return s->engine; }
+
+/* With a clock at every node if `timed`; a node of the micro part then has its last micro-batch's time. */
+static Err stopwatch_run(Stopwatch *s, bool timed)
+{
+    int32_t counters[COUNTER_WORDS] = { 0 };
+    for (int64_t i = 0; i < s->recipe->accumulate; i++, s->micro++) {
+        counters[COUNTER_STEP] = (int32_t)(s->micro / s->recipe->accumulate);
+        counters[COUNTER_MICRO] = (int32_t)i;
+        TRY(session_write(s->session, s->graph.train.counters.id, counters));
+        TRY(feeds_fill(&s->feeds, s->micro, s->micro * s->recipe->batch));
+        TRY(timed ? session_profile(s->session, PART_MICRO, s->ns) : session_run(s->session, PART_MICRO));
+    }
+    return timed ? session_profile(s->session, PART_UPDATE, s->ns) : session_run(s->session, PART_UPDATE);
+}
+
+Err stopwatch_step(Stopwatch *s, double *ms)
+{
+    double start = clock_now();
+    TRY(stopwatch_run(s, false));
+    TRY(device_wait(s->engine->device));
+    *ms = (clock_now() - start) * 1e3;
+    return OK;
+}
+
+typedef struct Samples {
+    float *ns;                   /* per node: MEASURE_MOST times */
+    int    n;
+} Samples;
+
+/* Plain and timed steps by turns, so that both see the same weather. The best plain step counts: other
+ * programs can only add to it. */
+static Err measure_steps(Stopwatch *s, const MeasureOptions *o, Samples *samples, double *step_ms)
+{
+    double begin = clock_now(), ms;
+    TRY(stopwatch_step(s, &ms));                     /* first touches, generated kernels */
+    *step_ms = INFINITY;
+    while (samples->n < MEASURE_MOST && (samples->n < MEASURE_LEAST || clock_now() - begin < o->seconds)) {
+        TRY(stopwatch_step(s, &ms));
+        *step_ms = fmin(*step_ms, ms);
+        TRY(stopwatch_run(s, true));
+        for (int64_t i = 0; i < s->graph.graph->n_nodes; i++)
+            samples->ns[i * MEASURE_MOST + samples->n] = (float)s->ns[i];
+        samples->n++;
+        if (o->progress) {
+            double done = (clock_now() - begin) / (o->seconds > 0 ? o->seconds : 1);
+            o->progress(o->progress_arg, done < 0.99 ? done : 0.99, s->recipe->name);
+        }
+    }
+    return OK;
+}
+
+static int order_floats(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(float *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, order_floats);
+    return n % 2 ? (double)values[n / 2] : ((double)values[n / 2 - 1] + (double)values[n / 2]) / 2;
+}
+
+static int call_order(const void *a, const void *b)
+{
+    const OpTime *x = a, *y = b;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+/* A node's share of the step is the median of its times, which no single interruption moves; the shares are
+ * then scaled to the plain step, so that what lies between the nodes is counted and the clocks are not.
+ * Equal nodes have one time, their mean: what counts is that sums come out right. */
+static void measure_file(Pool *pool, Stopwatch *s, const Samples *samples, Profile *profile, Measured *m)
+{
+    const Graph *graph = s->graph.graph;
+    Pool        *work = pool_new(pool, "calls");
+    OpTime      *calls = NEWN(work, OpTime, graph->n_nodes + 1);
+    uint64_t     identity = graph_identity(graph);
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const Node *node = &graph->nodes[i];
+        if (s->ns[i] <= 0)                           /* a view, or a part that training does not run */
+            continue;
+        OpTime call = node_call(node, &s->engine->choices[i], identity);
+        call.ns = fmax(1, median(samples->ns + (int64_t)i * MEASURE_MOST, samples->n));
+        m->nodes_ms += call.ns * 1e-6 * (node->part == PART_MICRO ? (double)s->recipe->accumulate : 1);
+        calls[m->nodes++] = call;
+    }
+    qsort(calls, (size_t)m->nodes, sizeof *calls, call_order);
+    for (int32_t i = 0, end; i < m->nodes; i = end, m->calls++) {
+        double sum = 0;
+        for (end = i; end < m->nodes && calls[end].key == calls[i].key; end++)
+            sum += calls[end].ns;
+        calls[i].ns = sum / (end - i) * m->step_ms / m->nodes_ms;
+        profile_add_op(pool, profile, calls[i]);
+    }
+    pool_free(work);
+}
+
+Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device, const MeasureOptions *options,
+                   Profile *profile, Measured *measured)
+{
+    Pool      *work = pool_new(pool, "measure");
+    Samples    samples = { 0 };
+    Stopwatch *s;
+    *measured = (Measured){ 0 };
+    Err err = stopwatch_new(work, recipe, device, &(EngineOptions){ .budget_bytes = options->budget_bytes }, &s);
+    if (!err) {
+        samples.ns = NEWN(work, float, ((int64_t)s->graph.graph->n_nodes + 1) * MEASURE_MOST);
+        err = measure_steps(s, options, &samples, &measured->step_ms);
+    }
+    if (!err) {
+        measured->runtime_bytes = device_runtime_bytes(device, s->engine->arena_bytes);
+        measure_file(pool, s, &samples, profile, measured);
+    }
+    pool_free(work);
+    return err;
+}

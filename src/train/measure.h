@@ -1,0 +1,41 @@
+/* measure.h -- the times of a recipe's nodes inside real steps, filed into a profile.
+ *
+ * A node alone, run again and again, finds its inputs in the caches; in a step it does not. So the nodes are
+ * timed where they stand: steps run as the plan says, on the recipe's own data, with all learning rates 0.
+ */
+#ifndef TRAIN_MEASURE_H
+#define TRAIN_MEASURE_H
+
+#include "plan/engine.h"
+#include "train/recipe.h"
+
+/* A session that can be stepped without learning. */
+typedef struct Stopwatch Stopwatch;
+
+/* plan may be NULL: keep everything. */
+Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan,
+                  Stopwatch **stopwatch);
+Err stopwatch_step(Stopwatch *stopwatch, double *ms);        /* one plain step */
+const Engine *stopwatch_engine(const Stopwatch *stopwatch);
+
+enum { MEASURE_LEAST = 5, MEASURE_MOST = 15 };               /* steps that are timed node by node */
+
+typedef struct MeasureOptions {
+    int64_t budget_bytes;        /* of the arena; 0: keep everything */
+    double  seconds;             /* of steps, about, within the bounds above */
+    void  (*progress)(void *arg, double done, const char *text);
+    void   *progress_arg;
+} MeasureOptions;
+
+typedef struct Measured {
+    int32_t nodes, calls;        /* timed, and distinct among them */
+    double  step_ms;             /* the best plain step */
+    double  nodes_ms;            /* sum of the nodes' median times in one step */
+    int64_t runtime_bytes;       /* of this process, beside the arena */
+} Measured;
+
+/* Adds the times of the recipe's nodes to the profile. */
+Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device, const MeasureOptions *options,
+                   Profile *profile, Measured *measured);
+
+#endif

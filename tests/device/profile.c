@@ -1,0 +1,219 @@
+/* Profiles: every shipped one loads and says where its numbers come from; bad files are refused by line;
+ * a written profile reads back the same; predicted time never falls as work grows. */
+#include "device/profile.h"
+
+#include "base/file.h"
+#include "base/shipped.h"
+#include "base/text.h"
+#include "test.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static Pool *pool;
+
+static const char small[] =
+    "{\"format\": \"plimsoll-profile-1\", \"name\": \"n\", \"title\": \"t\", \"kind\": \"cpu\", \"threads\": 2,\n"
+    " \"memory\": {\"total_bytes\": 100, \"usable_bytes\": 90, \"runtime_bytes\": 5, \"origin\": \"o\"},\n"
+    " \"bandwidth\": {\"by_threads\": [{\"threads\": 1, \"read\": 1e9, \"write\": 1e9, \"copy\": 1e9}], \"origin\": \"o\"},\n"
+    " \"launch\": {\"ns\": 100, \"origin\": \"o\"},\n"
+    " \"rates\": [{\"kind\": \"matmul\", \"type\": \"f32\", \"flops\": 1e3, \"flops_per_s\": 1e9, \"origin\": \"o\"},\n"
+    "            {\"kind\": \"matmul\", \"type\": \"f32\", \"flops\": 1e9, \"flops_per_s\": 1e11, \"origin\": \"o\"}],\n"
+    " \"ops\": {\"origin\": \"o\", \"times\": [\n"
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000aa\", \"flops\": 1e4, \"bytes\": 10, \"ns\": 5000},\n"
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000ab\", \"flops\": 1e6, \"bytes\": 10, \"ns\": 90000},\n"
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000ac\", \"flops\": 2e6, \"bytes\": 10, \"ns\": 70000},\n"
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000ad\", \"flops\": 1e8, \"bytes\": 10, \"ns\": 900000}]}}\n";
+
+/* The small profile with the first `old` replaced. */
+static char *with(const char *old, const char *new)
+{
+    const char *at = strstr(small, old);
+    CHECK(at != NULL);
+    Text text = { .pool = pool };
+    text_addn(&text, small, at ? (size_t)(at - small) : 0);
+    text_add(&text, "%s%s", new, at ? at + strlen(old) : "");
+    return text.at;
+}
+
+static Err parse(const char *text, Profile **profile)
+{
+    return profile_parse(pool, "p.json", text, strlen(text), profile);
+}
+
+static void refused(const char *old, const char *new, const char *says)
+{
+    Profile *profile;
+    Err      err = parse(with(old, new), &profile);
+    CHECK_INT(err, E_FORMAT);
+    if (!CHECK(err && strstr(err_text(), says) != NULL))
+        fprintf(stderr, "  %s -> %s said: %s\n", old, new, err ? err_text() : "nothing");
+}
+
+static void bad_files(void)
+{
+    Profile *profile;
+    CHECK_OK(parse(small, &profile));
+    refused("plimsoll-profile-1", "plimsoll-profile-2", "not plimsoll-profile-1");
+    refused("\"title\"", "\"tilte\"", "did you mean 'title'");
+    refused("\"cpu\"", "\"cpi\"", "did you mean 'cpu'");
+    refused("\"cpu\"", "\"cuda\"", "needs 'transfer'");
+    refused("\"usable_bytes\": 90", "\"usable_bytes\": 101", "p.json:2");
+    refused("\"usable_bytes\": 90", "\"usable_bytes\": 0", "from 1 to total_bytes");
+    refused("\"total_bytes\": 100", "\"total_bytes\": -100", "from 0 to 2^60");
+    refused("\"runtime_bytes\": 5", "\"runtime_bytes\": 5.5", "p.json:2");
+    refused("\"origin\": \"o\"", "\"origin\": \"\"", "must not be empty");
+    refused("\"origin\": \"o\"", "\"orogin\": \"o\"", "did you mean 'origin'");
+    refused("\"read\": 1e9", "\"read\": 0", "must be above 0");
+    refused("\"copy\": 1e9", "\"copy\": 1e300", "at most 1e21");
+    refused("[{\"threads\": 1, \"read\": 1e9, \"write\": 1e9, \"copy\": 1e9}]", "[]", "at least one row");
+    refused("[{\"threads\": 1, \"read\": 1e9, \"write\": 1e9, \"copy\": 1e9}]", "[7]", "must be an object");
+    refused("\"kind\": \"matmul\"", "\"kind\": \"matmil\"", "did you mean 'matmul'");
+    refused("\"type\": \"f32\"", "\"type\": \"f33\"", "did you mean 'f32'");
+    refused("\"threads\": 2", "\"threads\": -1", "from 0 to 4096");
+    refused("00000000000000ab", "00000000000000aa", "two times have the key");
+    refused("00000000000000ab", "xyz", "16 hexadecimal digits");
+    refused("00000000000000ab", "-000000000000ab1", "16 hexadecimal digits");
+    refused("\"ns\": 5000", "\"ns\": 0", "must be above 0");
+    refused("\"launch\"", "\"lunch\"", "did you mean 'launch'");
+    for (size_t n = 0; n + 2 < sizeof small; n++)        /* cut short anywhere: an error, never a crash */
+        CHECK(profile_parse(pool, "cut", small, n, &profile) == E_FORMAT);
+}
+
+static void written_reads_back(void)
+{
+    Profile    *a, *b;
+    const char *path = "profile-test.json";
+    CHECK_OK(parse(small, &a));
+    CHECK_OK(profile_write(a, path));
+    CHECK_OK(profile_read(pool, path, &b));
+    CHECK_TEXT(b->name, "n");
+    CHECK_INT(b->threads, 2);
+    CHECK_INT(b->usable_bytes, 90);
+    CHECK_INT(b->n_ops, 4);
+    CHECK_INT(b->n_rates, 2);
+    CHECK(b->ops[1].key == 0xab && b->ops[1].ns == 90000);
+    CHECK_TEXT(b->rates[1].origin, "o");
+    unlink(path);
+    CHECK_INT(profile_read(pool, path, &b), E_IO);
+}
+
+static double time_of(const Profile *p, const char *op, uint64_t key, double flops, TimeBasis *basis)
+{
+    return profile_ns(p, &(OpTime){ .key = key, .op = op, .type = "f32", .flops = flops, .bytes = 10 }, basis);
+}
+
+static void times(void)
+{
+    Profile  *p;
+    TimeBasis basis;
+    CHECK_OK(parse(small, &p));
+    CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 70000, 0);      /* measured: the very number */
+    CHECK_INT(basis, TIME_MEASURED);
+    double before = 0;
+    for (double flops = 1; flops < 1e12; flops *= 1.07) {
+        double ns = time_of(p, "linear", 1, flops, &basis);
+        CHECK_INT(basis, TIME_FAMILY);
+        CHECK(ns >= before * (1 - 1e-12) && isfinite(ns) && ns > 0);
+        before = ns;
+    }
+    CHECK_NEAR(time_of(p, "linear", 1, 1e4, &basis), 5000, 1e-6);     /* through the points */
+    double pooled = sqrt(90000.0 * 70000.0);                          /* two that fall share their mean */
+    CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), pooled, 1e-4);
+    CHECK_NEAR(time_of(p, "linear", 1, 2e6, &basis), pooled, 1e-4);
+    OpTime other = { .key = 1, .op = "linear", .type = "bf16", .flops = 1e4, .bytes = 10 };
+    CHECK_NEAR(profile_ns(p, &other, &basis), 5000, 1e-6);            /* measured in fp32 only: its efficiency */
+    CHECK_INT(basis, TIME_FAMILY);
+    other.op = "linea";
+    profile_ns(p, &other, &basis);
+    CHECK_INT(basis, TIME_ROOFLINE);
+    other.op = "linear_grad";
+    profile_ns(p, &other, &basis);
+    CHECK_INT(basis, TIME_ROOFLINE);
+    double roofline = time_of(p, "gelu", 1, 1e9, &basis);
+    CHECK_INT(basis, TIME_ROOFLINE);
+    CHECK_NEAR(roofline, 100 + 1e9 / 1e11 * 1e9, 1);
+    CHECK_NEAR(profile_roofline_ns(p, "gelu", "f32", 0, 1000), 100 + 1000, 1e-6);
+    CHECK_NEAR(profile_roofline_ns(p, "gelu", "i32", 0, 0), 100, 1e-9);
+    before = 0;
+    for (double flops = 1; flops < 1e12; flops *= 1.07) {
+        double ns = profile_roofline_ns(p, "linear", "f32", flops, 10);
+        CHECK(ns >= before);
+        before = ns;
+    }
+    profile_add_op(pool, p, (OpTime){ .key = 0xac, .graph = 1, .op = "linear", .type = "f32", .flops = 2e6, .bytes = 10, .ns = 95000 });
+    profile_ready(pool, p);
+    CHECK_INT(p->n_ops, 4);                                           /* replaced, not a second one */
+    CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), 90000, 1e-6);
+    CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 95000, 0);
+    OpTime op = { .key = 0xac, .graph = 2, .op = "linear", .type = "f32", .flops = 2e6, .bytes = 10, .ns = 85000 };
+    profile_add_op(pool, p, op);                                      /* the same call in another model */
+    profile_ready(pool, p);
+    CHECK_INT(p->n_ops, 5);
+    CHECK_NEAR(profile_ns(p, &op, &basis), 85000, 0);
+    op.graph = 1;
+    CHECK_NEAR(profile_ns(p, &op, &basis), 95000, 0);
+    op.graph = 3;                                                     /* in neither: their mean */
+    CHECK_NEAR(profile_ns(p, &op, &basis), 90000, 1e-6);
+    CHECK_INT(basis, TIME_MEASURED);
+}
+
+static void shipped(void)
+{
+    char **names;
+    int    n, seen = 0;
+    CHECK_OK(shipped_list(pool, SOURCE_DIR "/profiles", ".json", &names, &n));
+    for (int i = 0; i < n; i++) {
+        Profile *p;
+        if (strstr(names[i], "-cudnn-device"))           /* cuDNN's own description of a card */
+            continue;
+        CHECK_OK(profile_read(pool, pool_print(pool, SOURCE_DIR "/profiles/%s.json", names[i]), &p));
+        CHECK_TEXT(p->name, names[i]);
+        CHECK(p->total_bytes >= p->usable_bytes && p->n_rates > 0);
+        CHECK(strlen(p->memory_origin) > 20 && strlen(p->bandwidth_origin) > 20 && strlen(p->launch_origin) > 20);
+        for (int32_t r = 0; r < p->n_rates; r++)
+            CHECK(strlen(p->rates[r].origin) > 20);
+        if (p->card && strcmp(p->name, "h200"))          /* the one card we had */
+            CHECK(!strstr(p->memory_origin, "measured on an") && strstr(p->memory_origin, "not measured"));
+        seen++;
+    }
+    CHECK(seen >= 13);
+}
+
+static void unknown_names(void)
+{
+    Profile *p;
+    CHECK(!chdir(SOURCE_DIR));
+    CHECK_OK(profile_open(pool, "h200", &p));
+    CHECK_INT(p->usable_bytes, 149541471653);
+    CHECK_INT(profile_open(pool, "rtx3090", &p), E_USAGE);
+    CHECK(strstr(err_text(), "did you mean 'rtx-3090'") != NULL);
+    CHECK_INT(profile_open(pool, "", &p), E_USAGE);
+    CHECK_INT(profile_open(pool, "profiles", &p), E_USAGE);          /* a folder is no profile */
+    CHECK_INT(profile_open(pool, "README.md", &p), E_FORMAT);
+    CHECK_INT(profile_open(pool, "profiles/h200-cudnn-device.json", &p), E_FORMAT);
+}
+
+static void home(void)
+{
+    setenv("XDG_CONFIG_HOME", "/x", 1);
+    CHECK_TEXT(profile_home(pool), "/x/plimsoll/cpu.json");
+    setenv("XDG_CONFIG_HOME", "relative", 1);            /* the standard: not absolute, not used */
+    setenv("HOME", "/h", 1);
+    CHECK_TEXT(profile_home(pool), "/h/.config/plimsoll/cpu.json");
+    unsetenv("HOME");
+    CHECK(profile_home(pool) == NULL);
+}
+
+int main(void)
+{
+    pool = pool_new(NULL, "test");
+    RUN(bad_files);
+    RUN(written_reads_back);
+    RUN(times);
+    RUN(shipped);
+    RUN(unknown_names);
+    RUN(home);
+    pool_free(pool);
+    return test_end();
+}

@@ -1,0 +1,264 @@
+/* fit.c -- levers by word, cut micro-batches, gradient release, plan files: there and back, and refused. */
+#include "../test.h"
+
+#include "base/file.h"
+#include "train/fit.h"
+#include "train/trainer.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PLAN "fit_test.plan.json"
+#define SMALL "batch=2", "model.widths=[8, 16]", "model.groups=4", "model.height=8", "model.width=8", "data.samples=16"
+
+static Recipe *unet(Pool *pool, const char *more)
+{
+    const char *sets[] = { SMALL, more };
+    Recipe     *recipe;
+    CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/unet-small.yaml", sets, more ? 7 : 6, &recipe));
+    return recipe;
+}
+
+static Device *cpu(Pool *pool, int threads, const char *backend)
+{
+    Device *device;
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = threads, .blas = backend }, &device));
+    return device;
+}
+
+static void words(void)
+{
+    unsigned allow;
+    CHECK_OK(allow_read("none", &allow));
+    CHECK_INT(allow, ALLOW_NONE);
+    CHECK_OK(allow_read("algorithm,chunk,split", &allow));
+    CHECK_INT(allow, ALLOW_DEFAULT);
+    CHECK_OK(allow_read("batchnorm-split", &allow));         /* names the split it is about */
+    CHECK_INT(allow, ALLOW_SPLIT | ALLOW_BATCHNORM_SPLIT);
+    const char *const wrong[] = { "", ",", "split,", "all", "splits", "split none", "none,split", "split,,chunk" };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_INT(allow_read(wrong[i], &allow), E_USAGE);
+        CHECK(strstr(err_text(), "batchnorm-split") != NULL);
+    }
+}
+
+static void cut(void)
+{
+    Pool   *pool = pool_new(NULL, "cut");
+    Recipe *recipe = unet(pool, "accumulate=3");
+    CHECK_INT(recipe_cut(recipe, 3), E_USAGE);
+    CHECK_INT(recipe_cut(recipe, 0), E_USAGE);
+    CHECK_INT(recipe->batch, 2);
+    CHECK_OK(recipe_cut(recipe, 2));
+    CHECK_INT(recipe->batch, 1);
+    CHECK_INT(recipe->accumulate, 6);
+    CHECK_INT(recipe->levers.pieces, 2);
+    pool_free(pool);
+}
+
+/* Precision only where named; the split keeps the effective batch; batch norm is not split unasked. */
+static void levers(void)
+{
+    Pool      *pool = pool_new(NULL, "levers");
+    Device    *device = cpu(pool, 2, "own");
+    Recipe    *recipe = unet(pool, "accumulate=1"), *norm;
+    FitResult  fit;
+    FitOptions how = { .budget_bytes = 1, .effort = 500, .allow = ALLOW_DEFAULT };
+    CHECK_INT(fit_run(pool, recipe, device, &how, &fit), E_BUDGET);
+    CHECK_INT(fit.recipe->precision, recipe->precision);
+    int64_t in_fp32 = fit.minimum_bytes;
+    how.allow |= ALLOW_PRECISION;
+    CHECK_INT(fit_run(pool, recipe, device, &how, &fit), E_BUDGET);
+    how.budget_bytes = fit.minimum_bytes;
+    CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
+    CHECK(fit.engine->arena_bytes <= in_fp32);
+
+    const char *sets[] = { "batch=2" };
+    CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/stablesr-small.yaml", sets, 1, &norm));
+    how = (FitOptions){ .budget_bytes = 1, .effort = 200, .allow = ALLOW_DEFAULT };
+    CHECK_INT(fit_run(pool, norm, device, &how, &fit), E_BUDGET);
+    CHECK_INT(fit.recipe->batch, 2);
+    CHECK(fit.n_notes > 0 && strstr(fit.notes[0], "batchnorm-split") != NULL);
+    int64_t whole = fit.minimum_bytes;
+    how.allow |= ALLOW_BATCHNORM_SPLIT;
+    CHECK_INT(fit_run(pool, norm, device, &how, &fit), E_BUDGET);
+    CHECK_INT(fit.recipe->batch * fit.recipe->accumulate, 2);
+    CHECK(fit.minimum_bytes <= whole);
+    pool_free(pool);
+}
+
+/* Which reasons forbid gradient release, and that it takes gradients out of the peak where none does. */
+static void release(void)
+{
+    Pool   *pool = pool_new(NULL, "release");
+    Device *device = cpu(pool, 2, "own");
+    Recipe *recipe = unet(pool, "accumulate=2");
+    CHECK(strstr(recipe_no_release(recipe), "accumulated") != NULL);
+    recipe->accumulate = 1;
+    CHECK(strstr(recipe_no_release(recipe), "clipping") != NULL);
+    recipe->optimizer.clip = 0;
+    CHECK(recipe_no_release(recipe) == NULL);
+    recipe->precision = 2;
+    CHECK(strstr(recipe_no_release(recipe), "fp16") != NULL);
+    recipe->precision = 0;
+
+    FitResult at_end, early;
+    CHECK_OK(fit_plan(pool, recipe, device, &(FitOptions){ 0 }, &at_end));
+    recipe->levers.release = true;
+    CHECK_OK(fit_plan(pool, recipe, device, &(FitOptions){ 0 }, &early));
+    CHECK_INT(early.engine->persistent_bytes, at_end.engine->persistent_bytes);
+    CHECK_INT(llround(early.step_ns), llround(at_end.step_ns));
+    CHECK(early.engine->arena_bytes <= at_end.engine->arena_bytes);
+    pool_free(pool);
+}
+
+/* Training through files: a plan is followed, a run keeps its plan and goes on with it, to the same bits. */
+static void followed(void)
+{
+    Pool        *pool = pool_new(NULL, "followed");
+    Device      *device = cpu(pool, 2, "own");
+    Recipe      *recipe = unet(pool, "accumulate=2");
+    FitResult    fit, least;
+    FitOptions   how = { .budget_bytes = 1, .effort = 500, .allow = ALLOW_NONE };
+    TrainResult  plain, planned;
+    const char  *files[2];
+    char        *bytes[2];
+    size_t       n[2];
+    CHECK_INT(fit_run(pool, recipe, device, &how, &least), E_BUDGET);
+    how.budget_bytes = least.minimum_bytes;
+    CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
+    CHECK(fit.engine->recomputed > 0);
+    CHECK_OK(fit_write(PLAN, recipe, &fit));
+    for (int i = 0; i < 2; i++) {
+        const char *out = pool_print(pool, "fit_test_run%d", i);
+        const char *const old[] = { "recipe.yaml", "plan.json", "log.jsonl", "step-000002.json", "step-000002.safetensors",
+                                    "step-000004.json", "step-000004.safetensors" };
+        for (size_t f = 0; f < sizeof old / sizeof *old; f++)
+            unlink(pool_print(pool, "%s/%s", out, old[f]));
+        recipe->steps = 2;
+        CHECK_OK(train_run(pool, recipe, device, &(TrainOptions){ .out = out, .plan = i ? PLAN : NULL, .quiet = true },
+                           i ? &planned : &plain));
+        recipe->steps = 4;
+        CHECK_OK(train_run(pool, recipe, device, &(TrainOptions){ .out = out, .resume = true, .quiet = true },
+                           i ? &planned : &plain));
+        files[i] = pool_print(pool, "%s/step-000004.safetensors", out);
+        CHECK_OK(file_read(pool, files[i], &bytes[i], &n[i]));
+    }
+    CHECK(n[0] == n[1] && !memcmp(bytes[0], bytes[1], n[0]));
+    CHECK_INT(planned.planned_bytes, fit.engine->arena_bytes);
+    CHECK_INT(planned.recomputed, fit.engine->recomputed);
+    CHECK_INT(plain.recomputed, 0);
+    CHECK_INT(train_run(pool, recipe, cpu(pool, 1, "own"), &(TrainOptions){ .out = "fit_test_run1", .resume = true,
+              .quiet = true }, &planned), E_PLAN);           /* the run's plan is for two threads */
+    CHECK(strstr(err_text(), "2 threads") != NULL);
+    pool_free(pool);
+}
+
+typedef struct Damage { const char *find, *put, *says; } Damage;
+
+static void put_file(Pool *pool, const char *text, const Damage *damage)
+{
+    Text        out = { .pool = pool };
+    const char *at = damage ? strstr(text, damage->find) : NULL;
+    CHECK(!damage || at);
+    text_add(&out, "%.*s%s%s", at ? (int)(at - text) : 0, text, at ? damage->put : "", at ? at + strlen(damage->find) : text);
+    CHECK_OK(file_write(PLAN, out.at, out.n));
+}
+
+/* Nothing in a file is believed. */
+static void damaged(void)
+{
+    Pool      *pool = pool_new(NULL, "damaged");
+    Device    *device = cpu(pool, 2, "own");
+    Recipe    *recipe = unet(pool, "accumulate=1");
+    FitResult  fit;
+    char      *text;
+    size_t     n;
+    CHECK_OK(fit_run(pool, recipe, device, &(FitOptions){ 0 }, &fit));
+    CHECK_OK(fit_write(PLAN, recipe, &fit));
+    CHECK_OK(file_read(pool, PLAN, &text, &n));
+    CHECK_OK(fit_read(pool, PLAN, recipe, device, false, &fit));
+
+    const Damage damages[] = {
+        { "plimsoll-plan-1", "plimsoll-plan-9", "format" },
+        { "\"graph\": \"", "\"graph\": \"0", "another graph" },
+        { "\"threads\": 2", "\"threads\": 3", "3 threads" },
+        { "\"library\": \"own", "\"library\": \"owl", "library" },
+        { "\"name\": \"cpu\"", "\"name\": \"cud\"", "device" },
+        { "\"release\": false", "\"release\": 0", "release" },
+        { "\"release\": false", "\"release\": true", "early" },
+        { "\"batch\": 2", "\"batch\": 4", "micro-batches" },
+        { "\"pieces\": 1", "\"pieces\": 2", "micro-batches" },
+        { "\"pieces\": 1", "\"pieces\": -9223372036854775807", "micro-batches" },
+        { "\"precision\": \"fp32\"", "\"precision\": \"fp31\"", "precision" },
+        { "\"asked_precision\": \"fp32\"", "\"asked_precision\": \"bf16\"", "bf16" },
+        { "\"attention\": \"streamed\"", "\"attention\": \"stored\"", "another graph" },
+        { "\"steps\": [", "\"steps\": [[\"run\", 1],", "node" },
+        { "\"steps\": [", "\"steps\": [[\"walk\", \"x\"],", "walk" },
+        { "[\"drop\", ", "[\"save\", ", "" },
+        { "\"offsets\": [", "\"offsets\": [0, ", "offsets" },
+        { "\"offsets\": [", "\"offsets\": [-", "" },
+        { "\"offsets\": [", "\"offsets\": [9", "" },
+        { "\"offsets\": [", "\"offsets\": [0.5, ", "" },
+        { "\"phases\": [", "\"phases\": [null, ", "phases" },
+        { "\"choices\": [", "\"choices\": [7, ", "choice" },
+        { "\"scratch\": ", "\"scratch\": 1", "scratch" },
+        { "\"algorithm\": \"", "\"algorithm\": \"x", "scratch" },
+        { "\"repeat\": 1", "\"repeat\": 2", "phase" },
+        { "\"arena_bytes\": ", "\"arena_bytes\": 1", "arena_bytes" },
+        { "\"live_bytes\": ", "\"live_bytes\": 1", "live_bytes" },
+        { "\"persistent_bytes\": ", "\"persistent_bytes\": 1", "persistent_bytes" },
+        { "{", "[", "" },
+    };
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        put_file(pool, text, &damages[i]);
+        Err err = fit_read(pool, PLAN, recipe, device, false, &fit);
+        CHECK(err == E_PLAN || err == E_FORMAT);
+        if (!strstr(err_text(), damages[i].says) || !(err == E_PLAN || err == E_FORMAT))
+            CHECK_TEXT(err_text(), damages[i].find);         /* shows what was said about which damage */
+    }
+    /* Every prefix of the file, and a plan of a bare graph. */
+    for (size_t keep = 0; keep < n; keep += 1 + n / 40) {
+        CHECK_OK(file_write(PLAN, text, keep));
+        CHECK_INT(fit_read(pool, PLAN, recipe, device, false, &fit), E_FORMAT);
+    }
+    CHECK_OK(file_write(PLAN, "{\"format\": \"plimsoll-plan-1\", \"steps\": []}", 42));
+    CHECK_INT(fit_read(pool, PLAN, recipe, device, false, &fit), E_FORMAT);
+    CHECK(strstr(err_text(), "bare graph") != NULL);
+    unlink(PLAN);
+    CHECK_INT(fit_read(pool, PLAN, recipe, device, false, &fit), E_IO);
+    pool_free(pool);
+}
+
+/* A curve falls in bytes and rises in time, and offers name only what is not allowed yet. */
+static void curve(void)
+{
+    Pool      *pool = pool_new(NULL, "curve");
+    Device    *device = cpu(pool, 2, "own");
+    Recipe    *recipe = unet(pool, "accumulate=1");
+    FitOptions how = { .budget_bytes = 1, .effort = 1000, .allow = ALLOW_DEFAULT };
+    FitPoint  *points;
+    FitOffer   offers[ALLOW_COUNT] = { 0 };
+    int        n;
+    CHECK_OK(fit_curve(pool, recipe, device, &how, &points, &n));
+    CHECK(n > 3);
+    for (int i = 1; i < n; i++)
+        CHECK(points[i].peak_bytes < points[i - 1].peak_bytes && points[i].step_ns > points[i - 1].step_ns);
+    CHECK_OK(fit_offers(pool, recipe, device, &how, offers, &n));
+    CHECK_INT(n, 2);
+    CHECK_INT(offers[0].allow, ALLOW_PRECISION_BIT);
+    CHECK_INT(offers[1].allow, ALLOW_BATCHNORM_SPLIT_BIT);
+    pool_free(pool);
+}
+
+int main(void)
+{
+    RUN(words);
+    RUN(cut);
+    RUN(levers);
+    RUN(release);
+    RUN(followed);
+    RUN(damaged);
+    RUN(curve);
+    return test_end();
+}

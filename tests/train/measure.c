@@ -1,0 +1,83 @@
+/* Times of a recipe's operators, filed and found again: a plan made with them rests on measurements alone,
+ * and its predicted step is the step that was measured. No assertion is about speed. */
+#include "train/measure.h"
+
+#include "device/probe.h"
+#include "test.h"
+
+#include <unistd.h>
+
+static Pool *pool;
+
+static void found_again(const char *name, const char *set)
+{
+    Recipe  *recipe;
+    Device  *device;
+    Measured m;
+    Profile *profile = NEW(pool, Profile);
+    CHECK_OK(recipe_read(pool, name, &set, set != NULL, &recipe));
+    CHECK_OK(device_cpu(pool, NULL, &device));
+    ProbeOptions tiny = { .bandwidth_bytes = 1 << 16, .largest_flops = 1e6, .seconds = 1e-4 };
+    CHECK_OK(probe_rates(pool, device, &tiny, profile));
+    CHECK_OK(measure_recipe(pool, recipe, device, &(MeasureOptions){ .seconds = 0 }, profile, &m));
+    CHECK(m.calls > 20 && m.calls <= m.nodes && profile->n_ops == m.calls);
+    CHECK(m.step_ms > 0 && m.nodes_ms > 0 && m.runtime_bytes > 0);
+    profile_ready(pool, profile);
+    for (int32_t i = 0; i < profile->n_ops; i++)
+        CHECK(profile->ops[i].ns > 0 && isfinite(profile->ops[i].ns));
+
+    device->profile = profile;
+    Stopwatch    *plan;
+    TrainingGraph graph;
+    Engine       *engine;
+    CHECK_OK(recipe_graph(pool, recipe, false, &graph));         /* keys hold for the graph built anew */
+    CHECK_OK(engine_new(pool, graph.graph, device, NULL, &engine));
+    CHECK_NEAR(engine_time_share(engine, TIME_MEASURED), 1, 1e-12);
+    CHECK_NEAR(engine_step_ns(engine, recipe->accumulate) * 1e-6 / m.step_ms, 1, 1e-6);
+    CHECK_TEXT(engine_time_source(engine), "profile cpu");
+
+    /* Nodes that run twice: the same keys. */
+    int64_t       least = engine->persistent_bytes + (engine->arena_bytes - engine->persistent_bytes) * 17 / 20;
+    EngineOptions budget = { .budget_bytes = least, .effort = 200 };
+    double        ms;
+    CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &plan));
+    CHECK(stopwatch_engine(plan)->arena_bytes <= least);
+    CHECK_NEAR(engine_time_share(stopwatch_engine(plan), TIME_MEASURED), 1, 1e-12);
+    CHECK(stopwatch_engine(plan)->cost_ns >= stopwatch_engine(plan)->keep_all_ns * (1 - 1e-9));
+    CHECK_OK(stopwatch_step(plan, &ms));
+    CHECK(ms > 0);
+
+    /* Another batch: no call is known, most operators are. */
+    if (!set)
+        CHECK_OK(recipe_read(pool, name, (const char *[]){ "batch=3" }, 1, &recipe));
+    CHECK_OK(recipe_graph(pool, recipe, false, &graph));
+    CHECK_OK(engine_new(pool, graph.graph, device, NULL, &engine));
+    CHECK_NEAR(engine_time_share(engine, TIME_ROOFLINE), 0, 1e-12);
+}
+
+static void plain(void)       { found_again("unet-small", NULL); }
+static void accumulated(void) { found_again("unet-small", "accumulate=3"); }
+
+static void no_such_data(void)
+{
+    Recipe     *recipe;
+    Device     *device;
+    Measured    m;
+    Profile    *profile = NEW(pool, Profile);
+    const char *set = "data.path=\"nowhere\"";
+    CHECK_OK(recipe_read(pool, "unet-small", &set, 1, &recipe));
+    CHECK_OK(device_cpu(pool, NULL, &device));
+    CHECK(measure_recipe(pool, recipe, device, &(MeasureOptions){ 0 }, profile, &m) != OK);
+    CHECK_INT(profile->n_ops, 0);
+}
+
+int main(void)
+{
+    pool = pool_new(NULL, "test");
+    CHECK(!chdir(SOURCE_DIR));
+    RUN(plain);
+    RUN(accumulated);
+    RUN(no_such_data);
+    pool_free(pool);
+    return test_end();
+}

@@ -49,7 +49,7 @@ static void device_card_kernels(Pool *pool, const Profile *profile, const Device
     const char *path;
     char       *json;
     size_t      n;
-    if (shipped_find(pool, "profiles", "json", "profile", pool_print(pool, "%s-cudnn-device", profile->name), &path) ||
+    if (shipped_find(pool, "profiles", ".json", "profile", pool_print(pool, "%s-cudnn-device", profile->name), &path) ||
         file_read(pool, path, &json, &n))
         return;
     if (device_cuda_kernels(pool, options, json, device))

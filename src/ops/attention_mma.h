@@ -37,19 +37,22 @@ template <int N> __device__ __forceinline__ void copy_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* ROWS rows from x on, n of which exist. Only the width columns are written. */
+/* ROWS rows from x on, n of which exist; neighbours take one row. Only the width columns are written. */
 template <class T, int D, int ROWS>
 __device__ __forceinline__ void rows_load(T (*to)[D + 8], const T *x, int64_t ld, int64_t n, int width, int copy)
 {
-    int each = copy / 2, count = width / each;
-    for (int i = (int)threadIdx.x; i < ROWS * count; i += MMA_THREADS) {
-        int  r = i / count, c = (i - r * count) * each;
+    int      count = width * 2 / copy, step = MMA_THREADS / count, first = (int)threadIdx.x / count;
+    int      c = (int)threadIdx.x % count * (copy / 2);
+    const T *from = x + (int64_t)first * ld + c;
+    if (first >= step)
+        return;
+    for (int r = first; r < ROWS; r += step) {
         bool there = r < n;
-        const T *from = x + (there ? (int64_t)r * ld : 0) + c;
         if (copy > 2)
-            copy_async(&to[r][c], from, copy, there);
+            copy_async(&to[r][c], there ? from : x, copy, there);
         else
             to[r][c] = there ? *from : T(0.0f);
+        from += step * ld;
     }
 }
 

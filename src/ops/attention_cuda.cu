@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld;
     const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
     int64_t tiles = (a.lk + KEYS - 1) / KEYS;
-    float   scale = attention_scale_of(a) * LOG2_E;
+    float   scale = attention_scale_of(a) * LOG2_E, less = scale < 0 ? INFINITY : -INFINITY;
 
     shared_clear(memory, (int)sizeof s);
     __syncthreads();
@@ -86,25 +86,21 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
                 }
             }
 
-        bool    ends = key + KEYS > a.lk;
         int64_t first = query + warp * MT * 16;
         bool    mask = a.mask_diagonal && key < first + MT * 16 && first < key + KEYS;
+        if (mask || key + KEYS > a.lk)
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                scores_mask<KEYS>(score[m], less, a.lk - key, mask, (int)(first - key) + m * 16);
 #pragma unroll
         for (int m = 0; m < MT; m++) {
-            int64_t row = first + m * 16 + g;
-            float   high[2] = { top[m][0], top[m][1] };
+            float high[2] = { top[m][0], top[m][1] };
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    float x = score[m][n][e] * scale;
-                    if (ends || mask) {
-                        int64_t at = key + n * 8 + 2 * t + (e & 1);
-                        if (at >= a.lk || (mask && at == row + e / 2 * 8))
-                            x = -INFINITY;
-                    }
-                    score[m][n][e] = x;
-                    high[e / 2] = fmaxf(high[e / 2], x);
+                    score[m][n][e] *= scale;
+                    high[e / 2] = fmaxf(high[e / 2], score[m][n][e]);
                 }
 #pragma unroll
             for (int h = 0; h < 2; h++) {
@@ -370,9 +366,9 @@ template <class T> static Err forward_with(const Call *call, const AttentionCuda
 {
     bool few = a.n_heads * ceil_div(a.lq, 128) < 2 * cuda_handle(call)->sms;     /* then smaller blocks */
     WITH_WIDTH(a.width, D, {
-        if (D > 64 || few)
+        if (D > 80 || few)
             return launch_mma<T, D, 1>(call, a);
-        return launch_mma<T, D, (D > 64 ? 1 : 2)>(call, a);
+        return launch_mma<T, D, (D > 80 ? 1 : 2)>(call, a);
     });
 }
 

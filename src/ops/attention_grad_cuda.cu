@@ -102,8 +102,7 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
         __syncthreads();
 
         float   p[QUERIES / 8][4], ds[QUERIES / 8][4];
-        int64_t row = key + warp * 16 + g;       /* of the keys; the other is row + 8 */
-        bool    mask = a.mask_diagonal && query < key + 64 && key < next;
+        int64_t row = key + warp * 16;           /* of the keys */
         product_rows<T, D, QUERIES>(p, s.k, warp * 16, s.q[stage]);
 #pragma unroll
         for (int n = 0; n < QUERIES / 8; n++)
@@ -111,9 +110,9 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
             for (int e = 0; e < 4; e++) {
                 int at = n * 8 + 2 * t + (e & 1);
                 p[n][e] = fast_exp2(p[n][e] * steep - s.lse[stage][at]);
-                if (mask && query + at == row + e / 2 * 8)
-                    p[n][e] = 0;
             }
+        if (a.mask_diagonal && query < row + 16 && row < next)
+            scores_mask<QUERIES>(p, 0, QUERIES, true, (int)(row - query));
         if (want_v)
             product_columns<T, D, QUERIES>(dv, p, s.dy[stage]);
         if (want_k) {
@@ -198,8 +197,9 @@ __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int6
         }
         __syncthreads();
 
-        float p[KEYS / 8][4], ds[KEYS / 8][4];
-        bool  mask = a.mask_diagonal && key < query + 64 && query < next;
+        float   p[KEYS / 8][4], ds[KEYS / 8][4];
+        int64_t own = query + warp * 16;
+        bool    mask = a.mask_diagonal && key < own + 16 && own < next;
         product_rows<T, D, KEYS>(p, s.q, warp * 16, s.k[stage]);
         product_rows<T, D, KEYS>(ds, s.dy, warp * 16, s.v[stage]);
 #pragma unroll
@@ -208,10 +208,9 @@ __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int6
             for (int e = 0; e < 4; e++) {
                 float x = fast_exp2(p[n][e] * steep - lse[e / 2]);
                 ds[n][e] = x * (ds[n][e] - delta[e / 2]);
-                if ((mask && key + n * 8 + 2 * t + (e & 1) == row + e / 2 * 8) ||
-                    key + n * 8 + 2 * t + (e & 1) >= a.lk)
-                    ds[n][e] = 0;
             }
+        if (mask || next > a.lk)
+            scores_mask<KEYS>(ds, 0, a.lk - key, mask, (int)(own - key));
         product_columns<T, D, KEYS>(dq, ds, s.k[stage]);
         __syncthreads();
     }

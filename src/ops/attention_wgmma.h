@@ -36,6 +36,9 @@ template <int ROWS, int D> struct WideTile {
         else                    { constexpr int K = 128, N = 128; __VA_ARGS__ }               \
     } while (0)
 
+/* Shall three warpgroups share a tile, or would too many of them have no rows? */
+static inline bool three_pay(int64_t rows) { return ceil_div(rows, 192) * 3 <= ceil_div(rows, 128) * 2 + 1; }
+
 /* Bytes copied at a time, as a constant. */
 #define WITH_COPY(copy, COPY, ...)                                                            \
     do {                                                                                      \
@@ -66,7 +69,8 @@ __device__ __forceinline__ void barrier_wait(uint64_t *b, int parity)
 }
 /* Shared memory written by copies or stores may now be read by the tensor cores. */
 __device__ __forceinline__ void writes_visible() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-/* A warpgroup's registers, each thread's: the fetching one gives, the others take. */
+/* A warpgroup's registers, each thread's: the fetching one gives, the others take. In all they may be no
+ * more than the block was launched with: 80 each (two blocks at a time), 168 (3 warpgroups), 128 (4). */
 template <int N> __device__ __forceinline__ void registers_give() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N> __device__ __forceinline__ void registers_take() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 __device__ __forceinline__ void group_sync(int group)
@@ -94,7 +98,7 @@ struct Place {                   /* in the ring */
     }
 };
 
-/* The fetching warpgroup: fetch(tile, stage) only queues copies. A tile is announced when the one after
+/* The fetching warpgroup: fetch(stage) only queues copies, tile after tile. A tile is announced when the one after
  * it is under way, since each thread must see its own copies end before it may say so. */
 template <class Fetch> __device__ __forceinline__ void ring_fill(Ring &ring, int64_t tiles, Fetch fetch)
 {
@@ -102,7 +106,7 @@ template <class Fetch> __device__ __forceinline__ void ring_fill(Ring &ring, int
     int   before = 0;
     for (int64_t tile = 0; tile < tiles; tile++) {
         barrier_wait(&ring.empty[at.stage], at.phase ^ 1);
-        fetch(tile, at.stage);
+        fetch(at.stage);
         copy_commit();
         if (tile) {
             copy_wait<1>();
@@ -138,6 +142,45 @@ __device__ __forceinline__ void tile_fetch(WideTile<ROWS, D> &to, int first, int
         }
     }
 }
+
+/* The same for tiles of ROWS rows one after another. What a thread needs is worked out once: its share
+ * of a tile is a few copies, and the fetching warps compete with the others for every instruction. */
+template <int COPY, int ROWS, int D> struct Feed {
+    const char *from;            /* this thread's first piece of the next tile */
+    int64_t     tile, step, n;   /* bytes to the next tile, to its next piece; rows left */
+    uint32_t    to;              /* its place in the first stage */
+    int         row, rows;       /* its first row, and from each to the next */
+
+    template <class T>
+    __device__ __forceinline__ Feed(const WideTile<ROWS, D> *stages, const T *x, int64_t ld, int64_t count, int width)
+    {
+        int pieces = width * 2 / COPY, byte = (int)threadIdx.x % 128 % pieces * COPY;
+        row = (int)threadIdx.x % 128 / pieces;
+        rows = 128 / pieces;
+        from = (const char *)(x + row * ld) + byte;
+        to = shared_at(stages->at) + (uint32_t)(byte / 16 * WideTile<ROWS, D>::STEP + row * 16 + byte % 16);
+        tile = ROWS * ld * 2;
+        step = rows * ld * 2;
+        n = count;
+        if (row >= rows)
+            row = ROWS;          /* one of the 128 that are too many */
+    }
+    __device__ __forceinline__ void fetch(int stage)
+    {
+        uint32_t    at = to + (uint32_t)stage * (uint32_t)sizeof(WideTile<ROWS, D>);
+        const char *p = from;
+        if (n >= ROWS)
+#pragma unroll 1
+            for (int i = row; i < ROWS; i += rows, at += (uint32_t)rows * 16, p += step)
+                copy_piece<COPY>(at, p, COPY);
+        else
+#pragma unroll 1
+            for (int i = row; i < ROWS; i += rows, at += (uint32_t)rows * 16, p += step)
+                copy_piece<COPY>(at, i < n ? p : from, i < n ? COPY : 0);
+        from += tile;
+        n -= ROWS;
+    }
+};
 
 /* Zeros in the columns beyond the head's width. */
 template <int ROWS, int D> __device__ __forceinline__ void tile_fill_up(WideTile<ROWS, D> &t, int width)

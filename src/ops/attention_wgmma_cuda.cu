@@ -20,11 +20,11 @@ template <int COPY, class T, int K, int GROUPS, int KEYS>
 __device__ __forceinline__ void forward_fetch(const AttentionCuda &a, WideForward<K, GROUPS, KEYS> &s, int64_t head,
                                               int64_t tiles)
 {
-    const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
-    ring_fill(*(Ring *)s.ring, tiles, [&](int64_t tile, int stage) {
-        int64_t key = tile * KEYS;
-        tile_fetch<COPY>(s.k[stage], 0, KEYS, k + key * a.k.ld, a.k.ld, a.lk - key, a.width);
-        tile_fetch<COPY>(s.v[stage], 0, KEYS, v + key * a.v.ld, a.v.ld, a.lk - key, a.width);
+    Feed<COPY, KEYS, K> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
+    Feed<COPY, KEYS, K> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
+    ring_fill(*(Ring *)s.ring, tiles, [&](int stage) {
+        k.fetch(stage);
+        v.fetch(stage);
     });
 }
 
@@ -80,17 +80,9 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a, WideForward
         if (tile && threadIdx.x % 32 == 0)       /* the tile before has been read */
             barrier_arrive(&ring.empty[at.stage ? at.stage - 1 : STAGES - 1]);
 
-        if (key + KEYS > a.lk || (a.mask_diagonal && key < row + 16 && row < key + KEYS)) {
-            int end = (int)min(a.lk - key, (int64_t)KEYS), self = a.mask_diagonal ? (int)(row - key) + g : -KEYS;
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    int c = n * 8 + 2 * t + (e & 1);
-                    if (c >= end || (a.mask_diagonal && c == self + e / 2 * 8))
-                        score[n][e] = -INFINITY;
-                }
-        }
+        bool mask = a.mask_diagonal && key < row + 16 && row < key + KEYS;
+        if (mask || key + KEYS > a.lk)
+            scores_mask<KEYS>(score, -INFINITY, a.lk - key, mask, (int)(row - key));
         float high[2] = { top[0], top[1] };
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
@@ -154,9 +146,9 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a, WideForward
 }
 #endif
 
-template <class T, int K, int N, int GROUPS, int KEYS, int BLOCKS>
-__global__ void __launch_bounds__(GROUPS * 128 + 128, BLOCKS) forward_wgmma(const __grid_constant__ AttentionCuda a,
-                                                                           int64_t blocks)
+template <class T, int K, int N, int GROUPS, int KEYS>
+__global__ void __launch_bounds__(GROUPS * 128 + 128, 1) forward_wgmma(const __grid_constant__ AttentionCuda a,
+                                                                      int64_t blocks)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(128) char memory[];
@@ -176,10 +168,10 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, BLOCKS) forward_wgmma(cons
     writes_visible();
     __syncthreads();
     if (group == GROUPS) {
-        registers_give<32>();
+        registers_give<GROUPS == 3 ? 32 : 24>();
         WITH_COPY(a.copy, COPY, { forward_fetch<COPY, T>(a, s, head, tiles); });
     } else {
-        registers_take<BLOCKS == 2 ? 112 : GROUPS == 3 ? 160 : 240>();
+        registers_take<GROUPS == 3 ? 160 : 240>();
         forward_walk<T, N>(a, s, head, query, group, tiles);
     }
 #endif
@@ -187,12 +179,12 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, BLOCKS) forward_wgmma(cons
 
 /* ---- host ---- */
 
-template <class T, int K, int N, int GROUPS, int KEYS, int BLOCKS>
+template <class T, int K, int N, int GROUPS, int KEYS>
 static Err launch(const Call *call, const AttentionCuda &a)
 {
     int64_t blocks = ceil_div(a.lq, 64 * GROUPS);
     size_t  bytes = sizeof(WideForward<K, GROUPS, KEYS>);
-    auto    kernel = forward_wgmma<T, K, N, GROUPS, KEYS, BLOCKS>;
+    auto    kernel = forward_wgmma<T, K, N, GROUPS, KEYS>;
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     kernel<<<(unsigned)(a.n_heads * blocks), GROUPS * 128 + 128, bytes, cuda_stream(call)>>>(a, blocks);
     CUDA_LAUNCHED();
@@ -202,9 +194,10 @@ static Err launch(const Call *call, const AttentionCuda &a)
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTHS(a.width, K, N, {
-        if (N <= 80)
-            return launch<T, K, N, 2, 64, (N <= 80 ? 2 : 1)>(call, a);
-        return launch<T, K, N, (N <= 80 ? 2 : 3), 64, (N <= 80 ? 2 : 1)>(call, a);
+        constexpr int keys = N <= 80 ? 128 : 64;     /* what the registers hold */
+        if (three_pay(a.lq))
+            return launch<T, K, N, 3, keys>(call, a);
+        return launch<T, K, N, 2, keys>(call, a);
     });
 }
 

@@ -22,18 +22,19 @@ template <int COPY, class T, int K, int QUERIES>
 __device__ __forceinline__ void keys_fetch(const AttentionCuda &a, WideKeys<K, QUERIES> &s, int64_t head,
                                            int64_t tiles)
 {
-    const T *q = head_rows<T>(a, a.q, head), *dy = head_rows<T>(a, a.dy, head);
-    ring_fill(*(Ring *)s.ring, tiles, [&](int64_t tile, int stage) {
-        int64_t query = tile * QUERIES;
-        int     i = (int)threadIdx.x % 128 % QUERIES;
-        bool    there = query + i < a.lq;
-        int64_t at = there ? head * a.lq + query + i : 0;
-        tile_fetch<COPY>(s.q[stage], 0, QUERIES, q + query * a.q.ld, a.q.ld, a.lq - query, a.width);
-        tile_fetch<COPY>(s.dy[stage], 0, QUERIES, dy + query * a.dy.ld, a.dy.ld, a.lq - query, a.width);
-        if ((int)threadIdx.x % 128 < QUERIES) {
-            copy_async(&s.lse[stage][i], a.lse + at, 4, there);
-            copy_async(&s.delta[stage][i], a.delta + at, 4, there);
+    Feed<COPY, QUERIES, K> q(s.q, head_rows<T>(a, a.q, head), a.q.ld, a.lq, a.width);
+    Feed<COPY, QUERIES, K> dy(s.dy, head_rows<T>(a, a.dy, head), a.dy.ld, a.lq, a.width);
+    int     i = (int)threadIdx.x % 128;
+    int64_t query = i;
+    ring_fill(*(Ring *)s.ring, tiles, [&](int stage) {
+        q.fetch(stage);
+        dy.fetch(stage);
+        if (i < QUERIES) {
+            int64_t at = head * a.lq + (query < a.lq ? query : 0);
+            copy_async(&s.lse[stage][i], a.lse + at, 4, query < a.lq);
+            copy_async(&s.delta[stage][i], a.delta + at, 4, query < a.lq);
         }
+        query += QUERIES;
     });
 }
 
@@ -88,15 +89,8 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, WideKeys<K, QU
             for (int e = 0; e < 4; e++)
                 score[n][e] = fast_exp2(fmaf(score[n][e], steep, -(e & 1 ? l.y : l.x) * LOG2_E));
         }
-        if (a.mask_diagonal && query < row + 16 && row < query + QUERIES) {
-            int self = (int)(row - query) + g;
-#pragma unroll
-            for (int n = 0; n < QUERIES / 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    if (n * 8 + 2 * t + (e & 1) == self + e / 2 * 8)
-                        score[n][e] = 0;
-        }
+        if (a.mask_diagonal && query < row + 16 && row < query + QUERIES)
+            scores_mask<QUERIES>(score, 0, QUERIES, true, (int)(row - query));
         uint32_t p[QUERIES / 16][4];
         fragments_of<T, QUERIES>(p, score);
         wgmma_begin();
@@ -182,7 +176,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) keys_wgmma(const __grid
     writes_visible();
     __syncthreads();
     if (group == GROUPS) {
-        registers_give<32>();
+        registers_give<24>();
         WITH_COPY(a.copy, COPY, { keys_fetch<COPY, T>(a, s, head, tiles); });
     } else {
         registers_take<240>();
@@ -196,7 +190,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) keys_wgmma(const __grid
 
 template <class T, int K, int N> static Err launch(const Call *call, const AttentionCuda &a)
 {
-    constexpr int queries = N <= 80 ? 64 : 32;   /* what the registers hold */
+    constexpr int queries = N <= 80 ? 64 : 48;   /* what the registers hold */
     int64_t blocks = ceil_div(a.lk, 64 * GROUPS);
     size_t  bytes = sizeof(WideKeys<K, queries>);
     auto    kernel = keys_wgmma<T, K, N, queries>;

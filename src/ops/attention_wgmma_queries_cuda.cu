@@ -18,11 +18,11 @@ template <int COPY, class T, int K, int GROUPS>
 __device__ __forceinline__ void queries_fetch(const AttentionCuda &a, WideQueries<K, GROUPS> &s, int64_t head,
                                               int64_t tiles)
 {
-    const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
-    ring_fill(*(Ring *)s.ring, tiles, [&](int64_t tile, int stage) {
-        int64_t key = tile * KEYS;
-        tile_fetch<COPY>(s.k[stage], 0, KEYS, k + key * a.k.ld, a.k.ld, a.lk - key, a.width);
-        tile_fetch<COPY>(s.v[stage], 0, KEYS, v + key * a.v.ld, a.v.ld, a.lk - key, a.width);
+    Feed<COPY, KEYS, K> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
+    Feed<COPY, KEYS, K> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
+    ring_fill(*(Ring *)s.ring, tiles, [&](int stage) {
+        k.fetch(stage);
+        v.fetch(stage);
     });
 }
 
@@ -45,7 +45,7 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, WideQueries
 {
     Ring   &ring = *(Ring *)s.ring;
     float   scale = attention_scale_of(a), steep = scale * LOG2_E, lse[2], delta[2];
-    int     g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    int     g = (int)threadIdx.x % 32 / 4;
     int64_t row = query + (int)threadIdx.x % 128 / 32 * 16;      /* of the warp */
     float   dq[N / 8][4], score[KEYS / 8][4], ds[KEYS / 8][4];
 #pragma unroll
@@ -79,17 +79,9 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, WideQueries
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 score[n][e] = fast_exp2(fmaf(score[n][e], steep, -lse[e / 2]));
-        if (key + KEYS > a.lk || (a.mask_diagonal && key < row + 16 && row < key + KEYS)) {
-            int end = (int)min(a.lk - key, (int64_t)KEYS), self = (int)(row - key) + g;
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    int c = n * 8 + 2 * t + (e & 1);
-                    if (c >= end || (a.mask_diagonal && c == self + e / 2 * 8))
-                        score[n][e] = 0;
-                }
-        }
+        bool mask = a.mask_diagonal && key < row + 16 && row < key + KEYS;
+        if (mask || key + KEYS > a.lk)
+            scores_mask<KEYS>(score, 0, a.lk - key, mask, (int)(row - key));
         wgmma_wait<0>();
         hold(ds);
 #pragma unroll
@@ -142,7 +134,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) queries_wgmma(const __g
     writes_visible();
     __syncthreads();
     if (group == GROUPS) {
-        registers_give<32>();
+        registers_give<GROUPS == 3 ? 32 : 24>();
         WITH_COPY(a.copy, COPY, { queries_fetch<COPY, T>(a, s, head, tiles); });
     } else {
         registers_take<GROUPS == 3 ? 160 : 240>();
@@ -168,8 +160,9 @@ template <class T, int K, int N, int GROUPS> static Err launch(const Call *call,
 template <class T> static Err queries_with(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTHS(a.width, K, N, {
-        if (N <= 80 && ceil_div(a.lq, 192) * 3 <= ceil_div(a.lq, 128) * 2 + 1)   /* three share a tile, unless */
-            return launch<T, K, N, (N <= 80 ? 3 : 2)>(call, a);                  /* many would have no queries */
+        constexpr int most = N <= 80 ? 3 : 2;        /* what the registers hold */
+        if (three_pay(a.lq))
+            return launch<T, K, N, most>(call, a);
         return launch<T, K, N, 2>(call, a);
     });
 }

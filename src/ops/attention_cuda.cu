@@ -296,7 +296,6 @@ bool attention_cuda_mma(const Node *n)
 bool attention_cuda_wgmma(const Node *n, const Device *device)
 {
 #ifdef PLIMSOLL_SM90A
-    if (getenv("ATTN_MMA")) return false;
     bool copied = ATTR(n, AttentionAttr)->width % 2 == 0;        /* copies take 4 bytes at least */
     return ((const CudaHandle *)device->handle)->capability == 90 && attention_cuda_mma(n) && copied;
 #else

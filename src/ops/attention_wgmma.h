@@ -15,13 +15,10 @@
 
 #include "ops/attention_mma.h"
 
-#ifndef WIDE_PAD
-#define WIDE_PAD 16
-#endif
 enum { STAGES = 3 };
 
 template <int ROWS, int D> struct WideTile {
-    enum { STEP = ROWS * 16 + WIDE_PAD };              /* bytes from a column to the next */
+    enum { STEP = ROWS * 16 + 16 };              /* bytes from a column to the next */
     char at[D / 8 * STEP];
 };
 
@@ -70,9 +67,15 @@ __device__ __forceinline__ void barrier_wait(uint64_t *b, int parity)
 /* Shared memory written by copies or stores may now be read by the tensor cores. */
 __device__ __forceinline__ void writes_visible() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 /* A warpgroup's registers, each thread's: the fetching one gives, the others take. In all they may be no
- * more than the block was launched with: 80 each (two blocks at a time), 168 (3 warpgroups), 128 (4). */
-template <int N> __device__ __forceinline__ void registers_give() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
-template <int N> __device__ __forceinline__ void registers_take() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
+ * more than the block was launched with, or all wait for ever: 168 each (3 warpgroups), 128 (4). */
+template <int N> __device__ __forceinline__ void registers_give()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> __device__ __forceinline__ void registers_take()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
 __device__ __forceinline__ void group_sync(int group)
 {
     asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");

@@ -42,7 +42,8 @@ __device__ __forceinline__ void queries_fetch(const AttentionCuda &a, WideForwar
     if (turn) {
         group_sync(group);
         for (int i = lane; i < K / 8 * 64 * 4; i += 128)
-            *(uint32_t *)(s.q.at + i / 256 * WideTile<64 * GROUPS, K>::STEP + group * 1024 + i % 256 * 4) ^= 0x80008000u;
+            *(uint32_t *)(s.q.at + i / 256 * WideTile<64 * GROUPS, K>::STEP + group * 1024 + i % 256 * 4) ^=
+                0x80008000u;
     }
     writes_visible();
     group_sync(group);

@@ -46,7 +46,10 @@ target_include_directories(plimsoll_cuda PRIVATE src ${CUDNN_INCLUDE} ${CUBLASLT
 target_compile_options(plimsoll_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wno-missing-field-initializers -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
-target_compile_definitions(plimsoll_cuda PRIVATE _GNU_SOURCE $<$<IN_LIST:90a,${PLIMSOLL_CUDA_ARCHS}>:PLIMSOLL_SM90A>)
+target_compile_definitions(plimsoll_cuda PRIVATE _GNU_SOURCE)
+if("90a" IN_LIST PLIMSOLL_CUDA_ARCHS)
+  target_compile_definitions(plimsoll_cuda PRIVATE PLIMSOLL_SM90A)   # Hopper's own kernels are there
+endif()
 set_target_properties(plimsoll_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_STANDARD 17)
 target_link_libraries(plimsoll_cuda PRIVATE ${CUDNN_LIBRARY} ${CUBLASLT_LIBRARY})
 # In a build tree the libraries are found where they were at build time; installed ones by the loader.

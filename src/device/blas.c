@@ -6,6 +6,7 @@
  */
 #include "device/blas.h"
 
+#include "base/hash.h"
 #include "device/plugin.h"
 
 #include <dlfcn.h>
@@ -98,10 +99,7 @@ static void key_of_conv(Key *key, const ConvDesc *d)
 
 static size_t key_hash(const Key *key)
 {
-    const unsigned char *bytes = (const unsigned char *)key;
-    uint64_t hash = 14695981039346656037u;   /* FNV-1a */
-    for (size_t i = 0; i < sizeof *key; i++)
-        hash = (hash ^ bytes[i]) * 1099511628211u;
+    uint64_t hash = hash_bytes(HASH_EMPTY, key, sizeof *key);
     return (size_t)(hash ^ hash >> 32);
 }
 

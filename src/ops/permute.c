@@ -158,3 +158,32 @@ Tensor unpatchify3d(Tensor x, Shape volume, int p, int q, int r)
 {
     return patches(x, volume, (int[]){ p, q, r }, 3, false);
 }
+
+PermuteAxes permute_axes(const PermuteAttr *at)
+{
+    PermuteAxes axes = { 0 };
+    int64_t     stride[PERMUTE_RANK], step = 1;
+    for (int i = at->rank - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= at->dim[i];
+    }
+    for (int i = 0; i < at->rank; i++) {
+        int64_t extent = at->dim[at->axis[i]], from = stride[at->axis[i]];
+        int     last = axes.rank - 1;
+        if (extent == 1)
+            continue;
+        if (last >= 0 && axes.from[last] == from * extent) { /* follows its neighbour as before */
+            axes.dim[last] *= extent;
+            axes.from[last] = from;
+        } else {
+            axes.dim[axes.rank] = extent;
+            axes.from[axes.rank++] = from;
+        }
+    }
+    step = 1;
+    for (int i = axes.rank - 1; i >= 0; i--) {
+        axes.to[i] = step;
+        step *= axes.dim[i];
+    }
+    return axes;
+}

@@ -11,42 +11,8 @@
 
 enum { TILE = 16 };
 
-typedef struct Axes {                /* of the output, in its order */
-    int     rank;
-    int64_t dim[PERMUTE_RANK], from[PERMUTE_RANK], to[PERMUTE_RANK];     /* strides in elements */
-} Axes;
-
-static Axes axes_of(const PermuteAttr *at)
-{
-    Axes    axes = { 0 };
-    int64_t stride[PERMUTE_RANK], step = 1;
-    for (int i = at->rank - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= at->dim[i];
-    }
-    for (int i = 0; i < at->rank; i++) {
-        int64_t extent = at->dim[at->axis[i]], from = stride[at->axis[i]];
-        int     last = axes.rank - 1;
-        if (extent == 1)
-            continue;
-        if (last >= 0 && axes.from[last] == from * extent) { /* follows its neighbour as before */
-            axes.dim[last] *= extent;
-            axes.from[last] = from;
-        } else {
-            axes.dim[axes.rank] = extent;
-            axes.from[axes.rank++] = from;
-        }
-    }
-    step = 1;
-    for (int i = axes.rank - 1; i >= 0; i--) {
-        axes.to[i] = step;
-        step *= axes.dim[i];
-    }
-    return axes;
-}
-
 /* Where output index `flat`, counted over all axes but `skip` and `skip2`, begins on both sides. */
-static void axes_start(const Axes *axes, int skip, int skip2, int64_t flat, int64_t *from,
+static void axes_start(const PermuteAxes *axes, int skip, int skip2, int64_t flat, int64_t *from,
                        int64_t *to)
 {
     *from = *to = 0;
@@ -74,7 +40,7 @@ TILE_COPY(uint8_t)
 Err permute_cpu(const Call *call)
 {
     const PermuteAttr *at = ATTR(call->node, PermuteAttr);
-    Axes        axes = axes_of(at);
+    PermuteAxes        axes = permute_axes(at);
     int64_t     count = shape_count(at->shape), size = type_bytes(in_type(call->node, 0));
     const char *x = call->in[0];
     char       *y = call->out[0];

@@ -16,41 +16,7 @@ extern "C" {
 
 enum { TILE = 64, TILE_LANES = 32, TILE_ROWS = 8, THIN = 16 };
 
-typedef struct Axes {
-    int     rank;
-    int64_t dim[PERMUTE_RANK], from[PERMUTE_RANK], to[PERMUTE_RANK];     /* strides in elements */
-} Axes;
-
-static Axes axes_of(const PermuteAttr *at)   /* of the output, in its order */
-{
-    Axes    axes = {};
-    int64_t stride[PERMUTE_RANK], step = 1;
-    for (int i = at->rank - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= at->dim[i];
-    }
-    for (int i = 0; i < at->rank; i++) {
-        int64_t extent = at->dim[at->axis[i]], from = stride[at->axis[i]];
-        int     last = axes.rank - 1;
-        if (extent == 1)
-            continue;
-        if (last >= 0 && axes.from[last] == from * extent) {     /* follows its neighbour as before */
-            axes.dim[last] *= extent;
-            axes.from[last] = from;
-        } else {
-            axes.dim[axes.rank] = extent;
-            axes.from[axes.rank++] = from;
-        }
-    }
-    step = 1;
-    for (int i = axes.rank - 1; i >= 0; i--) {
-        axes.to[i] = step;
-        step *= axes.dim[i];
-    }
-    return axes;
-}
-
-static void axes_drop(Axes *axes, int axis)
+static void axes_drop(PermuteAxes *axes, int axis)
 {
     for (int i = axis; i + 1 < axes->rank; i++) {
         axes->dim[i] = axes->dim[i + 1];
@@ -60,7 +26,7 @@ static void axes_drop(Axes *axes, int axis)
     axes->rank--;
 }
 
-static void axes_by_input(Axes *axes)        /* the axes in the input's order: strides falling */
+static void axes_by_input(PermuteAxes *axes)        /* the axes in the input's order: strides falling */
 {
     for (int i = 1; i < axes->rank; i++)
         for (int j = i; j > 0 && axes->from[j] > axes->from[j - 1]; j--) {
@@ -71,7 +37,7 @@ static void axes_by_input(Axes *axes)        /* the axes in the input's order: s
 }
 
 /* Where index `flat`, counted over all the axes in their order, lies on both sides. */
-__device__ __forceinline__ void axes_start(const Axes &axes, int64_t flat, int64_t *from, int64_t *to)
+__device__ __forceinline__ void axes_start(const PermuteAxes &axes, int64_t flat, int64_t *from, int64_t *to)
 {
     *from = *to = 0;
 #pragma unroll
@@ -85,7 +51,7 @@ __device__ __forceinline__ void axes_start(const Axes &axes, int64_t flat, int64
 }
 
 template <class U>
-__global__ void __launch_bounds__(ROW_THREADS) permute_each(U *__restrict__ y, const U *__restrict__ x, Axes axes,
+__global__ void __launch_bounds__(ROW_THREADS) permute_each(U *__restrict__ y, const U *__restrict__ x, PermuteAxes axes,
                                                             int64_t count)
 {
     for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
@@ -102,7 +68,7 @@ typedef struct Plane {           /* y[r y_step + i] = x[i x_step + r] */
 
 template <class U>
 __global__ void __launch_bounds__(TILE_LANES *TILE_ROWS) permute_tiles(U *__restrict__ y, const U *__restrict__ x,
-                                                                       Axes outer, Plane plane)
+                                                                       PermuteAxes outer, Plane plane)
 {
     __shared__ U tile[TILE][TILE + 4 / sizeof(U)];       /* a row more than the banks is wide */
     for (int64_t t = blockIdx.x; t < plane.tiles; t += gridDim.x) {
@@ -135,7 +101,7 @@ __global__ void __launch_bounds__(TILE_LANES *TILE_ROWS) permute_tiles(U *__rest
     }
 }
 
-static Err permute_one_by_one(const Call *call, Axes axes, int unit, int64_t count)
+static Err permute_one_by_one(const Call *call, PermuteAxes axes, int unit, int64_t count)
 {
     WITH_UNIT(unit, U,
               permute_each<U><<<cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
@@ -147,7 +113,7 @@ static Err permute_one_by_one(const Call *call, Axes axes, int unit, int64_t cou
 extern "C" Err permute_cuda(const Call *call)
 {
     const PermuteAttr *at = ATTR(call->node, PermuteAttr);
-    Axes    axes = axes_of(at);
+    PermuteAxes axes = permute_axes(at);
     int64_t count = shape_count(at->shape), size = type_bytes(in_type(call->node, 0));
     int     last = axes.rank - 1, inner = 0;
     if (count == 0)

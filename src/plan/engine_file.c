@@ -1,6 +1,7 @@
 /* engine_file.c -- plan.json (`plimsoll-plan-1`) of a training step, in and out. See docs/FORMATS.md. */
 #include "plan/engine.h"
 
+#include "base/hash.h"
 #include "plan/plan_file.h"
 
 #include <stdio.h>
@@ -8,50 +9,32 @@
 
 /* ---- the digest ---- */
 
-static uint64_t digest_bytes(uint64_t hash, const void *data, size_t n)      /* FNV-1a */
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ bytes[i]) * 1099511628211u;
-    return hash;
-}
-
-static uint64_t digest_int(uint64_t hash, int64_t number)
-{
-    return digest_bytes(hash, &number, sizeof number);
-}
-
-static uint64_t digest_text(uint64_t hash, const char *text)
-{
-    return digest_bytes(hash, text, strlen(text) + 1);
-}
-
 /* Attributes (a learning rate, an epsilon) do not matter to a plan: when and where is all it says. */
 void graph_digest(const Graph *graph, char digest[17])
 {
-    uint64_t hash = 14695981039346656037u;
+    uint64_t hash = HASH_EMPTY;
     for (int32_t i = 0; i < graph->n_values; i++) {
         const Value *v = value_at(graph, i);
-        hash = digest_int(digest_int(hash, v->type), v->bytes);
-        hash = digest_int(digest_int(hash, v->root), v->offset);
-        hash = digest_int(digest_int(hash, v->persistent), v->shape.rank);
+        hash = hash_int(hash_int(hash, v->type), v->bytes);
+        hash = hash_int(hash_int(hash, v->root), v->offset);
+        hash = hash_int(hash_int(hash, v->persistent), v->shape.rank);
         for (int a = 0; a < v->shape.rank; a++)
-            hash = digest_int(hash, v->shape.dim[a]);
-        hash = digest_text(hash, v->name ? v->name : "");
+            hash = hash_int(hash, v->shape.dim[a]);
+        hash = hash_text(hash, v->name ? v->name : "");
     }
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        hash = digest_text(hash, node->op->name);
-        hash = digest_int(digest_int(hash, node->part), node->inplace);
-        hash = digest_text(hash, graph->modules[node->module].path);
-        hash = digest_int(digest_int(hash, node->n_in), node->n_out);
+        hash = hash_text(hash, node->op->name);
+        hash = hash_int(hash_int(hash, node->part), node->inplace);
+        hash = hash_text(hash, graph->modules[node->module].path);
+        hash = hash_int(hash_int(hash, node->n_in), node->n_out);
         for (int j = 0; j < node->n_in; j++)
-            hash = digest_int(hash, node->in[j]);
+            hash = hash_int(hash, node->in[j]);
         for (int j = 0; j < node->n_out; j++)
-            hash = digest_int(hash, node->out[j]);
+            hash = hash_int(hash, node->out[j]);
     }
     for (int32_t i = 0; i < graph->n_outputs; i++)
-        hash = digest_int(digest_int(hash, graph->outputs[i].value), graph->outputs[i].part);
+        hash = hash_int(hash_int(hash, graph->outputs[i].value), graph->outputs[i].part);
     snprintf(digest, 17, "%016llx", (unsigned long long)hash);
 }
 

@@ -1,45 +1,32 @@
 /* node_time.c -- the key of a node, and its predicted time. */
 #include "plan/node_time.h"
 
+#include "base/hash.h"
+
 #include <string.h>
 
 /* A plain processor, for machines without a profile: nanoseconds at these rates of one thread. */
 static const double plain_flops_per_ns = 50, plain_bytes_per_ns = 10, plain_launch_ns = 1000;
 
-static const uint64_t KEY_EMPTY = 0xcbf29ce484222325u;
-
-static uint64_t key_add(uint64_t key, const void *bytes, size_t n)   /* FNV-1a */
-{
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < n; i++)
-        key = (key ^ at[i]) * 0x100000001b3u;
-    return key;
-}
-
-static uint64_t key_number(uint64_t key, int64_t number)
-{
-    return key_add(key, &number, sizeof number);
-}
-
 static uint64_t key_values(uint64_t key, const Node *node, const int32_t *ids, int32_t n)
 {
-    key = key_number(key, n);
+    key = hash_int(key, n);
     for (int32_t i = 0; i < n; i++) {
         const Value *value = ids[i] >= 0 ? value_at(node->graph, ids[i]) : NULL;
-        key = key_number(key, value ? (int64_t)value->type : -1);
+        key = hash_int(key, value ? (int64_t)value->type : -1);
         for (int axis = 0; value && axis < value->shape.rank; axis++)
-            key = key_number(key, value->shape.dim[axis]);
+            key = hash_int(key, value->shape.dim[axis]);
     }
     return key;
 }
 
 uint64_t graph_identity(const Graph *graph)
 {
-    uint64_t key = KEY_EMPTY;
+    uint64_t key = HASH_EMPTY;
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param *param = &graph->params[i];
-        key = key_add(key, param->name, strlen(param->name) + 1);
-        key = key_number(key, value_at(graph, param->value)->bytes);
+        key = hash_bytes(key, param->name, strlen(param->name) + 1);
+        key = hash_int(key, value_at(graph, param->value)->bytes);
     }
     return key;
 }
@@ -47,16 +34,16 @@ uint64_t graph_identity(const Graph *graph)
 OpTime node_call(const Node *node, const Choice *choice, uint64_t graph)
 {
     const char *algorithm = choice->name ? choice->name : "";
-    uint64_t    key = KEY_EMPTY;
-    key = key_add(key, node->op->name, strlen(node->op->name) + 1);
+    uint64_t    key = HASH_EMPTY;
+    key = hash_bytes(key, node->op->name, strlen(node->op->name) + 1);
     key = key_values(key, node, node->in, node->n_in);
     key = key_values(key, node, node->out, node->n_out);
     /* Attributes count by the work they make: as bytes they hold padding, which differs from run to run. */
     Cost cost = node->op->cost(node);
-    key = key_add(key, &cost.flops, sizeof cost.flops);
-    key = key_add(key, &cost.bytes, sizeof cost.bytes);
-    key = key_add(key, algorithm, strlen(algorithm) + 1);
-    key = key_number(key, (int64_t)choice->workspace_bytes);
+    key = hash_bytes(key, &cost.flops, sizeof cost.flops);
+    key = hash_bytes(key, &cost.bytes, sizeof cost.bytes);
+    key = hash_bytes(key, algorithm, strlen(algorithm) + 1);
+    key = hash_int(key, (int64_t)choice->workspace_bytes);
 
     /* The type that decides the rate is what is read: a weight gradient is fp32 in every precision. */
     Type type = F32;

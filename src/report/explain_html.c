@@ -6,6 +6,7 @@
  */
 #include "report/explain.h"
 
+#include "base/hash.h"
 #include "base/json_out.h"
 
 #include <string.h>
@@ -59,27 +60,19 @@ typedef struct Words {
     int32_t      n, cap, *slots, n_slots;
 } Words;
 
-static uint64_t word_hash(const char *word)
-{
-    uint64_t hash = 1469598103934665603u;
-    for (; *word; word++)
-        hash = (hash ^ (unsigned char)*word) * 1099511628211u;
-    return hash;
-}
-
 static uint64_t words_index(Words *words, const char *word)
 {
     if (2 * (words->n + 1) > words->n_slots) {
         words->n_slots = words->n_slots ? 2 * words->n_slots : 256;
         words->slots = NEWN(words->pool, int32_t, words->n_slots);
         for (int32_t i = 0; i < words->n; i++) {
-            uint64_t at = word_hash(words->list[i]) % (uint64_t)words->n_slots;
+            uint64_t at = hash_text(HASH_EMPTY, words->list[i]) % (uint64_t)words->n_slots;
             while (words->slots[at])
                 at = (at + 1) % (uint64_t)words->n_slots;
             words->slots[at] = i + 1;
         }
     }
-    uint64_t at = word_hash(word) % (uint64_t)words->n_slots;
+    uint64_t at = hash_text(HASH_EMPTY, word) % (uint64_t)words->n_slots;
     for (; words->slots[at]; at = (at + 1) % (uint64_t)words->n_slots)
         if (!strcmp(words->list[words->slots[at] - 1], word))
             return (uint64_t)(words->slots[at] - 1);

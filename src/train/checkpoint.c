@@ -84,6 +84,7 @@ Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Sa
             largest = (int64_t)saver->tensors[i].n_bytes;
     saver->room = NEWN(pool, float, (largest + 3) / 4);
     TRY(folder_make(folder));
+    folder_tidy(folder);
     *out = saver;
     return OK;
 }
@@ -106,9 +107,9 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
             continue;
         if (++whole <= saver->keep)
             continue;
-        checkpoint_path(path, sizeof path, saver->folder, step, ".json");    /* first the word that it is whole */
-        err = file_remove(path);
         checkpoint_path(path, sizeof path, saver->folder, step, ".safetensors");
+        err = file_remove(path);
+        checkpoint_path(path, sizeof path, saver->folder, step, ".json");    /* last: it brings a killed run back here */
         if (!err)
             err = file_remove(path);
     }

@@ -23,12 +23,13 @@ SMALL = ["stdiff-small", "stablesr-small", "lag-small", "sashimi-small", "dit3d-
 PLAIN = ["optimizer.clip=0", "ema.rule=constant", "accumulate=1"]        # as bench_ref.py trains its own workloads
 BASELINES = {                # bench_ref.py's name of the work: what bench_step is told
     "stdiff": ["stdiff-64x2048", "batch=1", "model.image=[32,64]", "model.observed=3", "model.predicted=3",
-               "model.channels=[32,64,64]", "model.groups=8", "model.head_width=32", "model.motion_channels=16"],
+               "model.channels=[32,64,64]", "model.groups=8", "model.head_width=32", "model.motion_channels=16",
+               "data.kind=moving-shapes"],
     "edge": ["--part", "edge", "stablesr-edge-after", "batch=1", "model.image=128", "model.latent=64",
              "model.vae_mult=[1,2]"],
     "stablesr": ["--part", "unet", "stablesr-edge-after", "batch=1", "model.channels=64", "model.mult=[1,2,2,2]"],
-    "lag": ["lag-4x3"],
-    "sashimi": ["sashimi-24576", "model.length=4096", "model.width=32", "model.layers=2"],
+    "lag": ["lag-4x3", "data.kind=coloured-sets"],
+    "sashimi": ["sashimi-24576", "model.length=4096", "model.width=32", "model.layers=2", "data.kind=tones"],
     "dit3d-tiny": ["dit3d-tiny", "batch=4"],
     "dit3d-s": ["dit3d-s", "batch=1", "model.patch=[2,4,4]"],
 }

@@ -59,9 +59,9 @@ Err lengths_same(const char *path, const SafeFile *file, const Graph *graph)
             continue;
         TRY(length_in(path, file, graph->params[i].name, wants, &has));
         if (has != wants)
-            return fail(E_USAGE, "%s: %s was trained at length %lld, the model has %lld there; a run keeps its length, but its "
-                        "weights can begin another run: --init %s --init-partial", path, graph->params[i].name, (long long)has,
-                        (long long)wants, path);
+            return fail(E_USAGE, "%s: %s was trained at length %lld, the model has %lld there; a run keeps its "
+                        "length, but its weights can begin another run: --init %s --init-partial", path,
+                        graph->params[i].name, (long long)has, (long long)wants, path);
     }
     return OK;
 }

@@ -87,7 +87,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--precision", default="fp32,bf16")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     for work in args.works:
         if work not in works:
             parser.error(f"no work {work}; there are {', '.join(works)}")

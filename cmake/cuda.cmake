@@ -47,6 +47,9 @@ target_compile_options(plimsoll_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wno-missing-field-initializers -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 target_compile_definitions(plimsoll_cuda PRIVATE _GNU_SOURCE)
+if("90a" IN_LIST PLIMSOLL_CUDA_ARCHS)
+  target_compile_definitions(plimsoll_cuda PRIVATE PLIMSOLL_SM90A)   # Hopper's own kernels are there
+endif()
 set_target_properties(plimsoll_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_STANDARD 17)
 # cuDNN opens nvrtc by name: loaded with the plugin, it is found wherever it lies.
 find_library(NVRTC_LIBRARY NAMES libnvrtc.so.13 nvrtc HINTS ${places} PATH_SUFFIXES lib lib64)

@@ -6,7 +6,7 @@ build=${1:-build}
 command -v valgrind > /dev/null 2>&1 || { [ "$(id -u)" = 0 ] && apt-get install -y -qq valgrind > /dev/null 2>&1; } || true
 command -v valgrind > /dev/null 2>&1 || { echo "valgrind: not installed, skipped"; exit 0; }
 # AVX-512 is unknown to valgrind 3.19: a build for plain x86-64-v3.
-cmake -S . -B build-valgrind -G Ninja -DPLIMSOLL_ISAS=v3 -DPLIMSOLL_DNNL=OFF -DCMAKE_C_FLAGS_RELEASE="-O1 -g" \
+cmake -S . -B build-valgrind -G Ninja -DPLIMSOLL_ISAS=v3 -DPLIMSOLL_CUDA=OFF -DPLIMSOLL_DNNL=OFF -DCMAKE_C_FLAGS_RELEASE="-O1 -g" \
     > build-valgrind.log 2>&1 || { cat build-valgrind.log; exit 1; }
 rm -f build-valgrind.log
 ninja -C build-valgrind plimsoll test_ops test_base_json test_base_yaml test_base_safetensors test_plan_buffers > build-valgrind/log 2>&1 || { tail -40 build-valgrind/log; exit 1; }

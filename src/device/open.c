@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/shipped.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* This machine's own profile, if there is one and it was taken with what runs now. */
@@ -49,7 +50,7 @@ static void device_card_kernels(Pool *pool, const Profile *profile, const Device
     const char *path;
     char       *json;
     size_t      n;
-    if (shipped_find(pool, "profiles", "json", "profile", pool_print(pool, "%s-cudnn-device", profile->name), &path) ||
+    if (shipped_find(pool, "profiles", ".json", "profile", pool_print(pool, "%s-cudnn-device", profile->name), &path) ||
         file_read(pool, path, &json, &n))
         return;
     if (device_cuda_kernels(pool, options, json, device))
@@ -69,6 +70,24 @@ static Device *device_card(Pool *pool, const Profile *profile, const DeviceOptio
     return device;
 }
 
+/* Rates of the card that is here, from the shipped profile of its name: "NVIDIA H200" is h200. */
+static void device_shipped_profile(Pool *pool, Device *device)
+{
+    static const char *const makers[] = { "NVIDIA ", "GeForce " };
+    const char *model = device->model;
+    Profile    *profile;
+    for (int i = 0; i < 2; i++)
+        if (!strncmp(model, makers[i], strlen(makers[i])))
+            model += strlen(makers[i]);
+    char *name = pool_text(pool, model);
+    for (char *c = name; *c; c++)
+        *c = *c == ' ' ? '-' : (char)tolower((unsigned char)*c);
+    if (!profile_open(pool, name, &profile) && profile->card)
+        device->profile = profile;
+    else
+        device->profile_note = pool_print(pool, "no profile is called %s", name);
+}
+
 Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Device **device)
 {
     static const DeviceOptions defaults = { 0 };
@@ -80,8 +99,11 @@ Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Devi
         device_own_profile(pool, *device);
         return OK;
     }
-    if (!strcmp(name, "cuda"))
-        return device_cuda(pool, options, device);
+    if (!strcmp(name, "cuda")) {
+        TRY(device_cuda(pool, options, device));
+        device_shipped_profile(pool, *device);
+        return OK;
+    }
     TRY(profile_open(pool, name, &profile));
     if (!profile->card)
         return device_processor(pool, profile, options, device);

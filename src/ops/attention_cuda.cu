@@ -5,9 +5,6 @@
  */
 #include "ops/attention_mma.h"
 
-#define LOG2_E 1.44269504088896f
-#define LN_2   0.69314718055995f
-
 enum { KEYS = 64 };
 
 template <class T, int D, int MT> struct ForwardShared {
@@ -27,7 +24,7 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld;
     const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
     int64_t tiles = (a.lk + KEYS - 1) / KEYS;
-    float   scale = attention_scale_of(a) * LOG2_E;
+    float   scale = attention_scale_of(a) * LOG2_E, less = scale < 0 ? INFINITY : -INFINITY;
 
     shared_clear(memory, (int)sizeof s);
     __syncthreads();
@@ -89,25 +86,21 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
                 }
             }
 
-        bool    ends = key + KEYS > a.lk;
         int64_t first = query + warp * MT * 16;
         bool    mask = a.mask_diagonal && key < first + MT * 16 && first < key + KEYS;
+        if (mask || key + KEYS > a.lk)
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                scores_mask<KEYS>(score[m], less, a.lk - key, mask, (int)(first - key) + m * 16);
 #pragma unroll
         for (int m = 0; m < MT; m++) {
-            int64_t row = first + m * 16 + g;
-            float   high[2] = { top[m][0], top[m][1] };
+            float high[2] = { top[m][0], top[m][1] };
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    float x = score[m][n][e] * scale;
-                    if (ends || mask) {
-                        int64_t at = key + n * 8 + 2 * t + (e & 1);
-                        if (at >= a.lk || (mask && at == row + e / 2 * 8))
-                            x = -INFINITY;
-                    }
-                    score[m][n][e] = x;
-                    high[e / 2] = fmaxf(high[e / 2], x);
+                    score[m][n][e] *= scale;
+                    high[e / 2] = fmaxf(high[e / 2], score[m][n][e]);
                 }
 #pragma unroll
             for (int h = 0; h < 2; h++) {
@@ -159,7 +152,7 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
             sum[m][h] += __shfl_xor_sync(0xffffffffu, sum[m][h], 1);
             sum[m][h] += __shfl_xor_sync(0xffffffffu, sum[m][h], 2);
             if (t == 0 && row + g + 8 * h < a.lq)
-                a.lse[head * a.lq + row + g + 8 * h] = (top[m][h] + log2f(sum[m][h])) * LN_2;
+                lse_put(a, head * a.lq + row + g + 8 * h, top[m][h], sum[m][h]);
         }
         fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width, a.copy > 2, y[m],
                              1 / sum[m][0], 1 / sum[m][1]);
@@ -194,7 +187,7 @@ template <class T, int DC> __global__ void __launch_bounds__(TILE_THREADS) forwa
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 int64_t at = key + tx + 16 * j;
-                p[i][j] *= scale;
+                p[i][j] = __fmul_rn(p[i][j], scale);
                 if (at >= a.lk || (a.mask_diagonal && at == query + ty * 8 + i))
                     p[i][j] = -INFINITY;
                 high = fmaxf(high, p[i][j]);
@@ -224,7 +217,7 @@ template <class T, int DC> __global__ void __launch_bounds__(TILE_THREADS) forwa
         int64_t row = query + ty * 8 + i;
         part[i] = 1 / all;
         if (column == 0 && tx == 0 && row < a.lq)
-            a.lse[head * a.lq + row] = (top[i] + log2f(all)) * LN_2;
+            lse_put(a, head * a.lq + row, top[i], all);
     }
     tile_store<T, DC>(head_rows<T>(a, a.y, head) + query * a.y.ld, a.y.ld, a.lq - query, column, a.width, y, part);
 }
@@ -300,6 +293,23 @@ bool attention_cuda_mma(const Node *n)
     return in_type(n, attr->q.source) != F32 && attr->width <= 128;
 }
 
+bool attention_cuda_wgmma(const Node *n, const Device *device)
+{
+#ifdef PLIMSOLL_SM90A
+    bool copied = ATTR(n, AttentionAttr)->width % 2 == 0;        /* copies take 4 bytes at least */
+    return ((const CudaHandle *)device->handle)->capability == 90 && attention_cuda_mma(n) && copied;
+#else
+    (void)n;
+    (void)device;
+    return false;
+#endif
+}
+
+const char *attention_cuda_name(const Node *n, const Device *device)
+{
+    return attention_cuda_wgmma(n, device) ? "wgmma" : attention_cuda_mma(n) ? "mma" : "tiles";
+}
+
 static int chunks_of(int64_t width) { return (int)ceil_div(width, width <= 64 ? 64 : 128); }
 
 int64_t attention_cuda_heat(const Node *n)
@@ -355,15 +365,17 @@ template <class T> static Err forward_with(const Call *call, const AttentionCuda
 {
     bool few = a.n_heads * ceil_div(a.lq, 128) < 2 * cuda_handle(call)->sms;     /* then smaller blocks */
     WITH_WIDTH(a.width, D, {
-        if (D > 64 || few)
+        if (D > 80 || few)
             return launch_mma<T, D, 1>(call, a);
-        return launch_mma<T, D, (D > 64 ? 1 : 2)>(call, a);
+        return launch_mma<T, D, (D > 80 ? 1 : 2)>(call, a);
     });
 }
 
 Err attention_cuda_forward(const Call *call, AttentionCuda a)
 {
     attention_cuda_set(&a);
+    if (attention_cuda_wgmma(call->node, call->device))
+        return attention_wgmma_forward(call, a);
     if (attention_cuda_mma(call->node))
         return a.type == BF16 ? forward_with<bf16>(call, a) : forward_with<f16>(call, a);
     WITH_FLOAT(a.type, T, {
@@ -383,8 +395,7 @@ Err attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t co
 
 extern "C" Err attention_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    (void)device;
-    choice->name = attention_cuda_mma(n) ? "mma" : "tiles";
+    choice->name = attention_cuda_name(n, device);
     return OK;
 }
 

@@ -1,8 +1,10 @@
 /* attention_cuda.h -- what the CUDA attention kernels share: where q, k, v lie; tiles of fp32.
  *
- * Two families of kernels, both in the order of Dao (2023, FlashAttention-2):
+ * Three families of kernels, all in the order of Dao (2023, FlashAttention-2):
  *
- *   tensor cores   bf16 and fp16, heads up to 128 wide: products of 16 x 8 x 16 (attention_mma.h)
+ *   warpgroups     bf16 and fp16 on Hopper, heads of even width up to 128: products of 64 rows, tiles
+ *                  fetched by warps of their own (attention_wgmma.h)
+ *   tensor cores   elsewhere, and odd widths: products of 16 x 8 x 16 (attention_mma.h)
  *   floats         fp32, and wider heads: 64 x 64 scores by 128 threads, each 8 rows by 4 columns;
  *                  the summed index comes in slices, results in chunks of columns, so that any
  *                  width fits (every chunk makes the scores anew)
@@ -28,6 +30,7 @@ typedef struct SideCuda {        /* q, k, v, y or a gradient; data NULL: not wan
 typedef struct AttentionCuda {
     SideCuda    q, k, v, y, dy, dq, dk, dv;
     float      *lse;             /* [n_heads][lq] */
+    float      *part;            /* [n_heads][lq] or NULL: see lse_put */
     float      *delta;           /* [n_heads][lq]: rowsum(dy * y) */
     double     *heat;            /* parts of the temperature's gradient, one per block of keys */
     void       *p;               /* stored probabilities [n_heads][lq][lk], or NULL */
@@ -46,11 +49,19 @@ SideCuda      attention_cuda_side_y(const Node *n, void *data);
 void          attention_cuda_gradients(const Call *call, AttentionCuda *a);
 void          attention_cuda_set(AttentionCuda *a);       /* copy and chunks, once all sides are set */
 bool          attention_cuda_mma(const Node *n);     /* tensor cores? */
+bool          attention_cuda_wgmma(const Node *n, const Device *device);     /* by warpgroups? */
+const char   *attention_cuda_name(const Node *n, const Device *device);      /* of the family */
 int64_t       attention_cuda_heat(const Node *n);    /* blocks of keys in all, times chunks */
 Err           attention_cuda_forward(const Call *call, AttentionCuda a);
+Err           attention_wgmma_forward(const Call *call, const AttentionCuda &a);
+Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);        /* dk, dv, heat */
+Err           attention_wgmma_queries(const Call *call, const AttentionCuda &a);     /* dq */
 Err           attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t count);
 
 enum { TILE = 64, SLICE = 32, TILE_LD = TILE + 4, TILE_THREADS = 128 };
+
+#define LOG2_E 1.44269504088896f
+#define LN_2   0.69314718055995f
 
 #ifdef __CUDACC__
 
@@ -61,6 +72,15 @@ __device__ __forceinline__ float attention_scale_of(const AttentionCuda &a)
     float t = a.type_t == F32 ? *(const float *)a.temperature
             : a.type_t == BF16 ? get((const bf16 *)a.temperature, 0) : get((const f16 *)a.temperature, 0);
     return fmaxf(expf(t), FLT_MIN);          /* never 0: a masked score is scaled to infinity */
+}
+
+/* A row's log-sum-exp from its highest score (in powers of two) and the sum of exponentials over that;
+ * or both apart, for who must make probabilities that add up to 1 whatever the size of the scores. */
+__device__ __forceinline__ void lse_put(const AttentionCuda &a, int64_t row, float top, float sum)
+{
+    a.lse[row] = a.part ? top : (top + log2f(sum)) * LN_2;
+    if (a.part)
+        a.part[row] = 1 / sum;
 }
 
 template <class T> __device__ __forceinline__ T *head_rows(const AttentionCuda &a, const SideCuda &s, int64_t head)

@@ -14,23 +14,29 @@
  */
 #include "ops/attention_mma.h"
 
-#define LOG2_E 1.44269504088896f
+/* ---- delta = rowsum(dy * y): eight threads for a row of a head ---- */
 
-/* ---- delta = rowsum(dy * y): a warp for a row of a head ---- */
-
-template <class T> __global__ void __launch_bounds__(256) delta_rows(AttentionCuda a)
+template <class T, int N> __global__ void __launch_bounds__(256) delta_rows(AttentionCuda a)
 {
-    int64_t i = (int64_t)blockIdx.x * 8 + threadIdx.x / 32;
-    int     lane = (int)threadIdx.x % 32;
-    if (i >= a.n_heads * a.lq)
-        return;
+    int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x / 8;
+    int     lane = (int)threadIdx.x % 8;
+    bool    there = i < a.n_heads * a.lq;
+    i = there ? i : 0;
     int64_t  row = i / a.heads % a.lq, head = i / (a.heads * a.lq) * a.heads + i % a.heads;
     const T *y = head_rows<T>(a, a.y, head) + row * a.y.ld, *dy = head_rows<T>(a, a.dy, head) + row * a.dy.ld;
     float    sum = 0;
-    for (int c = lane; c < a.width; c += 32)
-        sum += get(y, c) * get(dy, c);
-    sum = warp_sum(sum);
-    if (lane == 0)
+    for (int c = lane * N; c < a.width; c += 8 * N) {
+        float u[N], v[N];
+        get_pack<N>(y, c, u);
+        get_pack<N>(dy, c, v);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum += u[j] * v[j];
+    }
+#pragma unroll
+    for (int d = 4; d; d >>= 1)
+        sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    if (lane == 0 && there)
         a.delta[head * a.lq + row] = sum;
 }
 
@@ -96,8 +102,7 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
         __syncthreads();
 
         float   p[QUERIES / 8][4], ds[QUERIES / 8][4];
-        int64_t row = key + warp * 16 + g;       /* of the keys; the other is row + 8 */
-        bool    mask = a.mask_diagonal && query < key + 64 && key < next;
+        int64_t row = key + warp * 16;           /* of the keys */
         product_rows<T, D, QUERIES>(p, s.k, warp * 16, s.q[stage]);
 #pragma unroll
         for (int n = 0; n < QUERIES / 8; n++)
@@ -105,9 +110,9 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
             for (int e = 0; e < 4; e++) {
                 int at = n * 8 + 2 * t + (e & 1);
                 p[n][e] = fast_exp2(p[n][e] * steep - s.lse[stage][at]);
-                if (mask && query + at == row + e / 2 * 8)
-                    p[n][e] = 0;
             }
+        if (a.mask_diagonal && query < row + 16 && row < next)
+            scores_mask<QUERIES>(p, 0, QUERIES, true, (int)(row - query));
         if (want_v)
             product_columns<T, D, QUERIES>(dv, p, s.dy[stage]);
         if (want_k) {
@@ -192,8 +197,9 @@ __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int6
         }
         __syncthreads();
 
-        float p[KEYS / 8][4], ds[KEYS / 8][4];
-        bool  mask = a.mask_diagonal && key < query + 64 && query < next;
+        float   p[KEYS / 8][4], ds[KEYS / 8][4];
+        int64_t own = query + warp * 16;
+        bool    mask = a.mask_diagonal && key < own + 16 && own < next;
         product_rows<T, D, KEYS>(p, s.q, warp * 16, s.k[stage]);
         product_rows<T, D, KEYS>(ds, s.dy, warp * 16, s.v[stage]);
 #pragma unroll
@@ -202,10 +208,9 @@ __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int6
             for (int e = 0; e < 4; e++) {
                 float x = fast_exp2(p[n][e] * steep - lse[e / 2]);
                 ds[n][e] = x * (ds[n][e] - delta[e / 2]);
-                if ((mask && key + n * 8 + 2 * t + (e & 1) == row + e / 2 * 8) ||
-                    key + n * 8 + 2 * t + (e & 1) >= a.lk)
-                    ds[n][e] = 0;
             }
+        if (mask || next > a.lk)
+            scores_mask<KEYS>(ds, 0, a.lk - key, mask, (int)(own - key));
         product_columns<T, D, KEYS>(dq, ds, s.k[stage]);
         __syncthreads();
     }
@@ -450,9 +455,8 @@ static AttentionCuda backward_of(const Call *call)
 
 extern "C" Err attention_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    (void)device;
     choice->workspace_bytes = backward_bytes(n);
-    choice->name = attention_cuda_mma(n) ? "mma" : "tiles";
+    choice->name = attention_cuda_name(n, device);
     return OK;
 }
 
@@ -466,10 +470,22 @@ extern "C" Err attention_grad_cuda(const Call *call)
     a.lse = (float *)call->in[ATTENTION_INPUTS + 1];
     a.dy = attention_cuda_side_y(n, call->in[ATTENTION_INPUTS + 2]);
     attention_cuda_set(&a);
-    unsigned warps = (unsigned)ceil_div(a.n_heads * a.lq, 8);
-    WITH_FLOAT(a.type, T, { delta_rows<T><<<warps, 256, 0, cuda_stream(call)>>>(a); });
+    unsigned blocks = (unsigned)ceil_div(a.n_heads * a.lq, 32);
+    WITH_FLOAT(a.type, T, {
+        if (a.copy == 16 && sizeof(T) == 2)
+            delta_rows<T, (sizeof(T) == 2 ? 8 : 1)><<<blocks, 256, 0, cuda_stream(call)>>>(a);
+        else if (a.copy == 8 && sizeof(T) == 2)
+            delta_rows<T, (sizeof(T) == 2 ? 4 : 1)><<<blocks, 256, 0, cuda_stream(call)>>>(a);
+        else
+            delta_rows<T, 1><<<blocks, 256, 0, cuda_stream(call)>>>(a);
+    });
     CUDA_LAUNCHED();
-    if (attention_cuda_mma(n)) {
+    if (attention_cuda_wgmma(n, call->device)) {
+        if (a.dk.data || a.dv.data || a.heat)
+            TRY(attention_wgmma_keys(call, a));
+        if (a.dq.data)
+            TRY(attention_wgmma_queries(call, a));
+    } else if (attention_cuda_mma(n)) {
         TRY(a.type == BF16 ? backward_mma<bf16>(call, a) : backward_mma<f16>(call, a));
     } else {
         WITH_FLOAT(a.type, T, {

@@ -19,17 +19,25 @@ __device__ __forceinline__ float fast_exp2(float x)
     return y;
 }
 
-/* Copies `bytes` (4, 8, 16), or zeros if not there. */
-__device__ __forceinline__ void copy_async(void *to, const void *from, int bytes, bool there)
+/* Copies COPY bytes (4, 8, 16), of which `size` are read and the rest is zeros. */
+template <int COPY> __device__ __forceinline__ void copy_piece(uint32_t at, const void *from, int size)
 {
-    uint32_t at = shared_at(to);
-    int      size = there ? bytes : 0;
-    if (bytes == 16)
+    if (COPY == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
-    else if (bytes == 8)
+    else if (COPY == 8)
         asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
+}
+/* Copies `bytes`, or zeros if not there. */
+__device__ __forceinline__ void copy_async(void *to, const void *from, int bytes, bool there)
+{
+    if (bytes == 16)
+        copy_piece<16>(shared_at(to), from, there ? 16 : 0);
+    else if (bytes == 8)
+        copy_piece<8>(shared_at(to), from, there ? 8 : 0);
+    else
+        copy_piece<4>(shared_at(to), from, there ? 4 : 0);
 }
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> __device__ __forceinline__ void copy_wait()
@@ -37,19 +45,22 @@ template <int N> __device__ __forceinline__ void copy_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* ROWS rows from x on, n of which exist. Only the width columns are written. */
+/* ROWS rows from x on, n of which exist; neighbours take one row. Only the width columns are written. */
 template <class T, int D, int ROWS>
 __device__ __forceinline__ void rows_load(T (*to)[D + 8], const T *x, int64_t ld, int64_t n, int width, int copy)
 {
-    int each = copy / 2, count = width / each;
-    for (int i = (int)threadIdx.x; i < ROWS * count; i += MMA_THREADS) {
-        int  r = i / count, c = (i - r * count) * each;
+    int      count = width * 2 / copy, step = MMA_THREADS / count, first = (int)threadIdx.x / count;
+    int      c = (int)threadIdx.x % count * (copy / 2);
+    const T *from = x + (int64_t)first * ld + c;
+    if (first >= step)
+        return;
+    for (int r = first; r < ROWS; r += step) {
         bool there = r < n;
-        const T *from = x + (there ? (int64_t)r * ld : 0) + c;
         if (copy > 2)
-            copy_async(&to[r][c], from, copy, there);
+            copy_async(&to[r][c], there ? from : x, copy, there);
         else
             to[r][c] = there ? *from : T(0.0f);
+        from += step * ld;
     }
 }
 
@@ -166,6 +177,21 @@ __device__ __forceinline__ void product_columns(float (&acc)[D / 8][4], const fl
             mma(acc[2 * d + 1], a, b[2], b[3], T());
         }
     }
+}
+
+/* `hidden` for the scores of keys from `end` on, and on the diagonal, where row 0 meets column `self`. */
+template <int N> __device__ __forceinline__ void scores_mask(float (&s)[N / 8][4], float hidden, int64_t end,
+                                                             bool diagonal, int self)
+{
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4, last = (int)min(end, (int64_t)N);
+#pragma unroll
+    for (int n = 0; n < N / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int c = n * 8 + 2 * t + (e & 1);
+            if (c >= last || (diagonal && c == self + g + e / 2 * 8))
+                s[n][e] = hidden;
+        }
 }
 
 /* A thread holds rows g and g + 8 of a fragment of 16; columns 2t and 2t + 1 of each block of 8. */

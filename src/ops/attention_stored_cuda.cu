@@ -3,8 +3,6 @@
  * attention_grad_cuda.cu. */
 #include "ops/attention_cuda.h"
 
-#define LOG2_E 1.44269504088896f
-
 template <class T> __global__ void __launch_bounds__(TILE_THREADS) probabilities(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
@@ -12,7 +10,7 @@ template <class T> __global__ void __launch_bounds__(TILE_THREADS) probabilities
     int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * TILE;
     int     tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld, *k = head_rows<T>(a, a.k, head);
-    float   steep = attention_scale_of(a) * LOG2_E;
+    float   scale = attention_scale_of(a) * LOG2_E;
     for (int64_t key = 0; key < a.lk; key += TILE) {
         float p[8][4];
         tile_dot(s, p, q, a.q.ld, a.lq - query, k + key * a.k.ld, a.k.ld, a.lk - key, a.width);
@@ -23,7 +21,7 @@ template <class T> __global__ void __launch_bounds__(TILE_THREADS) probabilities
                 int64_t row = query + ty * 8 + i, at = key + tx + 16 * j;
                 if (row >= a.lq || at >= a.lk)
                     continue;
-                float x = exp2f(p[i][j] * steep - a.lse[head * a.lq + row] * LOG2_E);
+                float x = exp2f(__fmul_rn(p[i][j], scale) - a.lse[head * a.lq + row]) * a.part[head * a.lq + row];
                 put((T *)a.p, (head * a.lq + row) * a.lk + at, a.mask_diagonal && row == at ? 0.0f : x);
             }
     }
@@ -34,7 +32,7 @@ extern "C" Err attention_stored_choose_cuda(const Node *n, const Device *device,
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
     Shape q = in_shape(n, attr->q.source);
     (void)device;
-    choice->workspace_bytes = (size_t)(dim(q, 0) * attr->heads * attention_length(q)) * sizeof(float);
+    choice->workspace_bytes = (size_t)(dim(q, 0) * attr->heads * attention_length(q)) * 2 * sizeof(float);
     choice->name = "tiles";
     return OK;
 }
@@ -44,6 +42,7 @@ extern "C" Err attention_stored_cuda(const Call *call)
     AttentionCuda a = attention_cuda_of(call, call->node);
     a.y = attention_cuda_side_y(call->node, call->out[0]);
     a.lse = (float *)call->workspace;
+    a.part = a.lse + a.n_heads * a.lq;
     a.p = call->out[1];
     TRY(attention_cuda_forward(call, a));
     int64_t blocks = ceil_div(a.lq, TILE);

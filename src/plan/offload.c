@@ -193,9 +193,12 @@ static void offload_take(Offload *o, int32_t index)
     *w = o->windows[index];
     memmove(&o->windows[index], &o->windows[index + 1],
             sizeof *o->windows * (size_t)(--o->n_windows - index));
-    for (; i > 0 && (o->taken[i - 1]->make > w->make
-                     || (o->taken[i - 1]->make == w->make && o->taken[i - 1]->value > w->value)); i--)
+    for (; i > 0; i--) {                             /* in order of making, then of values */
+        const Window *b = o->taken[i - 1];
+        if (b->make < w->make || (b->make == w->make && b->value < w->value))
+            break;
         o->taken[i] = o->taken[i - 1];
+    }
     o->taken[i] = w;
 }
 

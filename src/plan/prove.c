@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-enum { PROVE_ALL_CUTS = 400, PROVE_PARTS = 12, PROVE_FULLEST = 16, PROVE_MOMENTS = 12, PROVE_COLUMNS = 3000 };
+enum { PROVE_ALL_CUTS = 400, PROVE_PARTS = 12, PROVE_FULLEST = 16, PROVE_MOMENTS = 12,
+       PROVE_COLUMNS = 3000 };
 #define PROVE_TERMS  20000000    /* of a program that is still built */
 #define PROVE_SECONDS 30.0
 
@@ -22,7 +23,8 @@ static int32_t prove_choose(Pool *pool, const Task *task, int32_t *chosen)
         live -= s->end[p];
     }
     for (int32_t i = 0; i < parts; i++) {
-        int32_t from = (int32_t)((int64_t)n * i / parts), to = (int32_t)((int64_t)n * (i + 1) / parts);
+        int32_t from = (int32_t)((int64_t)n * i / parts);
+        int32_t to = (int32_t)((int64_t)n * (i + 1) / parts);
         for (int32_t k = 0; k < PROVE_FULLEST && k < to - from; k++) {
             int32_t full = from;
             for (int32_t m = from; m < to; m++)

@@ -49,7 +49,7 @@ typedef struct Solve {
 int64_t plan_default_effort(int32_t n_nodes)
 {
     double n = n_nodes;
-    return (int64_t)(18e6 / (0.25 + 0.0015 * n / (1 + n / 5000)));
+    return (int64_t)(8e6 / (0.25 + 0.0015 * n / (1 + n / 5000)));
 }
 
 static void solve_tell(const Solve *s, double done, const char *text)
@@ -120,8 +120,9 @@ static void solve_least(Solve *s)
         }
     }
     SolverArgs args[SOLVE_THREADS];
+    int64_t effort = s->effort / (s->task->n_nodes > 4000 ? 40 : 4);
     for (int i = 0; i < SOLVE_THREADS; i++)
-        args[i] = solve_args(s, 0, s->effort / (s->task->n_nodes > 4000 ? 40 : 10), 11 + (uint64_t)i);
+        args[i] = solve_args(s, 0, effort, 11 + (uint64_t)i);
     args[1].start = best;
     solve_pair(s, solve_least_peak, args, LOWEST, &best);
     s->least = best;

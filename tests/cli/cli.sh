@@ -206,7 +206,7 @@ expect 0 "by profile cpu;" train unet-small --set batch=1 --steps 2 --device "$w
 expect 0 '"predicted_ms"' train unet-small --set batch=1 --steps 1 --json
 mkdir -p "$work/config/plimsoll" && cp "$work/machine.json" "$work/config/plimsoll/cpu.json"
 expect 0 '"source": "profile cpu"' explain unet-small --json
-expect 0 "was measured with" explain unet-small --threads 7
+expect 0 "measured with" explain unet-small --threads 7
 echo '{"format": 3}' > "$work/config/plimsoll/cpu.json"
 expect 0 "cpu.json:1:" explain unet-small
 rm "$work/config/plimsoll/cpu.json"

@@ -164,6 +164,22 @@ static void several_masked(Case *c, AttentionOptions o)
 }
 #define TORCH_SEVERAL_MASKED THIRDS(3) "l = t.exp() * (q @ k.mT)\n" MASK OUT
 
+/* Widths the tensor cores see differently, with lengths that end inside a tile. */
+static void several_72(Case *c, AttentionOptions o)
+{
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(1, 205, 432), -1, 1), 2, &o));
+}
+
+static void several_80(Case *c, AttentionOptions o)      /* a negative scale, and a mask */
+{
+    o.scale = -0.125f;
+    o.mask_diagonal = true;
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(1, 193, 240), -1, 1), 1, &o));
+}
+#define TORCH_SEVERAL_80 THIRDS(1) "l = q @ k.mT * -0.125\n" MASK OUT
+
+static void several_128(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 197, 128), 131, 1); }
+
 static void text(Case *c, AttentionOptions o)      { three(c, &o, 4, SHAPE(2, 200, 256), 77, 1); }
 static void tokens(Case *c, AttentionOptions o)    { three(c, &o, 3, SHAPE(3, 258, 48), 258, 1); }
 static void wide_head(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 70, 512), 70, 1); }
@@ -198,6 +214,9 @@ static void widest(Case *c, AttentionOptions o)    { three(c, &o, 1, SHAPE(1, 33
     X("several tiles",            several_tiles,       THIRDS(3) LOGITS OUT, CASE_LIVE_ONLY, 0)   \
     X("several tiles, one head",  several_tiles_whole, THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("several tiles, masked",    several_masked,      TORCH_SEVERAL_MASKED, CASE_LIVE_ONLY, 0.1) \
+    X("several tiles of 72",      several_72,          THIRDS(2) LOGITS OUT, CASE_LIVE_ONLY, 0)   \
+    X("several tiles of 80",      several_80,          TORCH_SEVERAL_80, CASE_LIVE_ONLY, 0)       \
+    X("several tiles of 128",     several_128,         THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("77 words",                 text,                THREE(4) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("258 tokens",               tokens,              THREE(3) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("one head of 512",          wide_head,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \

@@ -1,11 +1,13 @@
 /* step.c -- time and memory of whole training steps, on the CPU or a card.
  *
- *   bench_step [--device NAME] [--budget BYTES] [--steps N] [--threads N] [--top N] RECIPE [KEY=VALUE ...]
+ *   bench_step [--device NAME] [--budget BYTES] [--steps N] [--threads N] [--top N] [--part P] RECIPE [KEY=VALUE ...]
  *
  * One JSON line: ms (median step: all micro-batches and the update), fastest, planned and measured arena,
  * what the card's driver says is in use, loss. Every step gets the same batch, drawn once, so that no
- * loader is measured; --top N adds the N operators that take the longest, alone.
+ * loader is measured; --part trains one network of a system alone (bench/parts.h); --top N adds the N operators that take the longest, alone.
  */
+#include "parts.h"
+
 #include "base/clock.h"
 #include "base/text.h"
 #include "ops/ops.h"
@@ -18,7 +20,7 @@
 #include <string.h>
 
 typedef struct Bench {
-    const char *device, *recipe, *sets[64];
+    const char *device, *recipe, *part, *sets[64];
     int64_t     budget, steps, threads, top;
     int         n_sets;
     TrainingGraph graph;
@@ -110,13 +112,19 @@ static Err bench(Pool *pool, Bench *b)
 
     TRY(recipe_read(pool, b->recipe, b->sets, b->n_sets, &b->opened));
     TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads }, &device));
+    if (b->part)
+        TRY(part_take(b->part, b->opened));
     TRY(recipe_graph(pool, b->opened, false, &b->graph));
     TRY(engine_new(pool, b->graph.graph, device, &(EngineOptions){ .budget_bytes = b->budget }, &engine));
     TRY(session_new(pool, engine, &b->session));
     TRY(session_init(b->session, 1));
     TRY(feeds_new(pool, b->session, PART_MICRO, &b->feeds));
-    TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
-    TRY(feeds_fill(&b->feeds, 0, 0));
+    if (b->part) {
+        part_fill(&b->feeds);
+    } else {
+        TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
+        TRY(feeds_fill(&b->feeds, 0, 0));
+    }
     for (int i = 0; i < 3; i++)
         TRY(step_run(b, i));
     TRY(device_wait(device));
@@ -152,11 +160,12 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--steps") && more)   b.steps = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--threads") && more) b.threads = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--top") && more)     b.top = atoll(argv[++i]);
+        else if (!strcmp(argv[i], "--part") && more)    b.part = argv[++i];
         else if (!b.recipe)                             b.recipe = argv[i];
         else if (b.n_sets < 64)                         b.sets[b.n_sets++] = argv[i];
     }
     if (!b.recipe || b.steps < 1)
-        err = fail(E_USAGE, "bench_step [--device NAME] [--budget B] [--steps N] [--top N] RECIPE [KEY=VALUE ...]");
+        err = fail(E_USAGE, "bench_step [--device NAME] [--budget B] [--steps N] [--top N] [--part P] RECIPE [KEY=VALUE ...]");
     err = err ? err : bench(pool, &b);
     if (err)
         fprintf(stderr, "bench_step: %s\n", err_text());

@@ -1,20 +1,20 @@
 #!/bin/sh
-# Ours against others on this machine, as tables: operators against PyTorch, own products against oneDNN, the planner and
+# Ours against others on this machine, as tables: operators and whole steps against PyTorch, own products against oneDNN, the planner and
 # the layout search on outside instances where they are present. A part that cannot run says why; the rest still runs.
 #
-#   bench.sh [BUILD [PART...]]        parts: ops blas time explain plan seeds layout; all of them if none is named
+#   bench.sh [BUILD [PART...]]        parts: ops systems blas time explain plan seeds layout; all of them if none is named
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 [ $# -gt 0 ] && shift
-parts=${*:-ops blas time explain plan seeds layout}
+parts=${*:-ops systems blas time explain plan seeds layout}
 for part in $parts; do
     case $part in
-    ops|blas|time|explain|plan|seeds|layout) ;;
-    *) echo "bench: no part '$part'; there are ops, blas, time, explain, plan, seeds and layout" >&2; exit 2 ;;
+    ops|systems|blas|time|explain|plan|seeds|layout) ;;
+    *) echo "bench: no part '$part'; there are ops, systems, blas, time, explain, plan, seeds and layout" >&2; exit 2 ;;
     esac
 done
-ninja -C "$build" bench_ops bench_blas bench_time bench_plan bench_seeds > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
+ninja -C "$build" bench_ops bench_step bench_blas bench_time bench_plan bench_seeds > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
 unset OMP_WAIT_POLICY                # threads spin a moment, then sleep: both sides of a comparison as users have them
@@ -29,6 +29,10 @@ for part in $parts; do
         title "operators against PyTorch, 2 threads, best of 6 rounds taken in turn; a ratio above 1: ours is faster"
         code=0; $python bench/ops.py "$build/bench_ops" || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "ops" $code ;;
+    systems)
+        title "training steps against PyTorch, 2 threads, taken in turn; PyTorch / ours above 1: ours is faster"
+        code=0; $python bench/systems.py "$build" || code=$?
+        [ $code = 0 ] || [ $code = 77 ] || failed "systems" $code ;;
     blas)
         title "matrix products and convolutions: own | oneDNN"
         "$build/bench_blas" "$(nproc)" 0.1 || failed "blas" $? ;;

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -149,6 +150,22 @@ static int file_open_temp(FileOut *out)
             return fd;
     }
     return -1;
+}
+
+void folder_tidy(const char *path)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return;
+    for (struct dirent *entry; (entry = readdir(dir)); ) {
+        long     writer = 0;
+        unsigned serial;
+        int      end = 0;
+        if (sscanf(entry->d_name, ".plimsoll-%ld-%u.tmp%n", &writer, &serial, &end) == 2 && end && !entry->d_name[end] &&
+            writer > 0 && kill((pid_t)writer, 0) != 0 && errno == ESRCH)
+            unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    closedir(dir);
 }
 
 Err file_out_init(FileOut *out, const char *path)

@@ -53,6 +53,7 @@ Err  file_remove(const char *path);            /* absent is fine */
 bool file_exists(const char *path);            /* anything by that name */
 bool folder_exists(const char *path);
 Err  folder_make(const char *path);            /* with its parents; fine if it is there */
+void folder_tidy(const char *path);            /* removes temporaries of writers that were killed */
 /* Names in the order of file_name_order, without those that start with '.'. */
 Err  folder_list(Pool *pool, const char *path, char ***names, int *n);
 

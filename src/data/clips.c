@@ -185,10 +185,12 @@ static Err clips_range(Pool *pool, Clips *c, const DataSpec *spec)
         return OK;
     c->low = INFINITY;
     c->high = -INFINITY;
+    bool any = false;
     for (int32_t i = 0; i < c->n; i++)
         for (int32_t f = 0; c->sequences[i].range && f < c->sequences[i].n; f++) {
             Npy   metres;
             Pool *one = pool_new(pool, "range");
+            any = true;
             TRY(npy_read(one, c->sequences[i].frames[f], &metres));
             for (int64_t p = 0; p < metres.count; p++) {
                 double r = (double)npy_number(&metres, p);
@@ -199,6 +201,9 @@ static Err clips_range(Pool *pool, Clips *c, const DataSpec *spec)
             }
             pool_free(one);
         }
+    if (any && !(c->high > c->low))
+        return fail(E_FORMAT, "%s: its range images hold %s; a beam that came back is a number above 0, in metres", spec->path,
+                    c->high < c->low ? "no return at all" : "one range only, which spans nothing");
     return OK;
 }
 

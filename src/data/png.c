@@ -29,7 +29,7 @@ static Err bytes_get(const Bytes *b, size_t offset, void *to, size_t n)
         return OK;
     }
     ssize_t got = pread(b->fd, to, n, (off_t)offset);
-    return got == (ssize_t)n ? OK : got < 0 ? file_fail("cannot read", b->name, errno)
+    return got == (ssize_t)n ? OK : got < 0 ? file_fail("read", b->name, errno)
                                             : fail(E_FORMAT, "%s is a truncated PNG", b->name);
 }
 
@@ -117,7 +117,7 @@ Err png_look(const char *path, PngInfo *info)
         int error = errno;
         if (fd >= 0)
             close(fd);
-        return file_fail("cannot read", path, error);
+        return file_fail("read", path, error);
     }
     Err err = png_walk(&(Bytes){ .name = path, .fd = fd, .n = (size_t)file.st_size }, info);
     close(fd);

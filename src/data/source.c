@@ -73,11 +73,11 @@ Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t 
     struct stat info;
     int         fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return file_fail("cannot read", path, errno);
+        return file_fail("read", path, errno);
     if (fstat(fd, &info)) {
         int error = errno;
         close(fd);
-        return file_fail("cannot read", path, error);
+        return file_fail("read", path, error);
     }
     size_t size = (size_t)info.st_size, done = 0, start = (work->used + 63) / 64 * 64;
     if (start > work->n || size > work->n - start) {
@@ -92,7 +92,7 @@ Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t 
         if (got <= 0) {
             int error = errno;
             close(fd);
-            return got < 0 ? file_fail("cannot read", path, error) : fail(E_IO, "%s became shorter while it was read", path);
+            return got < 0 ? file_fail("read", path, error) : fail(E_IO, "%s became shorter while it was read", path);
         }
         done += (size_t)got;
     }

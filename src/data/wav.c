@@ -104,7 +104,7 @@ static Err read_at(const char *path, size_t offset, void *to, size_t n, size_t *
         close(fd);
     if (error < 0)
         return fail(E_IO, "%s became shorter while it was read", path);
-    return error ? file_fail("cannot read", path, error) : OK;
+    return error ? file_fail("read", path, error) : OK;
 }
 
 Err wav_look(const char *path, WavInfo *info)

@@ -123,7 +123,7 @@ static Tensor conv_bn(const char *name, Tensor x, int64_t width, int kernel, int
 }
 
 /* The last map is smaller than the latent as a rule: pooling it to that size repeats its cells. */
-static Tensor stablesr_edge(Tensor edge, const StableSr *m)
+Tensor stablesr_edge(Tensor edge, const StableSr *m)
 {
     Graph *g = edge.graph;
     Tensor h = edge;

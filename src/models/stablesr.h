@@ -42,6 +42,9 @@ Err stablesr_check(const void *config);
 Tensor  stablesr_encode(Tensor image, Tensor noise, const StableSr *m);
 Tensor  stablesr_decode(Tensor latent, const StableSr *m);
 
+/* Edges of a picture (B, image, image, 3) as a map of a latent's size. */
+Tensor  stablesr_edge(Tensor edge, const StableSr *m);
+
 /* maps[level], of the size that UNet level works at. context is (tokens, width), the same for all. */
 void    stablesr_struct(Tensor *maps, Tensor latent, Tensor t, const StableSr *m);
 Tensor  stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, const StableSr *m);

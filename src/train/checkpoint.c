@@ -5,7 +5,7 @@
 #include "base/json_out.h"
 #include "base/safetensors.h"
 #include "base/text.h"
-#include "device/convert.h"
+#include "train/lengths.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -77,13 +77,14 @@ Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Sa
     int64_t      largest = 1;
     *saver = (Saver){ .session = session, .folder = folder, .keep = keep };
     entries(pool, graph, &saver->tensors, &saver->n);
-    TRY(safetensors_header(pool, saver->tensors, saver->n, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL },
-                           &saver->header, &saver->n_header));
+    const char *const *said = lengths_metadata(pool, graph, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL });
+    TRY(safetensors_header(pool, saver->tensors, saver->n, said, &saver->header, &saver->n_header));
     for (int32_t i = 0; i < saver->n; i++)
         if ((int64_t)saver->tensors[i].n_bytes > largest)
             largest = (int64_t)saver->tensors[i].n_bytes;
     saver->room = NEWN(pool, float, (largest + 3) / 4);
     TRY(folder_make(folder));
+    folder_tidy(folder);
     *out = saver;
     return OK;
 }
@@ -106,9 +107,9 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
             continue;
         if (++whole <= saver->keep)
             continue;
-        checkpoint_path(path, sizeof path, saver->folder, step, ".json");    /* first the word that it is whole */
-        err = file_remove(path);
         checkpoint_path(path, sizeof path, saver->folder, step, ".safetensors");
+        err = file_remove(path);
+        checkpoint_path(path, sizeof path, saver->folder, step, ".json");    /* last: it brings a killed run back here */
         if (!err)
             err = file_remove(path);
     }
@@ -163,30 +164,6 @@ Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step)
     return *step >= 0 ? OK : fail(E_IO, "%s holds no whole checkpoint; start the run anew without --resume", folder);
 }
 
-/* A tensor of a file as fp32, whatever float type it was saved in. */
-static Err tensor_f32(Pool *pool, const char *path, const SafeTensor *t, const float **out)
-{
-    static const Type map[SAFE_COUNT] = { [SAFE_F32] = F32, [SAFE_BF16] = BF16, [SAFE_F16] = F16 };
-    int64_t n = 1;
-    for (int i = 0; i < t->rank; i++)
-        n *= t->shape[i];
-    float *data = NEWN(pool, float, n > 0 ? n : 1);
-    if (t->type == SAFE_F64)
-        for (int64_t i = 0; i < n; i++) {
-            double d;
-            memcpy(&d, (const char *)t->data + 8 * i, 8);
-            data[i] = (float)d;
-        }
-    else if (t->type == SAFE_F32)
-        memcpy(data, t->data, (size_t)n * 4);
-    else if (t->type == SAFE_BF16 || t->type == SAFE_F16)
-        convert_rows(F32, data, map[t->type], t->data, (size_t)n);
-    else
-        return fail(E_FORMAT, "%s: %s holds %s, not floating-point numbers", path, t->name, safe_type_name(t->type));
-    *out = data;
-    return OK;
-}
-
 static bool tensor_fits(const SafeTensor *t, Shape shape)
 {
     if (t->rank != shape.rank)
@@ -222,6 +199,7 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
     TRY(json_need_int(json, "seed", &state->seed));
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(safetensors_read(work, path, &file));
+    TRY(lengths_same(path, &file, graph));
     entries(work, graph, &want, &n);
     for (int32_t i = 0; i < n; i++) {
         const Entry      *entry = want[i].data;
@@ -295,7 +273,7 @@ Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t
         const Param      *p = &graph->params[i];
         Pool             *one = pool_new(work, "tensor");
         const SafeTensor *t = raw ? NULL : safetensors_find(&file, pool_print(one, "ema/%s", p->name));
-        const float      *data = NULL;
+        float            *data = NULL;
         *averaged = *averaged || t;
         t = t ? t : safetensors_find(&file, p->name);
         if (!t)
@@ -337,10 +315,10 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
                     unused ? pool_print(pool, "%s)", first_unused) : "");
     for (int32_t i = 0; i < graph->n_params; i++) {
         const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
-        const float      *data = NULL;
+        float            *data = NULL;
         Pool             *one = pool_new(work, "tensor");
         if (t) {
-            TRY(tensor_f32(one, path, t, &data));
+            TRY(lengths_tensor(one, path, &file, graph, &graph->params[i], t, &data));
             TRY(session_set_param(session, i, data));
             if (graph->params[i].ema >= 0)
                 TRY(session_put_param(session, i, graph->params[i].ema, data));

@@ -29,6 +29,7 @@ typedef struct Trainer {
     Feeds               feeds;
     Saver              *saver;
     FILE               *log;
+    const char         *log_path;
     RunState            state;
     int32_t             counters[COUNTER_WORDS];     /* what the next step is given */
     float               rates[RATE_GROUPS + 2];
@@ -47,6 +48,32 @@ static void train_on_signal(int number)
 static void close_log(void *log)
 {
     fclose(log);
+}
+
+/* What a killed run logged after its last checkpoint is done again: those lines go, half a line too. */
+static Err log_cut(Pool *pool, const char *path, int64_t step)
+{
+    static const char begin[] = "{\"step\": ";
+    char  *text;
+    size_t n, kept = 0;
+    if (!file_exists(path))
+        return OK;
+    TRY(file_read(pool, path, &text, &n));
+    for (char *end; (end = memchr(text + kept, '\n', n - kept)); kept = (size_t)(end - text) + 1)
+        if (strncmp(text + kept, begin, sizeof begin - 1) || strtoll(text + kept + sizeof begin - 1, NULL, 10) > step)
+            break;
+    return kept == n ? OK : file_write(path, text, kept);
+}
+
+static Err log_flush(const Trainer *t)
+{
+    return !t->log || fflush(t->log) == 0 ? OK : file_fail("write", t->log_path, errno);
+}
+
+static Err train_save(Trainer *t)
+{
+    TRY(log_flush(t));               /* the log reaches at least as far as the checkpoint */
+    return saver_save(t->saver, &t->state);
 }
 
 static Err train_open(Pool *pool, Trainer *t)
@@ -81,10 +108,12 @@ static Err train_open(Pool *pool, Trainer *t)
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
     TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
     TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
-    const char *path = pool_print(pool, "%s/log.jsonl", o->out);
-    t->log = fopen(path, o->resume ? "a" : "w");
+    t->log_path = pool_print(pool, "%s/log.jsonl", o->out);
+    if (o->resume)
+        TRY(log_cut(pool, t->log_path, t->state.step));
+    t->log = fopen(t->log_path, o->resume ? "a" : "w");
     if (!t->log)
-        return file_fail("cannot write", path, errno);
+        return file_fail("write", t->log_path, errno);
     setvbuf(t->log, pool_alloc(pool, 1 << 16, 1), _IOFBF, 1 << 16);
     pool_at_free(pool, close_log, t->log);
     return OK;
@@ -186,15 +215,13 @@ static Err train_loop(Trainer *t, TrainResult *result)
         train_show(t, loss, ms, t->state.step == t->recipe->steps || train_stop);
         int64_t every = t->recipe->save.every;
         if (t->saver && every && t->state.step % every == 0) {
-            err = saver_save(t->saver, &t->state);
+            err = err ? err : train_save(t);
             saved = t->state.step;
         }
     }
     if (!err && t->saver && saved != t->state.step)
-        err = saver_save(t->saver, &t->state);
-    if (t->log)
-        fflush(t->log);
-    return err;
+        err = train_save(t);
+    return err ? err : log_flush(t);
 }
 
 /* The plan that was asked for, that of the run which goes on, or a new one. */

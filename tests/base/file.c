@@ -8,6 +8,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -218,6 +219,28 @@ static void a_full_disk(void)
     rmdir(disk);
 }
 
+/* A writer that was killed leaves its temporary: it goes, but not that of one who lives, nor anything else. */
+static void killed_writers(void)
+{
+    pid_t dead = fork();
+    if (dead == 0)
+        _exit(0);
+    waitpid(dead, NULL, 0);
+    const char *left = in_home(pool_print(pool, ".plimsoll-%ld-7.tmp", (long)dead));
+    const char *ours = in_home(pool_print(pool, ".plimsoll-%ld-999.tmp", (long)getpid()));
+    const char *other = in_home(pool_print(pool, ".plimsoll-%ld-7.tmp.keep", (long)dead));
+    CHECK_OK(file_write(left, "half", 4));
+    CHECK_OK(file_write(ours, "half", 4));
+    CHECK_OK(file_write(other, "mine", 4));
+    folder_tidy(home);
+    CHECK(!file_exists(left));
+    CHECK(file_exists(ours));
+    CHECK(file_exists(other));
+    folder_tidy(in_home("nowhere"));
+    CHECK_OK(file_remove(ours));
+    CHECK_OK(file_remove(other));
+}
+
 static void links_and_modes(void)
 {
     struct stat info;
@@ -311,6 +334,7 @@ int main(void)
     RUN(a_failure_keeps_the_old_file);
     RUN(devices_are_written_directly);
     RUN(a_full_disk);
+    RUN(killed_writers);
     RUN(links_and_modes);
     RUN(pipes_are_read);
     RUN(folders);

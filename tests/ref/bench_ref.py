@@ -7,7 +7,8 @@ One JSON line a run: {"work", "precision", "layout", "parameters", "ms", "peak_m
 "static_mib", "loss", "threads", "torch"}. ms is the median step (forward, backward, fused AdamW,
 EMA); peak_mib the most resident memory above the process with torch imported; static_mib what
 parameters, gradients, Adam and EMA take. Each run is a process of its own. Convolutional work runs
-in both layouts, since which is faster depends on the precision.
+in both layouts, since which is faster depends on the precision. A WORK that is a .json file is a
+recipe with every key, as `plimsoll explain RECIPE --json` has it under `recipe`.
 """
 import argparse
 import json
@@ -23,7 +24,7 @@ WORKS = ("stdiff", "edge", "stablesr", "lag", "sashimi", "dit3d-tiny", "dit3d-s"
 
 
 def workload(name):
-    """-> (model, function that gives the loss, cfg)."""
+    """-> (model, function that gives the loss of a micro-batch, cfg)."""
     import torch
     from torch.nn import functional as F
 
@@ -32,7 +33,14 @@ def workload(name):
     from common import merged
     R = systems.RECIPES
     gen = torch.Generator().manual_seed(0)
-    train = merged(common.DEFAULTS, {"ema": {"rule": "constant", "decay": 0.9999}})
+    train = merged(common.DEFAULTS, {"accumulate": 1, "ema": {"rule": "constant", "decay": 0.9999}})
+    if name.endswith(".json"):
+        with open(name) as f:
+            cfg = json.load(f)
+        module = systems.MODULES[cfg["system"]]
+        model = module.build(cfg)
+        batch, noise = module.make_batch(cfg, gen)
+        return model, lambda: module.loss(model, batch, noise), cfg
     if name == "edge":
         import stablesr
         model = stablesr.EdgeProcessor(R["stablesr-edge-after"]["model"])
@@ -84,9 +92,10 @@ def run(name, precision, layout, threads, steps):
     times = []
     for i in range(steps + 2):
         start = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss = loss_of()
-        loss.backward()
+        for _ in range(cfg["accumulate"]):
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                loss = loss_of() / cfg["accumulate"]
+            loss.backward()
         trainer.update()
         if i >= 2:                                   # two steps of warm-up
             times.append(time.perf_counter() - start)
@@ -120,7 +129,7 @@ def main():
     parser.add_argument("--here", action="store_true", help="one run, in this process")
     args = parser.parse_args()
     for work in args.works:
-        if work not in WORKS:
+        if work not in WORKS and not work.endswith(".json"):
             parser.error(f"no work {work}; there are {', '.join(WORKS)}")
     if args.here:
         run(args.works[0], args.precision, args.layout, args.threads, args.steps)
@@ -131,7 +140,8 @@ def main():
     failed = 0
     for work in args.works or WORKS:
         for precision in args.precision.split(","):
-            layouts = ["contiguous"] + ["channels_last"] * (work in CONVOLUTIONAL)
+            convolutional = os.path.basename(work).startswith(CONVOLUTIONAL)
+            layouts = ["contiguous"] + ["channels_last"] * convolutional
             for layout in [args.layout] if args.layout else layouts:
                 failed += subprocess.run(
                     [sys.executable, os.path.abspath(__file__), work, "--here",

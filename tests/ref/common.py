@@ -177,13 +177,16 @@ class Trainer:
         self.shadow = None
         if self.ema["rule"] != "none":
             self.shadow = [p.detach().clone() for _, p in self.trained]
-        self.updates = 0
+        self.updates, self.fused = 0, fused
 
     def update(self):
-        """Use the gradients that backward() left. Returns their norm before clipping."""
+        """Use the gradients that backward() left. Returns their norm before clipping, or None where
+        nothing is clipped and time is measured (fused)."""
         params = [p for _, p in self.trained]
         limit = self.opt["clip"] if self.opt["clip"] > 0 else float("inf")
-        norm = nn.utils.clip_grad_norm_(params, limit)
+        norm = None
+        if limit < float("inf") or not self.fused:
+            norm = nn.utils.clip_grad_norm_(params, limit)
         for g in self.adamw.param_groups:
             g["lr"] = g["base_lr"] * lr_factor(self.cfg, self.updates)
         self.adamw.step()

@@ -347,7 +347,8 @@ class StableSR(nn.Module):
         intended = ("edge_processor", "edge_fusion", "diffusion_model.input_blocks.0.0.")
         words = published + (intended if cfg["trainable"] == "default" else ())
         for name, p in self.named_parameters():
-            p.requires_grad_(any(word in name for word in words))
+            all_but_vae = cfg["trainable"] == "all" and not name.startswith("first_stage_model")
+            p.requires_grad_(all_but_vae or any(word in name for word in words))
 
 
 def build(cfg):

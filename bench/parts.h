@@ -1,0 +1,64 @@
+/* parts.h -- one network of StableSR by itself, as PyTorch's baselines have it: random inputs, mean
+ * square to a random target, everything in it trained.
+ *
+ *   edge   the edge processor
+ *   unet   the UNet over eight channels; context and structure maps are given
+ */
+#ifndef BENCH_PARTS_H
+#define BENCH_PARTS_H
+
+#include "base/random.h"
+#include "models/layers.h"
+#include "models/stablesr.h"
+#include "ops/ops.h"
+#include "train/feeds.h"
+
+#include <string.h>
+
+static Tensor part_edge(Graph *g, const void *config, int64_t batch, int64_t share)
+{
+    const StableSr *m = config;
+    Tensor y = stablesr_edge(feed(g, "edge", F32, SHAPE(batch, m->image, m->image, 3)), m);
+    graph_output(y, "output");
+    return mse_loss(y, feed(g, "target", F32, tensor_shape(y)), 1.0f / (float)share);
+}
+
+static Tensor part_unet(Graph *g, const void *config, int64_t batch, int64_t share)
+{
+    const StableSr *m = config;
+    int64_t side = m->latent;
+    Tensor  maps[STABLESR_LEVELS], x = feed(g, "x", F32, SHAPE(batch, side, side, 2 * STABLESR_LATENT));
+    Tensor  t = feed(g, "t", I32, SHAPE(batch));
+    Tensor  context = feed(g, "context", F32, SHAPE(m->context_tokens, m->context_width));
+    for (int i = 0; i < m->mult.n; i++)
+        maps[i] = cast(feed(g, pool_print(g->pool, "map%d", i), F32, SHAPE(batch, side >> i, side >> i, m->struct_out)), g->compute);
+    Tensor y = stablesr_unet(cast(x, g->compute), t, context, maps, m);
+    graph_output(y, "output");
+    return mse_loss(y, feed(g, "target", F32, tensor_shape(y)), 1.0f / (float)share);
+}
+
+/* Makes a recipe of StableSR one of its part; the sizes are the recipe's. */
+static Err part_take(const char *part, Recipe *recipe)
+{
+    static ModelDef alone;
+    alone = *recipe->model;
+    alone.loss = !strcmp(part, "edge") ? part_edge : !strcmp(part, "unet") ? part_unet : NULL;
+    if (!alone.loss || strcmp(alone.name, "stablesr"))
+        return fail(E_USAGE, "--part takes edge or unet, with a recipe of stablesr");
+    recipe->model = &alone;
+    return OK;
+}
+
+static void part_fill(Feeds *feeds)
+{
+    for (int32_t i = 0; i < feeds->n; i++) {
+        FeedBuffer *feed = &feeds->list[i];
+        int64_t     n = shape_count(feed->shape);
+        if (feed->type == F32)
+            random_normals((RandomKey){ .seed = 1, .stream = random_stream(feed->name) }, 0, n, feed->bytes);
+        for (int64_t k = 0; feed->type == I32 && k < n; k++)
+            ((int32_t *)feed->bytes)[k] = 500;
+    }
+}
+
+#endif

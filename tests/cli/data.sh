@@ -1,0 +1,143 @@
+#!/bin/sh
+# Data that cannot be read, for every system: the file and the reason in one sentence, exit code 1, no run begun.
+# The same data without its fault trains.
+#   data.sh PROGRAM WORK_FOLDER
+set -u
+program=$1 work=$2
+rm -rf "$work" && mkdir -p "$work" && cd "$(dirname "$0")/../.." || exit 1
+passed=0 failed=0
+
+# good FOLDER RECIPE...: one step works.   bad FOLDER 'file' 'reason' RECIPE...: refused, and nothing is left.
+good() {
+    folder=$1
+    shift
+    if "$program" train "$@" --data "$work/$folder" --steps 1 --quiet > "$work/out" 2>&1; then
+        passed=$((passed + 1))
+    else
+        echo "$folder should train ($*):" && sed 's/^/    /' "$work/out" && failed=$((failed + 1))
+    fi
+}
+bad() {
+    folder=$1 file=$2 reason=$3
+    shift 3
+    "$program" train "$@" --data "$work/$folder" --steps 1 --quiet --out "$work/never" > "$work/out" 2> "$work/err"
+    got=$?
+    if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && grep -qF -- "$file" "$work/err" && grep -qF -- "$reason" "$work/err" &&
+       [ ! -e "$work/never" ]; then
+        passed=$((passed + 1))
+    else
+        echo "$folder ($*): exit code $got, should name $file: $reason" && sed 's/^/    /' "$work/err"
+        rm -rf "$work/never" && failed=$((failed + 1))
+    fi
+}
+
+# Pictures of 8x8 that the program drew itself; sound and arrays by hand.
+tiny="unet-small --set model.widths=[8] --set model.groups=4 --set model.heads=2 --set model.height=8 --set model.width=8 --batch 2"
+"$program" train $tiny --steps 1 --out "$work/run" --quiet > /dev/null 2>&1 || exit 1
+"$program" sample "$work/run" -n 8 --steps 1 -o "$work/drawn" --quiet > /dev/null 2>&1 || exit 1
+pictures() { mkdir -p "$work/$1" && cp "$work"/drawn/sample-00*.png "$work/$1"; }
+short_picture() { head -c "${2:-60}" "$work/drawn/sample-000.png" > "$work/$1"; }
+zeros() { head -c "$1" /dev/zero; }
+# npy TYPE SHAPE BYTES: an array of zeros; its head is 128 bytes.
+npy() {
+    printf '\223NUMPY\001\000\166\000%-117s\n' "{'descr': '$1', 'fortran_order': False, 'shape': ($2), }"
+    zeros "$3"
+}
+# wav MARK FORMAT RATE(octal, 4 bytes) SAID(octal) BYTES: a 16-bit mono file.
+wav() {
+    printf "$1\\377\\377\\000\\000WAVEfmt \\020\\000\\000\\000\\00$2\\000\\001\\000$3\\000\\000\\000\\000\\002\\000\\020\\000data$4"
+    zeros "$5"
+}
+mkdir "$work/empty"
+cut=$(($(wc -c < "$work/drawn/sample-000.png") - 5))
+
+for recipe in stdiff-small stablesr-small lag-small sashimi-small dit3d-small dit3d-wrap-small; do
+    bad empty "$work/empty" "holds no" $recipe
+    bad nowhere "$work/nowhere" "there is no folder" $recipe
+done
+
+# STDiff: folders of frames
+stdiff="stdiff-small --set model.image=[8,16] --set model.channels=[32,32] --set batch=1 --set accumulate=1"
+pictures frames/a
+good frames $stdiff
+short_picture frames/a/sample-009.png
+bad frames frames/a/sample-009.png "truncated PNG" $stdiff
+short_picture frames/a/sample-009.png $cut
+bad frames frames/a/sample-009.png "truncated PNG" $stdiff
+printf 'no picture' > "$work/frames/a/sample-009.png"
+bad frames frames/a/sample-009.png "PNG" $stdiff
+npy '<f4' '8, 16' 512 > "$work/frames/a/sample-009.npy" && rm "$work/frames/a/sample-009.png"
+bad frames frames/a/sample-009.npy "both PNG and .npy" $stdiff
+mkdir -p "$work/metres/a"
+for i in 1 2 3 4 5; do npy '<f4' '8, 16' 512 > "$work/metres/a/$i.npy"; done
+bad metres "$work/metres" "no return" $stdiff
+good metres $stdiff --set data.range_low=1 --set data.range_high=60
+npy '<f4' '8, 4, 4' 512 > "$work/metres/a/3.npy"
+bad metres metres/a/3.npy "two, (height, width)" $stdiff --set data.range_high=60
+npy '<f4' '8, 8' 256 > "$work/metres/a/3.npy"
+bad metres metres/a/3.npy "8 x 8" $stdiff --set data.range_high=60
+npy '<f4' '8, 16' 500 > "$work/metres/a/3.npy"
+bad metres metres/a/3.npy "" $stdiff --set data.range_high=60
+npy '<c8' '8, 16' 1024 > "$work/metres/a/3.npy"
+bad metres metres/a/3.npy "" $stdiff --set data.range_high=60
+
+# StableSR: pictures, or latents that were computed before
+pictures good
+short_picture good/sample-009.png
+bad good good/sample-009.png "truncated PNG" stablesr-small
+mkdir -p "$work/latents/edge" "$work/latents/latent" "$work/latents/latent_lq"
+cp "$work/drawn/sample-000.png" "$work/latents/edge/1.png"
+npy '<f4' '4, 16, 16' 4096 > "$work/latents/latent/1.npy"
+given="stablesr-small --set model.latents=given"
+bad latents latents/latent_lq/1.npy "" $given
+npy '<f4' '4, 8, 8' 1024 > "$work/latents/latent_lq/1.npy"
+bad latents latents/latent_lq/1.npy "(4, 16, 16)" $given
+
+# Lag: a folder for each class, or CIFAR's records
+for class in disc box; do pictures sets/$class; done
+good sets lag-small --set batch=2
+mkdir -p "$work/few/disc" && cp "$work/drawn/sample-000.png" "$work/few/disc"
+bad few "$work/few" "no class has the 3 pictures of a set" lag-small
+short_picture sets/box/sample-009.png
+bad sets sets/box/sample-009.png "truncated PNG" lag-small
+mkdir "$work/cifar" && zeros 5000 > "$work/cifar/data.bin"
+bad cifar cifar/data.bin "" lag-small
+
+# SaShiMi: sound
+mkdir "$work/sound"
+rate='\100\037\000\000' long='\000\010\000\000'      # 8000 a second, 2048 bytes
+wav RIFF 1 "$rate" "$long" 2048 > "$work/sound/a.wav"
+good sound sashimi-small
+wav RIFX 1 "$rate" "$long" 2048 > "$work/sound/b.wav"
+bad sound sound/b.wav "does not begin with RIFF" sashimi-small
+wav RIFF 1 "$rate" "$long" 2000 > "$work/sound/b.wav"
+bad sound sound/b.wav "truncated WAV" sashimi-small
+wav RIFF 6 "$rate" "$long" 2048 > "$work/sound/b.wav"
+bad sound sound/b.wav "format 6" sashimi-small
+wav RIFF 1 '\000\000\000\000' "$long" 2048 > "$work/sound/b.wav"
+bad sound sound/b.wav "wrong header" sashimi-small
+wav RIFF 1 '\104\254\000\000' "$long" 2048 > "$work/sound/b.wav"
+bad sound sound/b.wav "44100 samples a second" sashimi-small
+rm "$work/sound/b.wav" && wav RIFF 1 "$rate" '\002\000\000\000' 2 > "$work/sound/a.wav"
+bad sound "$work/sound" "none of its 1 WAV files" sashimi-small
+
+# DiT3D: clips with captions
+pictures clips/one
+echo "a red disc" > "$work/clips/one.txt"
+good clips dit3d-small --set batch=1
+npy '|u1' '4, 16, 16, 3' 3072 > "$work/clips/two.npy"
+bad clips "$work/clips/two.txt is missing" "has no caption" dit3d-small
+bad clips "$work/clips/two.txt is missing" "has no caption" dit3d-wrap-small
+printf ' \n' > "$work/clips/two.txt"
+bad clips clips/two.txt "is empty" dit3d-small
+echo "nothing" > "$work/clips/two.txt"
+good clips dit3d-small --set batch=1
+npy '|u1' '4, 16, 48' 3072 > "$work/clips/two.npy"
+bad clips clips/two.npy "(frames, height, width, 3)" dit3d-small
+npy '|u1' '4, 16, 16, 3' 3072 > "$work/clips/two.npy" && npy '<f4' '700,' 2800 > "$work/clips/two.text.npy"
+bad clips clips/two.text.npy "768" dit3d-small
+rm "$work/clips/two.text.npy" && short_picture clips/one/sample-009.png
+bad clips clips/one/sample-009.png "truncated PNG" dit3d-small
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

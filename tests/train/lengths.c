@@ -1,0 +1,85 @@
+/* lengths.c -- SaShiMi's weights at another length: what was trained at 64 steps gives the same outputs over
+ * its first 64 steps in a model of 240, or of 48 over all of those; a run that goes on keeps its length. */
+#include "../test.h"
+
+#include "base/file.h"
+#include "base/random.h"
+#include "models/sashimi.h"
+#include "train/checkpoint.h"
+#include "train/recipe.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static Pool   *pool;
+static int32_t tokens[1024];
+
+static Session *at_length(int length)
+{
+    const char    *sets[] = { pool_print(pool, "model.length=%d", length), "model.width=8", "model.layers=1", "batch=1" };
+    TrainingGraph  train;
+    Recipe        *recipe;
+    Device        *device;
+    Engine        *engine;
+    Session       *session;
+    CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/sashimi-small.yaml", sets, 4, &recipe));
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
+    CHECK_OK(recipe_graph(pool, recipe, false, &train));
+    CHECK_OK(engine_new(pool, train.graph, device, NULL, &engine));
+    CHECK_OK(session_new(pool, engine, &session));
+    CHECK_OK(session_init(session, (uint64_t)length));       /* other weights for each */
+    CHECK_OK(session_feed(session, "tokens", tokens));
+    CHECK_OK(session_feed(session, "target", tokens));
+    return session;
+}
+
+static const float *outputs(Session *session, int64_t n)
+{
+    float *kept = NEWN(pool, float, n);
+    CHECK_OK(session_run(session, PART_MICRO));
+    memcpy(kept, session_output(session, "output"), (size_t)n * sizeof *kept);
+    return kept;
+}
+
+static double farthest(const float *a, const float *b, int64_t n)
+{
+    double most = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)a[i] - (double)b[i]) / (1 + fabs((double)b[i])));
+    return most;
+}
+
+int main(void)
+{
+    pool = pool_new(NULL, "test");
+    for (int i = 0; i < 1024; i++)
+        tokens[i] = (int32_t)random_below_at((RandomKey){ .seed = 9 }, (uint64_t)i, 256);
+    enum { FROM = 64, OUT = 12 };            /* four components of three numbers a step */
+    Saver   *saver;
+    Session *from = at_length(FROM);
+    CHECK_OK(saver_new(pool, from, "lengths_test", 1, &saver));
+    CHECK_OK(saver_save(saver, &(RunState){ .step = 1 }));
+    const float *want = outputs(from, FROM * OUT);
+
+    static const int lengths[] = { 16, 48, 64, 80, 240, 960 };
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        int64_t  n = (lengths[i] < FROM ? lengths[i] : FROM) * OUT;
+        Session *to = at_length(lengths[i]);
+        CHECK_OK(weights_load(pool, to, "lengths_test/step-000001.safetensors", true));
+        double off = farthest(outputs(to, n), want, n);
+        if (off > 2e-5)
+            fprintf(stderr, "from length %d to %d: off by %.3g\n", FROM, lengths[i], off);
+        CHECK(off <= 2e-5);
+    }
+
+    RunState state;
+    Session *other = at_length(128);
+    CHECK_INT(checkpoint_load(pool, other, "lengths_test", 1, &state), E_USAGE);
+    CHECK(strstr(err_text(), "was trained at length") != NULL);
+    CHECK(strstr(err_text(), "--init") != NULL);
+    CHECK_OK(checkpoint_load(pool, at_length(FROM), "lengths_test", 1, &state));
+    CHECK_OK(file_remove("lengths_test/step-000001.safetensors"));
+    CHECK_OK(file_remove("lengths_test/step-000001.json"));
+    pool_free(pool);
+    return test_end();
+}

@@ -73,7 +73,7 @@ def seed(name, title, recipe, others, claims):
     out = [f"# {title}", "",
            f"Recipe `{recipe}`: {count(r.json['parameters']['count'])} parameters, batch {p['micro_batch']} x {p['accumulate']}, {p['precision']}. "
            f"One training step needs **{both(r.peak)}** with everything kept; the least arena found is {both(r.json['minimum_bytes'])}.", "",
-           "Every figure of the middle column comes from `plimsoll explain --json`; `scripts/make_docs.py` makes this page.", "",
+           "Figures of the middle column come from `plimsoll explain --json`; plain words and zeros there are typed. `scripts/make_docs.py` makes this page.", "",
            "| the document said | what is so | why |", "|---|---|---|"]
     out += [f"| {said} | {so} | {why} |" for said, so, why in claims(R)]
     out += ["", "## Where it goes", "", "| class | bytes | | share |", "|---|---|---|---|"]

@@ -38,6 +38,7 @@ typedef struct Watch {
 struct Session {
     Pool         *pool;
     const Engine *engine;
+    const Device *device;        /* the engine's, which may lie in a pool that is freed before this session's */
     Arena        *arena;
     Launch       *launches[PART_COUNT];      /* of the program that holds the part, in plan order */
     int32_t       from[PART_COUNT], to[PART_COUNT];  /* what running the part means: see session_program */
@@ -193,11 +194,10 @@ static Err session_rooms(Session *session)
 
 static void session_forget(void *arg)
 {
-    Session      *session = arg;
-    const Device *device = session->engine->device;
+    Session *session = arg;
     for (int part = 0; part < PART_COUNT; part++)
         if (session->recording[part])
-            device->api->forget(device, session->recording[part]);
+            session->device->api->forget(session->device, session->recording[part]);
 }
 
 Err session_new(Pool *pool, const Engine *engine, Session **out)
@@ -205,6 +205,7 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
     Session *session = NEW(pool, Session);
     session->pool = pool;
     session->engine = engine;
+    session->device = engine->device;
     session->outputs = NEWN(pool, void *, engine->graph->n_outputs + 1);
     TRY(arena_new(pool, engine->device, engine->arena_bytes, &session->arena));
     TRY(session_rooms(session));

@@ -6,13 +6,13 @@
  */
 #include "device/cuda.h"
 
+#include "base/json.h"
 #include "device/device.h"
 #include "device/plugin_cuda_blas.h"
 
 #include <cublasLt.h>
 #include <cudnn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static CudaHandle *handle_of(const Device *device) { return device->handle; }
@@ -166,19 +166,17 @@ enum { RECORDINGS = 80 << 20 };
 Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device);
 Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json, Device *device);
 
-/* A whole number behind "key": in a card's description, whose form is cuDNN's. */
-static int json_number(const char *json, const char *key)
-{
-    const char *at = strstr(json, key);
-    return at ? atoi(at + strlen(key)) : 0;
-}
-
 Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json, Device *device)
 {
     static const DeviceApi planning = { .kernel = cuda_kernel };
     CudaHandle *handle = pool_alloc(pool, 1, sizeof *handle);
-    handle->sms = json_number(json, "\"multiProcessorCount\":");
-    handle->capability = json_number(json, "\"deviceVer\":") / 10;
+    const Json *card;
+    int64_t     sms, version;
+    TRY(json_parse(pool, "the card's description", json, strlen(json), 0, &card));
+    TRY(json_need_int(card, "multiProcessorCount", &sms));
+    TRY(json_need_int(card, "deviceVer", &version));
+    handle->sms = (int)sms;
+    handle->capability = (int)(version / 10);
     handle->tf32 = options->tf32;
     if (handle->sms < 1 || handle->capability < 80)
         return fail(E_FORMAT, "a card of %d multiprocessors and capability %d cannot be planned for", handle->sms,

@@ -2,6 +2,7 @@
  * trained; the maps that made the seed run out of memory; odd sizes that must build, wrong ones that must
  * be refused with a sentence. */
 #include "../params_list.h"
+#include "../train_sizes.h"
 
 #include "base/file.h"
 #include "base/npy.h"
@@ -12,23 +13,6 @@
 #include <unistd.h>
 
 static Pool *pool;
-
-static Err build(const char *name, const char *const *sets, int n, bool given_noise, TrainingGraph *train)
-{
-    Recipe *recipe;
-    TRY(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n, &recipe));
-    return recipe_graph(pool, recipe, given_noise, train);
-}
-
-/* Parameters whose name starts with `start` and holds `part`. */
-static int64_t count(const Graph *graph, const char *start, const char *part)
-{
-    int64_t sum = 0;
-    for (int32_t i = 0; i < graph->n_params; i++)
-        if (!strncmp(graph->params[i].name, start, strlen(start)) && strstr(graph->params[i].name, part))
-            sum += shape_count(graph->params[i].disk);
-    return sum;
-}
 
 static int64_t count_trained(const Graph *graph)
 {
@@ -57,13 +41,13 @@ static int backward_nodes(const Graph *graph, const char *start)
 
 static void counts_after(Graph *g)
 {
-    CHECK_INT(count(g, "", ""), 1057097023);
-    CHECK_INT(count(g, "model.diffusion_model.", ""), 920949080);
-    CHECK_INT(count(g, "model.diffusion_model.", ".spade."), 53020160);
-    CHECK_INT(count(g, "model.diffusion_model.edge_processor.", ""), 2006076);
-    CHECK_INT(count(g, "model.diffusion_model.edge_fusion.", ""), 600);
-    CHECK_INT(count(g, "structcond_stage_model.", ""), 52494080);
-    CHECK_INT(count(g, "first_stage_model.", ""), 83653863);
+    CHECK_INT(sizes_count(g, "", ""), 1057097023);
+    CHECK_INT(sizes_count(g, "model.diffusion_model.", ""), 920949080);
+    CHECK_INT(sizes_count(g, "model.diffusion_model.", ".spade."), 53020160);
+    CHECK_INT(sizes_count(g, "model.diffusion_model.edge_processor.", ""), 2006076);
+    CHECK_INT(sizes_count(g, "model.diffusion_model.edge_fusion.", ""), 600);
+    CHECK_INT(sizes_count(g, "structcond_stage_model.", ""), 52494080);
+    CHECK_INT(sizes_count(g, "first_stage_model.", ""), 83653863);
     CHECK_INT(count_trained(g), 107544276);
     params_compare(g, "1_stablesr_edge.txt", "cond_stage_model.");
 }
@@ -71,7 +55,7 @@ static void counts_after(Graph *g)
 static void after(void)
 {
     TrainingGraph train;
-    CHECK_OK(build("stablesr-edge-after", NULL, 0, false, &train));
+    CHECK_OK(sizes_build(pool, "stablesr-edge-after", NULL, 0, false, &train));
     counts_after(train.graph);
     CHECK_INT(forward_nodes(train.graph, &op_spade), 22);
     CHECK_INT(forward_nodes(train.graph, &op_batchnorm_track), 9);
@@ -80,15 +64,15 @@ static void after(void)
     CHECK_INT(backward_nodes(train.graph, "first_stage_model"), 0);
     CHECK(backward_nodes(train.graph, "structcond_stage_model") > 100);
 
-    CHECK_OK(build("stablesr-latent", NULL, 0, false, &train));
+    CHECK_OK(sizes_build(pool, "stablesr-latent", NULL, 0, false, &train));
     counts_after(train.graph);
     CHECK_INT(forward_nodes(train.graph, &op_attention), 16 * 2 + 7);
-    CHECK_OK(build("stablesr-edge-after", (const char *[]){ "model.trainable=published" }, 1, false, &train));
+    CHECK_OK(sizes_build(pool, "stablesr-edge-after", (const char *[]){ "model.trainable=published" }, 1, false, &train));
     CHECK_INT(count_trained(train.graph), 105514240);
     CHECK_INT(backward_nodes(train.graph, "model.diffusion_model.edge_processor"), 0);
-    CHECK_OK(build("stablesr-edge-after", (const char *[]){ "model.fusion=concat" }, 1, false, &train));
-    CHECK_INT(count(train.graph, "", ""), 1057097023 - 600);
-    CHECK_OK(build("stablesr-edge-after", (const char *[]){ "model.trainable=all" }, 1, false, &train));
+    CHECK_OK(sizes_build(pool, "stablesr-edge-after", (const char *[]){ "model.fusion=concat" }, 1, false, &train));
+    CHECK_INT(sizes_count(train.graph, "", ""), 1057097023 - 600);
+    CHECK_OK(sizes_build(pool, "stablesr-edge-after", (const char *[]){ "model.trainable=all" }, 1, false, &train));
     CHECK_INT(count_trained(train.graph), 1057097023 - 83653863);
 }
 
@@ -96,10 +80,10 @@ static void after(void)
 static void before(void)
 {
     TrainingGraph train;
-    CHECK_OK(build("stablesr-edge-before", NULL, 0, false, &train));
+    CHECK_OK(sizes_build(pool, "stablesr-edge-before", NULL, 0, false, &train));
     Graph *g = train.graph;
-    CHECK_INT(count(g, "model.diffusion_model.edge_processor.", ""), 48559612);
-    CHECK_INT(count(g, "", ""), 1057097023 - 2006076 + 48559612);
+    CHECK_INT(sizes_count(g, "model.diffusion_model.edge_processor.", ""), 48559612);
+    CHECK_INT(sizes_count(g, "", ""), 1057097023 - 2006076 + 48559612);
     int convs = 0, norms = 0;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const Node *node = &g->nodes[i];
@@ -117,11 +101,11 @@ static void before(void)
 static void small(void)
 {
     TrainingGraph train;
-    CHECK_OK(build("stablesr-small", NULL, 0, false, &train));
-    CHECK_INT(count(train.graph, "", ""), 3812215);
+    CHECK_OK(sizes_build(pool, "stablesr-small", NULL, 0, false, &train));
+    CHECK_INT(sizes_count(train.graph, "", ""), 3812215);
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 3);
-    CHECK_OK(build("stablesr-small", (const char *[]){ "model.latents=given" }, 1, true, &train));
-    CHECK_INT(count(train.graph, "", ""), 3812215);
+    CHECK_OK(sizes_build(pool, "stablesr-small", (const char *[]){ "model.latents=given" }, 1, true, &train));
+    CHECK_INT(sizes_count(train.graph, "", ""), 3812215);
     CHECK_INT(forward_nodes(train.graph, &op_feed), 6);      /* edge, two latents, context, t, eps */
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 0);
 }
@@ -133,7 +117,7 @@ static void context_file(void)
     float         rows[7 * 16] = { 1, 2, 3 };
     const char   *path = pool_print(pool, "context-%ld.npy", (long)getpid()), *set = pool_print(pool, "model.context=%s", path);
     CHECK_OK(npy_write(path, NPY_F4, 2, (int64_t[]){ 7, 16 }, rows));
-    CHECK_OK(build("stablesr-small", &set, 1, false, &train));
+    CHECK_OK(sizes_build(pool, "stablesr-small", &set, 1, false, &train));
     bool found = false;
     for (int32_t i = 0; i < train.graph->n_constants; i++) {
         const Constant *c = &train.graph->constants[i];
@@ -141,16 +125,16 @@ static void context_file(void)
     }
     CHECK(found);
     CHECK_OK(npy_write(path, NPY_F4, 2, (int64_t[]){ 16, 7 }, rows));
-    CHECK(build("stablesr-small", &set, 1, false, &train) != OK);
+    CHECK(sizes_build(pool, "stablesr-small", &set, 1, false, &train) != OK);
     CHECK(strstr(err_text(), path) != NULL);
     CHECK_INT(unlink(path), 0);
-    CHECK(build("stablesr-small", &set, 1, false, &train) != OK);
+    CHECK(sizes_build(pool, "stablesr-small", &set, 1, false, &train) != OK);
     CHECK(strstr(err_text(), path) != NULL);
 }
 
 static void odd_sizes(void)
 {
-    static const char *const odd[][5] = {
+    static const char *const odd[][SIZES_MOST] = {
         { "model.mult=[1]", "model.struct_mult=[2]", "model.attention_levels=0" },
         { "model.mult=[1, 3, 2]", "model.struct_mult=[2, 1, 1]", "model.attention_levels=12" },
         { "model.image=16", "model.vae_mult=[1]", "model.edge_ladder=[4]", "batch=1" },
@@ -158,19 +142,12 @@ static void odd_sizes(void)
         { "model.edge_ladder=[8, 4]", "model.edge_stem=0" },         /* larger than the latent: pooled */
         { "model.noise_schedule=cosine", "model.timesteps=1", "model.layers=8" },
     };
-    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-        TrainingGraph train;
-        int n = 0;
-        while (n < 5 && odd[i][n])
-            n++;
-        test_name = odd[i][0];
-        CHECK_OK(build("stablesr-small", odd[i], n, false, &train));
-    }
+    sizes_odd(pool, "stablesr-small", odd, sizeof odd / sizeof *odd);
 }
 
 static void wrong_sizes(void)
 {
-    static const struct { const char *set, *says; } wrong[] = {
+    static const WrongSize wrong[] = {
         { "model.image=120", "must be 8 times model.latent" },
         { "model.mult=[1, 2, 4]", "every UNet level needs a map" },
         { "model.mult=[]", "at least one level" },
@@ -186,15 +163,7 @@ static void wrong_sizes(void)
         { "model.latnet=16", "latent" },
         { "model.trainable=none", "trainable" },
     };
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        TrainingGraph train;
-        const char *set[] = { wrong[i].set };
-        test_name = wrong[i].set;
-        Err err = build("stablesr-small", set, 1, false, &train);
-        CHECK(err != OK);
-        if (err && !CHECK(strstr(err_text(), wrong[i].says) != NULL))
-            fprintf(stderr, "  said: %s\n", err_text());
-    }
+    sizes_wrong(pool, "stablesr-small", wrong, sizeof wrong / sizeof *wrong);
 }
 
 int main(void)

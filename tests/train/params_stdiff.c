@@ -1,6 +1,7 @@
 /* params_stdiff.c -- STDiff's recipes: names, shapes and counts of parameters, by module too; the
  * skips; odd sizes that must build and wrong ones that must be refused with a sentence. */
 #include "../params_list.h"
+#include "../train_sizes.h"
 
 #include "base/file.h"
 #include "ops/ops.h"
@@ -9,27 +10,6 @@
 #include <stdlib.h>
 
 static Pool *pool;
-
-static Err build(const char *name, const char *const *sets, int n, bool given_noise,
-                 TrainingGraph *train)
-{
-    Recipe     *recipe;
-    const char *path = pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name);
-    TRY(recipe_read(pool, path, sets, n, &recipe));
-    return recipe_graph(pool, recipe, given_noise, train);
-}
-
-/* Parameters whose name starts with `start` and holds `part`. */
-static int64_t count(const Graph *graph, const char *start, const char *part)
-{
-    int64_t sum = 0;
-    for (int32_t i = 0; i < graph->n_params; i++) {
-        const Param *p = &graph->params[i];
-        if (!strncmp(p->name, start, strlen(start)) && strstr(p->name, part))
-            sum += shape_count(p->disk);
-    }
-    return sum;
-}
 
 static int forward_nodes(const Graph *graph, const OpDef *op)
 {
@@ -46,16 +26,16 @@ static void full_size(void)
     };
     for (int r = 0; r < 2; r++) {
         TrainingGraph train;
-        CHECK_OK(build(rows[r].recipe, NULL, 0, false, &train));
+        CHECK_OK(sizes_build(pool, rows[r].recipe, NULL, 0, false, &train));
         Graph *g = train.graph;
-        CHECK_INT(count(g, "", ""), 204223297);
-        CHECK_INT(count(g, "diffusion_unet.", ""), 194150465);
-        CHECK_INT(count(g, "diffusion_unet.", ".motion_cond_layer."), 75229376);
-        CHECK_INT(count(g, "diffusion_unet.up_blocks.0.", ""), 42398336);
-        CHECK_INT(count(g, "tde_model.motion_encoder.", ""), 1812480);
-        CHECK_INT(count(g, "tde_model.conv_gru_cell.", ""), 3539712);
-        CHECK_INT(count(g, "tde_model.diff_unet.diff_unet_f.", ""), 2360320);
-        CHECK_INT(count(g, "tde_model.diff_unet.diff_unet_g.", ""), 2360320);
+        CHECK_INT(sizes_count(g, "", ""), 204223297);
+        CHECK_INT(sizes_count(g, "diffusion_unet.", ""), 194150465);
+        CHECK_INT(sizes_count(g, "diffusion_unet.", ".motion_cond_layer."), 75229376);
+        CHECK_INT(sizes_count(g, "diffusion_unet.up_blocks.0.", ""), 42398336);
+        CHECK_INT(sizes_count(g, "tde_model.motion_encoder.", ""), 1812480);
+        CHECK_INT(sizes_count(g, "tde_model.conv_gru_cell.", ""), 3539712);
+        CHECK_INT(sizes_count(g, "tde_model.diff_unet.diff_unet_f.", ""), 2360320);
+        CHECK_INT(sizes_count(g, "tde_model.diff_unet.diff_unet_g.", ""), 2360320);
         params_compare(g, "0_stdiff.txt", NULL);
 
         int64_t skips = 0, bytes = 0, parameters = 0;
@@ -81,16 +61,16 @@ static void full_size(void)
 static void small(void)
 {
     TrainingGraph train;
-    CHECK_OK(build("stdiff-small", NULL, 0, false, &train));
-    CHECK_INT(count(train.graph, "", ""), 3488481);
-    CHECK_OK(build("stdiff-small", (const char *[]){ "model.loss=l1" }, 1, true, &train));
+    CHECK_OK(sizes_build(pool, "stdiff-small", NULL, 0, false, &train));
+    CHECK_INT(sizes_count(train.graph, "", ""), 3488481);
+    CHECK_OK(sizes_build(pool, "stdiff-small", (const char *[]){ "model.loss=l1" }, 1, true, &train));
     CHECK_INT(forward_nodes(train.graph, &op_feed), 2 + 3);  /* no mask; t, eps, sde are given */
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 0);
 }
 
 static void odd_sizes(void)
 {
-    static const char *const odd[][4] = {
+    static const char *const odd[][SIZES_MOST] = {
         { "model.observed=2" },
         { "model.predicted=1" },
         { "model.predicted=32", "model.sde_dt=1" },
@@ -100,19 +80,12 @@ static void odd_sizes(void)
         { "model.layers=1", "model.attention_from=0", "model.sde_layers=0", "batch=1" },
         { "model.noise_schedule=linear", "model.timesteps=1" },
     };
-    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-        TrainingGraph train;
-        int n = 0;
-        while (n < 4 && odd[i][n])
-            n++;
-        test_name = odd[i][0];
-        CHECK_OK(build("stdiff-small", odd[i], n, false, &train));
-    }
+    sizes_odd(pool, "stdiff-small", odd, sizeof odd / sizeof *odd);
 }
 
 static void wrong_sizes(void)
 {
-    static const struct { const char *set, *says; } wrong[] = {
+    static const WrongSize wrong[] = {
         { "model.image=[32]", "two, height and width" },
         { "model.image=[32, 72]", "72 is not a multiple of 16" },
         { "model.channels=[]", "model.channels" },
@@ -125,15 +98,7 @@ static void wrong_sizes(void)
         { "model.loss=l2", "loss" },
         { "model.chanels=[32]", "channels" },
     };
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        TrainingGraph train;
-        const char *set[] = { wrong[i].set };
-        test_name = wrong[i].set;
-        Err err = build("stdiff-small", set, 1, false, &train);
-        CHECK(err != OK);
-        if (err && !CHECK(strstr(err_text(), wrong[i].says) != NULL))
-            fprintf(stderr, "  said: %s\n", err_text());
-    }
+    sizes_wrong(pool, "stdiff-small", wrong, sizeof wrong / sizeof *wrong);
 }
 
 int main(void)

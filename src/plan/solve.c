@@ -200,6 +200,8 @@ static void solve_least(Solve *s)
             low = middle + 1;
         }
     }
+    SolverArgs args = solve_args(s, LOWEST, 0, 0);
+    solve_one(s, solve_segments, &args, LOWEST, &best);
     /* from the input order and from what was found, in turns */
     RunList seeds[SOLVE_SEEDS] = { { 0 }, best, { 0 }, best, { 0 }, best, { 0 }, best };
     solve_tournament(s, solve_least_peak, LOWEST, s->effort / (s->task->n_nodes > 4000 ? 20 : 2), 0,
@@ -213,7 +215,7 @@ static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList
 {
     bool       large = s->task->n_nodes > 2000;
     SolverArgs seed = solve_args(s, budget, large ? 3 : 15, 0);
-    RunList    next_use = { 0 }, blocks = { 0 };
+    RunList    next_use = { 0 }, blocks = { 0 }, segments = { 0 };
     *best = (RunList){ 0 };
     if (exact_can(s->task)) {
         solve_one(s, solve_exact, &seed, budget, best);
@@ -222,10 +224,12 @@ static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList
     solve_one(s, solve_next_use, &seed, budget, &next_use);
     seed.effort = 1500;
     solve_one(s, solve_blocks, &seed, budget, &blocks);
+    solve_one(s, solve_segments, &seed, budget, &segments);
     run_list_keep(s->pool, best, warm, budget);
     run_list_keep(s->pool, best, &next_use, budget);
     run_list_keep(s->pool, best, &blocks, budget);
-    RunList seeds[SOLVE_SEEDS] = { *best, next_use, { 0 }, blocks, *best, next_use, { 0 }, *warm };
+    run_list_keep(s->pool, best, &segments, budget);
+    RunList seeds[SOLVE_SEEDS] = { *best, next_use, { 0 }, blocks, segments, next_use, { 0 }, *warm };
     if (large)
         seeds[1] = *best;
     solve_tournament(s, solve_anneal, budget, effort, solve_bound(s, budget) * (1 + 1e-12), seeds, best);

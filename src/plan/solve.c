@@ -303,7 +303,7 @@ static void solve_asked(Solve *s, int64_t budget, RunList *best)
     }
     if (!is_rung && best->n != s->task->n_nodes) {
         RunList own;
-        solve_budget(s, budget, s->effort / 8, solve_highest(s, budget), &own);
+        solve_budget(s, budget, s->effort / (s->rungs == LADDER_MOST ? 8 : 3), solve_highest(s, budget), &own);
         run_list_keep(s->pool, best, &own, budget);
     }
 }

@@ -7,6 +7,7 @@
 #include "device/cuda.h"
 
 #include "base/json.h"
+#include "base/text.h"
 #include "device/device.h"
 #include "device/plugin_cuda_blas.h"
 
@@ -49,7 +50,11 @@ static void cuda_give(const Device *device, void *base)
 static Err cuda_take_host(const Device *device, int64_t bytes, void **base)
 {
     (void)device;
-    CARD_TRY("taking pinned host memory", cudaMallocHost(base, (size_t)(bytes ? bytes : 1)));
+    cudaError_t err = cudaMallocHost(base, (size_t)(bytes ? bytes : 1));
+    if (err == cudaErrorMemoryAllocation)
+        return fail(E_BUDGET, "%s of the host's memory cannot be pinned for copies; use a smaller --host-budget, or a larger "
+                    "--budget, so that less is kept there", bytes_text(bytes));
+    CARD_TRY("taking pinned host memory", err);
     memset(*base, 0, (size_t)bytes);
     return OK;
 }
@@ -79,6 +84,45 @@ static Err cuda_wait(const Device *device)
     CARD_TRY("running the step", cudaStreamSynchronize(handle_of(device)->stream));
     return OK;
 }
+
+/* --- host transfers: a branch that leaves the kernels' stream at the copy and comes back where it is joined --- */
+
+static Err cuda_mark_new(const Device *device, void **mark)
+{
+    cudaEvent_t event;
+    (void)device;
+    CARD_TRY("preparing host transfers", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    *mark = event;
+    return OK;
+}
+
+static void cuda_mark_free(const Device *device, void *mark)
+{
+    (void)device;
+    cudaEventDestroy(mark);
+}
+
+static Err cuda_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes, void *mark)
+{
+    CudaHandle  *handle = handle_of(device);
+    cudaStream_t queue = handle->copies[way];
+    CARD_TRY("starting a host transfer", cudaEventRecord(mark, handle->stream));
+    CARD_TRY("starting a host transfer", cudaStreamWaitEvent(queue, mark, 0));
+    CARD_TRY("starting a host transfer", cudaMemcpyAsync(to, from, bytes, way == COPY_TO_HOST ? cudaMemcpyDeviceToHost
+                                                                                           : cudaMemcpyHostToDevice, queue));
+    CARD_TRY("starting a host transfer", cudaEventRecord(mark, queue));
+    return OK;
+}
+
+static Err cuda_join(const Device *device, void *mark)
+{
+    CARD_TRY("joining a host transfer", cudaStreamWaitEvent(handle_of(device)->stream, mark, 0));
+    return OK;
+}
+
+static const DeviceQueues queues = {
+    .mark_new = cuda_mark_new, .mark_free = cuda_mark_free, .copy = cuda_copy, .join = cuda_join,
+};
 
 /* --- recordings: CUDA graphs --- */
 
@@ -198,6 +242,8 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
         TRY(cuda_card());
         CUDA_TRY(cudaSetDevice(0));
         CARD_TRY("opening the card", cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
+        for (int way = 0; way < 2; way++)
+            CARD_TRY("opening the card", cudaStreamCreateWithFlags(&state.handle.copies[way], cudaStreamNonBlocking));
         cublasLtHandle_t blaslt;
         cudnnHandle_t    cudnn;
         if (cublasLtCreate(&blaslt) != CUBLAS_STATUS_SUCCESS)
@@ -219,6 +265,6 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
     *device = (Device){ .kind = DEVICE_CUDA, .name = "cuda", .model = state.card.name, .library = state.library,
                         .threads = 1, .align = 256, .memory_bytes = (int64_t)free_bytes - RECORDINGS,
                         .runtime_bytes = (int64_t)(total - free_bytes) + RECORDINGS,
-                        .blas = cuda_blas(handle), .api = &api, .handle = handle };
+                        .blas = cuda_blas(handle), .api = &api, .queues = &queues, .handle = handle };
     return OK;
 }

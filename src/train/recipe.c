@@ -199,6 +199,7 @@ static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
         .optimizer = (Optimizer)o->kind, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps,
         .groups = out->groups, .n_groups = out->n_groups, .clip = (float)o->clip,
         .ema = recipe->ema.rule != EMA_NONE, .accumulate = (int)recipe->accumulate, .release = recipe->levers.release,
+        .host = (HostState)recipe->levers.host,
     };
 }
 

@@ -47,13 +47,14 @@ typedef struct EveryConfig {
 } EveryConfig;
 
 /* How the step is done, beyond what a recipe file says; { 0 }: every lever at its default. `fit` moves
- * them (train/fit.h), a plan file keeps them. Only `release` is exact; the others may change rounding. */
+ * them (train/fit.h), a plan file keeps them. `release` and `host` are exact; the others may change rounding. */
 typedef struct Levers {
     int64_t pieces;              /* the recipe's micro-batches are cut into so many; 0: whole. batch and
                                   * accumulate then are those of the pieces */
     int64_t most_scratch;        /* an algorithm with more scratch bytes gives way to a leaner one; 0: any */
     bool    stored_attention;    /* attention keeps its probabilities */
     bool    release;             /* a parameter moves as soon as its gradient is final */
+    int     host;                /* HostState: what is kept on the host */
 } Levers;
 
 typedef struct Recipe {

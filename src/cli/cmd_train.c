@@ -43,6 +43,10 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     json_out_number(&o, "step_ms", r->step_ms);
     json_out_int(&o, "planned_bytes", r->planned_bytes);
     json_out_int(&o, "measured_bytes", r->measured_bytes);
+    if (r->host_planned_bytes) {
+        json_out_int(&o, "host_planned_bytes", r->host_planned_bytes);
+        json_out_int(&o, "host_measured_bytes", r->host_measured_bytes);
+    }
     json_out_int(&o, "loader_bytes", r->loader_bytes);
     json_out_int(&o, "recomputed_nodes", r->recomputed);
     json_out_int(&o, "micro_batch", r->batch);

@@ -17,7 +17,8 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     for (int i = 0; i < n; i++)
         sets[n_sets++] = more[i];
     TRY(recipe_read(pool, name, sets, n_sets, recipe));
-    TRY(device_open(pool, o->device, &(DeviceOptions){ .threads = (int)o->threads, .blas = o->backend }, device));
+    TRY(device_open(pool, o->device, &(DeviceOptions){ .threads = (int)o->threads, .blas = o->backend,
+                                                       .tf32 = recipe_tf32(*recipe) }, device));
     if (o->runs && (*device)->described)
         return fail(E_USAGE, "%s is only described here, by its profile: it can be planned for (explain, fit) but not run",
                     (*device)->name);

@@ -19,7 +19,7 @@ typedef struct ModelOptions {
     { "host-budget", OPT_TEXT, &(o).host_budget, "B",     "cards: bytes on the host for state and saved values" },    \
     { "device",    OPT_TEXT, &(o).device,    "D",         "cpu, a card by name (h200, rtx-3090, ...) or a profile.json" }, \
     { "batch",     OPT_INT,  &(o).batch,     "N",         "samples of one micro-batch" },                         \
-    { "precision", OPT_TEXT, &(o).precision, "P",         "fp32, bf16 or fp16" },                                 \
+    { "precision", OPT_TEXT, &(o).precision, "P",         "fp32, bf16, fp16; on cards also tf32" },               \
     { "threads",   OPT_INT,  &(o).threads,   "N",         "of every kernel; a plan holds for one count" },        \
     { "backend",   OPT_TEXT, &(o).backend,   "NAME",      "onednn or own matrix products" },                      \
     { "set",       OPT_LIST, &(o).set,       "KEY=VALUE", "override a recipe key, e.g. optimizer.lr=1e-3" }

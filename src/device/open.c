@@ -11,14 +11,15 @@
 /* This machine's own profile, if there is one and it was taken with what runs now. */
 static void device_own_profile(Pool *pool, Device *device)
 {
-    const char *path = profile_home(pool);
+    const char *path = profile_home(pool, device->name);
     Profile    *profile;
     if (!path || !file_exists(path))
         return;
     if (profile_read(pool, path, &profile))
         device->profile_note = pool_print(pool, "%s; write it anew with plimsoll probe", err_text());
     else if (strcmp(profile->title, device->model))
-        device->profile_note = pool_print(pool, "%s is of another processor (%s)", path, profile->title);
+        device->profile_note = pool_print(pool, "%s is of another %s (%s)", path,
+                                          device->kind == DEVICE_CPU ? "processor" : "card", profile->title);
     else if (strcmp(profile->library, device->library) || profile->threads != device->threads)
         device->profile_note = pool_print(pool, "%s was measured with %s and %lld threads", path, profile->library,
                                           (long long)profile->threads);
@@ -74,7 +75,7 @@ static Device *device_card(Pool *pool, const Profile *profile, const DeviceOptio
         .kind = DEVICE_CUDA, .name = profile->name, .model = profile->title,
         .library = *profile->library ? profile->library : "no libraries", .threads = 1, .align = 256,
         .memory_bytes = profile->usable_bytes, .runtime_bytes = profile->runtime_bytes, .profile = profile,
-        .described = true,
+        .tf32 = options->tf32, .described = true,
     };
     device_card_kernels(pool, profile, options, device);
     device_transfers(device);
@@ -121,7 +122,9 @@ Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Devi
     }
     if (!strcmp(name, "cuda")) {
         TRY(device_cuda(pool, options, device));
-        device_shipped_profile(pool, *device);
+        device_own_profile(pool, *device);
+        if (!(*device)->profile)
+            device_shipped_profile(pool, *device);
         device_transfers(*device);
         (*device)->host_bytes = device_pinnable();
         return OK;

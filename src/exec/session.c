@@ -493,11 +493,69 @@ Err session_run(Session *session, Part part)
     return OK;
 }
 
+/* By the device's own clock: a stamp before every launch, in a recording, as the step itself runs. What two
+ * stamps in a row take is the clock's own. */
+static Err session_stamped(Session *session, Part part, void **stamps, double *ns)
+{
+    const Device    *device = session->engine->device;
+    const DeviceApi *api = device->api;
+    void            *recording = NULL;
+    int32_t          n = 0;
+    double           own;
+    TRY(api->record_begin(device));
+    Err err = api->stamp(device, stamps[n++]);
+    for (int32_t i = session->from[part]; i < session->to[part] && !err; i++) {
+        Launch *launch = &session->launches[part][i];
+        err = api->stamp(device, stamps[n++]);
+        if (!err)
+            err = launch->copy ? session_move(session, part, launch) : launch->run(&launch->call);
+    }
+    err = err ? err : api->stamp(device, stamps[n++]);
+    err = err ? err : session_settle(session, part);
+    Err ended = api->record_end(device, &recording);
+    if (!err && !ended) {
+        err = api->replay(device, recording);
+        err = err ? err : device_wait(device);
+    }
+    if (recording)
+        api->forget(device, recording);
+    TRY(err ? err : ended);
+    TRY(api->stamp_ns(device, stamps[0], stamps[1], &own));
+    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+        const Launch *launch = &session->launches[part][i];
+        void        **at = stamps + 1 + i - session->from[part];
+        double        all;
+        if (launch->copy)
+            continue;
+        TRY(api->stamp_ns(device, at[0], at[1], &all));
+        ns[launch->call.node->id] = fmax(100, all - own);
+    }
+    return OK;
+}
+
+static Err session_profile_recorded(Session *session, Part part, double *ns)
+{
+    const Device *device = session->engine->device;
+    Pool         *pool = pool_new(session->pool, "stamps");
+    int32_t       n = session->to[part] - session->from[part] + 2, made = 0;
+    void        **stamps = NEWN(pool, void *, n);
+    Err           err = OK;
+    for (; made < n && !err; made++)
+        err = device->api->stamp_new(device, &stamps[made]);
+    err = err ? err : session_stamped(session, part, stamps, ns);
+    for (int32_t i = 0; i < made; i++)
+        device->api->stamp_free(device, stamps[i]);
+    pool_free(pool);
+    return err;
+}
+
 Err session_profile(Session *session, Part part, double *ns)
 {
     const Device *device = session->engine->device;
     TRY(session_give(session, part));
     TRY(device_wait(device));
+    if (device->api && device->api->stamp && session->from[part] < session->to[part])
+        return session_profile_recorded(session, part, ns);
     for (int32_t i = session->from[part]; i < session->to[part]; i++) {
         Launch *launch = &session->launches[part][i];
         if (launch->copy) {

@@ -38,8 +38,8 @@ Err    session_run(Session *session, Part part);
  * run; NULL if the graph has none of that name or the device failed. */
 const void *session_output(Session *session, const char *name);
 
-/* Runs the part once and writes each node's time, of its last run where it runs again. For benches and
- * profiles. */
+/* Runs the part once and writes each node's time, of its last run where it runs again; by the device's own clock
+ * where it has one. For benches and profiles. */
 Err session_profile(Session *session, Part part, double *ns);
 
 /* Runs the part again, looking at every float written; the first that is not finite, or NULL. For

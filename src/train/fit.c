@@ -140,6 +140,7 @@ static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, con
                      const EngineOptions *how, TrainingGraph *graph, Engine **engine)
 {
     EngineOptions with = *how;
+    TRY(recipe_suits(recipe, device));
     with.accumulate = recipe->accumulate;
     with.most_scratch = recipe->levers.most_scratch;
     TRY(recipe_graph(pool, recipe, options->given_noise, graph));

@@ -128,6 +128,7 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
                     json_name(root));
     TRY(read_changes(pool, root, "numeric", false, r));
     TRY(read_changes(pool, root, "exact", true, r));
+    TRY(recipe_suits(recipe, device));
     TRY(recipe_graph(pool, recipe, given_noise, &r->graph));
     TRY(engine_read(pool, root, r->graph.graph, device, &(EngineOptions){ .accumulate = recipe->accumulate }, &r->engine));
     r->fits = true;

@@ -12,6 +12,7 @@
 #define TRAIN_RECIPE_H
 
 #include "autodiff/autodiff.h"
+#include "device/device.h"
 #include "models/model.h"
 
 typedef enum ScheduleKind { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_RESTARTS } ScheduleKind;
@@ -72,8 +73,10 @@ typedef struct Recipe {
     Levers          levers;      /* not a key of the file */
 } Recipe;
 
-extern const char *const recipe_precisions[];        /* fp32, bf16, fp16 */
+extern const char *const recipe_precisions[];        /* fp32, bf16, fp16, tf32 */
 Type recipe_type(const Recipe *recipe);
+bool recipe_tf32(const Recipe *recipe);                      /* the device must be opened so (DeviceOptions) */
+Err  recipe_suits(const Recipe *recipe, const Device *device);   /* can this device compute in its precision? */
 
 /* Reads by name or path, then applies n `key=value` settings in order. */
 Err  recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n, Recipe **recipe);

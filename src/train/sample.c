@@ -121,6 +121,7 @@ static Err drawing_open(Pool *pool, Drawing *d, const Device *device, const Samp
 {
     const ModelDef *model = d->recipe->model;
     Engine         *engine;
+    TRY(recipe_suits(d->recipe, device));
     Graph          *graph = graph_new(pool, recipe_type(d->recipe));
     model->sample_graph(graph, d->recipe->config, &d->recipe->sampler, o->n);
     TRY(graph_check(graph));

@@ -2,7 +2,7 @@
  * no calls. Use them in plain or `omp simd` loops over contiguous rows.
  *
  * Errors, measured over all floats by tests/exec/vmath.c (ulp of the fp32 result):
- *   vexp 1, vlog 1, vlog1p 2, vtanh 2, vsigmoid 2.5, verf 2, vsoftplus 2; see also vnormal_cdf.
+ *   vexp 1, vlog 1, vlog1p 2, vtanh 2, vsigmoid 2.5, verf 2, vsoftplus 2; of vgelu see there.
  * NaN stays NaN; infinities, overflow, underflow and subnormal results are as in libm.
  *
  * Every product followed by a sum is an explicit fmaf, so scalar and vector code, any compiler and
@@ -147,14 +147,15 @@ static inline float vsoftplus(float x)
     return (x > 0 ? x : 0.0f) + vlog1p(vexp(-fabsf(x)));
 }
 
-/* The normal distribution: Phi(x), the slope of GELU, the density. GELU is x Phi(x), its slope
- * Phi(x) + x Phi'(x); less one half both are odd, so each is one polynomial u p(v), u = |x| / L and
- * v = u^2 - 1/2, without an exponential or a choice; its even and odd powers go side by side. Errors
- * are absolute, as those of (1 + erf) / 2 are: Phi 1.6e-7, the slope 3.5e-7. From L on (5.25 and
- * 5.65) they are exactly 0 and 1: p(1/2) is one half. */
-static inline float vnormal_cdf(float x)
+/* GELU, x Phi(x) with Phi the normal distribution, and its slope Phi(x) + x Phi'(x). Less one half, Phi
+ * and the slope are odd, so each is one polynomial u p(v), u = |x| / L and v = u^2 - 1/2, without an
+ * exponential or a choice; its even and odd powers go side by side. Errors are absolute, as those of
+ * (1 + erf) / 2 are: Phi 2e-7, the slope 3e-7. From L on (5.25 and 5.65) Phi and the slope are exactly
+ * 0 and 1: p(1/2) is one half. */
+static inline float vgelu(float x)
 {
-    float a = fabsf(x) * 0.190476194f, u = a > 1.0f ? 1.0f : a;
+    uint32_t a = vbits(fabsf(x) * 0.190476194f), one = vbits(1.0f);
+    float    u = vfloat(a < one ? a : one);  /* of NaN too: the last product brings it back */
     float v = fmaf(u, u, -0.5f), w = v * v;
     float even = 2.06395531e+01f, odd = -2.82383652e+01f;
     even = fmaf(even, w, 1.42944002e+01f);
@@ -170,7 +171,7 @@ static inline float vnormal_cdf(float x)
     even = fmaf(even, w, 1.04256141e+00f);
     odd = fmaf(odd, w, -7.04831541e-01f);
     even = fmaf(even, w, 7.06961572e-01f);
-    return fmaf(copysignf(u, x), fmaf(odd, v, even), 0.5f);
+    return x * fmaf(copysignf(u, x), fmaf(odd, v, even), 0.5f);
 }
 
 static inline float vgelu_slope(float x)
@@ -195,12 +196,6 @@ static inline float vgelu_slope(float x)
     even = fmaf(even, w, 7.07832038e-01f);
     odd = fmaf(odd, w, -7.18594849e-01f);
     return fmaf(copysignf(u, x), fmaf(odd, v, even), 0.5f);
-}
-
-static inline float vnormal_density(float x)    /* below 1e-38, where x is past 13: 6e-39 */
-{
-    float e = -0.5f * x * x;
-    return 0x1.988454p-2f * vexp_within(e < -87.0f ? -87.0f : e);
 }
 
 #endif

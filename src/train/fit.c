@@ -134,6 +134,7 @@ static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, con
 {
     EngineOptions with = *how;
     with.accumulate = recipe->accumulate;
+    with.validate = recipe_validation(recipe).batches;
     with.most_scratch = recipe->levers.most_scratch;
     TRY(recipe_graph(pool, recipe, options->given_noise, graph));
     return engine_new(pool, graph->graph, device, &with, engine);
@@ -387,7 +388,7 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
             continue;
         one.plan = plans[i];
         TRY(engine_place(c->pool, kept, &one, 0, NULL));
-        double more = (double)main->repeat * (one.meter.cost - main->meter.cost);
+        double more = program_in_step(main) ? (double)main->repeat * (one.meter.cost - main->meter.cost) : 0;
         points[(*n)++] = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more,
                                   one.meter.n_recomputes);
     }

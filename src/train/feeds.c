@@ -101,7 +101,13 @@ static Err held_from(const DataConfig *data, const DataSource *source, int64_t *
     held = held < 1 ? 1 : held;
     if (held >= n)
         return fail(E_USAGE, "data.holdout: %g of %lld samples leaves none to train on", data->holdout, (long long)n);
-    *from = source->group && source->group(source, n - held) > 0 ? source->group(source, n - held) : n - held;
+    *from = n - held;
+    if (!source->group)
+        return OK;
+    int64_t start = source->group(source, *from);
+    if (start == 0)                          /* training keeps the first whole, if there is a second */
+        for (start = *from; start < n && source->group(source, start) == 0; start++) { }
+    *from = start < n ? start : *from;
     return OK;
 }
 

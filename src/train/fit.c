@@ -281,6 +281,12 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 
 static Err fit_refuse(const FitResult *r, const FitOptions *options)
 {
+    const Program *peak = &r->engine->programs[r->engine->peak_program];
+    if (!program_in_step(peak))
+        return fail(E_BUDGET, "no plan fits %s: phase %s needs at least %s (%lld bytes) with what may be changed, of which %s are "
+                    "parameters and state. Ask for the least, or for a smaller %s", bytes_text(options->budget_bytes), peak->name,
+                    bytes_text(r->minimum_bytes), (long long)r->minimum_bytes, bytes_text(r->engine->persistent_bytes),
+                    peak->parts[PART_VALIDATE] ? "validate.batch" : "sample.n");
     return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
                 "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
                 bytes_text(options->budget_bytes), bytes_text(r->minimum_bytes), (long long)r->minimum_bytes,

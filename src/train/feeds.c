@@ -139,9 +139,6 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
         if (source->n_samples - from < 1)
             return fail(E_USAGE, "validate: nothing is held out of %s; give data.holdout (0.05, say) or data.holdout_path",
                         spec.path);
-        if (source->n_samples - from < rows)
-            return fail(E_USAGE, "validate: %lld samples are asked for, %lld are held out; take fewer batches, a smaller "
-                        "validate.batch, or a larger data.holdout", (long long)rows, (long long)(source->n_samples - from));
         feeds->first = from;
     } else
         source->n_samples = from;
@@ -191,7 +188,9 @@ Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe)
 /* The number of the sample at a place of the run. */
 static int64_t feeds_sample(const Feeds *feeds, int64_t place)
 {
-    return feeds->first >= 0 ? feeds->first + place : source_order(feeds->source, feeds->seed, place);
+    if (feeds->first < 0)
+        return source_order(feeds->source, feeds->seed, place);
+    return feeds->first + place % (feeds->source->n_samples - feeds->first);
 }
 
 /* All rows of one micro-batch with all its pieces, into the first or the second buffers. */

@@ -34,7 +34,8 @@ typedef struct Feeds {
     int64_t           bytes;     /* of all buffers, and of the room loading needs */
     const DataSource *source;    /* serves inputs in `served` */
     uint64_t          seed;
-    int64_t           first;     /* held-out samples: the first one's number, in order from there; -1: drawn */
+    int64_t           first;     /* held-out samples: the first one's number, then in order, again from there where
+                                  * they are too few; -1: drawn */
     int32_t          *served;    /* places in list, in the order of the source's spec */
     int32_t           n_served;
     int64_t           share;     /* micro-batches of a step */

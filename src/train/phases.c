@@ -39,7 +39,6 @@ static void build_validate(const Recipe *recipe, TrainingGraph *out)
     Graph     *graph = out->graph;
     Validation v = recipe_validation(recipe);
     int32_t    n_outputs = graph->n_outputs;
-    out->validation = state_add(graph, "run.validation", F32, SHAPE(1), CLASS_CONSTANTS, false);
     graph->part = PART_VALIDATE;
     graph->pieces = v.pieces;
     Tensor loss = recipe->model->loss(graph, recipe->config, v.batch, v.batches);
@@ -47,7 +46,7 @@ static void build_validate(const Recipe *recipe, TrainingGraph *out)
     graph->module = 0;
     graph->source = (Source){ 0 };
     if (tensor_ok(loss))
-        accumulate(out->validation, loss, out->train.counters);
+        accumulate(out->train.loss, loss, out->train.counters);  /* the step's own has been read by now */
     graph->pieces = recipe->levers.pieces;
     graph->part = PART_MICRO;
 }
@@ -132,7 +131,7 @@ Err phases_validate(Phases *p, double *loss)
         TRY(feeds_fill(&p->held, i, i * v.batch));
         TRY(session_run(p->session, PART_VALIDATE));
     }
-    TRY(session_read(p->session, p->graph->validation.id, &sum));
+    TRY(session_read(p->session, p->graph->train.loss.id, &sum));
     *loss = (double)sum;
     return OK;
 }

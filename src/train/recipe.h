@@ -120,7 +120,6 @@ double ema_decay(const Recipe *recipe, int64_t step);
 typedef struct TrainingGraph {
     Graph     *graph;
     TrainGraph train;
-    Tensor     validation;       /* [1] f32, persistent: the validation's loss so far */
     ParamGroup groups[2];
     int        n_groups;
 } TrainingGraph;

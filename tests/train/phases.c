@@ -345,6 +345,16 @@ static void whole_files(void)
                        &trained, &held, NULL));
     CHECK_INT(trained.source->n_samples, 24);
     CHECK_INT(held.first, 0);
+    /* Fewer than asked for: again from the first. */
+    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ SOUND, "data.holdout=0.2", "validate.batches=3", NULL },
+                       &trained, &held, NULL));
+    int32_t first[4 * 64];
+    CHECK_OK(feeds_fill(&held, 0, 0));
+    memcpy(first, feeds_find(&held, "tokens")->bytes, sizeof first);
+    CHECK_OK(feeds_fill(&held, 1, 9));
+    CHECK(!memcmp(first, feeds_find(&held, "tokens")->bytes, sizeof first));
+    CHECK_OK(feeds_fill(&held, 1, 8));
+    CHECK(memcmp(first, feeds_find(&held, "tokens")->bytes, sizeof first) != 0);
     /* One file alone is cut where the share says. */
     CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ "model.length=64", "data.kind=audio",
                        "data.path=phases_sound/3.wav", "validate.every=1", "validate.batches=1", "data.holdout=0.5", NULL },
@@ -399,13 +409,12 @@ static void bad_values(void)
         { { "data.holdout=1" }, "holdout must be from 0" },
         { { "data.holdout=-0.1" }, "holdout must be from 0" },
         { { "schedule.kind=plateu" }, "did you mean 'plateau'" },
-        { { "schedule.kind=plateau" }, "validate.every" },
+        { { "schedule.kind=plateau", "validate.every=0" }, "validate.every" },
         { { "schedule.kind=plateau", "schedule.watch=validaton", "validate.every=1" }, "did you mean 'validation'" },
         { { "schedule.factor=1" }, "factor must be from 0" },
         { { "schedule.patience=-1" }, "patience must be from 0" },
         { { SOUND }, "nothing is held out" },
         { { SOUND, "data.holdout=0.99" }, "leaves none" },
-        { { SOUND, "data.holdout=0.2", "validate.batches=3" }, "12 samples are asked for, 9 are held out" },
         { { SOUND, "data.holdout_path=phases_nowhere" }, "phases_nowhere" },
     };
     sounds();

@@ -141,6 +141,24 @@ extern "C" Err cuda_transpose(cudaStream_t stream, Type type, const void *from, 
     return OK;
 }
 
+static __global__ void turn_taps_kernel(const float *turned, int64_t taps, int64_t in, int64_t out, const float *before,
+                                        float *dw)
+{
+    for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < taps * in * out; at += (int64_t)gridDim.x * THREADS) {
+        int64_t o = at % out, i = at / out % in, tap = at / out / in;
+        float   x = turned[((taps - 1 - tap) * out + o) * in + i];
+        dw[at] = before ? before[at] + x : x;
+    }
+}
+
+extern "C" Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t taps, int64_t in, int64_t out,
+                              const float *before, float *dw)
+{
+    turn_taps_kernel<<<blocks_for(taps * in * out), THREADS, 0, stream>>>(turned, taps, in, out, before, dw);
+    CUDA_TRY(cudaPeekAtLastError());
+    return OK;
+}
+
 template <class T, class B>
 static __global__ void add_bias_kernel(T *y, int64_t pitch, const B *bias, int64_t rows, int64_t width)
 {

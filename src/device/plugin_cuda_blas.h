@@ -41,6 +41,9 @@ Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type type, void 
 /* to = before + from turned, or from alone */
 Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns, const void *before,
                    void *to);
+/* dw (taps, I, O) = before + turned (taps in the opposite order, O, I), or that alone */
+Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t taps, int64_t in, int64_t out, const float *before,
+                   float *dw);
 Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pitch, Type type_bias, const void *bias, int64_t rows,
                   int64_t width);
 

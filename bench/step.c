@@ -133,11 +133,14 @@ static Err bench(Pool *pool, Bench *b)
     double *times = NEWN(pool, double, b->steps + 1);
 
     TRY(recipe_read(pool, b->recipe, b->sets, b->n_sets, &b->opened));
-    TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads }, &device));
+    TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads,
+                                                       .tf32 = recipe_tf32(b->opened) }, &device));
+    TRY(recipe_suits(b->opened, device));
     if (b->part)
         TRY(part_take(b->part, b->opened));
     TRY(recipe_graph(pool, b->opened, false, &b->graph));
-    TRY(engine_new(pool, b->graph.graph, device, &(EngineOptions){ .budget_bytes = b->budget }, &engine));
+    TRY(engine_new(pool, b->graph.graph, device, &(EngineOptions){ .budget_bytes = b->budget,
+                                                                   .accumulate = b->opened->accumulate }, &engine));
     TRY(session_new(pool, engine, &b->session));
     TRY(session_init(b->session, 1));
     TRY(feeds_new(pool, b->session, PART_MICRO, &b->feeds));
@@ -164,9 +167,11 @@ static Err bench(Pool *pool, Bench *b)
         if (session_measured_bytes(b->session, (Part)part) > measured)
             measured = session_measured_bytes(b->session, (Part)part);
     printf("{\"work\": \"%s\", \"precision\": \"%s\", \"device\": \"%s\", \"ms\": %.3f, \"fastest\": %.3f, \"arena\": %lld, "
-           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"loss\": %.6g}\n", b->opened->name,
+           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"moved\": %d, \"host\": %lld, \"predicted\": %.3f, "
+           "\"source\": \"%s\", \"loss\": %.6g}\n", b->opened->name,
            recipe_precisions[b->opened->precision], device->name, times[b->steps / 2], times[0],
-           (long long)engine->arena_bytes, (long long)measured, (long long)used, engine->recomputed, (double)loss);
+           (long long)engine->arena_bytes, (long long)measured, (long long)used, engine->recomputed, engine->moved,
+           (long long)engine->host_bytes, engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
     return b->top || b->nodes ? step_profile(pool, b, engine) : OK;
 }
 

@@ -88,6 +88,8 @@ typedef struct Value {
     Type        type;
     Class       class;
     bool        persistent;
+    bool        hosted;      /* persistent, and kept on the host where the device has a memory of its own; it
+                              * comes by for the nodes that touch it */
 } Value;
 
 typedef struct Node {

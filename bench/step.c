@@ -1,11 +1,13 @@
 /* step.c -- time and memory of whole training steps, on the CPU or a card.
  *
- *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N] [--part P] RECIPE
- *              [KEY=VALUE ...]
+ *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N] [--nodes FILE] [--part P]
+ *              RECIPE [KEY=VALUE ...]
  *
  * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned and measured arena, its
- * host's, what the card's driver says is in use, loss. A budget is kept by exact levers alone. Every step gets the same batch, drawn once, so that no
- * loader is measured; --part trains one network of a system alone (bench/parts.h); --top N adds the N operators that take the longest, alone.
+ * host's, what the card's driver says is in use, loss. A budget is kept by exact levers alone. Every step gets the same
+ * batch, drawn once, so that no loader is measured; --part trains one network of a system alone (bench/parts.h); --top N
+ * adds the N operators that take the longest, alone; --nodes writes every node's time: operator, algorithm, shapes,
+ * microseconds.
  */
 #include "parts.h"
 
@@ -22,7 +24,7 @@
 #include <string.h>
 
 typedef struct Bench {
-    const char *device, *recipe, *part, *sets[64];
+    const char *device, *recipe, *part, *nodes, *sets[64];
     int64_t     budget, effort, steps, threads, top;
     int         n_sets;
     TrainingGraph graph;
@@ -63,6 +65,20 @@ typedef struct Row {             /* all nodes of one operator and algorithm */
     double       ns;
 } Row;
 
+static void nodes_write(FILE *file, const Engine *engine, const double *ns)
+{
+    const Graph *graph = engine->graph;
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const Node *node = &graph->nodes[i];
+        if (!isfinite(ns[i]))
+            continue;
+        fprintf(file, "%s;%s;", node->op->name, engine->choices[i].name ? engine->choices[i].name : "");
+        for (int j = 0; j < node->n_in; j++)
+            fprintf(file, "%s ", in_given(node, j) ? shape_text(in_shape(node, j)) : "-");
+        fprintf(file, ";%s;%.1f\n", node->out[0] >= 0 ? shape_text(out_shape(node, 0)) : "-", ns[i] / 1e3);
+    }
+}
+
 /* What each operator takes when it runs alone, summed over its nodes. */
 static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
 {
@@ -90,6 +106,13 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
         rows[at].n++;
         rows[at].ns += best[i];
         all += best[i];
+    }
+    if (b->nodes) {
+        FILE *file = fopen(b->nodes, "w");
+        if (!file)
+            return fail(E_IO, "%s cannot be written", b->nodes);
+        nodes_write(file, engine, best);
+        fclose(file);
     }
     for (int64_t t = 0; t < b->top; t++) {
         int32_t most = 0;
@@ -153,7 +176,7 @@ static Err bench(Pool *pool, Bench *b)
            recipe_precisions[b->opened->precision], device->name, times[b->steps / 2], times[0],
            (long long)engine->arena_bytes, (long long)measured, (long long)used, engine->recomputed, engine->moved,
            (long long)engine->host_bytes, engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
-    return b->top ? step_profile(pool, b, engine) : OK;
+    return b->top || b->nodes ? step_profile(pool, b, engine) : OK;
 }
 
 int main(int argc, char **argv)
@@ -170,11 +193,12 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--threads") && more) b.threads = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--top") && more)     b.top = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--part") && more)    b.part = argv[++i];
+        else if (!strcmp(argv[i], "--nodes") && more)   b.nodes = argv[++i];
         else if (!b.recipe)                             b.recipe = argv[i];
         else if (b.n_sets < 64)                         b.sets[b.n_sets++] = argv[i];
     }
     if (!b.recipe || b.steps < 1)
-        err = fail(E_USAGE, "bench_step [--device NAME] [--budget B] [--steps N] [--top N] [--part P] RECIPE [KEY=VALUE ...]");
+        err = fail(E_USAGE, "bench_step [--device NAME] [--budget B] [--steps N] [--top N] [--nodes FILE] [--part P] RECIPE [KEY=VALUE ...]");
     err = err ? err : bench(pool, &b);
     if (err)
         fprintf(stderr, "bench_step: %s\n", err_text());

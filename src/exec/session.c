@@ -28,6 +28,7 @@ typedef struct Extent {          /* one buffer handed to a kernel (a view counts
 
 typedef struct Feed {
     const char *name;
+    Part        part;
     const void *data;
     void       *staged;          /* where the device copies from: a fixed place, so that it can be recorded */
     int64_t     bytes;
@@ -97,9 +98,9 @@ static Err session_feed_index(Session *session, const Node *node, int32_t *index
 {
     const char *name = ATTR(node, FeedAttr)->name;
     for (*index = 0; *index < session->n_feeds; (*index)++)
-        if (!strcmp(session->feeds[*index].name, name))
+        if (session->feeds[*index].part == node->part && !strcmp(session->feeds[*index].name, name))
             return OK;
-    Feed feed = { .name = name, .bytes = value_at(node->graph, node->out[0])->bytes };
+    Feed feed = { .name = name, .part = node->part, .bytes = value_at(node->graph, node->out[0])->bytes };
     if (session->engine->device->api)
         TRY(device_host_bytes(session->pool, session->engine->device, feed.bytes, &feed.staged));
     VEC_ADD(session->pool, session->feeds, session->n_feeds, session->cap_feeds, feed);
@@ -336,14 +337,25 @@ void *session_room(Session *session, int32_t value)
     return session->room ? session->room : session_at(session, value);
 }
 
+static Err session_feed_those(Session *session, bool all, Part part, const char *name, const void *data)
+{
+    bool found = false;
+    for (int32_t i = 0; i < session->n_feeds; i++)
+        if ((all || session->feeds[i].part == part) && !strcmp(session->feeds[i].name, name)) {
+            session->feeds[i].data = data;
+            found = true;
+        }
+    return found ? OK : fail(E_USAGE, "the model has no input '%s'", name);
+}
+
+Err session_feed_part(Session *session, Part part, const char *name, const void *data)
+{
+    return session_feed_those(session, false, part, name, data);
+}
+
 Err session_feed(Session *session, const char *name, const void *data)
 {
-    for (int32_t i = 0; i < session->n_feeds; i++)
-        if (!strcmp(session->feeds[i].name, name)) {
-            session->feeds[i].data = data;
-            return OK;
-        }
-    return fail(E_USAGE, "the model has no input '%s'", name);
+    return session_feed_those(session, true, PART_MICRO, name, data);
 }
 
 Err session_watch(Session *session, int32_t value, void *copy)

@@ -28,7 +28,9 @@ Err session_get_param(Session *session, int32_t param, int32_t value, float *dis
 Err    session_read(Session *session, int32_t value, void *to);
 Err    session_write(Session *session, int32_t value, const void *from);
 void  *session_bytes(Session *session, int32_t value);   /* in place: only where the arena is the host's own */
-Err    session_feed(Session *session, const char *name, const void *data);  /* host bytes, kept by the caller */
+/* Host bytes of an input, kept by the caller: of one part, or of every part that has one of that name. */
+Err    session_feed_part(Session *session, Part part, const char *name, const void *data);
+Err    session_feed(Session *session, const char *name, const void *data);
 
 /* Runs one part. Where micro and update are one program (gradients not accumulated), run both, in this
  * order: the plan may have some updates come before the last gradients. */

@@ -8,6 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool part_in_step(Part part)
+{
+    return part == PART_MICRO || part == PART_UPDATE;
+}
+
+bool program_in_step(const Program *program)
+{
+    return program->parts[PART_MICRO] || program->parts[PART_UPDATE];
+}
+
 static Err engine_choose(Engine *engine)
 {
     Graph   *graph = engine->graph;
@@ -24,7 +34,8 @@ static Err engine_choose(Engine *engine)
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
         TimeBasis basis;
         engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], identity, &basis);
-        engine->basis_ns[basis] += engine->node_ns[i];
+        if (part_in_step(node->part))
+            engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
 }
@@ -192,7 +203,8 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
 {
     program->live_bytes = program->meter.live_bytes + engine_elsewhere(engine, program, false);
     program->bound_bytes = plan_bound_bytes(program->pgraph) + engine_elsewhere(engine, program, false);
-    engine->cost_ns += (double)program->repeat * program->meter.cost;
+    if (program_in_step(program))
+        engine->cost_ns += (double)program->repeat * program->meter.cost;
     engine->recomputed += program->meter.n_recomputes;
     engine->moved += program->slots.n_stays;
     engine->cut |= program->plan->cut;
@@ -251,7 +263,8 @@ static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *optio
     int64_t budget = options->budget_bytes;
     TRY(plan_keep_all(pool, program->pgraph, &program->plan));
     TRY(engine_place(pool, engine, program, 0, NULL, NULL));
-    engine->keep_all_ns += (double)program->repeat * program->meter.cost;
+    if (program_in_step(program))
+        engine->keep_all_ns += (double)program->repeat * program->meter.cost;
     if (program->arena_bytes > engine->keep_all_bytes)
         engine->keep_all_bytes = program->arena_bytes;
 
@@ -293,7 +306,7 @@ static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
 
 /* Which parts are planned together: each on its own, but micro and update as one where gradients pass
  * between them without being accumulated. */
-static Err engine_list_programs(Pool *pool, Engine *engine, int64_t accumulate)
+static Err engine_list_programs(Pool *pool, Engine *engine, const EngineOptions *options)
 {
     bool present[PART_COUNT] = { false };
     for (int32_t i = 0; i < engine->graph->n_nodes; i++)
@@ -305,7 +318,8 @@ static Err engine_list_programs(Pool *pool, Engine *engine, int64_t accumulate)
         Program *program = &engine->programs[engine->n_programs++];
         program->parts[part] = true;
         program->name = part_name((Part)part);
-        program->repeat = part == PART_MICRO && accumulate > 1 ? accumulate : 1;
+        int64_t repeat = part == PART_MICRO ? options->accumulate : part == PART_VALIDATE ? options->validate : 1;
+        program->repeat = repeat > 1 ? repeat : 1;
         if (part == PART_MICRO && joined) {
             program->parts[PART_UPDATE] = true;
             program->name = "micro+update";
@@ -336,7 +350,7 @@ Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOpt
     TRY(engine_lean(engine, options->most_scratch, own));
     engine_place_persistent(engine);
     engine->arena_bytes = engine->persistent_bytes;
-    return engine_list_programs(pool, engine, options->accumulate);
+    return engine_list_programs(pool, engine, options);
 }
 
 Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **out)
@@ -370,7 +384,8 @@ double engine_step_ns(const Engine *engine, int64_t accumulate)
 {
     double ns = 0;
     for (int i = 0; i < engine->n_programs; i++)
-        ns += engine->programs[i].meter.cost * (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
+        if (program_in_step(&engine->programs[i]))
+            ns += engine->programs[i].meter.cost * (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
     return ns;
 }
 

@@ -36,8 +36,10 @@ typedef struct Program {
     int64_t      live_bytes;     /* persistent bytes included */
     int64_t      arena_bytes;
     int64_t      bound_bytes;    /* no plan of this program can do with less */
-    int64_t      repeat;         /* runs in one step */
+    int64_t      repeat;         /* runs in one step; of a phase between steps: in one go */
 } Program;
+
+bool program_in_step(const Program *program);        /* of every step, not a phase between some (contract 2) */
 
 typedef struct EngineOptions {
     int64_t     budget_bytes;    /* of the arena; 0: keep everything */
@@ -47,6 +49,7 @@ typedef struct EngineOptions {
     void      (*progress)(void *arg, double done, const char *text);
     void       *progress_arg;
     int64_t     accumulate;      /* micro-batches of a step; 0: one */
+    int64_t     validate;        /* batches of a validation; 0: one */
     int64_t     most_scratch;    /* algorithms with more give way to leaner ones; 0: any (a numeric lever) */
     bool        guards;          /* tests: GUARD_BYTES on both sides of every buffer */
     bool        no_inplace;      /* tests: nothing takes over an input's bytes */
@@ -70,7 +73,7 @@ typedef struct Engine {
     int64_t       live_bytes, arena_bytes;   /* the largest over the programs */
     int64_t       keep_all_bytes;    /* arena with everything kept */
     int64_t       bound_bytes;       /* no plan can do with less */
-    double        cost_ns, keep_all_ns;      /* predicted time of one step: each program as often as it repeats */
+    double        cost_ns, keep_all_ns;      /* predicted time of one step: each of its programs as often as it repeats */
     int32_t       recomputed;        /* second runs in all programs */
     int32_t       moved;             /* saved values that are no state, in all programs */
     int32_t       leaner;            /* nodes whose algorithm gave way to one with less scratch */

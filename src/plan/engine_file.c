@@ -273,7 +273,8 @@ static Err read_phase(Pool *pool, const Json *phase, Engine *engine, Program *pr
     plan->live_bytes = program->meter.live_bytes;
     plan->cost = program->meter.cost;
     engine_count(pool, engine, program);
-    engine->keep_all_ns += (double)program->repeat * plan->base_cost;
+    if (program_in_step(program))
+        engine->keep_all_ns += (double)program->repeat * plan->base_cost;
     TRY(read_figure(phase, "live_bytes", program->live_bytes));
     TRY(json_maybe_int(phase, "host_bytes", &host));
     if (host != program->host_bytes)

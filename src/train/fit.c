@@ -142,6 +142,7 @@ static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, con
     EngineOptions with = *how;
     TRY(recipe_suits(recipe, device));
     with.accumulate = recipe->accumulate;
+    with.validate = recipe_validation(recipe).batches;
     with.most_scratch = recipe->levers.most_scratch;
     TRY(recipe_graph(pool, recipe, options->given_noise, graph));
     return engine_new(pool, graph->graph, device, &with, engine);
@@ -310,6 +311,12 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 
 static Err fit_refuse(const FitResult *r, const FitOptions *options)
 {
+    const Program *peak = &r->engine->programs[r->engine->peak_program];
+    if (!program_in_step(peak))
+        return fail(E_BUDGET, "no plan fits %s: phase %s needs at least %s (%lld bytes) with what may be changed, of which %s are "
+                    "parameters and state. Ask for the least, or for a smaller %s", bytes_text(options->budget_bytes), peak->name,
+                    bytes_text(r->minimum_bytes), (long long)r->minimum_bytes, bytes_text(r->engine->persistent_bytes),
+                    peak->parts[PART_VALIDATE] ? "validate.batch" : "sample.n");
     return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
                 "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
                 bytes_text(options->budget_bytes), bytes_text(r->minimum_bytes), (long long)r->minimum_bytes,
@@ -417,7 +424,7 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
             continue;
         one.plan = plans[i];
         TRY(engine_place(c->pool, kept, &one, 0, NULL, NULL));
-        double more = (double)main->repeat * (one.meter.cost - main->meter.cost);
+        double more = program_in_step(main) ? (double)main->repeat * (one.meter.cost - main->meter.cost) : 0;
         points[(*n)++] = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more,
                                   one.meter.n_recomputes);
     }

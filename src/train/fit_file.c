@@ -130,7 +130,8 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
     TRY(read_changes(pool, root, "exact", true, r));
     TRY(recipe_suits(recipe, device));
     TRY(recipe_graph(pool, recipe, given_noise, &r->graph));
-    TRY(engine_read(pool, root, r->graph.graph, device, &(EngineOptions){ .accumulate = recipe->accumulate }, &r->engine));
+    EngineOptions how = { .accumulate = recipe->accumulate, .validate = recipe_validation(recipe).batches };
+    TRY(engine_read(pool, root, r->graph.graph, device, &how, &r->engine));
     r->fits = true;
     r->recipe = recipe;
     r->step_ns = r->engine->cost_ns;

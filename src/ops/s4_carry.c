@@ -27,6 +27,7 @@ static Err s4_begin_shape(Node *n)
     TRY(carry_check(n, "s4_begin", S4_BEGIN_INV_DT, -1, S4_BEGIN_A_REAL));
     Shape x = in_shape(n, 0);
     out_set(n, 0, F32, SHAPE(1, x.dim[0] * x.dim[1], x.dim[2], 2));
+    out_set(n, 1, F32, x);
     return OK;
 }
 
@@ -42,19 +43,19 @@ static void s4_begin_grad(Grad *g)
     for (int i = S4_BEGIN_INV_DT; i < S4_BEGIN_INPUTS; i++)      /* the state is a constant */
         attr.wants[i] = grad_wants(g, i);
     node_add(g->graph, &op_s4_begin_grad, &attr,
-             TENSORS(grad_in(g, 0), grad_in(g, 1), grad_in(g, 2), grad_in(g, 3), grad_in(g, 4), grad_in(g, 5),
-                     grad_dy(g, 0)), d);
+             TENSORS(grad_out(g, 1), tensor_none(g->graph), grad_in(g, 2), grad_in(g, 3), grad_in(g, 4),
+                     grad_in(g, 5), grad_dy(g, 0)), d);
     for (int i = S4_BEGIN_INV_DT; i < S4_BEGIN_INPUTS; i++)
         grad_give(g, i, d[i]);
 }
 
 const OpDef op_s4_begin = {
     .name = "s4_begin", .doc = "the B whose kernel is what an S4 state goes on to say",
-    .attr_bytes = sizeof(S4BeginAttr), .n_in = S4_BEGIN_INPUTS, .n_out = 1,
+    .attr_bytes = sizeof(S4BeginAttr), .n_in = S4_BEGIN_INPUTS, .n_out = 2,
     .shape = s4_begin_shape, .grad = s4_begin_grad, .cost = s4_begin_cost, .cpu = { .run = s4_begin_cpu },
 };
 
-/* in: as s4_begin, then the output's gradient; out: of each input, those of the parameters asked for */
+/* in: as s4_begin, but the state as it was used and no keep, then the output's gradient; out: of each input, those of the parameters asked for */
 static Err s4_begin_grad_shape(Node *n)
 {
     for (int i = S4_BEGIN_INV_DT; i < S4_BEGIN_INPUTS; i++)

@@ -24,7 +24,8 @@ typedef struct S4BeginAttr {
     bool wants[S4_BEGIN_INPUTS];
 } S4BeginAttr;
 
-/* state (B,H,N,2), keep (B,1); parameters as in s4_kernel.h, all f32 -> B' (1,B H,N,2). */
+/* state (B,H,N,2), keep (B,1); parameters as in s4_kernel.h, all f32 -> B' (1,B H,N,2). A second output is the
+ * state as it was used: the gradient reads that, for by then s4_end has moved the state on. */
 Tensor s4_begin(Tensor state, Tensor keep, Tensor inv_dt, Tensor a_real, Tensor a_imag, Tensor p);
 /* The state takes what it is after u (B,L,H). */
 void   s4_end(Tensor state, Tensor keep, Tensor u, Tensor inv_dt, Tensor b, Tensor a_real, Tensor a_imag, Tensor p);

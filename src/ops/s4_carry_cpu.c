@@ -50,15 +50,18 @@ static double projected(const Begin *s, int64_t at)
 Err s4_begin_cpu(const Call *call)
 {
     Begin   s = begin_of(call);
-    float  *y = call->out[0];
+    float  *y = call->out[0], *used = call->out[1];
     int64_t rows = s.batch * s.channels;
 #pragma omp parallel for schedule(static) num_threads(parallel_threads(call->device->threads, rows))
     for (int64_t at = 0; at < rows; at++) {
         float *to = y + 2 * at * s.pairs;
+        size_t bytes = (size_t)(2 * s.pairs) * sizeof *to;
         if (s.keep[at / s.channels] == 0) {
-            memset(to, 0, (size_t)(2 * s.pairs) * sizeof *to);
+            memset(to, 0, bytes);
+            memset(used + 2 * at * s.pairs, 0, bytes);
             continue;
         }
+        memcpy(used + 2 * at * s.pairs, s.state + 2 * at * s.pairs, bytes);
         double dt = step_of(s.inv_dt[at % s.channels]), r = projected(&s, at);
         for (int64_t n = 0; n < s.pairs; n++) {
             double complex x = pair_at(s.state, at * s.pairs + n);
@@ -94,8 +97,6 @@ Err s4_begin_grad_cpu(const Call *call)
         for (int64_t b = 0; b < s.batch; b++) {
             int64_t at = b * s.channels + h;
             double  r = projected(&s, at), d_r = 0;
-            if (s.keep[b] == 0)
-                continue;
             for (int64_t n = 0; n < s.pairs; n++)
                 d_r -= 0.5 * creal(conj(pair_at(s.p, n)) * pair_at(dy, at * s.pairs + n));
             for (int64_t n = 0; n < s.pairs; n++) {

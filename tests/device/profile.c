@@ -122,7 +122,7 @@ static void times(void)
     CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), pooled, 1e-4);
     CHECK_NEAR(time_of(p, "linear", 1, 2e6, &basis), pooled, 1e-4);
     OpTime alike = p->ops[0];                                         /* the same work by another algorithm */
-    alike.key ^= 1;
+    alike.key ^= 0x1000;
     CHECK_NEAR(profile_ns(p, &alike, &basis), p->ops[0].ns, 1e-9);
     CHECK_INT(basis, TIME_FAMILY);
     OpTime other = { .key = 1, .op = "linear", .type = "bf16", .flops = 1e4, .bytes = 10 };

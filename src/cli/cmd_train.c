@@ -56,6 +56,10 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
         json_out_end(&o);
     }
     json_out_end(&o);
+    if (r->host_planned_bytes) {
+        json_out_int(&o, "host_planned_bytes", r->host_planned_bytes);
+        json_out_int(&o, "host_measured_bytes", r->host_measured_bytes);
+    }
     json_out_int(&o, "loader_bytes", r->loader_bytes);
     json_out_int(&o, "recomputed_nodes", r->recomputed);
     json_out_int(&o, "micro_batch", r->batch);

@@ -88,6 +88,8 @@ typedef struct Value {
     Type        type;
     Class       class;
     bool        persistent;
+    bool        hosted;      /* persistent, and kept on the host where the device has a memory of its own; it
+                              * comes by for the nodes that touch it */
 } Value;
 
 typedef struct Node {
@@ -162,7 +164,9 @@ struct Graph {
     int32_t   cap_values, cap_nodes, cap_params, cap_constants, cap_modules, cap_outputs;
 
     /* Where the next node goes. */
-    int32_t   module;        /* current scope */
+    int32_t   module;        /* of the innermost scope */
+    int32_t  *scopes;        /* modules to go back to, the innermost scope's last */
+    int32_t   n_scopes, cap_scopes;
     Source    source;
     Part      part;
     bool      backward;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const recipe_precisions[] = { "fp32", "bf16", "fp16", NULL };
+const char *const recipe_precisions[] = { "fp32", "bf16", "fp16", "tf32", NULL };
 
 static const char *const optimizer_kinds[] = { "adamw", "adam", "sgd", NULL };
 static const char *const schedule_kinds[] = { "constant", "cosine", "restarts", "plateau", NULL };
@@ -102,7 +102,7 @@ static const Field recipe_fields[] = {
     { "accumulate", FIELD_INT,    offsetof(Recipe, accumulate), 1, 1e6, NULL, NULL, "micro-batches of one step" },
     { "steps",      FIELD_INT,    offsetof(Recipe, steps),      0, 1e12, NULL, NULL, "of the whole run" },
     { "seed",       FIELD_INT,    offsetof(Recipe, seed),       0, 9e15, NULL, NULL, "of weights, noise and data order" },
-    { "precision",  FIELD_CHOICE, offsetof(Recipe, precision),  0, 0, recipe_precisions, NULL, "fp32, bf16 or fp16" },
+    { "precision",  FIELD_CHOICE, offsetof(Recipe, precision),  0, 0, recipe_precisions, NULL, "fp32, bf16, fp16 or (cards) tf32" },
     { "optimizer",  FIELD_GROUP,  offsetof(Recipe, optimizer),  0, 0, NULL, optimizer_fields, "how weights move" },
     { "schedule",   FIELD_GROUP,  offsetof(Recipe, schedule),   0, 0, NULL, schedule_fields, "how the rate moves" },
     { "ema",        FIELD_GROUP,  offsetof(Recipe, ema),        0, 0, NULL, ema_fields, "average of the weights" },
@@ -116,8 +116,23 @@ static const Field recipe_fields[] = {
 
 Type recipe_type(const Recipe *recipe)
 {
-    static const Type types[] = { F32, BF16, F16 };
+    static const Type types[] = { F32, BF16, F16, F32 };
     return types[recipe->precision];
+}
+
+bool recipe_tf32(const Recipe *recipe)
+{
+    return !strcmp(recipe_precisions[recipe->precision], "tf32");
+}
+
+Err recipe_suits(const Recipe *recipe, const Device *device)
+{
+    if (recipe_tf32(recipe) && !device->tf32)
+        return fail(E_USAGE, "tf32 is how a card's tensor cores round fp32 factors, and %s does not; use fp32, which is "
+                    "more exact, or a card (--device)", device->name);
+    if (device->tf32 && !recipe_tf32(recipe) && recipe_type(recipe) == F32)
+        return fail(E_USAGE, "the card was opened for tf32, and %s is in fp32", recipe->name);
+    return OK;
 }
 
 /* All keys: `system`, then `model` with the system's own, then the recipe's. The system's config lies
@@ -237,6 +252,7 @@ static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
         .optimizer = (Optimizer)o->kind, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps,
         .groups = out->groups, .n_groups = out->n_groups, .clip = (float)o->clip,
         .ema = recipe->ema.rule != EMA_NONE, .accumulate = (int)recipe->accumulate, .release = recipe->levers.release,
+        .host = (HostState)recipe->levers.host,
     };
 }
 

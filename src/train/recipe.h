@@ -12,6 +12,7 @@
 #define TRAIN_RECIPE_H
 
 #include "autodiff/autodiff.h"
+#include "device/device.h"
 #include "models/model.h"
 
 typedef enum ScheduleKind { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_RESTARTS, SCHEDULE_PLATEAU } ScheduleKind;
@@ -53,13 +54,14 @@ typedef struct EveryConfig {
 } EveryConfig;
 
 /* How the step is done, beyond what a recipe file says; { 0 }: every lever at its default. `fit` moves
- * them (train/fit.h), a plan file keeps them. Only `release` is exact; the others may change rounding. */
+ * them (train/fit.h), a plan file keeps them. `release` and `host` are exact; the others may change rounding. */
 typedef struct Levers {
     int64_t pieces;              /* the recipe's micro-batches are cut into so many; 0: whole. batch and
                                   * accumulate then are those of the pieces */
     int64_t most_scratch;        /* an algorithm with more scratch bytes gives way to a leaner one; 0: any */
     bool    stored_attention;    /* attention keeps its probabilities */
     bool    release;             /* a parameter moves as soon as its gradient is final */
+    int     host;                /* HostState: what is kept on the host */
 } Levers;
 
 typedef struct Recipe {
@@ -85,8 +87,10 @@ typedef struct Validation {
 
 Validation recipe_validation(const Recipe *recipe);
 
-extern const char *const recipe_precisions[];        /* fp32, bf16, fp16 */
+extern const char *const recipe_precisions[];        /* fp32, bf16, fp16, tf32 */
 Type recipe_type(const Recipe *recipe);
+bool recipe_tf32(const Recipe *recipe);                      /* the device must be opened so (DeviceOptions) */
+Err  recipe_suits(const Recipe *recipe, const Device *device);   /* can this device compute in its precision? */
 
 /* Reads by name or path, then applies n `key=value` settings in order. */
 Err  recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n, Recipe **recipe);

@@ -10,6 +10,7 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device, c
                        Session **session)
 {
     Engine *engine;
+    TRY(recipe_suits(recipe, device));
     Graph  *graph = graph_new(pool, recipe_type(recipe));
     recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, o->n);
     TRY(graph_check(graph));

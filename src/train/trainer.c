@@ -310,7 +310,8 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
     if (!options->quiet)
-        fprintf(stderr, "plan: %s, predicted %.1f ms/step by %s\n", bytes_text(engine->arena_bytes),
+        fprintf(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s\n", bytes_text(engine->arena_bytes),
+                engine->host_bytes ? " and on the host " : "", engine->host_bytes ? bytes_text(engine->host_bytes) : "",
                 engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
     struct sigaction action = { .sa_handler = train_on_signal }, old_int, old_term;
@@ -343,5 +344,10 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
         if (measured > result->measured_bytes)
             result->measured_bytes = measured;
     }
+    result->host_planned_bytes = engine->host_bytes;
+    result->host_measured_bytes = session_measured_host_bytes(t->session);
+    if (!err && result->steps && result->host_measured_bytes != engine->host_bytes)
+        err = fail(E_PLAN, "%lld bytes were used on the host where %lld were planned (this is a bug; please report it)",
+                   (long long)result->host_measured_bytes, (long long)engine->host_bytes);
     return err;
 }

@@ -32,6 +32,7 @@ typedef struct TrainResult {
     double  step_ms;             /* median of all but the first few */
     int64_t planned_bytes, measured_bytes;
     int64_t phase_planned[PART_COUNT], phase_measured[PART_COUNT];   /* 0: not there; did not run */
+    int64_t host_planned_bytes, host_measured_bytes;     /* of the host arena; 0: none */
     int64_t loader_bytes;        /* batch buffers on the host, outside the arena */
     int32_t recomputed;          /* nodes run a second time in a step */
     int64_t batch, accumulate;   /* as run: a plan may cut the recipe's micro-batches */

@@ -139,22 +139,31 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
     products_wait<0>();
 }
 
-/* dw or a piece of it: rows and columns are channels. */
+/* dw or a piece of it: rows and columns are channels. Four lanes write 32 bytes of a row; turned, eight lanes
+ * those of a column. */
 template <int N>
 static __device__ __forceinline__ void weights_out(const Job &job, const float (&c)[N / 2], int m, int n, int tap, int split,
                                                    int group)
 {
-    int      lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
-    int      row = m * ROWS + group * 64 + warp * 16 + lane / 4, column = n * N + lane % 4 * 2;
-    int64_t  at_tap = (int64_t)tap * job.rows * job.columns;
-    int64_t  of_row = job.turned ? 1 : job.columns, of_column = job.turned ? job.rows : 1;
-    float   *out = job.out + (int64_t)split * job.result;
+    int          lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
+    int          row = m * ROWS + group * 64 + warp * 16 + lane / 4, column = n * N + lane % 4 * 2;
+    int64_t      first = (int64_t)tap * job.rows * job.columns;
+    float       *out = job.out + (int64_t)split * job.result + first;
+    const float *before = job.before ? job.before + first : NULL;
 #pragma unroll
-    for (int i = 0; i < N / 2; i++) {
-        int r = row + i % 4 / 2 * 8, k = column + i / 4 * 8 + i % 2;
-        if (r < job.rows && k < job.columns) {
-            int64_t at = at_tap + r * of_row + k * of_column;
-            out[at] = job.before ? job.before[at] + c[i] : c[i];
+    for (int i = 0; i < N / 4; i++) {        /* two columns beside each other */
+        int r = row + i % 2 * 8, k = column + i / 2 * 8;
+        if (r >= job.rows || k >= job.columns)
+            continue;
+        float2 v = make_float2(c[2 * i], c[2 * i + 1]);
+        if (job.turned) {
+            int64_t at = (int64_t)k * job.rows + r;
+            out[at] = before ? before[at] + v.x : v.x;
+            out[at + job.rows] = before ? before[at + job.rows] + v.y : v.y;
+        } else {
+            int64_t at = (int64_t)r * job.columns + k;
+            float2  b = before ? *(const float2 *)(before + at) : make_float2(0, 0);
+            *(float2 *)(out + at) = before ? make_float2(b.x + v.x, b.y + v.y) : v;
         }
     }
 }
@@ -293,16 +302,17 @@ static void boxes_choose(int positions, const int64_t *extent, DirectConv *conv)
             }
 }
 
-/* Microseconds of a step on a multiprocessor: what its boxes take from the second-level cache. Measured on
- * an H200; only the order of the choices matters. */
-static double step_us(int columns) { return columns == 256 ? 0.95 : columns == 192 ? 0.80 : columns == 128 ? 0.62 : 0.45; }
-
+/* A model of the time, fitted to an H200; only the order of the choices matters. A block costs its steps and
+ * some 4 us around them, half of which two blocks on a multiprocessor hide from each other. */
 static double plan_us(const DirectConv *conv, int64_t tiles, int64_t result, int sms)
 {
-    double  blocks = conv->columns <= 128 ? 2 : 1, load = (double)pieces_of(tiles * conv->splits, sms);
-    double  steps = (double)pieces_of(conv->steps, conv->splits);
-    double  us = load * steps * step_us(conv->columns) + 3 * (double)pieces_of((int64_t)load, (int64_t)blocks);
-    return conv->splits == 1 ? us : us + 3 + (double)(conv->splits * result) * 8 / 4e6;
+    static const double step[] = { 0.29, 0.42, 0.60, 0.75 };     /* of 64, 128, 192 and 256 columns */
+    double load = (double)pieces_of(tiles * conv->splits, sms), around = load * (conv->columns <= 128 ? 2 : 4);
+    double us = load * (double)pieces_of(conv->steps, conv->splits) * step[conv->columns / 64 - 1];
+    us += around < 4 ? 4 : around;
+    if (conv->splits > 1)
+        return us + 3 + (double)(conv->splits * result) * 8 / 5e6;
+    return conv->desc.kind == CONV_BACKWARD_WEIGHTS ? us + (double)result * 4 / 3e6 : us;
 }
 
 enum { LEAST_CHANNELS = 32, MOST_SPLITS = 32, LEAST_STEPS = 6, MOST_PIECES = 64 << 20 };

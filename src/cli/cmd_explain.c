@@ -23,7 +23,7 @@ static const Option options[] = {
                                                          "change, see fit" },
     { "effort",     OPT_INT,    &opt.effort,     "N",    "of every search; -1: the sheet alone, "
                                                          "no search" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",    "of --what-if in all; default 60" },
+    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",    "of --what-if in all; default 60" },
     { "plan",       OPT_TEXT,   &opt.plan,       "FILE", "show this plan beside everything kept" },
     { "html",       OPT_TEXT,   &opt.html,       "FILE",
       "one interactive page that opens offline" },
@@ -62,8 +62,6 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     if (opt.effort < -1)
         return fail(E_USAGE, "--effort takes -1, 0 or the number of search moves, not %lld",
                     (long long)opt.effort);
-    if (opt.time_limit < 0)
-        return fail(E_USAGE, "--time-limit takes seconds, not %g", opt.time_limit);
     if (opt.allow)
         TRY(allow_read(opt.allow, &allow));
     how.no_split = !(allow & ALLOW_SPLIT);

@@ -45,6 +45,21 @@ expect 2 "did you mean 'bf16'" explain unet-small --precision bf61
 expect 2 "do not divide" explain unet-small --set model.groups=7
 expect 2 "is not a size" explain unet-small --budget lots
 
+# what is shown fits 100 columns, and is plain where nobody looks
+narrow() {
+    "$program" "$@" > "$work/out" 2> "$work/err"
+    is "plimsoll $*: wider than 100 columns: $(grep -E '^.{101}' "$work/out" | head -1)" sh -c "! grep -qE '^.{101}' '$work/out'"
+    is "plimsoll $*: colours in a pipe" sh -c "! grep -q '\033' '$work/out'"
+}
+narrow help
+for command in explain fit compare train sample probe plan layout; do
+    narrow $command --help
+done
+narrow explain stablesr-small --what-if --time-limit 1 --effort 20
+narrow fit unet-small --effort 20 --time-limit 2 --curve
+narrow compare unet-small stablesr-small --sweep batch=1,2,nothing --effort 20 --time-limit 2
+narrow train unet-small --steps 1 --batch 2 --set accumulate=1
+
 printf 'system: unet\nbatch: 4\nmodle: {heads: 2}\n' > "$work/bad.yaml"
 expect 2 "bad.yaml:3" explain "$work/bad.yaml"
 printf 'system: unett\n' > "$work/bad2.yaml"

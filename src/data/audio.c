@@ -103,6 +103,12 @@ static int64_t audio_counted(const DataSource *source, int64_t id)
     return n * a->channels;
 }
 
+static int64_t audio_group(const DataSource *source, int64_t id)
+{
+    int64_t first, frames;
+    return audio_file(source->own, id, &first, &frames)->first_chunk;
+}
+
 static const char *audio_about(const DataSource *source, int64_t id, char *room, size_t n)
 {
     (void)room;
@@ -182,7 +188,7 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
     for (int32_t i = 0; i < a->n; i++)
         most = a->files[i].info.channels > most ? a->files[i].info.channels : most;
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = n_chunks, .load = audio_load, .counted = audio_counted, .about = audio_about, .own = a,
+    **out = (DataSource){ .n_samples = n_chunks, .load = audio_load, .counted = audio_counted, .group = audio_group, .about = audio_about, .own = a,
                           .work_bytes = 2 * work_size((size_t)(a->frames * most) * 4) + work_size((size_t)a->length * 4) };
     return OK;
 }

@@ -126,7 +126,7 @@ Param *param_find(Graph *graph, const char *name)
 Param *param_of(const Graph *graph, int32_t value)
 {
     for (int32_t i = 0; i < graph->n_params; i++)
-        if (graph->params[i].value == value)
+        if (graph->params[i].value == value || graph->params[i].stands == value)
             return &graph->params[i];
     return NULL;
 }
@@ -139,14 +139,14 @@ Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int 
         if (!shape_same(old->disk, disk))
             return graph_poison(graph, E_SHAPE, "parameter %s is %s here and %s elsewhere", full,
                                 shape_text(disk), shape_text(old->disk));
-        return (Tensor){ graph, old->value };
+        return graph->stand_in ? graph->stand_in(graph, old) : (Tensor){ graph, old->value };
     }
     for (int i = 0; i < disk.rank; i++)
         if (disk.dim[i] < 1)
             return graph_poison(graph, E_SHAPE, "parameter %s would have shape %s", full, shape_text(disk));
 
     Param param = { .name = full, .disk = disk, .init = init, .grad = -1, .m = -1, .v = -1, .ema = -1,
-                    .master = -1 };
+                    .master = -1, .stands = -1 };
     Shape shape = disk;
     for (int i = 0; i < disk.rank; i++) {
         param.axis[i] = axis ? axis[i] : i;
@@ -177,10 +177,18 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
                            Class class, bool saved)
 {
     const char *full = graph_full_name(graph, name);
+    bool        apart = false;
     for (int32_t i = 0; i < graph->n_constants; i++) {   /* asked for again: the same one */
         Value *old = value_at(graph, graph->constants[i].value);
         if (!strcmp(old->name, full)) {
-            if (!shape_same(old->shape, shape) || old->type != type)
+            bool same = shape_same(old->shape, shape) && old->type == type;
+            if (!same && !apart && graph->part != PART_MICRO) {
+                full = pool_print(graph->pool, "%s/%s", part_name(graph->part), full);
+                apart = true;
+                i = -1;                      /* look for that one, from the start */
+                continue;
+            }
+            if (!same)
                 return graph_poison(graph, E_SHAPE, "%s is %s here and %s elsewhere", full,
                                     shape_text(shape), shape_text(old->shape));
             return (Tensor){ graph, graph->constants[i].value };

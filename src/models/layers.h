@@ -73,7 +73,8 @@ Tensor upsample_nearest(Tensor x, int64_t factor);
 /* Noise of a training step: drawn from (seed, step, name, element), or fed when the graph says so. */
 Tensor noise_normal(Graph *graph, const char *name, Shape shape);
 Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below);
-/* x (B,...) with whole samples zeroed, a share `rate` of them; fed as (B,1) factors 0 or 1. */
+/* x (B,...) with whole samples zeroed, a share `rate` of them; fed as (B,1) factors 0 or 1. In training
+ * only: every other part has x as it is. */
 Tensor noise_keep(Tensor x, const char *name, float rate);
 
 /* Noise schedules: the key `noise_schedule`, and the running products of 1 - beta they mean. The last

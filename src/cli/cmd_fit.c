@@ -38,7 +38,7 @@ typedef struct Shown {           /* everything there is to print */
     int           n_points;
     FitOffer      offers[ALLOW_COUNT];
     int           n_offers;
-    int64_t       budget_bytes;
+    int64_t       budget_bytes;  /* as asked: on a card with the runtime */
 } Shown;
 
 static double percent(double now, double before)
@@ -101,7 +101,7 @@ static Err fit_json(const Shown *s)
     json_out_int(&o, "keep_all_bytes", r->default_bytes);
     json_out_int(&o, "persistent_bytes", engine->persistent_bytes);
     if (!r->fits)
-        json_out_int(&o, "minimum_bytes", r->minimum_bytes);
+        json_out_int(&o, "minimum_bytes", r->minimum_bytes + engine->device->runtime_bytes);
     json_out_int(&o, "bound_bytes", r->bound_bytes);
     json_out_bool(&o, "cut", r->cut);
     json_out_object(&o, "plan");
@@ -196,7 +196,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     if (!opt.json && isatty(2))
         how.progress = show_planning;
     s->recipe = recipe;
-    s->budget_bytes = how.budget_bytes;
+    s->budget_bytes = how.budget_bytes + device->runtime_bytes;
     Err err = fit_run(pool, recipe, device, &how, &s->fit);
     if (err && err != E_BUDGET)
         return err;

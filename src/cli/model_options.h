@@ -30,7 +30,7 @@ typedef struct ModelOptions {
 
 /* The device, and the recipe by name or path with --set, then the named options, then `more` (n of them)
  * applied. *budget_bytes is of the arena, 0 if none was asked for; on a card what was asked for also holds
- * the runtime, as the driver counts. */
+ * the runtime, as the driver counts: not even that is E_BUDGET, with what is left of it, 0 or less. */
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n, Recipe **recipe,
                Device **device, int64_t *budget_bytes);
 

@@ -176,7 +176,6 @@ static void budgets(const Page *p)
 static void plan(const Page *p)
 {
     const FitResult *r = p->e->fit;
-    Pool            *pool = p->e->sheet->engine->graph->pool;
     if (!r)
         return;
     title(p, "the plan");

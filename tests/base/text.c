@@ -31,12 +31,12 @@ static void sentences_wrap(void)
     long_word[150] = '\0';
     print_sentence(to, "%s", "");
     print_sentence(to, "short");
-    print_sentence(to, "  %s.", "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen");
+    print_sentence(to, "  %s.", "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen seventeen");
     print_sentence(to, "    %s and more", long_word);
     fclose(to);
     const char *lines[] = { "", "short",
         "  one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen",
-        "   sixteen.", NULL, "     and more" };
+        "   seventeen.", NULL, "     and more" };
     char *at = page;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char *end = strchr(at, '\n');

@@ -25,7 +25,7 @@ typedef struct ModelOptions {
     { "set",       OPT_LIST, &(o).set,       "KEY=VALUE", "override a recipe key, e.g. optimizer.lr=1e-3" }
 
 #define ALLOW_OPTION(to)                                                                                          \
-    { "allow", OPT_TEXT, &(to), "LIST", "none or any of algorithm,chunk,split (the default), precision, "              \
+    { "allow", OPT_TEXT, &(to), "LIST", "none, or of algorithm,chunk,split (default),precision,"                        \
                                         "batchnorm-split" }
 
 /* The device, and the recipe by name or path with --set, then the named options, then `more` (n of them)

@@ -36,7 +36,7 @@ static void sentences_wrap(void)
     fclose(to);
     const char *lines[] = { "", "short",
         "  one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen",
-        "   seventeen.", NULL, "     and more" };
+        "    seventeen.", NULL, "      and more" };
     char *at = page;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char *end = strchr(at, '\n');

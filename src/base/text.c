@@ -131,7 +131,10 @@ Err bytes_read(const char *text, int64_t whole, int64_t *bytes)
     if (!strcmp(end, "%")) {
         if (whole <= 0)
             return fail(E_USAGE, "'%s': a percentage needs a device whose memory is known", text);
-        *bytes = (int64_t)(number / 100 * (double)whole);
+        long double part = (long double)number * (long double)whole / 100;
+        if (part > 9e18L)
+            return fail(E_USAGE, "'%s' is more bytes than can be counted", text);
+        *bytes = (int64_t)ceill(part);       /* a part of a byte is a byte */
         return OK;
     }
     for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)

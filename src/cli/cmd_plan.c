@@ -207,6 +207,8 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     how.budget_bytes = keep->live_bytes;
     if (opt.budget)
         TRY(bytes_read(opt.budget, base, &how.budget_bytes));
+    if (opt.budget && !how.budget_bytes)
+        return fail(E_USAGE, "--budget must be more than 0 bytes");
     if (!opt.json && isatty(2))
         how.progress = show_planning;
 

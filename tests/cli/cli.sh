@@ -118,6 +118,7 @@ cat > "$work/g.json" <<'G'
 G
 expect 0 '"fits": true' plan "$work/g.json" --budget 40 --json -o "$work/p.json"
 is "plan wrote no plan" grep -q 'plimsoll-plan-1' "$work/p.json"
+expect 2 "--budget must be more than 0 bytes" plan "$work/g.json" --budget 0
 expect 3 "the least peak found is 40" plan "$work/g.json" --budget 39
 expect 0 "all states were searched" plan "$work/g.json" --budget 40 --prove
 expect 0 '"any_order_cost": 3' plan "$work/g.json" --budget 40 --prove --json

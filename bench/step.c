@@ -1,11 +1,13 @@
 /* step.c -- time and memory of whole training steps, on the CPU or a card.
  *
- *   bench_step [--device NAME] [--budget BYTES] [--steps N] [--threads N] [--top N] [--nodes FILE] [--part P] RECIPE [KEY=VALUE ...]
+ *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N] [--nodes FILE] [--part P]
+ *              RECIPE [KEY=VALUE ...]
  *
- * One JSON line: ms (median step: all micro-batches and the update), fastest, planned and measured arena,
- * what the card's driver says is in use, loss. Every step gets the same batch, drawn once, so that no
- * loader is measured; --part trains one network of a system alone (bench/parts.h); --top N adds the N operators that take the longest, alone;
- * --nodes writes every node's time: operator, algorithm, shapes, microseconds.
+ * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned and measured arena, its
+ * host's, what the card's driver says is in use, loss. A budget is kept by exact levers alone. Every step gets the same
+ * batch, drawn once, so that no loader is measured; --part trains one network of a system alone (bench/parts.h); --top N
+ * adds the N operators that take the longest, alone; --nodes writes every node's time: operator, algorithm, shapes,
+ * microseconds.
  */
 #include "parts.h"
 
@@ -14,6 +16,7 @@
 #include "ops/ops.h"
 #include "ops/optim.h"
 #include "train/feeds.h"
+#include "train/fit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +25,7 @@
 
 typedef struct Bench {
     const char *device, *recipe, *part, *nodes, *sets[64];
-    int64_t     budget, steps, threads, top;
+    int64_t     budget, effort, steps, threads, top;
     int         n_sets;
     TrainingGraph graph;
     Recipe     *opened;
@@ -127,7 +130,8 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
 static Err bench(Pool *pool, Bench *b)
 {
     Device *device;
-    Engine *engine;
+    const Engine *engine;
+    FitResult     fit;
     float   loss;
     int64_t used = 0, measured = 0;
     double *times = NEWN(pool, double, b->steps + 1);
@@ -135,12 +139,12 @@ static Err bench(Pool *pool, Bench *b)
     TRY(recipe_read(pool, b->recipe, b->sets, b->n_sets, &b->opened));
     TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads,
                                                        .tf32 = recipe_tf32(b->opened) }, &device));
-    TRY(recipe_suits(b->opened, device));
     if (b->part)
         TRY(part_take(b->part, b->opened));
-    TRY(recipe_graph(pool, b->opened, false, &b->graph));
-    TRY(engine_new(pool, b->graph.graph, device, &(EngineOptions){ .budget_bytes = b->budget,
-                                                                   .accumulate = b->opened->accumulate }, &engine));
+    TRY(fit_run(pool, b->opened, device, &(FitOptions){ .budget_bytes = b->budget, .effort = b->effort, .allow = ALLOW_NONE },
+                &fit));
+    b->graph = fit.graph;
+    engine = fit.engine;
     TRY(session_new(pool, engine, &b->session));
     TRY(session_init(b->session, 1));
     TRY(feeds_new(pool, b->session, PART_MICRO, &b->feeds));
@@ -184,6 +188,7 @@ int main(int argc, char **argv)
         bool more = i + 1 < argc;
         if (!strcmp(argv[i], "--device") && more)       b.device = argv[++i];
         else if (!strcmp(argv[i], "--budget") && more)  err = bytes_read(argv[++i], 0, &b.budget);
+        else if (!strcmp(argv[i], "--effort") && more)  b.effort = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--steps") && more)   b.steps = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--threads") && more) b.threads = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--top") && more)     b.top = atoll(argv[++i]);

@@ -28,6 +28,7 @@
 #include "ops/qsample.h"
 #include "ops/reduce.h"
 #include "ops/resize.h"
+#include "ops/s4_carry.h"
 #include "ops/s4_kernel.h"
 #include "ops/unary.h"
 #include "ops/weight_norm.h"
@@ -132,6 +133,8 @@ static inline Tensor at_tensor(Tensor t, const char *file, int line)
 #define glu(x)                     glu(AT(x))
 #define shift(x, ...)              shift(AT(x), __VA_ARGS__)
 #define s4_kernel(inv_dt, ...)     s4_kernel(AT(inv_dt), __VA_ARGS__)
+#define s4_begin(state, ...)       s4_begin(AT(state), __VA_ARGS__)
+#define s4_end(state, ...)         s4_end(AT(state), __VA_ARGS__)
 #define fft_conv(u, ...)           fft_conv(AT(u), __VA_ARGS__)
 #define weight_norm(g, v)          weight_norm(AT(g), v)
 #define dml_loss(x, ...)           dml_loss(AT(x), __VA_ARGS__)

@@ -123,7 +123,7 @@ static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
 static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *options)
 {
     TRY(minimum_try(pool, e, e->recipe, options));
-    if (options->no_split || e->recipe->batch == 1 || has_batchnorm(e->sheet->engine->graph))
+    if (options->no_split || e->recipe->batch == 1 || recipe_no_cut(e->recipe) || has_batchnorm(e->sheet->engine->graph))
         return OK;
     Recipe *cut = recipe_copy(pool, e->recipe);
     TRY(recipe_cut(cut, cut->batch));

@@ -112,7 +112,7 @@ static Err run_split(Run *run)
     for (int which = 0; which < 2; which++) {
         int64_t pieces = which ? batch : 2;
         Recipe *r = recipe_copy(run->pool, run->e->recipe);
-        if (batch < 2 || batch % pieces || (which && batch == 2))
+        if (batch < 2 || batch % pieces || (which && batch == 2) || recipe_no_cut(r))
             continue;
         TRY(recipe_cut(r, pieces));
         TRY(run_row(run, (WhatIf){

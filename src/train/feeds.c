@@ -13,6 +13,7 @@
  * `mask` are set in all pieces of one (contract 2). */
 static const char DENOMINATOR[] = "denominator";
 static const char MASK_COUNT[] = "mask_count";
+static const char CARRY[] = "carry";         /* 0: this row begins anew; the data says so where a file begins */
 
 static size_t feed_bytes(const FeedBuffer *feed)
 {
@@ -167,6 +168,7 @@ static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const cha
             feeds->bytes += (feeds->pieces - 1) * (int64_t)feed_bytes(feed);
         }
     }
+    feeds->follow = !input && feeds_find(feeds, CARRY);
     return feeds->n_served ? feeds_source(pool, feeds, recipe, input, held, wanted) : OK;
 }
 
@@ -188,6 +190,10 @@ Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe)
 /* The number of the sample at a place of the run. */
 static int64_t feeds_sample(const Feeds *feeds, int64_t place)
 {
+    if (feeds->follow) {                     /* each row goes through all of the data, from a place of its own */
+        int64_t rows = feeds_rows(feeds), n = feeds->source->n_samples;
+        return (place % rows * n / rows + place / rows) % n;
+    }
     if (feeds->first < 0)
         return source_order(feeds->source, feeds->seed, place);
     return feeds->first + place % (feeds->source->n_samples - feeds->first);
@@ -207,6 +213,9 @@ static Err feeds_load(const Feeds *feeds, bool spare, int64_t drawn, bool in_ord
         int64_t id = in_order ? (drawn + row) % source->n_samples : feeds_sample(feeds, drawn + row);
         Work    work = { .at = feeds->work.at, .n = feeds->work.n };
         TRY(source->load(source, id, drawn + row, to, &work));
+        for (int32_t i = 0; feeds->follow && drawn + row < feeds_rows(feeds) && i < feeds->n_served; i++)
+            if (!strcmp(feeds->list[feeds->served[i]].name, CARRY))
+                *(float *)to[i] = 0;         /* the first of all: nothing came before */
     }
     return OK;
 }

@@ -53,6 +53,8 @@ Err allow_read(const char *text, unsigned *allow)
 
 Err recipe_cut(Recipe *recipe, int64_t pieces)
 {
+    if (pieces != 1 && recipe_no_cut(recipe))
+        return fail(E_USAGE, "a micro-batch of %s cannot be cut: %s", recipe->name, recipe_no_cut(recipe));
     if (pieces < 1 || recipe->batch % pieces)
         return fail(E_USAGE, "a micro-batch of %lld cannot be cut into %lld equal pieces", (long long)recipe->batch,
                     (long long)pieces);
@@ -209,6 +211,10 @@ static Err fit_candidates(Fit *fit, FitResult *r)
         split = false;
         fit_note(r, "The micro-batch was not split: batch norm would take its statistics from fewer samples. Recomputation "
                     "keeps them as they are; --allow batchnorm-split permits the split.");
+    }
+    if (split && recipe_no_cut(asked)) {
+        split = false;
+        fit_note(r, pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_cut(asked)));
     }
     if (why_not)
         fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));

@@ -267,6 +267,11 @@ Validation recipe_validation(const Recipe *recipe)
     return (Validation){ .batch = batch / pieces, .batches = recipe->validate.batches * pieces, .pieces = pieces };
 }
 
+const char *recipe_no_cut(const Recipe *recipe)
+{
+    return recipe->model->no_cut ? recipe->model->no_cut(recipe->config) : NULL;
+}
+
 const char *recipe_no_release(const Recipe *recipe)
 {
     TrainingGraph unused = { 0 };

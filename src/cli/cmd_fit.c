@@ -22,8 +22,8 @@ static const Option options[] = {
     { "o",          OPT_TEXT,   &opt.out,        "FILE", "write plan.json here, for train --plan" },
     { "curve",      OPT_FLAG,   &opt.curve,      NULL,   "budget against time, all the way down" },
     { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan with each lever that is not allowed" },
-    { "effort",     OPT_INT,    &opt.effort,     "N",    "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",    "cut the search off after S seconds" },
+    { "effort",     OPT_NATURAL,&opt.effort,     "N",    "search moves; the default takes about 10 s on 2 cores" },
+    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",    "cut the search off after S seconds" },
     { "seed",       OPT_INT,    &opt.seed,       "N",    "of the search" },
     { "json",       OPT_FLAG,   &opt.json,       NULL,   "print the result as JSON" },
     { 0 }
@@ -38,7 +38,7 @@ typedef struct Shown {           /* everything there is to print */
     int           n_points;
     FitOffer      offers[ALLOW_COUNT];
     int           n_offers;
-    int64_t       budget_bytes;
+    int64_t       budget_bytes;  /* as asked: on a card with the runtime */
 } Shown;
 
 static double percent(double now, double before)
@@ -103,7 +103,7 @@ static Err fit_json(const Shown *s)
     if (engine->host_bytes)
         json_out_int(&o, "host_bytes", engine->host_bytes);
     if (!r->fits)
-        json_out_int(&o, "minimum_bytes", r->minimum_bytes);
+        json_out_int(&o, "minimum_bytes", r->minimum_bytes + engine->device->runtime_bytes);
     json_out_int(&o, "bound_bytes", r->bound_bytes);
     json_out_bool(&o, "cut", r->cut);
     json_out_object(&o, "plan");
@@ -134,9 +134,9 @@ static void show_choice(Pool *pool, const Shown *s)
 {
     const FitResult *r = &s->fit;
     const Device    *device = r->engine->device;
-    printf("%s %s %s: one step needs %s bytes (%s), every buffer placed.\n", r->recipe->name,
-           r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes), count_text(r->engine->arena_bytes),
-           bytes_text(r->engine->arena_bytes));
+    print_sentence(stdout, "%s %s %s: one step needs %s bytes (%s), every buffer placed.", r->recipe->name,
+                   r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes), count_text(r->engine->arena_bytes),
+                   bytes_text(r->engine->arena_bytes));
     if (r->engine->host_bytes)
         printf("  on the host, pinned                      %9s\n", bytes_text(r->engine->host_bytes));
     printf("  as the recipe has it, everything kept   %10s\n", bytes_text(r->default_bytes));
@@ -150,9 +150,10 @@ static void show_choice(Pool *pool, const Shown *s)
     else
         printf("  nothing is changed, nothing is run twice\n");
     for (int i = 0; i < r->n_notes; i++)
-        printf("  %s\n", r->notes[i]);
-    printf("On %s; %s.\n", device_text(pool, device), runtime_text(pool, device, device_runtime_bytes(device, 0)));
-    printf("Predicted step time %.1f ms, by %s.\n", r->step_ns * 1e-6, time_text(pool, r->engine));
+        print_sentence(stdout, "  %s", r->notes[i]);
+    print_sentence(stdout, "On %s; %s.", device_text(pool, device),
+                   runtime_text(pool, device, device_runtime_bytes(device, 0)));
+    print_sentence(stdout, "Predicted step time %.1f ms, by %s.", r->step_ns * 1e-6, time_text(pool, r->engine));
 }
 
 static void show_curve(const Shown *s)
@@ -199,7 +200,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     if (!opt.json && isatty(2))
         how.progress = show_planning;
     s->recipe = recipe;
-    s->budget_bytes = how.budget_bytes;
+    s->budget_bytes = how.budget_bytes + device->runtime_bytes;
     Err err = fit_run(pool, recipe, device, &how, &s->fit);
     if (err && err != E_BUDGET)
         return err;

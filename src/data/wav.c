@@ -4,10 +4,8 @@
 #include "base/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { WAV_HEAD = 64 * 1024, FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE, MOST_CHANNELS = 64 };
@@ -82,14 +80,13 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
 /* Reads exactly n bytes at a place of a file that is opened for it. */
 static Err read_at(const char *path, size_t offset, void *to, size_t n, size_t *file_bytes)
 {
-    struct stat info;
-    ssize_t     got = 0;
-    int         fd = open(path, O_RDONLY | O_CLOEXEC), error = 0;
-    if (fd < 0 || fstat(fd, &info))
-        error = errno;
-    if (!error && file_bytes) {
-        *file_bytes = (size_t)info.st_size;
-        n = *file_bytes < n ? *file_bytes : n;
+    ssize_t got = 0;
+    size_t  size;
+    int     fd, error = 0;
+    TRY(file_open_plain(path, &fd, &size));
+    if (file_bytes) {
+        *file_bytes = size;
+        n = size < n ? size : n;
     }
     for (size_t done = 0; !error && done < n; done += (size_t)got) {
         got = pread(fd, (char *)to + done, n - done, (off_t)(offset + done));
@@ -100,8 +97,7 @@ static Err read_at(const char *path, size_t offset, void *to, size_t n, size_t *
             break;
         }
     }
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     if (error < 0)
         return fail(E_IO, "%s became shorter while it was read", path);
     return error ? file_fail("read", path, error) : OK;

@@ -234,11 +234,7 @@ expect 2 "can be planned for" train unet-small --device generic-cpu
 expect 2 "holds for 8 threads, not 3" explain unet-small --device generic-cpu --threads 3
 expect 1 "README.md:1" explain unet-small --device README.md
 expect 2 "probe takes no arguments" probe unet-small
-<<<<<<< HEAD
-expect 2 "measures what is here" probe --device h200
-=======
 expect 2 "probe measures what is here" probe --device h200
->>>>>>> review
 expect 2 "is not a size" probe --take lots
 expect 2 "there is no recipe" probe --model no-such-recipe-anywhere --take 1MiB -o "$work/machine.json"
 is "a probe that fails should write nothing" [ ! -e "$work/machine.json" ]

@@ -13,6 +13,7 @@
 
 typedef struct Launch {
     Err   (*run)(const Call *);
+    Err   (*run_all)(const Call *const *, int n);    /* NULL: one by one */
     Call    call;
     Part    part;
     int32_t feed;                /* index into feeds, or -1 */
@@ -41,6 +42,7 @@ struct Session {
     const Device *device;        /* the engine's, which may lie in a pool that is freed before this session's */
     Arena        *arena;
     Launch       *launches[PART_COUNT];      /* of the program that holds the part, in plan order */
+    const Call  **calls[PART_COUNT];         /* theirs, side by side for run_all */
     int32_t       from[PART_COUNT], to[PART_COUNT];  /* what running the part means: see session_program */
     Extent       *extents;
     int32_t       n_extents, cap_extents;
@@ -104,7 +106,7 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
     const Kernel *kernel = op_kernel(node->op, engine->device);
     Call         *call = &launch->call;
 
-    *launch = (Launch){ .run = kernel->run, .part = node->part, .feed = -1, .first_end = session->n_extents };
+    *launch = (Launch){ .run = kernel->run, .run_all = kernel->run_all, .part = node->part, .feed = -1, .first_end = session->n_extents };
     *call = (Call){ .node = node, .device = engine_device(engine, node_id), .choice = &engine->choices[node_id],
                     .in = NEWN(session->pool, void *, node->n_in + 1),
                     .out = NEWN(session->pool, void *, node->n_out + 1) };
@@ -147,7 +149,8 @@ static Err session_program(Session *session, const Program *program)
         places.buffer[i] = -1;
         places.index[program->value_of[i]] = i;
     }
-    Launch *launches = NEWN(session->pool, Launch, program->plan->n_steps);
+    Launch      *launches = NEWN(session->pool, Launch, program->plan->n_steps);
+    const Call **calls = NEWN(session->pool, const Call *, program->plan->n_steps);
     int32_t n = 0, first_update = -1;
     for (int32_t s = 0; s < program->plan->n_steps; s++) {
         Step step = program->plan->steps[s];
@@ -157,6 +160,7 @@ static Err session_program(Session *session, const Program *program)
         int32_t id = program->node_of[step.id];
         if (graph->nodes[id].part == PART_UPDATE && first_update < 0)
             first_update = n;
+        calls[n] = &launches[n].call;
         TRY(session_launch(session, &places, s, id, &launches[n++]));
     }
     /* A joined program may update a parameter before the last gradients are made: `micro` runs what
@@ -165,6 +169,7 @@ static Err session_program(Session *session, const Program *program)
         if (program->parts[p]) {
             bool joined = program->parts[PART_MICRO] && program->parts[PART_UPDATE] && first_update >= 0;
             session->launches[p] = launches;
+            session->calls[p] = calls;
             session->from[p] = joined && p == PART_UPDATE ? first_update : 0;
             session->to[p] = joined && p == PART_MICRO ? first_update : n;
         }
@@ -320,15 +325,29 @@ static void session_measure(Session *session, const Launch *launch)
     }
 }
 
+/* How many launches from i on go in one: only operators without scratch or new buffers have run_all, so no drop
+ * between them matters. */
+static int32_t session_together(const Session *session, Part part, int32_t i)
+{
+    const Launch *launches = session->launches[part];
+    int32_t       n = 1;
+    while (launches[i].run_all && i + n < session->to[part] && launches[i + n].run_all == launches[i].run_all)
+        n++;
+    return n;
+}
+
 static Err session_launches(Session *session, Part part)
 {
-    bool guards = session->engine->guards;
-    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+    bool    guards = session->engine->guards;
+    int32_t n;
+    for (int32_t i = session->from[part]; i < session->to[part]; i += n) {
         Launch *launch = &session->launches[part][i];
-        session_measure(session, launch);
+        n = guards || session->n_watches ? 1 : session_together(session, part, i);
+        for (int32_t j = 0; j < n; j++)
+            session_measure(session, &launch[j]);
         if (guards)
             TRY(guards_fill(session, launch));
-        TRY(launch->run(&launch->call));
+        TRY(n > 1 ? launch->run_all(&session->calls[part][i], n) : launch->run(&launch->call));
         if (guards)
             TRY(guards_check(session, launch));
         if (session->n_watches)

@@ -18,7 +18,7 @@ typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 typedef struct Device Device;
 
 /* What a plugin does with bytes that the host cannot touch; the CPU has none of this. Work queued by
- * kernels runs in order; `read`, `write` and `wait` come after all of it. */
+ * kernels runs in order; `read`, `write` and `wait` come after all of it. `from` may change once `write` returns. */
 typedef struct DeviceApi {
     const void *(*kernel)(const char *op_name);      /* ir's Kernel, or NULL */
     Err  (*take)(const Device *device, int64_t bytes, void **base);          /* zeroed */
@@ -33,6 +33,11 @@ typedef struct DeviceApi {
     Err  (*record_end)(const Device *device, void **recording);
     Err  (*replay)(const Device *device, void *recording);
     void (*forget)(const Device *device, void *recording);
+    /* A mark is a place in the queue, also in a recording: waiting for it is waiting for what came before it. */
+    Err  (*mark_new)(const Device *device, void **mark);
+    Err  (*mark)(const Device *device, void *mark);
+    Err  (*mark_wait)(const Device *device, void *mark);         /* at once if it was never reached */
+    void (*mark_free)(const Device *device, void *mark);
     Err  (*used_bytes)(const Device *device, int64_t *used);     /* of the card, as its driver counts */
 } DeviceApi;
 

@@ -60,8 +60,26 @@ static void cuda_give_host(const Device *device, void *base)
     cudaFreeHost(base);
 }
 
+/* Small writes (step numbers, rates) go through pinned slots, so that the host need not wait for the card. */
+enum { SLOTS = 64, SLOT_BYTES = 1024 };
+static struct { char *slots; int next; } small;
+
+static Err cuda_write_small(cudaStream_t stream, void *to, const void *from, size_t bytes)
+{
+    if (small.next == SLOTS) {
+        CARD_TRY("copying to the card", cudaStreamSynchronize(stream));
+        small.next = 0;
+    }
+    char *slot = small.slots + small.next++ * SLOT_BYTES;
+    memcpy(slot, from, bytes);
+    CARD_TRY("copying to the card", cudaMemcpyAsync(to, slot, bytes, cudaMemcpyHostToDevice, stream));
+    return OK;
+}
+
 static Err cuda_write(const Device *device, void *to, const void *from, size_t bytes)
 {
+    if (bytes <= SLOT_BYTES)
+        return cuda_write_small(handle_of(device)->stream, to, from, bytes);
     CARD_TRY("copying to the card", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, handle_of(device)->stream));
     CARD_TRY("copying to the card", cudaStreamSynchronize(handle_of(device)->stream));
     return OK;
@@ -113,6 +131,41 @@ static void cuda_forget(const Device *device, void *recording)
     cudaGraphExecDestroy(recording);
 }
 
+/* --- marks: events --- */
+
+static Err cuda_mark_new(const Device *device, void **mark)
+{
+    cudaEvent_t event;
+    (void)device;
+    CARD_TRY("making a mark", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    *mark = event;
+    return OK;
+}
+
+static Err cuda_mark(const Device *device, void *mark)
+{
+    cudaStream_t stream = handle_of(device)->stream;
+    enum cudaStreamCaptureStatus status;
+    CARD_TRY("setting a mark", cudaStreamIsCapturing(stream, &status));
+    CARD_TRY("setting a mark", cudaEventRecordWithFlags(mark, stream, status == cudaStreamCaptureStatusNone
+                                                                          ? cudaEventRecordDefault
+                                                                          : cudaEventRecordExternal));
+    return OK;
+}
+
+static Err cuda_mark_wait(const Device *device, void *mark)
+{
+    (void)device;
+    CARD_TRY("running the step", cudaEventSynchronize(mark));
+    return OK;
+}
+
+static void cuda_mark_free(const Device *device, void *mark)
+{
+    cudaStreamSynchronize(handle_of(device)->stream);
+    cudaEventDestroy(mark);
+}
+
 static Err cuda_used(const Device *device, int64_t *used)
 {
     size_t free_bytes, total;
@@ -128,6 +181,7 @@ static const DeviceApi api = {
     .kernel = cuda_kernel, .take = cuda_take, .give = cuda_give, .take_host = cuda_take_host,
     .give_host = cuda_give_host, .write = cuda_write, .read = cuda_read, .wait = cuda_wait,
     .record_begin = cuda_record_begin, .record_end = cuda_record_end, .replay = cuda_replay, .forget = cuda_forget,
+    .mark_new = cuda_mark_new, .mark = cuda_mark, .mark_wait = cuda_mark_wait, .mark_free = cuda_mark_free,
     .used_bytes = cuda_used,
 };
 
@@ -198,6 +252,7 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
         TRY(cuda_card());
         CUDA_TRY(cudaSetDevice(0));
         CARD_TRY("opening the card", cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
+        CARD_TRY("opening the card", cudaMallocHost((void **)&small.slots, SLOTS * SLOT_BYTES));
         cublasLtHandle_t blaslt;
         cudnnHandle_t    cudnn;
         if (cublasLtCreate(&blaslt) != CUBLAS_STATUS_SUCCESS)

@@ -54,6 +54,8 @@ struct Session {
     void        **read;          /* per graph output, on devices the host cannot read: its copy */
     void         *room;          /* there too: the largest persistent value, on its way in or out */
     void         *recording[PART_COUNT];
+    int32_t       last_feed[PART_COUNT];     /* launch after which the staged feeds have been read, or -1 */
+    void         *read_feeds[PART_COUNT];    /* the device's mark of that place, or NULL */
     int64_t       measured[PART_COUNT];
 };
 
@@ -200,9 +202,27 @@ static Err session_rooms(Session *session)
 static void session_forget(void *arg)
 {
     Session *session = arg;
-    for (int part = 0; part < PART_COUNT; part++)
+    for (int part = 0; part < PART_COUNT; part++) {
         if (session->recording[part])
             session->device->api->forget(session->device, session->recording[part]);
+        if (session->read_feeds[part])
+            session->device->api->mark_free(session->device, session->read_feeds[part]);
+    }
+}
+
+/* Marks the place where a part has read what the host staged: from there on the host may stage the next. */
+static Err session_marks(Session *session)
+{
+    const Device *device = session->device;
+    for (int part = 0; part < PART_COUNT; part++) {
+        session->last_feed[part] = -1;
+        for (int32_t i = session->from[part]; i < session->to[part]; i++)
+            if (session->launches[part][i].feed >= 0)
+                session->last_feed[part] = i;
+        if (device->api && session->last_feed[part] >= 0)
+            TRY(device->api->mark_new(device, &session->read_feeds[part]));
+    }
+    return OK;
 }
 
 Err session_new(Pool *pool, const Engine *engine, Session **out)
@@ -217,6 +237,7 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
     for (int i = 0; i < engine->n_programs; i++)
         TRY(session_program(session, &engine->programs[i]));
     pool_at_free(pool, session_forget, session);
+    TRY(session_marks(session));
     *out = session;
     return OK;
 }
@@ -348,6 +369,8 @@ static Err session_launches(Session *session, Part part)
         if (guards)
             TRY(guards_fill(session, launch));
         TRY(n > 1 ? launch->run_all(&session->calls[part][i], n) : launch->run(&launch->call));
+        if (i == session->last_feed[part] && session->read_feeds[part])
+            TRY(session->device->api->mark(session->device, session->read_feeds[part]));
         if (guards)
             TRY(guards_check(session, launch));
         if (session->n_watches)
@@ -359,7 +382,8 @@ static Err session_launches(Session *session, Part part)
 /* Points every feed launch of the part at its bytes. */
 static Err session_give(Session *session, Part part)
 {
-    bool waited = false;
+    const Device *device = session->device;
+    bool          waited = false;
     for (int32_t i = session->from[part]; i < session->to[part]; i++) {
         Launch *launch = &session->launches[part][i];
         if (launch->feed < 0)
@@ -368,8 +392,9 @@ static Err session_give(Session *session, Part part)
         launch->call.feed = feed->data;
         if (!feed->staged)
             continue;
-        if (!waited)                         /* an earlier run may still be copying from there */
-            TRY(device_wait(session->engine->device));
+        for (int p = 0; p < PART_COUNT && !waited; p++)      /* an earlier run may still be copying from there */
+            if (session->read_feeds[p])
+                TRY(device->api->mark_wait(device, session->read_feeds[p]));
         waited = true;
         if (feed->data)
             memcpy(feed->staged, feed->data, (size_t)feed->bytes);

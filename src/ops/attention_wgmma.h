@@ -15,7 +15,7 @@
 
 #include "ops/attention_mma.h"
 
-enum { STAGES = 3 };
+enum { STAGES = 4 };
 
 template <int ROWS, int D> struct WideTile {
     enum { STEP = ROWS * 16 + 16 };              /* bytes from a column to the next */
@@ -57,6 +57,11 @@ __device__ __forceinline__ void barrier_init(uint64_t *b, int count)
 __device__ __forceinline__ void barrier_arrive(uint64_t *b)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(b)) : "memory");
+}
+/* Once the copies that this thread has queued are done. */
+__device__ __forceinline__ void barrier_arrive_copied(uint64_t *b)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_at(b)) : "memory");
 }
 __device__ __forceinline__ void barrier_wait(uint64_t *b, int parity)
 {
@@ -101,27 +106,25 @@ struct Place {                   /* in the ring */
     }
 };
 
-/* The fetching warpgroup: fetch(stage) only queues copies, tile after tile. A tile is announced when the one after
- * it is under way, since each thread must see its own copies end before it may say so. */
+/* The fetching warpgroup: fetch(stage) only queues copies, tile after tile; their end announces the tile. */
 template <class Fetch> __device__ __forceinline__ void ring_fill(Ring &ring, int64_t tiles, Fetch fetch)
 {
     Place at = { 0, 0 };
-    int   before = 0;
     for (int64_t tile = 0; tile < tiles; tile++) {
         barrier_wait(&ring.empty[at.stage], at.phase ^ 1);
         fetch(at.stage);
-        copy_commit();
-        if (tile) {
-            copy_wait<1>();
-            writes_visible();
-            barrier_arrive(&ring.full[before]);
-        }
-        before = at.stage;
+        barrier_arrive_copied(&ring.full[at.stage]);
         at.next();
     }
+    copy_commit();
     copy_wait<0>();
+}
+
+/* A reader: the tile is there, and the tensor cores may read it. */
+__device__ __forceinline__ void ring_wait(Ring &ring, Place at)
+{
+    barrier_wait(&ring.full[at.stage], at.phase);
     writes_visible();
-    barrier_arrive(&ring.full[before]);
 }
 
 /* ---- tiles ---- */
@@ -146,6 +149,19 @@ __device__ __forceinline__ void tile_fetch(WideTile<ROWS, D> &to, int first, int
     }
 }
 
+template <int COPY> __device__ __forceinline__ void copy_if(bool wanted, uint32_t at, const void *from, int size)
+{
+    if (COPY == 16)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n @p cp.async.cg.shared.global [%0], [%1], 16, %2;\n}"
+                     ::"r"(at), "l"(from), "r"(size), "r"((int)wanted) : "memory");
+    else if (COPY == 8)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n @p cp.async.ca.shared.global [%0], [%1], 8, %2;\n}"
+                     ::"r"(at), "l"(from), "r"(size), "r"((int)wanted) : "memory");
+    else
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n @p cp.async.ca.shared.global [%0], [%1], 4, %2;\n}"
+                     ::"r"(at), "l"(from), "r"(size), "r"((int)wanted) : "memory");
+}
+
 /* The same for tiles of ROWS rows one after another. What a thread needs is worked out once: its share
  * of a tile is a few copies, and the fetching warps compete with the others for every instruction. */
 template <int COPY, int ROWS, int D> struct Feed {
@@ -168,18 +184,27 @@ template <int COPY, int ROWS, int D> struct Feed {
         if (row >= rows)
             row = ROWS;          /* one of the 128 that are too many */
     }
+    /* Four at a time, each with registers of its own: a copy holds its addresses until it leaves the queue
+     * that exponentials wait in too. */
     __device__ __forceinline__ void fetch(int stage)
     {
-        uint32_t    at = to + (uint32_t)stage * (uint32_t)sizeof(WideTile<ROWS, D>);
-        const char *p = from;
-        if (n >= ROWS)
+        uint32_t    at = to + (uint32_t)stage * (uint32_t)sizeof(WideTile<ROWS, D>), down = (uint32_t)rows * 16;
+        const char *next = from;
+        int         there = (int)min(n, (int64_t)ROWS);
 #pragma unroll 1
-            for (int i = row; i < ROWS; i += rows, at += (uint32_t)rows * 16, p += step)
-                copy_piece<COPY>(at, p, COPY);
-        else
-#pragma unroll 1
-            for (int i = row; i < ROWS; i += rows, at += (uint32_t)rows * 16, p += step)
-                copy_piece<COPY>(at, i < n ? p : from, i < n ? COPY : 0);
+        for (int i = row; i < ROWS; i += 4 * rows) {
+            const char *p[4];
+            uint32_t    into[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++, next += step, at += down) {
+                p[j] = i + j * rows < there ? next : from;
+                into[j] = at;
+                asm volatile("" : "+l"(p[j]), "+r"(into[j]));    /* before the first copy */
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                copy_if<COPY>(i + j * rows < ROWS, into[j], p[j], i + j * rows < there ? COPY : 0);
+        }
         from += tile;
         n -= ROWS;
     }

@@ -69,7 +69,7 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a, WideForward
             y[d][e] = 0;
     hold(y);
     Place at = { 0, 0 };
-    barrier_wait(&ring.full[0], 0);
+    ring_wait(ring, at);
     wgmma_begin();
     scores_queue<T, K>(score, s.q, group * 64, s.k[0]);
     wgmma_commit();
@@ -127,7 +127,7 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a, WideForward
         at.next();
         if (tile + 1 == tiles)
             break;
-        barrier_wait(&ring.full[at.stage], at.phase);
+        ring_wait(ring, at);
         wgmma_begin();
         scores_queue<T, K>(score, s.q, group * 64, s.k[at.stage]);
         wgmma_commit();
@@ -169,10 +169,10 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) forward_wgmma(const __g
     writes_visible();
     __syncthreads();
     if (group == GROUPS) {
-        registers_give<GROUPS == 3 ? 32 : 24>();
+        registers_give<GROUPS == 3 ? 56 : 40>();
         WITH_COPY(a.copy, COPY, { forward_fetch<COPY, T>(a, s, head, tiles); });
     } else {
-        registers_take<GROUPS == 3 ? 160 : 240>();
+        registers_take<GROUPS == 3 ? 152 : 232>();
         forward_walk<T, N>(a, s, head, query, group, tiles);
     }
 #endif
@@ -195,10 +195,9 @@ static Err launch(const Call *call, const AttentionCuda &a)
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTHS(a.width, K, N, {
-        constexpr int keys = N <= 80 ? 128 : 64;     /* what the registers hold */
         if (three_pay(a.lq))
-            return launch<T, K, N, 3, keys>(call, a);
-        return launch<T, K, N, 2, keys>(call, a);
+            return launch<T, K, N, 3, 64>(call, a);
+        return launch<T, K, N, 2, (N <= 80 ? 128 : 64)>(call, a);    /* what the registers hold */
     });
 }
 

@@ -67,7 +67,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, WideKeys<K, QU
     hold(dk);
     hold(dv);
     Place at = { 0, 0 };
-    barrier_wait(&ring.full[0], 0);
+    ring_wait(ring, at);
     wgmma_begin();
     scores_queue<T, K>(score, s.k, group * 64, s.q[0]);
     wgmma_commit();
@@ -114,7 +114,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, WideKeys<K, QU
         at.next();
         if (tile + 1 == tiles)
             break;
-        barrier_wait(&ring.full[at.stage], at.phase);
+        ring_wait(ring, at);
         wgmma_begin();
         scores_queue<T, K>(score, s.k, group * 64, s.q[at.stage]);
         wgmma_commit();
@@ -176,10 +176,10 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) keys_wgmma(const __grid
     writes_visible();
     __syncthreads();
     if (group == GROUPS) {
-        registers_give<24>();
+        registers_give<40>();
         WITH_COPY(a.copy, COPY, { keys_fetch<COPY, T>(a, s, head, tiles); });
     } else {
-        registers_take<240>();
+        registers_take<232>();
         WITH_COPY(a.copy, COPY, { own_keys_fetch<COPY, T>(a, s, head, key, group); });
         keys_walk<T, N>(a, s, head, key, group, tiles);
     }

@@ -61,7 +61,7 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, WideQueries
             dq[d][e] = 0;
     hold(dq);
     Place at = { 0, 0 };
-    barrier_wait(&ring.full[0], 0);
+    ring_wait(ring, at);
     wgmma_begin();
     scores_queue<T, K>(score, s.q, group * 64, s.k[0]);
     wgmma_commit();
@@ -97,7 +97,7 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, WideQueries
         at.next();
         if (tile + 1 == tiles)
             break;
-        barrier_wait(&ring.full[at.stage], at.phase);
+        ring_wait(ring, at);
         wgmma_begin();
         scores_queue<T, K>(score, s.q, group * 64, s.k[at.stage]);
         wgmma_commit();
@@ -134,10 +134,10 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) queries_wgmma(const __g
     writes_visible();
     __syncthreads();
     if (group == GROUPS) {
-        registers_give<GROUPS == 3 ? 32 : 24>();
+        registers_give<GROUPS == 3 ? 56 : 40>();
         WITH_COPY(a.copy, COPY, { queries_fetch<COPY, T>(a, s, head, tiles); });
     } else {
-        registers_take<GROUPS == 3 ? 160 : 240>();
+        registers_take<GROUPS == 3 ? 152 : 232>();
         WITH_COPY(a.copy, COPY, { own_queries_fetch<COPY, T>(a, s, head, query, group); });
         queries_walk<T, N>(a, s, head, query, group, tiles);
     }

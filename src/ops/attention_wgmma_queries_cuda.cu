@@ -14,16 +14,13 @@ template <int K, int GROUPS> struct WideQueries {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-template <int COPY, class T, int K, int GROUPS>
+template <int COPY, class T, int N, int K, int GROUPS>
 __device__ __forceinline__ void queries_fetch(const AttentionCuda &a, WideQueries<K, GROUPS> &s, int64_t head,
                                               int64_t tiles)
 {
-    Feed<COPY, KEYS, K> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
-    Feed<COPY, KEYS, K> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
-    ring_fill(*(Ring *)s.ring, tiles, [&](int stage) {
-        k.fetch(stage);
-        v.fetch(stage);
-    });
+    Feed<COPY, KEYS, K, N, 16> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
+    Feed<COPY, KEYS, K, N, 16> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
+    ring_fill(*(Ring *)s.ring, tiles, k, v, NoMore());
 }
 
 template <int COPY, class T, int K, int GROUPS>
@@ -61,7 +58,7 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, WideQueries
             dq[d][e] = 0;
     hold(dq);
     Place at = { 0, 0 };
-    ring_wait(ring, at);
+    barrier_wait(&ring.full[0], 0);
     wgmma_begin();
     scores_queue<T, K>(score, s.q, group * 64, s.k[0]);
     wgmma_commit();
@@ -97,7 +94,7 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, WideQueries
         at.next();
         if (tile + 1 == tiles)
             break;
-        ring_wait(ring, at);
+        barrier_wait(&ring.full[at.stage], at.phase);
         wgmma_begin();
         scores_queue<T, K>(score, s.q, group * 64, s.k[at.stage]);
         wgmma_commit();
@@ -134,10 +131,10 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) queries_wgmma(const __g
     writes_visible();
     __syncthreads();
     if (group == GROUPS) {
-        registers_give<GROUPS == 3 ? 56 : 40>();
-        WITH_COPY(a.copy, COPY, { queries_fetch<COPY, T>(a, s, head, tiles); });
+        registers_give<56>();
+        WITH_COPY(a.copy, COPY, { queries_fetch<COPY, T, N>(a, s, head, tiles); });
     } else {
-        registers_take<GROUPS == 3 ? 152 : 232>();
+        registers_take<GROUPS == 3 ? 152 : 224>();
         WITH_COPY(a.copy, COPY, { own_queries_fetch<COPY, T>(a, s, head, query, group); });
         queries_walk<T, N>(a, s, head, query, group, tiles);
     }

@@ -2,7 +2,7 @@
  *
  * As in fft.h: n = n1 * n2 in two steps (Bailey 1990), columns of length n1, then rows of length n2,
  * each by one block in shared memory, for a few neighbouring channels, so that memory is read and
- * written in whole sectors. The small ones are Stockham's autosort form with factors 4, 2, 3, 5.
+ * written in whole sectors. The small ones are Stockham's autosort form with factors 8, 4, 2, 3, 5.
  * Between the steps the signal lies as [k1][j2][channel] in scratch memory. Inverse transforms
  * exchange real and imaginary parts on the way in and out.
  *
@@ -67,6 +67,19 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
         v[2] = c_sub(a, c);
         v[1] = c_less_i(b, d);
         v[3] = c_plus_i(b, d);
+    } else if constexpr (R == 8) {
+        const float h = 0.70710678119f;
+        float2 even[4] = { v[0], v[2], v[4], v[6] }, odd[4] = { v[1], v[3], v[5], v[7] };
+        butterfly<4>(even);
+        butterfly<4>(odd);
+        odd[1] = make_float2(h * (odd[1].x + odd[1].y), h * (odd[1].y - odd[1].x));      /* eighths of a turn */
+        odd[2] = make_float2(odd[2].y, -odd[2].x);
+        odd[3] = make_float2(h * (odd[3].y - odd[3].x), -h * (odd[3].x + odd[3].y));
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            v[k] = c_add(even[k], odd[k]);
+            v[k + 4] = c_sub(even[k], odd[k]);
+        }
     } else {
         const float c1 = 0.30901699437f, c2 = -0.80901699437f, s1 = 0.95105651630f, s2 = 0.58778525229f;
         float2 a = c_add(v[1], v[4]), b = c_add(v[2], v[3]), d = c_sub(v[1], v[4]), e = c_sub(v[2], v[3]);
@@ -110,8 +123,9 @@ __device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float
 __device__ inline float2 *fft_run(float2 *x, float2 *y, const float2 *turns, int n, int lanes)
 {
     for (int p = 1; p < n;) {
-        int rest = n / p, r = rest % 4 == 0 ? 4 : rest % 2 == 0 ? 2 : rest % 3 == 0 ? 3 : 5;
+        int rest = n / p, r = rest % 8 == 0 ? 8 : rest % 4 == 0 ? 4 : rest % 2 == 0 ? 2 : rest % 3 == 0 ? 3 : 5;
         switch (r) {
+        case 8:  fft_pass<8>(x, y, turns, n, p, lanes); break;
         case 2:  fft_pass<2>(x, y, turns, n, p, lanes); break;
         case 3:  fft_pass<3>(x, y, turns, n, p, lanes); break;
         case 4:  fft_pass<4>(x, y, turns, n, p, lanes); break;

@@ -74,17 +74,11 @@ __device__ __forceinline__ float number(Type type, const void *p)
     return type == F32 ? *(const float *)p : type == BF16 ? get((const bf16 *)p, 0) : get((const f16 *)p, 0);
 }
 
-/* The sum over the lanes of a row; every lane gets it. Blocks use `lines` of one kind again only behind a barrier
- * of another kind, so that one barrier is enough. */
-enum { OF_MEAN, OF_SQUARES, OF_SUM, OF_DOT, LINES };
+/* The sum over the lanes of a row; every lane gets it. */
 template <bool BLOCK> __device__ __forceinline__ float row_sum(float x, int lanes, float *lines)
 {
     if constexpr (BLOCK) {
-        x = warp_sum(x);
-        if (threadIdx.x % 32 == 0)
-            lines[threadIdx.x / 32] = x;
-        __syncthreads();
-        return warp_sum(threadIdx.x % 32 < blockDim.x / 32 ? lines[threadIdx.x % 32] : 0.0f);
+        return block_sum(x, lines);
     } else {
         for (int d = lanes / 2; d; d >>= 1)
             x += __shfl_xor_sync(0xffffffffu, x, d);
@@ -95,7 +89,7 @@ template <bool BLOCK> __device__ __forceinline__ float row_sum(float x, int lane
 /* Mean and 1 / std of a row in registers: lane l holds vectors l, l + lanes, ... of `count`. */
 template <int V, int K, bool BLOCK>
 __device__ __forceinline__ void row_moments(const RowsCuda &job, const float (&x)[K][V], int lane, int count,
-                                            float (*lines)[32], float *mean, float *rstd)
+                                            float *lines, float *mean, float *rstd)
 {
     float sum = 0, squares = 0;
 #pragma unroll
@@ -103,47 +97,36 @@ __device__ __forceinline__ void row_moments(const RowsCuda &job, const float (&x
 #pragma unroll
         for (int j = 0; j < V; j++)
             sum += x[k][j];                      /* 0 beyond the end */
-    *mean = row_sum<BLOCK>(sum, job.lanes, lines[OF_MEAN]) / (float)job.width;
+    *mean = row_sum<BLOCK>(sum, job.lanes, lines) / (float)job.width;
 #pragma unroll
     for (int k = 0; k < K; k++)
         if (lane + k * job.lanes < count)
 #pragma unroll
             for (int j = 0; j < V; j++)
                 squares += (x[k][j] - *mean) * (x[k][j] - *mean);
-    squares = row_sum<BLOCK>(squares, job.lanes, lines[OF_SQUARES]);
+    squares = row_sum<BLOCK>(squares, job.lanes, lines);
     *rstd = 1.0f / sqrtf(squares / (float)job.width + job.eps);
 }
 
-/* A row as it lies in memory, 0 where there is none: what can be fetched while another is worked on. */
-template <class T, int V, int K> struct RawRow {
-    Pack<T, V> at[K];
-    __device__ __forceinline__ void load(const void *p, int64_t from, int lane, int lanes, int count, bool live)
-    {
+template <class T, int V, int K> __device__ __forceinline__ void row_get(const T *p, int64_t at, int lane, int lanes,
+                                                                         int count, bool live, float (&x)[K][V])
+{
 #pragma unroll
-        for (int k = 0; k < K; k++) {
-            int v = lane + k * lanes;
-            if (live && v < count)
-                at[k] = *(const Pack<T, V> *)((const T *)p + from + (int64_t)v * V);
-            else
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    put(at[k].at, j, 0.0f);
-        }
-    }
-    __device__ __forceinline__ void get_all(float (&x)[K][V]) const
-    {
-#pragma unroll
-        for (int k = 0; k < K; k++)
+    for (int k = 0; k < K; k++) {
+        int v = lane + k * lanes;
+        if (live && v < count)
+            get_pack<V>(p, at + (int64_t)v * V, x[k]);
+        else
 #pragma unroll
             for (int j = 0; j < V; j++)
-                x[k][j] = get(at[k].at, j);
+                x[k][j] = 0;
     }
-};
+}
 
 template <class T, int V, int K, bool BLOCK>
 __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS) rows_forward(RowsCuda job)
 {
-    __shared__ float lines[LINES][32];
+    __shared__ float lines[32];
     int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
     int     teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
     float   m = job.scalar ? number(job.type_w, job.bias) : 0, s = job.scalar ? number(job.type_w, job.weight) : 1;
@@ -151,9 +134,7 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS) rows_
         int64_t row = first + team;              /* all lanes of a warp stay: their sums need them */
         bool    live = row < job.rows;
         float   x[K][V], mean, rstd;
-        RawRow<T, V, K> raw;
-        raw.load(job.x, row * job.width, lane, lanes, count, live);
-        raw.get_all(x);
+        row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
         row_moments<V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
         if (!live)
             continue;
@@ -243,10 +224,9 @@ template <bool BLOCK> __device__ void scalars_join(const RowsCuda &job, float te
 
 /* dx = rstd (g - mean(g) - xhat mean(g (xhat + add))), g = weight dy. A block takes one piece. */
 template <class T, int V, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS, BLOCK || K * V > 16 ? 1 : 2)
-rows_backward(RowsCuda job)
+__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS) rows_backward(RowsCuda job)
 {
-    __shared__ float lines[LINES][32];
+    __shared__ float lines[32];
     int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
     int     teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
     int64_t sample = blockIdx.x / job.pieces, from = blockIdx.x % job.pieces * job.piece;
@@ -258,17 +238,12 @@ rows_backward(RowsCuda job)
 #pragma unroll
         for (int j = 0; j < V; j++)
             one[k][j] = two[k][j] = 0;
-    RawRow<T, V, K> raw_x, raw_d;
-    raw_x.load(job.x, (sample * job.per + from + team) * job.width, lane, lanes, count, from + team < to);
-    raw_d.load(job.dy, (sample * job.per + from + team) * job.width, lane, lanes, count, from + team < to);
     for (int64_t first = from; first < to; first += teams) {
-        int64_t row = sample * job.per + first + team, next = (row + teams) * job.width;
+        int64_t row = sample * job.per + first + team;
         bool    live = first + team < to;
         float   x[K][V], d[K][V], mean, rstd, sum = 0, dot = 0;
-        raw_x.get_all(x);
-        raw_d.get_all(d);
-        raw_x.load(job.x, next, lane, lanes, count, first + teams + team < to);
-        raw_d.load(job.dy, next, lane, lanes, count, first + teams + team < to);
+        row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
+        row_get<T, V, K>((const T *)job.dy, row * job.width, lane, lanes, count, live, d);
         row_moments<V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
         float add = rstd * m;
 #pragma unroll
@@ -287,8 +262,8 @@ rows_backward(RowsCuda job)
                 dot += d[k][j] * (x[k][j] + add);
             }
         }
-        sum = row_sum<BLOCK>(sum, lanes, lines[OF_SUM]);
-        dot = row_sum<BLOCK>(dot, lanes, lines[OF_DOT]);
+        sum = row_sum<BLOCK>(sum, lanes, lines);
+        dot = row_sum<BLOCK>(dot, lanes, lines);
         if (!live)
             continue;
         sum_s += dot;
@@ -308,7 +283,7 @@ rows_backward(RowsCuda job)
     if (!job.partial)
         return;
     if (job.scalar) {
-        scalars_join<BLOCK>(job, sum_s, sum_m, lines[OF_MEAN]);
+        scalars_join<BLOCK>(job, sum_s, sum_m, lines);
     } else if (BLOCK) {
         if (lane < count)
 #pragma unroll

@@ -377,6 +377,7 @@ __global__ void s4_chain(S4Cuda s)
     double dt = dt_of(s, h), edge = nyquist(s, h);
     if (n == s.poles) {
         double through = 0, direct = 0;
+#pragma unroll 8
         for (int64_t i = 0; i < s.chunks; i++)
             through += (double)s.through[i * s.channels + h];
         for (int64_t i = 0; i < s.poles; i++)
@@ -390,6 +391,7 @@ __global__ void s4_chain(S4Cuda s)
 #pragma unroll
     for (int i = 0; i < POLE_SUMS; i++)
         sum[i] = 0;
+#pragma unroll 4                             /* many loads under way: few threads have long sums */
     for (int64_t k = 0; k < s.chunks; k++)
 #pragma unroll
         for (int i = 0; i < POLE_SUMS; i++)

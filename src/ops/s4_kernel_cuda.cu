@@ -391,11 +391,19 @@ __global__ void s4_chain(S4Cuda s)
 #pragma unroll
     for (int i = 0; i < POLE_SUMS; i++)
         sum[i] = 0;
-#pragma unroll 4                             /* many loads under way: few threads have long sums */
-    for (int64_t k = 0; k < s.chunks; k++)
+    for (int64_t k = 0; k < s.chunks; k += 4) {      /* many loads under way: few threads have long sums */
+        float part[4][POLE_SUMS];
 #pragma unroll
-        for (int i = 0; i < POLE_SUMS; i++)
-            sum[i] += (double)s.sums[((k * s.poles + n) * POLE_SUMS + i) * s.channels + h];
+        for (int j = 0; j < 4; j++)
+#pragma unroll
+            for (int i = 0; i < POLE_SUMS; i++)
+                part[j][i] = k + j < s.chunks ? s.sums[(((k + j) * s.poles + n) * POLE_SUMS + i) * s.channels + h] : 0;
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+#pragma unroll
+            for (int i = 0; i < POLE_SUMS; i++)
+                sum[i] += (double)part[j][i];
+    }
     sum[0] += edge * dt;
     Shared  at = shared_of(s, n);
     Complex c = z_at(s.param[S4_C], h * s.poles + n), q = z_conj(at.p), g[SUMS];

@@ -80,11 +80,17 @@ struct Grad {
     Tensor     *dy;              /* per output: its gradient, or none */
     Tensor     *dx;              /* per input: filled by grad_give */
     bool       *wants;           /* per input: is its gradient needed? */
+    Tensor     *so_far;          /* per input: the sum of what it was given before, if a rule may add to it */
+    bool       *summed;          /* per input: dx is that sum with its own share added */
 };
 Tensor grad_in(const Grad *g, int i);
 Tensor grad_out(const Grad *g, int i);
 Tensor grad_dy(const Grad *g, int i);
 bool   grad_wants(const Grad *g, int i);
 void   grad_give(Grad *g, int i, Tensor d);      /* d may be none */
+/* For operators that can add to what is there: the fp32 sum so far of the input's shape, or none; and the
+ * sum with this node's share, which takes its place. */
+Tensor grad_so_far(const Grad *g, int i);
+void   grad_give_sum(Grad *g, int i, Tensor sum);
 
 #endif

@@ -5,8 +5,8 @@
  * 32 channels and a run of frequencies, 32 at a time: in phase one each warp has two frequencies and
  * makes the sums again, in phase two each warp has poles, two at once, and sums over the 32; a run's sums
  * are [poles][POLE_SUMS][channels], added over the runs in double. Two at once because what is read for
- * one, and not the arithmetic, would set the pace. Parameters are taken to double
- * precision and back at both ends, as on the CPU.
+ * one, and not the arithmetic, would set the pace. Parameters are taken to double precision and back at
+ * both ends, as on the CPU. EACH: every channel has a B of its own.
  */
 #include "ops/fft_cuda.h"
 
@@ -41,11 +41,13 @@ typedef struct S4Cuda {
     double      *inverse_dt;             /* [channels] */
     Pole        *pole;                   /* [poles] */
     float4      *lanes;                  /* [poles][channels]: p, q of B C, p, q of P C */
+    float2      *bq;                     /* each: [poles][channels]: p, q of B Q; else NULL */
     float2      *spectrum, *scratch;     /* [n_freq][channels], [length][channels] */
     float       *sums;                   /* [chunks][poles][POLE_SUMS][channels] */
     float       *through;                /* [chunks][channels] */
     double      *shared;                 /* [poles][6][channels]: of B, P, A */
     size_t       bytes;
+    bool         each;
 } S4Cuda;
 
 __device__ __forceinline__ Complex z_mul(Complex a, Complex b)
@@ -59,14 +61,14 @@ __device__ __forceinline__ Complex z_at(const float *x, int64_t i)
     return { (double)x[2 * i], (double)x[2 * i + 1] };
 }
 
-struct Shared {                          /* parameters of one pole */
+struct Shared {                          /* parameters of one pole; b of one channel where each has its own */
     Complex a, b, p;
 };
 
-__device__ __forceinline__ Shared shared_of(const S4Cuda &s, int64_t n)
+__device__ __forceinline__ Shared shared_of(const S4Cuda &s, int64_t h, int64_t n)
 {
-    return { { -exp((double)s.param[S4_A_REAL][n]), -(double)s.param[S4_A_IMAG][n] }, z_at(s.param[S4_B], n),
-             z_at(s.param[S4_P], n) };
+    return { { -exp((double)s.param[S4_A_REAL][n]), -(double)s.param[S4_A_IMAG][n] },
+             z_at(s.param[S4_B], s.each ? h * s.poles + n : n), z_at(s.param[S4_P], n) };
 }
 
 __device__ __forceinline__ double dt_of(const S4Cuda &s, int64_t h)
@@ -84,9 +86,13 @@ __global__ void s4_fill(S4Cuda s)
     int64_t h = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, n = blockIdx.y;
     if (h >= s.channels)
         return;
-    Shared  at = shared_of(s, n);
+    Shared  at = shared_of(s, h, n);
     Complex c = z_at(s.param[S4_C], h * s.poles + n), bc = z_mul(at.b, c), pc = z_mul(at.p, c);
     s.lanes[n * s.channels + h] = make_float4(weight_p(bc), weight_q(bc, at.a), weight_p(pc), weight_q(pc, at.a));
+    if (s.each) {
+        Complex bq = z_mul(at.b, z_conj(at.p));
+        s.bq[n * s.channels + h] = make_float2(weight_p(bq), weight_q(bq, at.a));
+    }
     if (n == 0)
         s.inverse_dt[h] = 1 / dt_of(s, h);
     if (h == 0) {
@@ -145,6 +151,13 @@ __device__ __forceinline__ void weigh(float2 (&sum)[2], float2 r, float p, float
     sum[1].y += q * r.y;
 }
 
+/* p, q of B Q for one channel. */
+template <bool EACH> __device__ __forceinline__ float2 weight_bq(const S4Cuda &s, const Pole &pole, int64_t h, int64_t n)
+{
+    return EACH ? s.bq[n * s.channels + h] : make_float2(pole.bq[0], pole.bq[1]);
+}
+
+template <bool EACH>
 __device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s, int64_t h, const Freq (&f)[S4_TWO])
 {
     float2 sum[S4_TWO][SUMS][2];
@@ -157,12 +170,13 @@ __device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s, i
     for (int64_t n = 0; n < s.poles; n++) {
         Pole   pole = s.pole[n];
         float4 w = s.lanes[n * s.channels + h];
+        float2 bq = weight_bq<EACH>(s, pole, h, n);
 #pragma unroll
         for (int j = 0; j < S4_TWO; j++) {
             float2 r = resolvent(pole, f[j]);
             weigh(sum[j][BC], r, w.x, w.y);
             weigh(sum[j][PC], r, w.z, w.w);
-            weigh(sum[j][BQ], r, pole.bq[0], pole.bq[1]);
+            weigh(sum[j][BQ], r, bq.x, bq.y);
             weigh(sum[j][PQ], r, pole.pq[0], pole.pq[1]);
         }
     }
@@ -192,7 +206,7 @@ __device__ __forceinline__ void s4_edge(const S4Cuda &s, int64_t h)
 }
 
 /* Threads (32 channels, 8 pairs of frequencies). */
-__global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
+template <bool EACH> __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
 {
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, first = blockIdx.x * (int64_t)(8 * S4_TWO) + threadIdx.y;
     int64_t last = s.n_freq - (s.length % 2 == 0);
@@ -203,7 +217,7 @@ __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++)         /* one too many is made like the first */
         f[j] = freq_of(s, first + 8 * j < last ? first + 8 * j : 0, s.inverse_dt[h]);
-    cauchy(sums, s, h, f);
+    cauchy<EACH>(sums, s, h, f);
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++) {
         int64_t k = first + 8 * j;
@@ -223,6 +237,7 @@ __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
 __device__ __forceinline__ float2 c_conj_mul(float2 a, float2 b) { return c_mul(c_conj(a), b); }
 
 /* Frequencies [0, there) of two, k and k + 1, of one channel into shared memory; adds to `through`. */
+template <bool EACH>
 __device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k, int there,
                                           float (*to)[FREQ_FLOATS][S4_LANES], float *through)
 {
@@ -232,7 +247,7 @@ __device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k,
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++)
         f[j] = freq_of(s, j < there ? k + j : k, s.inverse_dt[h]);
-    cauchy(sums, s, h, f);
+    cauchy<EACH>(sums, s, h, f);
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++) {
         if (j >= there)
@@ -263,6 +278,7 @@ __device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k,
 }
 
 /* Two poles of one channel over `count` frequencies. */
+template <bool EACH>
 __device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, const int64_t (&n)[S4_TWO],
                                           const float (*from)[FREQ_FLOATS][S4_LANES], int count,
                                           float (&total)[S4_TWO][POLE_SUMS], float (&through)[S4_TWO])
@@ -274,8 +290,9 @@ __device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, const int6
     for (int j = 0; j < S4_TWO; j++) {
         float4 w = s.lanes[n[j] * s.channels + h];
         pole[j] = s.pole[n[j]];
+        float2 bq = weight_bq<EACH>(s, pole[j], h, n[j]);
         weight[j][BC][0] = w.x, weight[j][BC][1] = w.y;
-        weight[j][BQ][0] = pole[j].bq[0], weight[j][BQ][1] = pole[j].bq[1];
+        weight[j][BQ][0] = bq.x, weight[j][BQ][1] = bq.y;
         weight[j][PC][0] = w.z, weight[j][PC][1] = w.w;
         weight[j][PQ][0] = pole[j].pq[0], weight[j][PQ][1] = pole[j].pq[1];
         y[j] = 0;
@@ -317,7 +334,7 @@ __device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, const int6
 }
 
 /* Threads (32 channels, 16 warps); blocks (runs of frequencies, channels / 32). */
-__global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_slopes(S4Cuda s)
+template <bool EACH> __global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_slopes(S4Cuda s)
 {
     extern __shared__ float s4_memory[];
     float (*freq)[FREQ_FLOATS][S4_LANES] = (float (*)[FREQ_FLOATS][S4_LANES])s4_memory;      /* [S4_FREQS] */
@@ -333,12 +350,12 @@ __global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_slopes(S4Cuda s)
     for (int64_t k = from; k < to; k += S4_FREQS) {
         int count = to - k < S4_FREQS ? (int)(to - k) : S4_FREQS, mine = count - warp * S4_TWO;
         if (there && mine > 0)
-            phase_one(s, h, k + warp * S4_TWO, mine, &freq[warp * S4_TWO], &through);
+            phase_one<EACH>(s, h, k + warp * S4_TWO, mine, &freq[warp * S4_TWO], &through);
         __syncthreads();
         for (int64_t n = warp; there && n < s.poles; n += S4_WARPS * S4_TWO) {
             int64_t two[S4_TWO] = { n, n + S4_WARPS < s.poles ? n + S4_WARPS : n };
             float   total[S4_TWO][POLE_SUMS], more[S4_TWO];
-            phase_two(s, h, two, freq, count, total, more);
+            phase_two<EACH>(s, h, two, freq, count, total, more);
 #pragma unroll
             for (int j = 0; j < S4_TWO; j++) {
                 if (j && two[j] == n)
@@ -405,7 +422,7 @@ __global__ void s4_chain(S4Cuda s)
                 sum[i] += (double)part[j][i];
     }
     sum[0] += edge * dt;
-    Shared  at = shared_of(s, n);
+    Shared  at = shared_of(s, h, n);
     Complex c = z_at(s.param[S4_C], h * s.poles + n), q = z_conj(at.p), g[SUMS];
     Complex v[SUMS] = { z_mul(at.b, c), z_mul(at.b, q), z_mul(at.p, c), z_mul(at.p, q) };
     double  d_re = 2 * at.a.re * sum[SUM_M] - 2 * sum[SUM_DAMP], d_im = 2 * at.a.im * sum[SUM_M];
@@ -422,6 +439,10 @@ __global__ void s4_chain(S4Cuda s)
     if (s.out[S4_C]) {
         s.out[S4_C][2 * (h * s.poles + n)] = (float)dc.re;
         s.out[S4_C][2 * (h * s.poles + n) + 1] = (float)dc.im;
+    }
+    if (s.each && s.out[S4_B]) {
+        s.out[S4_B][2 * (h * s.poles + n)] = (float)db.re;
+        s.out[S4_B][2 * (h * s.poles + n) + 1] = (float)db.im;
     }
     double more[6] = { db.re, db.im, dp.re, dp.im, at.a.re * d_re, -d_im };
 #pragma unroll
@@ -440,7 +461,7 @@ __global__ void s4_shared_sums(S4Cuda s)
 #pragma unroll
     for (int d = 16; d; d >>= 1)
         sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    float *out = j < 2 ? s.out[S4_B] : j < 4 ? s.out[S4_P] : j == 4 ? s.out[S4_A_REAL] : s.out[S4_A_IMAG];
+    float *out = j < 2 ? (s.each ? NULL : s.out[S4_B]) : j < 4 ? s.out[S4_P] : j == 4 ? s.out[S4_A_REAL] : s.out[S4_A_IMAG];
     if (threadIdx.x == 0 && out)
         out[j < 4 ? 2 * n + j % 2 : n] = (float)sum;
 }
@@ -462,6 +483,7 @@ static S4Cuda s4_of(const Call *call, const Node *n, int sms, bool grad)
     char  *base = call ? (char *)call->workspace : NULL;
     s.channels = c.dim[1];
     s.poles = c.dim[2];
+    s.each = shape_same(in_shape(n, S4_B), c);
     s.length = ATTR(n, S4KernelAttr)->length;
     s.n_freq = s.length / 2 + 1;
     s.f = fft_cuda_of(s.length, s.channels, true);
@@ -472,6 +494,8 @@ static S4Cuda s4_of(const Call *call, const Node *n, int sms, bool grad)
     s.inverse_dt = (double *)(base + place(&s.bytes, width * sizeof(double)));
     s.pole = (Pole *)(base + place(&s.bytes, (size_t)s.poles * sizeof(Pole)));
     s.lanes = (float4 *)(base + place(&s.bytes, pairs * sizeof(float4)));
+    if (s.each)
+        s.bq = (float2 *)(base + place(&s.bytes, pairs * sizeof(float2)));
     s.spectrum = (float2 *)(base + place(&s.bytes, (size_t)s.n_freq * width * sizeof(float2)));
     s.scratch = (float2 *)(base + place(&s.bytes, s.f.n2 == 1 ? 0 : fft_signal_bytes(&s.f)));
     if (grad) {
@@ -520,7 +544,10 @@ extern "C" Err s4_kernel_cuda(const Call *call)
     dim3   blocks((unsigned)ceil_div(s.n_freq, 8 * S4_TWO), (unsigned)ceil_div(s.channels, S4_LANES));
     float  one = 1 / (float)s.length;
     TRY(s4_begin(call, &s));
-    s4_spectrum<<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
+    if (s.each)
+        s4_spectrum<true><<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
+    else
+        s4_spectrum<false><<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
     CUDA_LAUNCHED();
     HalfSpectrum from = { s.spectrum, s.length, s.channels, one, one };
     RealSignal   to = { (float *)call->out[0], s.length, s.channels };
@@ -536,8 +563,9 @@ extern "C" Err s4_kernel_grad_cuda(const Call *call)
     unsigned     groups = (unsigned)ceil_div(s.channels, S4_LANES);
     TRY(s4_begin(call, &s));
     TRY(fft_whole(call, s.f, 1, from, to, s.scratch));
-    CUDA_TRY(cudaFuncSetAttribute(s4_slopes, cudaFuncAttributeMaxDynamicSharedMemorySize, S4_SHARED));
-    s4_slopes<<<dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_WARPS), S4_SHARED, stream>>>(s);
+    auto slopes = s.each ? s4_slopes<true> : s4_slopes<false>;
+    CUDA_TRY(cudaFuncSetAttribute(slopes, cudaFuncAttributeMaxDynamicSharedMemorySize, S4_SHARED));
+    slopes<<<dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_WARPS), S4_SHARED, stream>>>(s);
     CUDA_LAUNCHED();
     s4_chain<<<dim3(groups, (unsigned)ceil_div(s.poles + 1, 4)), dim3(S4_LANES, 4), 0, stream>>>(s);
     CUDA_LAUNCHED();

@@ -53,6 +53,8 @@ Err allow_read(const char *text, unsigned *allow)
 
 Err recipe_cut(Recipe *recipe, int64_t pieces)
 {
+    if (pieces != 1 && recipe_no_cut(recipe))
+        return fail(E_USAGE, "a micro-batch of %s cannot be cut: %s", recipe->name, recipe_no_cut(recipe));
     if (pieces < 1 || recipe->batch % pieces)
         return fail(E_USAGE, "a micro-batch of %lld cannot be cut into %lld equal pieces", (long long)recipe->batch,
                     (long long)pieces);
@@ -76,6 +78,9 @@ static void fit_note(FitResult *r, const char *sentence)
         r->notes[r->n_notes++] = sentence;
 }
 
+static const char *const fit_host_words[] = { "all state on the device", "EMA on the host",
+                                              "EMA, moments and master copies on the host" };
+
 static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
 {
     const Recipe *now = r->recipe;
@@ -93,6 +98,10 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
                    now->levers.stored_attention ? "stored" : "streamed");
     if (now->levers.release != asked->levers.release)
         fit_change(r, true, "gradient release", "update at the end", "as each gradient is final");
+    if (now->levers.host != asked->levers.host)
+        fit_change(r, true, "placement", fit_host_words[asked->levers.host], fit_host_words[now->levers.host]);
+    if (r->engine->moved)
+        fit_change(r, true, "host transfers", "0", pool_print(pool, "%d", r->engine->moved));
     if (r->engine->recomputed)
         fit_change(r, true, "recompute", "0", pool_print(pool, "%d", r->engine->recomputed));
 }
@@ -133,7 +142,9 @@ static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, con
                      const EngineOptions *how, TrainingGraph *graph, Engine **engine)
 {
     EngineOptions with = *how;
+    TRY(recipe_suits(recipe, device));
     with.accumulate = recipe->accumulate;
+    with.validate = recipe_validation(recipe).batches;
     with.most_scratch = recipe->levers.most_scratch;
     TRY(recipe_graph(pool, recipe, options->given_noise, graph));
     return engine_new(pool, graph->graph, device, &with, engine);
@@ -146,9 +157,12 @@ static Err fit_add(Fit *fit, const Recipe *recipe, bool twin, bool fallback)
     Candidate *c = &fit->list[fit->n];
     *c = (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .fallback = fallback, .asked = fit->n == 0 };
     c->recipe = recipe_copy(c->pool, recipe);
-    TRY(fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 }, &c->graph, &c->kept));
-    if (fallback && !c->kept->leaner)
-        pool_free(c->pool);                  /* the same as without */
+    Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 }, &c->graph, &c->kept);
+    bool no_room = err == E_BUDGET && recipe->levers.host;       /* on the host, for that much state */
+    if (err && !no_room)
+        return err;
+    if (no_room || (fallback && !c->kept->leaner))
+        pool_free(c->pool);                  /* not possible, or the same as without */
     else
         fit->n++;
     return OK;
@@ -167,6 +181,23 @@ static Err fit_add_both(Fit *fit, Recipe *recipe, bool fallback)
     return err;
 }
 
+/* The same with state on the host, where the device has a memory of its own and the step does not fit as it is:
+ * what is kept there is only ever slower. */
+static Err fit_add_all(Fit *fit, Recipe *recipe, bool fallback)
+{
+    int first = fit->n, host = recipe->levers.host;
+    TRY(fit_add_both(fit, recipe, fallback));
+    if (fit->device->to_host <= 0 || first == fit->n || fit->list[first].kept->keep_all_bytes <= fit->options->budget_bytes)
+        return OK;
+    for (recipe->levers.host = host + 1; recipe->levers.host <= HOST_STATE; recipe->levers.host++) {
+        if (recipe->levers.host == HOST_EMA && recipe->ema.rule == EMA_NONE)
+            continue;
+        TRY(fit_add_both(fit, recipe, fallback));
+    }
+    recipe->levers.host = host;
+    return OK;
+}
+
 static Err fit_candidates(Fit *fit, FitResult *r)
 {
     unsigned      allow = fit->options->allow;
@@ -175,11 +206,15 @@ static Err fit_candidates(Fit *fit, FitResult *r)
     bool          split = allow & ALLOW_SPLIT && asked->batch > 1 && !fit->options->given_noise;
     bool          lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU && fit->device->blas != blas_own();
     const char   *why_not = recipe_no_release(asked);
-    TRY(fit_add_both(fit, recipe_copy(fit->pool, asked), false));
+    TRY(fit_add_all(fit, recipe_copy(fit->pool, asked), false));
     if (split && graph_has(fit->list[0].graph.graph, &op_batchnorm) && !(allow & ALLOW_BATCHNORM_SPLIT)) {
         split = false;
         fit_note(r, "The micro-batch was not split: batch norm would take its statistics from fewer samples. Recomputation "
                     "keeps them as they are; --allow batchnorm-split permits the split.");
+    }
+    if (split && recipe_no_cut(asked)) {
+        split = false;
+        fit_note(r, pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_cut(asked)));
     }
     if (why_not)
         fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
@@ -193,7 +228,7 @@ static Err fit_candidates(Fit *fit, FitResult *r)
                 if (low)
                     recipe->precision = 1;           /* bf16 */
                 recipe->levers.most_scratch = fallback ? 1 : asked->levers.most_scratch;
-                TRY(fit_add_both(fit, recipe, fallback));
+                TRY(fit_add_all(fit, recipe, fallback));
             }
     return OK;
 }
@@ -209,6 +244,8 @@ static int candidate_order(const void *a, const void *b)
     /* The same price: what stays nearest to the recipe. */
     if (x->recipe->levers.pieces != y->recipe->levers.pieces)
         return x->recipe->levers.pieces < y->recipe->levers.pieces ? -1 : 1;
+    if (x->recipe->levers.host != y->recipe->levers.host)
+        return x->recipe->levers.host - y->recipe->levers.host;
     return (int)x->recipe->levers.release - (int)y->recipe->levers.release;
 }
 
@@ -268,7 +305,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
         if (err && err != E_BUDGET)
             return err;
     }
-    bool fits = !budget || engine->arena_bytes <= budget;
+    bool fits = engine_fits(engine, budget);
     r->cut |= engine->cut;
     bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->step_ns)
                        : !r->fits && (!r->engine || engine->arena_bytes < r->engine->arena_bytes);
@@ -280,6 +317,12 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 
 static Err fit_refuse(const FitResult *r, const FitOptions *options)
 {
+    const Program *peak = &r->engine->programs[r->engine->peak_program];
+    if (!program_in_step(peak))
+        return fail(E_BUDGET, "no plan fits %s: phase %s needs at least %s (%lld bytes) with what may be changed, of which %s are "
+                    "parameters and state. Ask for the least, or for a smaller %s", bytes_text(options->budget_bytes), peak->name,
+                    bytes_text(r->minimum_bytes), (long long)r->minimum_bytes, bytes_text(r->engine->persistent_bytes),
+                    peak->parts[PART_VALIDATE] ? "validate.batch" : "sample.n");
     return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
                 "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
                 bytes_text(options->budget_bytes), bytes_text(r->minimum_bytes), (long long)r->minimum_bytes,
@@ -386,8 +429,8 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
         if (!plans[i])
             continue;
         one.plan = plans[i];
-        TRY(engine_place(c->pool, kept, &one, 0, NULL));
-        double more = (double)main->repeat * (one.meter.cost - main->meter.cost);
+        TRY(engine_place(c->pool, kept, &one, 0, NULL, NULL));
+        double more = program_in_step(main) ? (double)main->repeat * (one.meter.cost - main->meter.cost) : 0;
         points[(*n)++] = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more,
                                   one.meter.n_recomputes);
     }

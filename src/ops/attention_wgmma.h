@@ -36,6 +36,17 @@ template <int ROWS, int D> struct WideTile {
 /* Shall three warpgroups share a tile, or would too many of them have no rows? */
 static inline bool three_pay(int64_t rows) { return ceil_div(rows, 192) * 3 <= ceil_div(rows, 128) * 2 + 1; }
 
+/* Blocks of 64 rows a reading warpgroup, and one warpgroup that fetches. */
+template <class Kernel>
+static Err wgmma_launch(const Call *call, Kernel kernel, const AttentionCuda &a, int64_t rows, int groups, size_t bytes)
+{
+    int64_t blocks = ceil_div(rows, 64 * groups);
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    kernel<<<(unsigned)(a.n_heads * blocks), (unsigned)(groups * 128 + 128), bytes, cuda_stream(call)>>>(a, blocks);
+    CUDA_LAUNCHED();
+    return OK;
+}
+
 /* Bytes copied at a time, as a constant. */
 #define WITH_COPY(copy, COPY, ...)                                                            \
     do {                                                                                      \

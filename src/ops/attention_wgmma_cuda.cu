@@ -184,13 +184,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) forward_wgmma(const __g
 template <class T, int K, int N, int GROUPS, int KEYS>
 static Err launch(const Call *call, const AttentionCuda &a)
 {
-    int64_t blocks = ceil_div(a.lq, 64 * GROUPS);
-    size_t  bytes = sizeof(WideForward<K, GROUPS, KEYS>);
-    auto    kernel = forward_wgmma<T, K, N, GROUPS, KEYS>;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    kernel<<<(unsigned)(a.n_heads * blocks), GROUPS * 128 + 128, bytes, cuda_stream(call)>>>(a, blocks);
-    CUDA_LAUNCHED();
-    return OK;
+    return wgmma_launch(call, forward_wgmma<T, K, N, GROUPS, KEYS>, a, a.lq, GROUPS, sizeof(WideForward<K, GROUPS, KEYS>));
 }
 
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)

@@ -203,13 +203,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) keys_wgmma(const __grid
 template <class T, int K, int N> static Err launch(const Call *call, const AttentionCuda &a)
 {
     constexpr int queries = N <= 80 ? 64 : 48;   /* what the registers hold */
-    int64_t blocks = ceil_div(a.lk, 64 * GROUPS);
-    size_t  bytes = sizeof(WideKeys<K, queries>);
-    auto    kernel = keys_wgmma<T, K, N, queries>;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    kernel<<<(unsigned)(a.n_heads * blocks), GROUPS * 128 + 128, bytes, cuda_stream(call)>>>(a, blocks);
-    CUDA_LAUNCHED();
-    return OK;
+    return wgmma_launch(call, keys_wgmma<T, K, N, queries>, a, a.lk, GROUPS, sizeof(WideKeys<K, queries>));
 }
 
 template <class T> static Err keys_with(const Call *call, const AttentionCuda &a)

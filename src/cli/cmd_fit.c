@@ -100,6 +100,8 @@ static Err fit_json(const Shown *s)
     json_out_string(&o, "peak_phase", engine->programs[engine->peak_program].name);
     json_out_int(&o, "keep_all_bytes", r->default_bytes);
     json_out_int(&o, "persistent_bytes", engine->persistent_bytes);
+    if (engine->host_bytes)
+        json_out_int(&o, "host_bytes", engine->host_bytes);
     if (!r->fits)
         json_out_int(&o, "minimum_bytes", r->minimum_bytes);
     json_out_int(&o, "bound_bytes", r->bound_bytes);
@@ -135,6 +137,8 @@ static void show_choice(Pool *pool, const Shown *s)
     printf("%s %s %s: one step needs %s bytes (%s), every buffer placed.\n", r->recipe->name,
            r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes), count_text(r->engine->arena_bytes),
            bytes_text(r->engine->arena_bytes));
+    if (r->engine->host_bytes)
+        printf("  on the host, pinned                      %9s\n", bytes_text(r->engine->host_bytes));
     printf("  as the recipe has it, everything kept   %10s\n", bytes_text(r->default_bytes));
     for (int i = 0; i < r->n_changes; i++)
         printf("  %-16s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from, r->changes[i].to,

@@ -32,6 +32,8 @@ struct Job {
     int          bias_type;
     const float *before;
     float       *out;                        /* pieces; or dw itself */
+    float       *sums;                       /* weights: pieces of dy's column sums, or these themselves; or NULL */
+    const float *sums_before;
 };
 
 struct At { int n, d, h, w; };
@@ -108,9 +110,50 @@ static __device__ __forceinline__ void fetch_all(const CUtensorMap *map_a, const
     }
 }
 
+static __device__ __forceinline__ float2 wide2(const void *p, __nv_bfloat16) { return __bfloat1622float2(*(const __nv_bfloat162 *)p); }
+static __device__ __forceinline__ float2 wide2(const void *p, __half) { return __half22float2(*(const __half2 *)p); }
+
+/* Column sums of dy while its boxes are in shared memory: a thread has two neighbours of some of the rows. */
+struct Sums {
+    bool   wanted;                           /* by this block */
+    int    at, width, rows;                  /* dy's place in a stage; columns of it there; rows a thread takes */
+    float2 sum;
+
+    __device__ __forceinline__ int pair() const { return (int)threadIdx.x % (width / 2); }
+    __device__ __forceinline__ int share() const { return (int)threadIdx.x / (width / 2); }
+
+    template <class T> __device__ __forceinline__ void add(const char *stage, T)
+    {
+        const char *box = stage + at + pair() / 32 * BOX + pair() % 4 * 4;
+        int         chunk = pair() % 32 / 4;
+        for (int r = share() * rows; r < share() * rows + rows && r < DEEP; r++) {
+            float2 v = wide2(box + r * 128 + (chunk ^ r % 8) * 16, T());
+            sum.x += v.x, sum.y += v.y;
+        }
+    }
+
+    /* All shares of a column in their order, through `room`; out has `columns`, this block's begin at `first`. */
+    __device__ __forceinline__ void give(float *room, const Job &job, int first, int columns, int split)
+    {
+        int shares = DEEP / rows;
+        asm volatile("bar.sync 1, 256;" ::: "memory");   /* both warpgroups have read their last stage */
+        if (share() < shares)
+            *(float2 *)(room + share() * width + pair() * 2) = sum;
+        asm volatile("bar.sync 1, 256;" ::: "memory");
+        for (int k = (int)threadIdx.x; k < width && first + k < columns; k += 256) {
+            float all = 0;
+            for (int s = 0; s < shares; s++)
+                all += room[s * width + k];
+            job.sums[(int64_t)split * columns + first + k] =
+                job.sums_before ? job.sums_before[first + k] + all : all;
+        }
+    }
+};
+
 /* A warpgroup's 64 rows. A stage is given back when the products after it are under way. */
 template <int KIND, int N, class T>
-static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *stages, Ring<N> &ring, int group, int steps)
+static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *stages, Ring<N> &ring, int group, int steps,
+                                                    Sums &sums)
 {
     constexpr int TURN_A = KIND == CONV_BACKWARD_WEIGHTS, TURN_B = KIND != CONV_BACKWARD_DATA;
     int stage = 0, phase = 0, before = 0;
@@ -127,6 +170,10 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
             product<N, TURN_A, TURN_B>(c, a + (uint64_t)(TURN_A ? 128 * k : 2 * k), b + (uint64_t)(TURN_B ? 128 * k : 2 * k),
                                        T());
         products_commit();
+        if (KIND == CONV_BACKWARD_WEIGHTS && sums.wanted) {
+            sums.add(stages + stage * Tile<N>::STAGE, T());
+            asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");   /* no warp still reads what is given back */
+        }
         products_wait<1>();
         if (s && threadIdx.x % 128 == 0)
             bar_arrive(&ring.empty[before]);
@@ -139,22 +186,31 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
     products_wait<0>();
 }
 
-/* dw or a piece of it: rows and columns are channels. */
+/* dw or a piece of it: rows and columns are channels. Four lanes write 32 bytes of a row; turned, eight lanes
+ * those of a column. */
 template <int N>
 static __device__ __forceinline__ void weights_out(const Job &job, const float (&c)[N / 2], int m, int n, int tap, int split,
                                                    int group)
 {
-    int      lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
-    int      row = m * ROWS + group * 64 + warp * 16 + lane / 4, column = n * N + lane % 4 * 2;
-    int64_t  at_tap = (int64_t)tap * job.rows * job.columns;
-    int64_t  of_row = job.turned ? 1 : job.columns, of_column = job.turned ? job.rows : 1;
-    float   *out = job.out + (int64_t)split * job.result;
+    int          lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
+    int          row = m * ROWS + group * 64 + warp * 16 + lane / 4, column = n * N + lane % 4 * 2;
+    int64_t      first = (int64_t)tap * job.rows * job.columns;
+    float       *out = job.out + (int64_t)split * job.result + first;
+    const float *before = job.before ? job.before + first : NULL;
 #pragma unroll
-    for (int i = 0; i < N / 2; i++) {
-        int r = row + i % 4 / 2 * 8, k = column + i / 4 * 8 + i % 2;
-        if (r < job.rows && k < job.columns) {
-            int64_t at = at_tap + r * of_row + k * of_column;
-            out[at] = job.before ? job.before[at] + c[i] : c[i];
+    for (int i = 0; i < N / 4; i++) {        /* two columns beside each other */
+        int r = row + i % 2 * 8, k = column + i / 2 * 8;
+        if (r >= job.rows || k >= job.columns)
+            continue;
+        float2 v = make_float2(c[2 * i], c[2 * i + 1]);
+        if (job.turned) {
+            int64_t at = (int64_t)k * job.rows + r;
+            out[at] = before ? before[at] + v.x : v.x;
+            out[at + job.rows] = before ? before[at + job.rows] + v.y : v.y;
+        } else {
+            int64_t at = (int64_t)r * job.columns + k;
+            float2  b = before ? *(const float2 *)(before + at) : make_float2(0, 0);
+            *(float2 *)(out + at) = before ? make_float2(b.x + v.x, b.y + v.y) : v;
         }
     }
 }
@@ -239,24 +295,37 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
             fetch_all<KIND, N>(&map_a, &map_b, job, stages, ring, m, n, tap, from, to);
     } else {
         float c[N / 2];
-        multiply_all<KIND, N, T>(c, stages, ring, group, to - from);
-        if (KIND == CONV_BACKWARD_WEIGHTS)
+        int  width = job.turned ? ROWS : N, shares = 512 / width;     /* 256 threads, two columns each */
+        Sums sums = { job.sums && tap == 0 && (job.turned ? n : m) == 0, job.turned ? 0 : A_BYTES, width, DEEP / shares };
+        multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
+        if (KIND == CONV_BACKWARD_WEIGHTS) {
             weights_out<N>(job, c, m, n, tap, split, group);
-        else if (!job.direct)
+            if (sums.wanted)
+                sums.give((float *)stages, job, (job.turned ? m : n) * width, job.turned ? job.rows : job.columns, split);
+        } else if (!job.direct) {
             positions_out<N>(job, c, m, n, split, group);
-        else
+        } else {
             boxes_out<N, T>(&map_out, job, c, stages, m, n, group);
+        }
     }
 #endif
 }
 
 /* y = the pieces in order + bias, or dw = before + them: four neighbours a thread. */
 template <class T>
-static __global__ void pieces_kernel(const float4 *parts, int pieces, const __grid_constant__ Job job, T *y)
+static __global__ void pieces_kernel(const float4 *parts, int pieces, const __grid_constant__ Job job, T *y, float *sums)
 {
     int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, count = job.result / 4;
-    if (i >= count)
+    if (i >= count) {                        /* the threads after the last: column sums */
+        int k = (int)(i - count), columns = job.turned ? job.rows : job.columns;
+        if (!job.sums || k >= columns)
+            return;
+        float all = job.sums[k];
+        for (int p = 1; p < pieces; p++)
+            all += job.sums[(int64_t)p * columns + k];
+        sums[k] = job.sums_before ? job.sums_before[k] + all : all;
         return;
+    }
     float4 s = parts[i];
     for (int p = 1; p < pieces; p++) {
         float4 v = parts[p * count + i];
@@ -293,16 +362,17 @@ static void boxes_choose(int positions, const int64_t *extent, DirectConv *conv)
             }
 }
 
-/* Microseconds of a step on a multiprocessor: what its boxes take from the second-level cache. Measured on
- * an H200; only the order of the choices matters. */
-static double step_us(int columns) { return columns == 256 ? 0.95 : columns == 192 ? 0.80 : columns == 128 ? 0.62 : 0.45; }
-
+/* A model of the time, fitted to an H200; only the order of the choices matters. A block costs its steps and
+ * some 4 us around them, half of which two blocks on a multiprocessor hide from each other. */
 static double plan_us(const DirectConv *conv, int64_t tiles, int64_t result, int sms)
 {
-    double  blocks = conv->columns <= 128 ? 2 : 1, load = (double)pieces_of(tiles * conv->splits, sms);
-    double  steps = (double)pieces_of(conv->steps, conv->splits);
-    double  us = load * steps * step_us(conv->columns) + 3 * (double)pieces_of((int64_t)load, (int64_t)blocks);
-    return conv->splits == 1 ? us : us + 3 + (double)(conv->splits * result) * 8 / 4e6;
+    static const double step[] = { 0.29, 0.42, 0.60, 0.75 };     /* of 64, 128, 192 and 256 columns */
+    double load = (double)pieces_of(tiles * conv->splits, sms), around = load * (conv->columns <= 128 ? 2 : 4);
+    double us = load * (double)pieces_of(conv->steps, conv->splits) * step[conv->columns / 64 - 1];
+    us += around < 4 ? 4 : around;
+    if (conv->splits > 1)
+        return us + 3 + (double)(conv->splits * result) * 8 / 5e6;
+    return conv->desc.kind == CONV_BACKWARD_WEIGHTS ? us + (double)result * 4 / 3e6 : us;
 }
 
 enum { LEAST_CHANNELS = 32, MOST_SPLITS = 32, LEAST_STEPS = 6, MOST_PIECES = 64 << 20 };
@@ -365,7 +435,8 @@ static int64_t direct_result(const DirectConv *conv)
 
 extern "C" size_t direct_conv_scratch(const DirectConv *conv)
 {
-    return conv->splits == 1 ? 0 : (size_t)(direct_result(conv) * conv->splits) * sizeof(float);
+    int64_t sums = conv->desc.kind == CONV_BACKWARD_WEIGHTS ? conv->desc.co : 0;
+    return conv->splits == 1 ? 0 : (size_t)((direct_result(conv) + sums) * conv->splits) * sizeof(float);
 }
 
 /* --- doing it --- */
@@ -434,18 +505,18 @@ static Err columns_run(const CudaHandle *handle, const DirectConv *conv, const C
                                   : kernel_run<KIND, 64, T>(handle, conv, maps, job);
 }
 
-template <class T>
-static Err direct_run(const CudaHandle *handle, const DirectConv *conv, void *x, void *w, void *y, const void *bias,
-                      const float *before, void *scratch)
+template <class T> static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const DirectArgs *args)
 {
     const ConvDesc *c = &conv->desc;
+    void           *x = args->x, *w = args->w, *y = args->y;
     int64_t taps = product3(c->kernel), weight[3] = { c->co, c->ci, taps };
     bool    weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
     const int64_t *space = data ? c->in : c->out;
     CUtensorMap    maps[3] = {};
     Job job = { .way = data ? -1 : 1, .tiles_n = conv->tiles_n, .tiles_m = conv->tiles_m, .steps = conv->steps,
                 .per_split = (int)pieces_of(conv->steps, conv->splits), .turned = conv->turned,
-                .direct = conv->splits == 1, .result = direct_result(conv), .bias = bias, .bias_type = c->type_bias };
+                .direct = conv->splits == 1, .result = direct_result(conv), .bias = args->bias,
+                .bias_type = c->type_bias };
     job.extent[0] = (int)c->n;
     for (int i = 0; i < 4; i++) {
         job.box[i] = conv->box[i], job.blocks[i] = conv->blocks[i];
@@ -458,8 +529,10 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, void *x,
     job.rows = (int)(conv->turned ? c->co : c->ci);
     job.columns = (int)(weights ? (conv->turned ? c->ci : c->co) : data ? c->ci : c->co);
     void *out = weights ? w : data ? x : y;
-    job.out = job.direct ? (float *)out : (float *)scratch;
-    job.before = job.direct ? before : NULL;
+    job.out = job.direct ? (float *)out : (float *)args->scratch;
+    job.before = job.direct ? args->before : NULL;
+    job.sums = !args->sums ? NULL : job.direct ? args->sums : job.out + job.result * conv->splits;
+    job.sums_before = job.direct ? args->sums_before : NULL;
     if (weights) {
         TRY(map_images(conv, c->type_x, c->ci, c->in, x, &maps[conv->turned ? 1 : 0]));
         TRY(map_images(conv, c->type_x, c->co, c->out, y, &maps[conv->turned ? 0 : 1]));
@@ -474,26 +547,26 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, void *x,
     }
     if (job.direct)
         return OK;
-    unsigned blocks = (unsigned)pieces_of(job.result / 4, 256);
-    job.before = before;
+    unsigned      blocks = (unsigned)pieces_of(job.result / 4 + (job.sums ? c->co : 0), 256);
+    const float4 *parts = (const float4 *)args->scratch;
+    job.before = args->before;
+    job.sums_before = args->sums_before;
     if (weights)
-        pieces_kernel<<<blocks, 256, 0, handle->stream>>>((const float4 *)scratch, conv->splits, job, (float *)out);
+        pieces_kernel<<<blocks, 256, 0, handle->stream>>>(parts, conv->splits, job, (float *)out, args->sums);
     else
-        pieces_kernel<<<blocks, 256, 0, handle->stream>>>((const float4 *)scratch, conv->splits, job, (T *)out);
+        pieces_kernel<<<blocks, 256, 0, handle->stream>>>(parts, conv->splits, job, (T *)out, NULL);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
 
 #endif
 
-extern "C" Err direct_conv_run(const CudaHandle *handle, const DirectConv *conv, void *x, void *w, void *y, const void *bias,
-                               const float *before, void *scratch)
+extern "C" Err direct_conv_run(const CudaHandle *handle, const DirectConv *conv, const DirectArgs *args)
 {
 #ifdef PLIMSOLL_SM90A
-    return conv->desc.type_x == BF16 ? direct_run<__nv_bfloat16>(handle, conv, x, w, y, bias, before, scratch)
-                                     : direct_run<__half>(handle, conv, x, w, y, bias, before, scratch);
+    return conv->desc.type_x == BF16 ? direct_run<__nv_bfloat16>(handle, conv, args) : direct_run<__half>(handle, conv, args);
 #else
-    (void)handle, (void)conv, (void)x, (void)w, (void)y, (void)bias, (void)before, (void)scratch;
+    (void)handle, (void)conv, (void)args;
     return fail(E_DEVICE, "this build has no kernels for Hopper");
 #endif
 }

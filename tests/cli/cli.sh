@@ -44,6 +44,12 @@ expect 2 "must be from 1 to" explain unet-small --set batch=0
 expect 2 "did you mean 'bf16'" explain unet-small --precision bf61
 expect 2 "do not divide" explain unet-small --set model.groups=7
 expect 2 "is not a size" explain unet-small --budget lots
+expect 2 "tensor cores round" explain unet-small --precision tf32
+expect 2 "has one memory" fit unet-small --budget 1GiB --host-budget 1GiB
+expect 2 "is not a size" fit dit3d-small --device h200 --budget 1GiB --host-budget much
+expect 2 "must be in bytes" fit dit3d-small --device h200 --budget 1GiB --host-budget 50%
+expect 0 "on the host" fit dit3d-small --device h200 --budget 640MiB --allow none --effort 200
+expect 3 "no plan fits" fit dit3d-small --device h200 --budget 640MiB --allow none --effort 200 --host-budget 1MiB
 
 printf 'system: unet\nbatch: 4\nmodle: {heads: 2}\n' > "$work/bad.yaml"
 expect 2 "bad.yaml:3" explain "$work/bad.yaml"
@@ -193,7 +199,7 @@ expect 2 "can be planned for" train unet-small --device generic-cpu
 expect 2 "holds for 8 threads, not 3" explain unet-small --device generic-cpu --threads 3
 expect 1 "README.md:1" explain unet-small --device README.md
 expect 2 "probe takes no arguments" probe unet-small
-expect 2 "measures this machine's processor" probe --device h200
+expect 2 "measures what is here" probe --device h200
 expect 2 "is not a size" probe --take lots
 expect 2 "there is no recipe" probe --model no-such-recipe-anywhere --take 1MiB -o "$work/machine.json"
 is "a probe that fails should write nothing" [ ! -e "$work/machine.json" ]

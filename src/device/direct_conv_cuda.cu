@@ -32,7 +32,7 @@ struct Job {
     int          bias_type;
     const float *before;
     float       *out;                        /* pieces; or dw itself */
-    float       *sums;                       /* weights: pieces of dy's column sums, or these themselves; or NULL */
+    float       *sums;                       /* weights: pieces of dy's column sums, a line per split and tap; or NULL */
     const float *sums_before;
 };
 
@@ -113,10 +113,13 @@ static __device__ __forceinline__ void fetch_all(const CUtensorMap *map_a, const
 static __device__ __forceinline__ float2 wide2(const void *p, __nv_bfloat16) { return __bfloat1622float2(*(const __nv_bfloat162 *)p); }
 static __device__ __forceinline__ float2 wide2(const void *p, __half) { return __half22float2(*(const __half2 *)p); }
 
-/* Column sums of dy while its boxes are in shared memory: a thread has two neighbours of some of the rows. */
+/* Column sums of dy while its boxes are in shared memory. The blocks of all taps read the same boxes, so each
+ * adds up one in so many: alone, one block would keep all others waiting. A thread has two neighbours of
+ * some of the rows. */
 struct Sums {
     bool   wanted;                           /* by this block */
     int    at, width, rows;                  /* dy's place in a stage; columns of it there; rows a thread takes */
+    int    next, every;                      /* steps until the next box to add; from each to the next */
     float2 sum;
 
     __device__ __forceinline__ int pair() const { return (int)threadIdx.x % (width / 2); }
@@ -126,14 +129,17 @@ struct Sums {
     {
         const char *box = stage + at + pair() / 32 * BOX + pair() % 4 * 4;
         int         chunk = pair() % 32 / 4;
-        for (int r = share() * rows; r < share() * rows + rows && r < DEEP; r++) {
-            float2 v = wide2(box + r * 128 + (chunk ^ r % 8) * 16, T());
-            sum.x += v.x, sum.y += v.y;
-        }
+        for (int r = share() * rows; r < share() * rows + rows && r < DEEP; r += 8)
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                float2 v = wide2(box + (r + i) * 128 + (chunk ^ i) * 16, T());
+                sum.x += v.x, sum.y += v.y;
+            }
     }
 
-    /* All shares of a column in their order, through `room`; out has `columns`, this block's begin at `first`. */
-    __device__ __forceinline__ void give(float *room, const Job &job, int first, int columns, int split)
+    /* All shares of a column in their order, through `room`, into a line of `columns` sums of which this block's
+     * begin at `first`. */
+    __device__ __forceinline__ void give(float *room, float *line, int first, int columns)
     {
         int shares = DEEP / rows;
         asm volatile("bar.sync 1, 256;" ::: "memory");   /* both warpgroups have read their last stage */
@@ -144,8 +150,7 @@ struct Sums {
             float all = 0;
             for (int s = 0; s < shares; s++)
                 all += room[s * width + k];
-            job.sums[(int64_t)split * columns + first + k] =
-                job.sums_before ? job.sums_before[first + k] + all : all;
+            line[first + k] = all;
         }
     }
 };
@@ -170,7 +175,8 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
             product<N, TURN_A, TURN_B>(c, a + (uint64_t)(TURN_A ? 128 * k : 2 * k), b + (uint64_t)(TURN_B ? 128 * k : 2 * k),
                                        T());
         products_commit();
-        if (KIND == CONV_BACKWARD_WEIGHTS && sums.wanted) {
+        if (KIND == CONV_BACKWARD_WEIGHTS && sums.wanted && sums.next-- == 0) {
+            sums.next = sums.every - 1;
             sums.add(stages + stage * Tile<N>::STAGE, T());
             asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");   /* no warp still reads what is given back */
         }
@@ -296,12 +302,16 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
     } else {
         float c[N / 2];
         int  width = job.turned ? ROWS : N, shares = 512 / width;     /* 256 threads, two columns each */
-        Sums sums = { job.sums && tap == 0 && (job.turned ? n : m) == 0, job.turned ? 0 : A_BYTES, width, DEEP / shares };
+        int  taps = job.kernel[0] * job.kernel[1] * job.kernel[2];
+        Sums sums = { job.sums && (job.turned ? n : m) == 0, job.turned ? 0 : A_BYTES, width, DEEP / shares, tap, taps };
         multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
         if (KIND == CONV_BACKWARD_WEIGHTS) {
             weights_out<N>(job, c, m, n, tap, split, group);
-            if (sums.wanted)
-                sums.give((float *)stages, job, (job.turned ? m : n) * width, job.turned ? job.rows : job.columns, split);
+            if (sums.wanted) {
+                int columns = job.turned ? job.rows : job.columns;
+                sums.give((float *)stages, job.sums + (int64_t)(split * taps + tap) * columns, (job.turned ? m : n) * width,
+                          columns);
+            }
         } else if (!job.direct) {
             positions_out<N>(job, c, m, n, split, group);
         } else {
@@ -311,21 +321,13 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
 #endif
 }
 
-/* y = the pieces in order + bias, or dw = before + them: four neighbours a thread. */
+/* y or dx = the pieces in order + bias: four neighbours a thread. */
 template <class T>
-static __global__ void pieces_kernel(const float4 *parts, int pieces, const __grid_constant__ Job job, T *y, float *sums)
+static __global__ void pieces_kernel(const float4 *parts, int pieces, const __grid_constant__ Job job, T *y)
 {
     int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, count = job.result / 4;
-    if (i >= count) {                        /* the threads after the last: column sums */
-        int k = (int)(i - count), columns = job.turned ? job.rows : job.columns;
-        if (!job.sums || k >= columns)
-            return;
-        float all = job.sums[k];
-        for (int p = 1; p < pieces; p++)
-            all += job.sums[(int64_t)p * columns + k];
-        sums[k] = job.sums_before ? job.sums_before[k] + all : all;
+    if (i >= count)
         return;
-    }
     float4 s = parts[i];
     for (int p = 1; p < pieces; p++) {
         float4 v = parts[p * count + i];
@@ -334,8 +336,40 @@ static __global__ void pieces_kernel(const float4 *parts, int pieces, const __gr
     float sum[4] = { s.x, s.y, s.z, s.w };
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        y[4 * i + j] = (T)(job.before ? job.before[4 * i + j] + sum[j]
-                           : job.bias ? sum[j] + bias_at(job, (int)((4 * i + j) % job.columns)) : sum[j]);
+        y[4 * i + j] = (T)(job.bias ? sum[j] + bias_at(job, (int)((4 * i + j) % job.columns)) : sum[j]);
+}
+
+/* dw = before + the pieces in order, likewise; the first blocks add the lines of column sums, a warp each. */
+static __global__ void weights_kernel(const float4 *parts, int pieces, int lines, int columns, int sum_blocks,
+                                      const __grid_constant__ Job job, float4 *dw, float *sums)
+{
+    if ((int)blockIdx.x < sum_blocks) {
+        int k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
+        if (k >= columns)
+            return;
+        float all = 0;
+        for (int p = lane; p < lines; p += 32)
+            all += job.sums[(int64_t)p * columns + k];
+#pragma unroll
+        for (int d = 16; d; d >>= 1)
+            all += __shfl_xor_sync(0xffffffffu, all, d);
+        if (lane == 0)
+            sums[k] = job.sums_before ? job.sums_before[k] + all : all;
+        return;
+    }
+    int64_t i = (blockIdx.x - (int64_t)sum_blocks) * blockDim.x + threadIdx.x, count = job.result / 4;
+    if (i >= count)
+        return;
+    float4 s = parts[i];
+    for (int p = 1; p < pieces; p++) {
+        float4 v = parts[p * count + i];
+        s.x += v.x, s.y += v.y, s.z += v.z, s.w += v.w;
+    }
+    if (job.before) {
+        float4 b = ((const float4 *)job.before)[i];
+        s.x += b.x, s.y += b.y, s.z += b.z, s.w += b.w;
+    }
+    dw[i] = s;
 }
 
 /* --- how --- */
@@ -433,10 +467,14 @@ static int64_t direct_result(const DirectConv *conv)
                                            : product3(c->kernel) * c->ci * c->co;
 }
 
+/* Pieces, then lines of column sums. */
+static int64_t direct_pieces(const DirectConv *conv) { return conv->splits == 1 ? 0 : direct_result(conv) * conv->splits; }
+
 extern "C" size_t direct_conv_scratch(const DirectConv *conv)
 {
-    int64_t sums = conv->desc.kind == CONV_BACKWARD_WEIGHTS ? conv->desc.co : 0;
-    return conv->splits == 1 ? 0 : (size_t)((direct_result(conv) + sums) * conv->splits) * sizeof(float);
+    const ConvDesc *c = &conv->desc;
+    int64_t         lines = c->kind == CONV_BACKWARD_WEIGHTS ? product3(c->kernel) * conv->splits : 0;
+    return (size_t)(direct_pieces(conv) + lines * c->co) * sizeof(float);
 }
 
 /* --- doing it --- */
@@ -531,8 +569,8 @@ template <class T> static Err direct_run(const CudaHandle *handle, const DirectC
     void *out = weights ? w : data ? x : y;
     job.out = job.direct ? (float *)out : (float *)args->scratch;
     job.before = job.direct ? args->before : NULL;
-    job.sums = !args->sums ? NULL : job.direct ? args->sums : job.out + job.result * conv->splits;
-    job.sums_before = job.direct ? args->sums_before : NULL;
+    job.sums = args->sums ? (float *)args->scratch + direct_pieces(conv) : NULL;
+    job.sums_before = args->sums_before;
     if (weights) {
         TRY(map_images(conv, c->type_x, c->ci, c->in, x, &maps[conv->turned ? 1 : 0]));
         TRY(map_images(conv, c->type_x, c->co, c->out, y, &maps[conv->turned ? 0 : 1]));
@@ -545,16 +583,18 @@ template <class T> static Err direct_run(const CudaHandle *handle, const DirectC
         TRY(data ? (columns_run<CONV_BACKWARD_DATA, T>(handle, conv, maps, &job))
                  : (columns_run<CONV_FORWARD, T>(handle, conv, maps, &job)));
     }
-    if (job.direct)
-        return OK;
-    unsigned      blocks = (unsigned)pieces_of(job.result / 4 + (job.sums ? c->co : 0), 256);
+    unsigned      blocks = job.direct ? 0 : (unsigned)pieces_of(job.result / 4, 256);
+    unsigned      sum_blocks = job.sums ? (unsigned)pieces_of(c->co, 256 / 32) : 0;
     const float4 *parts = (const float4 *)args->scratch;
     job.before = args->before;
-    job.sums_before = args->sums_before;
+    if (blocks + sum_blocks == 0)
+        return OK;
     if (weights)
-        pieces_kernel<<<blocks, 256, 0, handle->stream>>>(parts, conv->splits, job, (float *)out, args->sums);
+        weights_kernel<<<blocks + sum_blocks, 256, 0, handle->stream>>>(parts, conv->splits, (int)taps * conv->splits,
+                                                                        (int)c->co, (int)sum_blocks, job, (float4 *)out,
+                                                                        args->sums);
     else
-        pieces_kernel<<<blocks, 256, 0, handle->stream>>>(parts, conv->splits, job, (T *)out, NULL);
+        pieces_kernel<<<blocks, 256, 0, handle->stream>>>(parts, conv->splits, job, (T *)out);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }

@@ -70,11 +70,14 @@ static void walk_node(Walk *walk, int32_t id)
         return;
     g.dy = NEWN(graph->pool, Tensor, node.n_out);
     g.dx = NEWN(graph->pool, Tensor, node.n_in);
+    g.sum = NEWN(graph->pool, Tensor, node.n_in);
     g.wants = NEWN(graph->pool, bool, node.n_in);
+    g.whole = NEWN(graph->pool, bool, node.n_in);
     for (int i = 0; i < node.n_out; i++)
         any |= node.out[i] >= 0 && tensor_ok(walk->grad[node.out[i]]);
     for (int i = 0; i < node.n_in; i++) {
         g.dx[i] = none;
+        g.sum[i] = node.in[i] >= 0 ? walk->grad[node.in[i]] : none;
         g.wants[i] = node.in[i] >= 0 && walk->wants[node.in[i]];
         asked |= g.wants[i];
     }
@@ -82,12 +85,16 @@ static void walk_node(Walk *walk, int32_t id)
         return;
     graph->module = node.module;
     graph->source = node.source;
+    graph->lot = node.lot;
     for (int i = 0; i < node.n_out; i++)
         g.dy[i] = walk_gradient(walk, node.out[i]);
     node.op->grad(&g);
     for (int i = 0; i < node.n_in; i++)
-        if (tensor_ok(g.dx[i]))
+        if (tensor_ok(g.dx[i]) && g.whole[i])
+            walk->grad[node.in[i]] = g.dx[i];
+        else if (tensor_ok(g.dx[i]))
             walk_give(walk, node.in[i], g.dx[i]);
+    graph->lot = 0;
 }
 
 /* After node id: which parameters will get no further gradient? */

@@ -22,3 +22,11 @@ void grad_give(Grad *g, int i, Tensor d)
     }
     g->dx[i] = d;
 }
+
+Tensor grad_so_far(const Grad *g, int i) { return g->sum[i]; }
+
+void grad_extend(Grad *g, int i, Tensor sum)
+{
+    grad_give(g, i, sum);
+    g->whole[i] = true;
+}

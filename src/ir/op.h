@@ -76,6 +76,8 @@ struct Grad {
     const Node *node;            /* the forward node; ids stay valid, pointers move as nodes are added */
     Tensor     *dy;              /* per output: its gradient, or none */
     Tensor     *dx;              /* per input: filled by grad_give */
+    Tensor     *sum;             /* per input: the sum of what other readers gave, or none */
+    bool       *whole;           /* per input: dx is the whole sum, not one more summand */
     bool       *wants;           /* per input: is its gradient needed? */
 };
 Tensor grad_in(const Grad *g, int i);
@@ -83,5 +85,7 @@ Tensor grad_out(const Grad *g, int i);
 Tensor grad_dy(const Grad *g, int i);
 bool   grad_wants(const Grad *g, int i);
 void   grad_give(Grad *g, int i, Tensor d);      /* d may be none */
+Tensor grad_so_far(const Grad *g, int i);        /* what other readers of input i gave, or none */
+void   grad_extend(Grad *g, int i, Tensor sum);  /* instead of grad_give: takes the place of what they gave */
 
 #endif

@@ -52,7 +52,7 @@ static void cut_find_samples(Cut *c)
 {
     for (int32_t i = 0; i < c->from->n_nodes; i++) {
         const Node *n = &c->from->nodes[i];
-        bool        any = false, can = cut_rule(c->from->pool, n, c->lots, &c->rules[i]);
+        bool        any = false, can = cut_rule(c->from->pool, n, c->lots, false, &c->rules[i]);
         for (int j = 0; can && j < n->n_in; j++) {
             bool cut = c->rules[i].inputs >> j & 1;
             any |= cut && c->batch[n->in[j]];
@@ -70,11 +70,9 @@ static void cut_find_rows(Cut *c)
         for (int j = 0; j < c->from->nodes[i].n_in; j++)
             if (c->from->nodes[i].in[j] >= 0)
                 outside[c->from->nodes[i].in[j]]++;
-    for (int32_t i = 0; i < c->from->n_outputs; i++)
-        outside[c->from->outputs[i].value]++;
     for (int32_t i = c->from->n_nodes - 1; i >= 0; i--) {
         const Node *n = &c->from->nodes[i];
-        bool        last = cut_maker(c, c->loss) == i, can = cut_rule(c->from->pool, n, c->lots, &c->rules[i]);
+        bool        last = cut_maker(c, c->loss) == i, can = cut_rule(c->from->pool, n, c->lots, true, &c->rules[i]);
         can &= last ? c->rules[i].sums : n->n_out > 0 && n->out[0] >= 0 && c->batch[n->out[0]] && !c->rules[i].sums;
         for (int j = 0; j < n->n_out && !last; j++)
             can &= n->out[j] < 0 || !outside[n->out[j]];
@@ -253,7 +251,7 @@ Err graph_cut(Graph *graph, const CutSpec *spec, Graph **out, Tensor *loss, int3
     do {
         n_levels = cut_levels(&c);
         cut_mark_joined(&c);
-    } while (cut_drop_one(&c, n_levels));
+    } while (spec->samples > 1 && cut_drop_one(&c, n_levels));
     for (int32_t i = 0; i < graph->n_nodes; i++)
         *cut += c.inside[i] && !graph->nodes[i].op->view;
     if (*cut < 2) {                          /* one node alone has nothing to keep to itself */

@@ -19,6 +19,7 @@ typedef enum CutKind {
     CUT_EACH,           /* element by element: every input has the output's shape */
     CUT_ROWS,           /* row by row of input 0: the last axis stays whole */
     CUT_SAMPLES,        /* sample by sample (axis 0) of the inputs marked */
+    CUT_LIGHT,          /* the same, and nothing within a sample is looked at twice: fit for a loss's rows */
     CUT_ALONG,          /* a vector along input 0, cut with it where it has its leading axis */
     CUT_LOSS,           /* a sum over rows, divided by a given count */
     CUT_MEAN,           /* a mean over all elements */
@@ -41,7 +42,7 @@ static const CutOp cut_ops[] = {
     { &op_conv, CUT_SAMPLES, 1 }, { &op_conv_transpose, CUT_SAMPLES, 1 }, { &op_groupnorm, CUT_SAMPLES, 1 },
     { &op_spade, CUT_SAMPLES, 1 | 1 << 3 | 1 << 4 }, { &op_resize, CUT_SAMPLES, 1 }, { &op_max_pool2d, CUT_SAMPLES, 1 },
     { &op_attention, CUT_SAMPLES, 7 }, { &op_attention_stored, CUT_SAMPLES, 7 }, { &op_fft_conv, CUT_SAMPLES, 1 },
-    { &op_layernorm_modulate, CUT_SAMPLES, 3 }, { &op_time_embedding, CUT_SAMPLES, 1 },
+    { &op_layernorm_modulate, CUT_LIGHT, 3 }, { &op_time_embedding, CUT_SAMPLES, 1 },
     { &op_q_sample, CUT_SAMPLES, 1 | 1 << 1 | 1 << 3 }, { &op_embedding, CUT_SAMPLES, 1 << 1 },
     { &op_add_rows, CUT_ALONG, 0 }, { &op_mul_rows, CUT_ALONG, 0 }, { &op_gated_add, CUT_ALONG, 1 << 2 },
     { &op_mse_loss, CUT_MEAN, 3 }, { &op_l1_loss, CUT_MEAN, 3 }, { &op_masked_l1_loss, CUT_LOSS, 7 },
@@ -144,13 +145,13 @@ static bool cut_along(const Node *n, int64_t lots, CutRule *rule)
     return broadcast_fit(cut_shape(x, lots), v, fit);
 }
 
-bool cut_rule(Pool *pool, const Node *n, int64_t lots, CutRule *rule)
+bool cut_rule(Pool *pool, const Node *n, int64_t lots, bool rows_only, CutRule *rule)
 {
     const CutOp *op = NULL;
     for (size_t i = 0; i < sizeof cut_ops / sizeof *cut_ops && !op; i++)
         if (cut_ops[i].op == n->op)
             op = &cut_ops[i];
-    if (!op || n->part != PART_MICRO || n->once || n->n_in > CUT_MOST_INPUTS)
+    if (!op || (rows_only && op->kind == CUT_SAMPLES) || n->part != PART_MICRO || n->once || n->n_in > CUT_MOST_INPUTS)
         return false;
     *rule = (CutRule){ .inputs = op->inputs, .sums = op->kind == CUT_LOSS || op->kind == CUT_MEAN };
     if (op->kind == CUT_EACH || n->op == &op_concat)
@@ -172,7 +173,8 @@ bool cut_rule(Pool *pool, const Node *n, int64_t lots, CutRule *rule)
     switch (op->kind) {
     case CUT_EACH:    return true;
     case CUT_ROWS:    return axis < x.rank - 1;
-    case CUT_SAMPLES: return axis == 0;
+    case CUT_SAMPLES:
+    case CUT_LIGHT:   return axis == 0;
     case CUT_ALONG:   return cut_along(n, lots, rule);
     case CUT_OWN:     return cut_own(n, lots, axis, rule->attr);
     case CUT_MEAN:    ((LossAttr *)rule->attr)->scale /= (float)lots; return true;

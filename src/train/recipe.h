@@ -46,6 +46,8 @@ typedef struct EveryConfig {
     int64_t every, keep, n, batches, batch;
 } EveryConfig;
 
+enum { MOST_LOTS = 4096 };
+
 /* How the step is done, beyond what a recipe file says; { 0 }: every lever at its default. `fit` moves
  * them (train/fit.h), a plan file keeps them. Only `release` is exact; the others may change rounding. */
 typedef struct Levers {

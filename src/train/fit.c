@@ -257,17 +257,20 @@ static int candidate_order(const void *a, const void *b)
 
 /* ---- searching ---- */
 
-/* The effort of one search: half of it all where several may have to share. */
+/* The effort of one search: all of it under the recipe's own numeric levers, whatever else is allowed, so that
+ * allowing more never finds less; half of it under every other setting. */
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
-    int32_t nodes = 0, searched = 0;
-    for (int i = 0; i < fit->n; i++)
-        searched += !fit->list[i].twin;
+    const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
+    bool          own = c->recipe->batch == fit->recipe->batch && c->recipe->precision == fit->recipe->precision &&
+                        is->regions == asked->regions && is->chunks == asked->chunks &&
+                        is->most_scratch == asked->most_scratch && is->stored_attention == asked->stored_attention;
+    int32_t nodes = 0;
     for (int i = 0; i < c->kept->n_programs; i++)
         if (c->kept->programs[i].pgraph->n_nodes > nodes)
             nodes = c->kept->programs[i].pgraph->n_nodes;
     int64_t effort = fit->options->effort > 0 ? fit->options->effort : plan_default_effort(nodes);
-    return searched > 1 ? effort / 2 + 1 : effort;
+    return own ? effort : effort / 2 + 1;
 }
 
 static Err fit_search(Fit *fit, Candidate *c, int64_t budget, TrainingGraph *graph, Engine **engine)

@@ -154,3 +154,18 @@ const char *text_nearest(const char *word, const char *const *candidates, int n)
     }
     return best;
 }
+
+void text_wrap(Text *text, const char *sentence, int indent, int width)
+{
+    size_t room = (size_t)(width > indent ? width - indent : 1);
+    for (const char *at = sentence; *at;) {
+        size_t n = strlen(at), cut = n;
+        if (n > room) {                      /* at the last space that fits, or the first there is */
+            for (cut = room; cut > 0 && at[cut] != ' '; cut--)
+                ;
+            cut = cut ? cut : strcspn(at, " ");
+        }
+        text_add(text, "%*s%.*s\n", indent, "", (int)cut, at);
+        at += cut + strspn(at + cut, " ");
+    }
+}

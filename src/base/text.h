@@ -22,6 +22,9 @@ const char *bytes_text(int64_t bytes);       /* "9.31 GiB"; one of 8 static buff
 const char *count_text(int64_t count);       /* "204,223,297"; likewise */
 Err bytes_read(const char *text, int64_t whole, int64_t *bytes);  /* whole: what 100% means, or 0 */
 
+/* The sentence in lines of up to `width` columns, each begun with `indent` spaces. */
+void text_wrap(Text *text, const char *sentence, int indent, int width);
+
 /* The candidate nearest to word (edit distance), for "did you mean"; NULL if none is near. */
 const char *text_nearest(const char *word, const char *const *candidates, int n);
 

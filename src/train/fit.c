@@ -102,7 +102,7 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
     if (now->levers.release != asked->levers.release)
         fit_change(r, true, "gradient release", "update at the end", "as each gradient is final");
     if (r->engine->recomputed)
-        fit_change(r, true, "recompute", "0", pool_print(pool, "%d", r->engine->recomputed));
+        fit_change(r, true, "recompute", "nothing", pool_print(pool, "%d runs again", r->engine->recomputed));
 }
 
 /* ---- candidates ---- */

@@ -165,6 +165,8 @@ void text_wrap(Text *text, const char *sentence, int indent, int width)
                 ;
             cut = cut ? cut : strcspn(at, " ");
         }
+        while (cut > 0 && at[cut - 1] == ' ')
+            cut--;
         text_add(text, "%*s%.*s\n", indent, "", (int)cut, at);
         at += cut + strspn(at + cut, " ");
     }

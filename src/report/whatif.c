@@ -132,7 +132,7 @@ static Err run_attention(Run *run)
         if (!strncmp(run->e->avoided[i].name, "attention scores", 16)) {
             r->levers.stored_attention = !r->levers.stored_attention;
             return run_row(run, (WhatIf){ .name = "attention that stores its scores (the plain form)",
-                                          .how = "not offered: it only costs" },
+                                          .how = "fit --allow algorithm, where it is faster" },
                            r, SEARCH_NONE);
         }
     return OK;

@@ -389,7 +389,7 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
 
 /* ---- budget against time ---- */
 
-enum { CURVE_POINTS = 12 };
+enum { CURVE_POINTS = 12, CURVE_APART = 40 };      /* of one candidate; points of the whole curve, about */
 
 static int point_order(const void *a, const void *b)
 {
@@ -455,12 +455,17 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
         err = curve_add(fit, &fit->list[i], points, &n);
     pool_free(scratch);
     TRY(err);
-    /* From the least upwards, only what is faster than everything smaller; then the largest comes first. */
+    /* From the least upwards, only what is faster than everything smaller; then the largest comes first. Of
+     * points that lie together the last is kept: it is the fastest, and hardly larger. */
     qsort(points, (size_t)n, sizeof *points, point_order);
     FitPoint *front = NEWN(pool, FitPoint, n + 1);
+    int64_t   apart = n ? (points[0].peak_bytes - points[n - 1].peak_bytes) / CURVE_APART : 0;
     for (int i = n - 1; i >= 0; i--)
-        if (!kept || points[i].step_ns < front[kept - 1].step_ns)
+        if (!kept || points[i].step_ns < front[kept - 1].step_ns) {
+            if (kept > 1 && points[i].peak_bytes - front[kept - 2].peak_bytes < apart)
+                kept--;                      /* never the least itself */
             front[kept++] = points[i];
+        }
     for (int i = 0; i < kept / 2; i++) {
         FitPoint swap = front[i];
         front[i] = front[kept - 1 - i];

@@ -86,6 +86,19 @@ static void nearest(void)
     CHECK(!text_nearest(longest, words, 4));
 }
 
+static void wraps(void)
+{
+    Pool *pool = pool_new(NULL, "wraps");
+    Text  text = { .pool = pool }, none = { .pool = pool };
+    text_wrap(&text, "one two  three fourteen-letters", 2, 10);
+    CHECK_TEXT(text.at, "  one two\n  three\n  fourteen-letters\n");
+    text_wrap(&none, "", 2, 10);
+    CHECK_INT(none.n, 0);
+    text_wrap(&none, "a b", 4, 1);           /* no room at all: a word a line */
+    CHECK_TEXT(none.at, "    a\n    b\n");
+    pool_free(pool);
+}
+
 static void sentences(void)
 {
     CHECK_INT(fail(E_BUDGET, "no plan fits %d", 8), E_BUDGET);
@@ -105,6 +118,7 @@ int main(void)
     RUN(bytes_out);
     RUN(bytes_in);
     RUN(nearest);
+    RUN(wraps);
     RUN(sentences);
     return test_end();
 }

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { EFFORT = 400, DRAWN = 5, RUNGS = 6 };
+enum { EFFORT = 300, DRAWN = 3, RUNGS = 4 };
 
 static const struct {
     const char *recipe;

@@ -58,6 +58,19 @@ static Tensor walk_gradient(Walk *walk, int32_t value)
     return cast(sum, value_at(walk->graph, value)->type);
 }
 
+/* The sum so far of an input that this node reads once, where it may be added to: fp32, the input's shape. */
+static Tensor walk_so_far(const Walk *walk, const Node *node, int input)
+{
+    Tensor none = tensor_none(walk->graph), sum = node->in[input] >= 0 ? walk->grad[node->in[input]] : none;
+    for (int i = 0; i < node->n_in; i++)
+        if (i != input && node->in[i] == node->in[input])
+            return none;
+    if (!tensor_ok(sum) || tensor_type(sum) != F32 ||
+        !shape_same(tensor_shape(sum), value_at(walk->graph, node->in[input])->shape))
+        return none;
+    return sum;
+}
+
 static void walk_node(Walk *walk, int32_t id)
 {
     Graph *graph = walk->graph;
@@ -70,16 +83,18 @@ static void walk_node(Walk *walk, int32_t id)
         return;
     g.dy = NEWN(graph->pool, Tensor, node.n_out);
     g.dx = NEWN(graph->pool, Tensor, node.n_in);
-    g.sum = NEWN(graph->pool, Tensor, node.n_in);
+    g.parts = NEWN(graph->pool, Tensor, node.n_in);
     g.wants = NEWN(graph->pool, bool, node.n_in);
-    g.whole = NEWN(graph->pool, bool, node.n_in);
+    g.so_far = NEWN(graph->pool, Tensor, node.n_in);
+    g.summed = NEWN(graph->pool, bool, node.n_in);
     for (int i = 0; i < node.n_out; i++)
         any |= node.out[i] >= 0 && tensor_ok(walk->grad[node.out[i]]);
     for (int i = 0; i < node.n_in; i++) {
         g.dx[i] = none;
-        g.sum[i] = node.in[i] >= 0 ? walk->grad[node.in[i]] : none;
+        g.parts[i] = node.in[i] >= 0 ? walk->grad[node.in[i]] : none;
         g.wants[i] = node.in[i] >= 0 && walk->wants[node.in[i]];
         asked |= g.wants[i];
+        g.so_far[i] = g.wants[i] ? walk_so_far(walk, &node, i) : none;
     }
     if (!any || !asked)                      /* nothing flows here, or nothing beyond wants it */
         return;
@@ -90,7 +105,7 @@ static void walk_node(Walk *walk, int32_t id)
         g.dy[i] = walk_gradient(walk, node.out[i]);
     node.op->grad(&g);
     for (int i = 0; i < node.n_in; i++)
-        if (tensor_ok(g.dx[i]) && g.whole[i])
+        if (tensor_ok(g.dx[i]) && g.summed[i])
             walk->grad[node.in[i]] = g.dx[i];
         else if (tensor_ok(g.dx[i]))
             walk_give(walk, node.in[i], g.dx[i]);

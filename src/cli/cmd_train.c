@@ -40,9 +40,26 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     json_out_int(&o, "step", r->step);
     json_out_number(&o, "loss_first", r->loss_first);
     json_out_number(&o, "loss_last", r->loss_last);
+    if (r->validations)
+        json_out_number(&o, "val_loss", r->validation_last);
     json_out_number(&o, "step_ms", r->step_ms);
     json_out_int(&o, "planned_bytes", r->planned_bytes);
     json_out_int(&o, "measured_bytes", r->measured_bytes);
+    json_out_array(&o, "phases");
+    for (int part = 0; part < PART_COUNT; part++) {
+        if (!r->phase_planned[part])
+            continue;
+        json_out_object_row(&o, NULL);
+        json_out_string(&o, "name", part_name((Part)part));
+        json_out_int(&o, "planned_bytes", r->phase_planned[part]);
+        json_out_int(&o, "measured_bytes", r->phase_measured[part]);
+        json_out_end(&o);
+    }
+    json_out_end(&o);
+    if (r->host_planned_bytes) {
+        json_out_int(&o, "host_planned_bytes", r->host_planned_bytes);
+        json_out_int(&o, "host_measured_bytes", r->host_measured_bytes);
+    }
     json_out_int(&o, "loader_bytes", r->loader_bytes);
     json_out_int(&o, "recomputed_nodes", r->recomputed);
     json_out_int(&o, "micro_batch", r->batch);

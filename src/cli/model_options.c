@@ -17,10 +17,15 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     for (int i = 0; i < n; i++)
         sets[n_sets++] = more[i];
     TRY(recipe_read(pool, name, sets, n_sets, recipe));
-    TRY(device_open(pool, o->device, &(DeviceOptions){ .threads = (int)o->threads, .blas = o->backend }, device));
+    TRY(device_open(pool, o->device, &(DeviceOptions){ .threads = (int)o->threads, .blas = o->backend,
+                                                       .tf32 = recipe_tf32(*recipe) }, device));
     if (o->runs && (*device)->described)
         return fail(E_USAGE, "%s is only described here, by its profile: it can be planned for (explain, fit) but not run",
                     (*device)->name);
+    if (o->host_budget && (*device)->to_host <= 0)
+        return fail(E_USAGE, "--host-budget is for cards: %s has one memory, which --budget is of", (*device)->name);
+    if (o->host_budget)
+        TRY(bytes_read(o->host_budget, (*device)->host_bytes, &(*device)->host_bytes));
     *budget_bytes = 0;
     if (!o->budget)
         return OK;

@@ -7,7 +7,7 @@
 #include "train/recipe.h"
 
 typedef struct ModelOptions {
-    const char *device, *precision, *backend, *budget;
+    const char *device, *precision, *backend, *budget, *host_budget;
     bool        runs;            /* the command computes: the device must be this machine */
     int64_t     batch, threads;
     TextList    set;
@@ -16,9 +16,10 @@ typedef struct ModelOptions {
 /* Rows of an option table, for a ModelOptions called o. */
 #define MODEL_OPTIONS(o)                                                                                        \
     { "budget",    OPT_TEXT, &(o).budget,    "B",         "bytes of the arena: 16GiB, 24GB, 512MiB, 80%" },       \
+    { "host-budget", OPT_TEXT, &(o).host_budget, "B",     "cards: bytes on the host for state and saved values" },    \
     { "device",    OPT_TEXT, &(o).device,    "D",         "cpu, a card by name (h200, rtx-3090, ...) or a profile.json" }, \
     { "batch",     OPT_INT,  &(o).batch,     "N",         "samples of one micro-batch" },                         \
-    { "precision", OPT_TEXT, &(o).precision, "P",         "fp32, bf16 or fp16" },                                 \
+    { "precision", OPT_TEXT, &(o).precision, "P",         "fp32, bf16, fp16; on cards also tf32" },               \
     { "threads",   OPT_INT,  &(o).threads,   "N",         "of every kernel; a plan holds for one count" },        \
     { "backend",   OPT_TEXT, &(o).backend,   "NAME",      "onednn or own matrix products" },                      \
     { "set",       OPT_LIST, &(o).set,       "KEY=VALUE", "override a recipe key, e.g. optimizer.lr=1e-3" }

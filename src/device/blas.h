@@ -53,6 +53,7 @@ typedef struct PrimArgs {    /* matmul: a, b, bias -> c. conv: a = x, b = w, c =
     void *a, *b, *c;         /* the one that is written depends on the kind */
     const void *bias;
     void *scratch;
+    const float *before;     /* weight gradient on a card: dw = before + its own sum, or NULL */
 } PrimArgs;
 
 typedef struct Blas {

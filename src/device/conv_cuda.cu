@@ -113,7 +113,8 @@ extern "C" Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type 
 
 /* Tiles of 32 x 32 through shared memory, both sides in whole lines; a column of padding keeps the
  * banks apart. */
-template <class T> static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t columns, T *to)
+template <class T> static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t columns,
+                                                                  const T *before, T *to)
 {
     __shared__ T tile[32][33];
     int64_t c0 = (int64_t)blockIdx.x * 32, r0 = (int64_t)blockIdx.y * 32;
@@ -122,17 +123,39 @@ template <class T> static __global__ void transpose_kernel(const T *from, int64_
             tile[r][threadIdx.x] = from[(r0 + r) * columns + c0 + threadIdx.x];
     __syncthreads();
     for (int c = (int)threadIdx.y; c < 32; c += 8)
-        if (c0 + c < columns && r0 + threadIdx.x < rows)
-            to[(c0 + c) * rows + r0 + threadIdx.x] = tile[threadIdx.x][c];
+        if (c0 + c < columns && r0 + threadIdx.x < rows) {
+            int64_t at = (c0 + c) * rows + r0 + threadIdx.x;
+            to[at] = before ? narrow<T>(wide(before[at]) + wide(tile[threadIdx.x][c])) : tile[threadIdx.x][c];
+        }
 }
 
-extern "C" Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns, void *to)
+extern "C" Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns,
+                              const void *before, void *to)
 {
     /* The grid's second side ends at 65,535 tiles: the longer axis takes the first. */
     dim3 grid((unsigned)((columns + 31) / 32), (unsigned)((rows + 31) / 32)), block(32, 8);
     if ((rows + 31) / 32 > 65535)
         return fail(E_DEVICE, "a weight of %lld rows is too long to turn", (long long)rows);
-    WITH_TYPE(type, T, transpose_kernel<T><<<grid, block, 0, stream>>>((const T *)from, rows, columns, (T *)to););
+    WITH_TYPE(type, T, transpose_kernel<T><<<grid, block, 0, stream>>>((const T *)from, rows, columns, (const T *)before,
+                                                                      (T *)to););
+    return OK;
+}
+
+static __global__ void turn_taps_kernel(const float *turned, int64_t taps, int64_t in, int64_t out, const float *before,
+                                        float *dw)
+{
+    for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < taps * in * out; at += (int64_t)gridDim.x * THREADS) {
+        int64_t o = at % out, i = at / out % in, tap = at / out / in;
+        float   x = turned[((taps - 1 - tap) * out + o) * in + i];
+        dw[at] = before ? before[at] + x : x;
+    }
+}
+
+extern "C" Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t taps, int64_t in, int64_t out,
+                              const float *before, float *dw)
+{
+    turn_taps_kernel<<<blocks_for(taps * in * out), THREADS, 0, stream>>>(turned, taps, in, out, before, dw);
+    CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
 

@@ -38,7 +38,12 @@ Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type, const voi
 /* dx[image][from..to) along axis 0 or 1 of (d, h): sums of fp32 columns whose rows start at `first`. */
 Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type type, void *dx, int64_t image, int axis, int64_t from,
                      int64_t to, const float *columns, int64_t first, int64_t rows);
-Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns, void *to);
+/* to = before + from turned, or from alone */
+Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns, const void *before,
+                   void *to);
+/* dw (taps, I, O) = before + turned (taps in the opposite order, O, I), or that alone */
+Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t taps, int64_t in, int64_t out, const float *before,
+                   float *dw);
 Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pitch, Type type_bias, const void *bias, int64_t rows,
                   int64_t width);
 

@@ -76,16 +76,23 @@ struct Grad {
     const Node *node;            /* the forward node; ids stay valid, pointers move as nodes are added */
     Tensor     *dy;              /* per output: its gradient, or none */
     Tensor     *dx;              /* per input: filled by grad_give */
-    Tensor     *sum;             /* per input: the sum of what other readers gave, or none */
-    bool       *whole;           /* per input: dx is the whole sum, not one more summand */
     bool       *wants;           /* per input: is its gradient needed? */
+    Tensor     *so_far;          /* per input: the sum of what it was given before, if a rule may add to it */
+    Tensor     *parts;           /* per input: whatever it was given before, or none */
+    bool       *summed;          /* per input: dx is that sum with its own share added */
 };
 Tensor grad_in(const Grad *g, int i);
 Tensor grad_out(const Grad *g, int i);
 Tensor grad_dy(const Grad *g, int i);
 bool   grad_wants(const Grad *g, int i);
 void   grad_give(Grad *g, int i, Tensor d);      /* d may be none */
-Tensor grad_so_far(const Grad *g, int i);        /* what other readers of input i gave, or none */
-void   grad_extend(Grad *g, int i, Tensor sum);  /* instead of grad_give: takes the place of what they gave */
+/* For operators that can add to what is there: the fp32 sum so far of the input's shape, or none; and the
+ * sum with this node's share, which takes its place. */
+Tensor grad_so_far(const Grad *g, int i);
+void   grad_give_sum(Grad *g, int i, Tensor sum);
+/* For readers that each have a part of the input to themselves: the parts so far, of any type, or none; and
+ * the parts with this node's, which take their place. */
+Tensor grad_parts(const Grad *g, int i);
+void   grad_give_parts(Grad *g, int i, Tensor parts);
 
 #endif

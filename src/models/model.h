@@ -73,6 +73,8 @@ typedef struct ModelDef {
      * over what data-dependent masks let count heeds graph->pieces (feed "mask_count"). Marks
      * parameters that are not to be trained as frozen. Also graph_output(prediction, "output"). */
     Tensor (*loss)(Graph *graph, const void *config, int64_t batch, int64_t share);
+    /* Why a micro-batch may not be run in pieces, or NULL; the function NULL: it may. */
+    const char *(*no_cut)(const void *config);
     int    (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);   /* how many; NULL: none */
     const char  *slow_params;    /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
 

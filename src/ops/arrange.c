@@ -226,7 +226,7 @@ Tensor slice(Tensor x, int axis, int64_t from, int64_t to)
 static void part_rule(Grad *g)
 {
     SliceAttr attr = *ATTR(g->node, SliceAttr);
-    grad_extend(g, 0, put(grad_dy(g, 0), grad_so_far(g, 0), tensor_shape(grad_in(g, 0)), attr.axis, attr.from));
+    grad_give_parts(g, 0, put(grad_dy(g, 0), grad_parts(g, 0), tensor_shape(grad_in(g, 0)), attr.axis, attr.from));
 }
 
 const OpDef op_part = {

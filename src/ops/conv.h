@@ -27,6 +27,7 @@ Err conv_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err conv_prepare_cpu(Pool *pool, Call *call);
 Err conv_cpu(const Call *call);
 Err conv_grad_x_cpu(const Call *call);
+Err conv_grad_w_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err conv_grad_w_cpu(const Call *call);
 
 #endif

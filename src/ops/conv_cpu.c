@@ -90,7 +90,30 @@ Err conv_grad_x_cpu(const Call *call)
     return OK;
 }
 
+static size_t own_share_at(size_t scratch) { return (scratch + 63) / 64 * 64; }
+
+/* No provider adds to a weight gradient that is there: the node's own share is made in scratch. */
+Err conv_grad_w_choose_cpu(const Node *n, const Device *device, Choice *choice)
+{
+    TRY(conv_choose_cpu(n, device, choice));
+    if (in_given(n, 2))
+        choice->workspace_bytes = own_share_at(choice->workspace_bytes) + (size_t)out_bytes(n, 0);
+    return OK;
+}
+
 Err conv_grad_w_cpu(const Call *call)
 {
-    return conv_run(call, call->in[0], call->out[0], call->in[1], NULL);
+    const Prim  *prim = call->prepared;
+    const float *before = call->in[2];
+    float       *out = call->out[0];
+    if (!before)
+        return conv_run(call, call->in[0], out, call->in[1], NULL);
+    float  *share = (float *)((char *)call->workspace + own_share_at(prim->scratch_bytes));
+    int64_t n = shape_count(out_shape(call->node, 0));
+    int     threads = parallel_threads(call->device->threads, n);
+    TRY(conv_run(call, call->in[0], share, call->in[1], NULL));
+#pragma omp parallel for simd num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++)
+        out[i] = before[i] + share[i];
+    return OK;
 }

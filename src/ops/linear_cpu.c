@@ -28,6 +28,7 @@ static MatmulDesc linear_desc(const Node *n)
         d.m = in_out ? in : out, d.n = in_out ? out : in, d.k = rows;
         d.lda = d.m, d.ldb = d.n, d.ldc = d.n;
         d.trans_a = true;
+        d.accumulate = in_given(n, 2);
         if (!in_out) {                       /* dW is (out, in): the product's left side is dy */
             d.type_a = in_type(n, 1);
             d.type_b = in_type(n, 0);
@@ -75,6 +76,13 @@ Err linear_grad_x_cpu(const Call *call)
 
 Err linear_grad_w_cpu(const Call *call)
 {
+    if (call->in[2] && call->in[2] != call->out[0])
+        memcpy(call->out[0], call->in[2], (size_t)out_bytes(call->node, 0));
+    return linear_grad_w_product(call);
+}
+
+Err linear_grad_w_product(const Call *call)
+{
     bool in_out = ATTR(call->node, LinearAttr)->in_out;
     return linear_run(call, call->in[in_out ? 0 : 1], call->in[in_out ? 1 : 0], NULL);
 }
@@ -121,6 +129,7 @@ Err bias_grad_cpu(const Call *call)
     int     threads = bias_grad_threads(n, call->device->threads);
     double *lines = call->workspace;
     float  *out = call->out[0];
+    const float *before = call->in[1];
 
 #pragma omp parallel num_threads(threads)
     {
@@ -151,7 +160,7 @@ Err bias_grad_cpu(const Call *call)
         double sum = 0;
         for (int t = 0; t < threads; t++)
             sum += lines[t * width + j];
-        out[j] = (float)sum;
+        out[j] = before ? before[j] + (float)sum : (float)sum;
     }
     return OK;
 }

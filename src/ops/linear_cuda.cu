@@ -17,6 +17,7 @@ extern "C" Err bias_grad_choose_cuda(const Node *n, const Device *device, Choice
 extern "C" Err bias_grad_cuda(const Call *call)
 {
     Shape  dy = in_shape(call->node, 0);
-    SumJob job = { any_in(call, 0), { NULL, F32 }, any_out(call, 0), 1, shape_rows(dy), dim(dy, -1), 1.0f };
+    SumJob job = { any_in(call, 0), { NULL, F32 }, any_out(call, 0), 1, shape_rows(dy), dim(dy, -1), 1.0f,
+                   (const float *)call->in[1] };
     return sum_cuda_run(call, &job);
 }

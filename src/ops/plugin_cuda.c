@@ -24,6 +24,23 @@ static Err conv_transpose_cuda(const Call *call)
                          shape_rows(out_shape(n, 0)), width);
 }
 
+/* Weight gradients add to what is there. */
+static Err conv_grad_w_cuda(const Call *call)
+{
+    const Prim *prim = call->prepared;
+    return prim->blas->run(prim, &(PrimArgs){ .a = call->in[0], .b = call->out[0], .c = call->in[1],
+                                              .before = call->in[2], .scratch = call->workspace });
+}
+
+static Err linear_grad_w_cuda(const Call *call)
+{
+    const CudaHandle *handle = call->device->handle;
+    if (call->in[2] && call->in[2] != call->out[0])
+        CUDA_TRY(cudaMemcpyAsync(call->out[0], call->in[2], (size_t)out_bytes(call->node, 0), cudaMemcpyDeviceToDevice,
+                                 handle->stream));
+    return linear_grad_w_product(call);
+}
+
 /* RUN(op, run)   CHOOSE(op, choose, run): it needs scratch   READY(op, choose, prepare, run) */
 #define RUN(op, run_)               Err run_(const Call *call);
 #define CHOOSE(op, choose_, run_)   Err choose_(const Node *n, const Device *device, Choice *choice); RUN(op, run_)
@@ -45,10 +62,10 @@ static const struct { const char *op; Kernel kernel; } kernels[] = {
 #undef READY
     { "linear",         { linear_choose_cpu, linear_prepare_cpu, linear_cpu } },
     { "linear_grad_x",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_x_cpu } },
-    { "linear_grad_w",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_w_cpu } },
+    { "linear_grad_w",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_w_cuda } },
     { "conv",           { conv_choose_cpu, conv_prepare_cpu, conv_cpu } },
     { "conv_grad_x",    { conv_choose_cpu, conv_prepare_cpu, conv_grad_x_cpu } },
-    { "conv_grad_w",    { conv_choose_cpu, conv_prepare_cpu, conv_grad_w_cpu } },
+    { "conv_grad_w",    { conv_choose_cpu, conv_prepare_cpu, conv_grad_w_cuda } },
     { "conv_transpose", { conv_choose_cpu, conv_prepare_cpu, conv_transpose_cuda } },
 };
 

@@ -5,7 +5,7 @@
  * 32 channels and a run of frequencies, 16 at a time: in phase one each warp has a frequency and
  * makes the sums again, in phase two each warp has poles and sums over the 16; a run's sums are
  * [poles][POLE_SUMS][channels], added over the runs in double. Parameters are taken to double
- * precision and back at both ends, as on the CPU.
+ * precision and back at both ends, as on the CPU. EACH: every channel has a B of its own.
  */
 #include "ops/fft_cuda.h"
 
@@ -39,11 +39,13 @@ typedef struct S4Cuda {
     double      *inverse_dt;             /* [channels] */
     Pole        *pole;                   /* [poles] */
     float4      *lanes;                  /* [poles][channels]: p, q of B C, p, q of P C */
+    float2      *bq;                     /* each: [poles][channels]: p, q of B Q; else NULL */
     float2      *spectrum, *scratch;     /* [n_freq][channels], [length][channels] */
     float       *sums;                   /* [chunks][poles][POLE_SUMS][channels] */
     float       *through;                /* [chunks][channels] */
     double      *shared;                 /* [poles][6][channels]: of B, P, A */
     size_t       bytes;
+    bool         each;
 } S4Cuda;
 
 __device__ __forceinline__ Complex z_mul(Complex a, Complex b)
@@ -57,14 +59,14 @@ __device__ __forceinline__ Complex z_at(const float *x, int64_t i)
     return { (double)x[2 * i], (double)x[2 * i + 1] };
 }
 
-struct Shared {                          /* parameters of one pole */
+struct Shared {                          /* parameters of one pole; b of one channel where each has its own */
     Complex a, b, p;
 };
 
-__device__ __forceinline__ Shared shared_of(const S4Cuda &s, int64_t n)
+__device__ __forceinline__ Shared shared_of(const S4Cuda &s, int64_t h, int64_t n)
 {
-    return { { -exp((double)s.param[S4_A_REAL][n]), -(double)s.param[S4_A_IMAG][n] }, z_at(s.param[S4_B], n),
-             z_at(s.param[S4_P], n) };
+    return { { -exp((double)s.param[S4_A_REAL][n]), -(double)s.param[S4_A_IMAG][n] },
+             z_at(s.param[S4_B], s.each ? h * s.poles + n : n), z_at(s.param[S4_P], n) };
 }
 
 __device__ __forceinline__ double dt_of(const S4Cuda &s, int64_t h)
@@ -82,9 +84,13 @@ __global__ void s4_fill(S4Cuda s)
     int64_t h = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, n = blockIdx.y;
     if (h >= s.channels)
         return;
-    Shared  at = shared_of(s, n);
+    Shared  at = shared_of(s, h, n);
     Complex c = z_at(s.param[S4_C], h * s.poles + n), bc = z_mul(at.b, c), pc = z_mul(at.p, c);
     s.lanes[n * s.channels + h] = make_float4(weight_p(bc), weight_q(bc, at.a), weight_p(pc), weight_q(pc, at.a));
+    if (s.each) {
+        Complex bq = z_mul(at.b, z_conj(at.p));
+        s.bq[n * s.channels + h] = make_float2(weight_p(bq), weight_q(bq, at.a));
+    }
     if (n == 0)
         s.inverse_dt[h] = 1 / dt_of(s, h);
     if (h == 0) {
@@ -143,7 +149,13 @@ __device__ __forceinline__ void weigh(float2 (&sum)[2], float2 r, float p, float
     sum[1].y += q * r.y;
 }
 
-__device__ __forceinline__ void cauchy(Cauchy &out, const S4Cuda &s, int64_t h, const Freq &f)
+/* p, q of B Q for one channel. */
+template <bool EACH> __device__ __forceinline__ float2 weight_bq(const S4Cuda &s, const Pole &pole, int64_t h, int64_t n)
+{
+    return EACH ? s.bq[n * s.channels + h] : make_float2(pole.bq[0], pole.bq[1]);
+}
+
+template <bool EACH> __device__ __forceinline__ void cauchy(Cauchy &out, const S4Cuda &s, int64_t h, const Freq &f)
 {
     float2 sum[SUMS][2];
 #pragma unroll
@@ -153,10 +165,10 @@ __device__ __forceinline__ void cauchy(Cauchy &out, const S4Cuda &s, int64_t h, 
     for (int64_t n = 0; n < s.poles; n++) {
         Pole   pole = s.pole[n];
         float4 w = s.lanes[n * s.channels + h];
-        float2 r = resolvent(pole, f);
+        float2 r = resolvent(pole, f), bq = weight_bq<EACH>(s, pole, h, n);
         weigh(sum[BC], r, w.x, w.y);
         weigh(sum[PC], r, w.z, w.w);
-        weigh(sum[BQ], r, pole.bq[0], pole.bq[1]);
+        weigh(sum[BQ], r, bq.x, bq.y);
         weigh(sum[PQ], r, pole.pq[0], pole.pq[1]);
     }
 #pragma unroll
@@ -173,7 +185,7 @@ __device__ __forceinline__ void cauchy(Cauchy &out, const S4Cuda &s, int64_t h, 
 }
 
 /* Threads (32 channels, 8 frequencies). */
-__global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
+template <bool EACH> __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
 {
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, k = blockIdx.x * (int64_t)8 + threadIdx.y;
     if (h >= s.channels || k >= s.n_freq)
@@ -187,7 +199,7 @@ __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
     }
     Freq   f = freq_of(s, k, s.inverse_dt[h]);
     Cauchy sums;
-    cauchy(sums, s, h, f);
+    cauchy<EACH>(sums, s, h, f);
     float2 less = c_sub(sums.r[BC], c_mul(sums.ratio_b, sums.r[PC]));
     float  half_y = 0.5f * s.tangents[2 * k];
     s.spectrum[k * s.channels + h] = make_float2(less.x - half_y * less.y, less.y + half_y * less.x);
@@ -198,6 +210,7 @@ __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
 __device__ __forceinline__ float2 c_conj_mul(float2 a, float2 b) { return c_mul(c_conj(a), b); }
 
 /* One frequency of one channel into shared memory; adds to `through`. */
+template <bool EACH>
 __device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k, float (*to)[S4_LANES], float *through)
 {
     int    lane = (int)threadIdx.x;
@@ -205,7 +218,7 @@ __device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k,
     float2 outer = s.spectrum[k * s.channels + h], g[SUMS];
     Freq   f = freq_of(s, k, s.inverse_dt[h]);
     Cauchy sums;
-    cauchy(sums, s, h, f);
+    cauchy<EACH>(sums, s, h, f);
     outer = make_float2(outer.x * factor, outer.y * factor);
     g[BC] = make_float2(outer.x + half_y * outer.y, outer.y - half_y * outer.x);
     g[BQ] = c_conj_mul(sums.ratio_c, g[BC]);
@@ -229,6 +242,7 @@ __device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k,
 }
 
 /* One pole of one channel over `count` frequencies. */
+template <bool EACH>
 __device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, int64_t n,
                                           const float (*from)[FREQ_FLOATS][S4_LANES], int count,
                                           float (&total)[POLE_SUMS], float *through)
@@ -236,7 +250,8 @@ __device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, int64_t n,
     int    lane = (int)threadIdx.x;
     Pole   pole = s.pole[n];
     float4 w = s.lanes[n * s.channels + h];
-    float  weight[SUMS][2] = { { w.x, w.y }, { pole.bq[0], pole.bq[1] }, { w.z, w.w }, { pole.pq[0], pole.pq[1] } };
+    float2 bq = weight_bq<EACH>(s, pole, h, n);
+    float  weight[SUMS][2] = { { w.x, w.y }, { bq.x, bq.y }, { w.z, w.w }, { pole.pq[0], pole.pq[1] } };
     float  y = 0;
 #pragma unroll
     for (int i = 0; i < POLE_SUMS; i++)
@@ -262,7 +277,7 @@ __device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, int64_t n,
 }
 
 /* Threads (32 channels, 16 warps); blocks (runs of frequencies, channels / 32). */
-__global__ void __launch_bounds__(S4_LANES *S4_FREQS) s4_slopes(S4Cuda s)
+template <bool EACH> __global__ void __launch_bounds__(S4_LANES *S4_FREQS) s4_slopes(S4Cuda s)
 {
     __shared__ float freq[S4_FREQS][FREQ_FLOATS][S4_LANES];
     __shared__ float moved[S4_FREQS][S4_LANES];
@@ -277,11 +292,11 @@ __global__ void __launch_bounds__(S4_LANES *S4_FREQS) s4_slopes(S4Cuda s)
     for (int64_t k = from; k < to; k += S4_FREQS) {
         int count = to - k < S4_FREQS ? (int)(to - k) : S4_FREQS;
         if (there && warp < count)
-            phase_one(s, h, k + warp, freq[warp], &through);
+            phase_one<EACH>(s, h, k + warp, freq[warp], &through);
         __syncthreads();
         for (int64_t n = warp; there && n < s.poles; n += S4_FREQS) {
             float total[POLE_SUMS];
-            phase_two(s, h, n, freq, count, total, &through);
+            phase_two<EACH>(s, h, n, freq, count, total, &through);
 #pragma unroll
             for (int i = 0; i < POLE_SUMS; i++)
                 s.sums[((blockIdx.x * s.poles + n) * POLE_SUMS + i) * s.channels + h] += total[i];
@@ -332,7 +347,7 @@ __global__ void s4_chain(S4Cuda s)
         for (int i = 0; i < POLE_SUMS; i++)
             sum[i] += (double)s.sums[((k * s.poles + n) * POLE_SUMS + i) * s.channels + h];
     sum[0] += edge * dt;
-    Shared  at = shared_of(s, n);
+    Shared  at = shared_of(s, h, n);
     Complex c = z_at(s.param[S4_C], h * s.poles + n), q = z_conj(at.p), g[SUMS];
     Complex v[SUMS] = { z_mul(at.b, c), z_mul(at.b, q), z_mul(at.p, c), z_mul(at.p, q) };
     double  d_re = 2 * at.a.re * sum[SUM_M] - 2 * sum[SUM_DAMP], d_im = 2 * at.a.im * sum[SUM_M];
@@ -349,6 +364,10 @@ __global__ void s4_chain(S4Cuda s)
     if (s.out[S4_C]) {
         s.out[S4_C][2 * (h * s.poles + n)] = (float)dc.re;
         s.out[S4_C][2 * (h * s.poles + n) + 1] = (float)dc.im;
+    }
+    if (s.each && s.out[S4_B]) {
+        s.out[S4_B][2 * (h * s.poles + n)] = (float)db.re;
+        s.out[S4_B][2 * (h * s.poles + n) + 1] = (float)db.im;
     }
     double more[6] = { db.re, db.im, dp.re, dp.im, at.a.re * d_re, -d_im };
 #pragma unroll
@@ -367,7 +386,7 @@ __global__ void s4_shared_sums(S4Cuda s)
 #pragma unroll
     for (int d = 16; d; d >>= 1)
         sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    float *out = j < 2 ? s.out[S4_B] : j < 4 ? s.out[S4_P] : j == 4 ? s.out[S4_A_REAL] : s.out[S4_A_IMAG];
+    float *out = j < 2 ? (s.each ? NULL : s.out[S4_B]) : j < 4 ? s.out[S4_P] : j == 4 ? s.out[S4_A_REAL] : s.out[S4_A_IMAG];
     if (threadIdx.x == 0 && out)
         out[j < 4 ? 2 * n + j % 2 : n] = (float)sum;
 }
@@ -389,6 +408,7 @@ static S4Cuda s4_of(const Call *call, const Node *n, int sms, bool grad)
     char  *base = call ? (char *)call->workspace : NULL;
     s.channels = c.dim[1];
     s.poles = c.dim[2];
+    s.each = shape_same(in_shape(n, S4_B), c);
     s.length = ATTR(n, S4KernelAttr)->length;
     s.n_freq = s.length / 2 + 1;
     s.f = fft_cuda_of(s.length, s.channels, true);
@@ -399,6 +419,8 @@ static S4Cuda s4_of(const Call *call, const Node *n, int sms, bool grad)
     s.inverse_dt = (double *)(base + place(&s.bytes, width * sizeof(double)));
     s.pole = (Pole *)(base + place(&s.bytes, (size_t)s.poles * sizeof(Pole)));
     s.lanes = (float4 *)(base + place(&s.bytes, pairs * sizeof(float4)));
+    if (s.each)
+        s.bq = (float2 *)(base + place(&s.bytes, pairs * sizeof(float2)));
     s.spectrum = (float2 *)(base + place(&s.bytes, (size_t)s.n_freq * width * sizeof(float2)));
     s.scratch = (float2 *)(base + place(&s.bytes, s.f.n2 == 1 ? 0 : fft_signal_bytes(&s.f)));
     if (grad) {
@@ -447,7 +469,10 @@ extern "C" Err s4_kernel_cuda(const Call *call)
     dim3   blocks((unsigned)ceil_div(s.n_freq, 8), (unsigned)ceil_div(s.channels, S4_LANES));
     float  one = 1 / (float)s.length;
     TRY(s4_begin(call, &s));
-    s4_spectrum<<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
+    if (s.each)
+        s4_spectrum<true><<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
+    else
+        s4_spectrum<false><<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
     CUDA_LAUNCHED();
     HalfSpectrum from = { s.spectrum, s.length, s.channels, one, one };
     RealSignal   to = { (float *)call->out[0], s.length, s.channels };
@@ -463,7 +488,11 @@ extern "C" Err s4_kernel_grad_cuda(const Call *call)
     unsigned     groups = (unsigned)ceil_div(s.channels, S4_LANES);
     TRY(s4_begin(call, &s));
     TRY(fft_whole(call, s.f, 1, from, to, s.scratch));
-    s4_slopes<<<dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_FREQS), 0, stream>>>(s);
+    dim3 runs((unsigned)s.chunks, groups), threads(S4_LANES, S4_FREQS);
+    if (s.each)
+        s4_slopes<true><<<runs, threads, 0, stream>>>(s);
+    else
+        s4_slopes<false><<<runs, threads, 0, stream>>>(s);
     CUDA_LAUNCHED();
     s4_chain<<<dim3(groups, (unsigned)ceil_div(s.poles + 1, 4)), dim3(S4_LANES, 4), 0, stream>>>(s);
     CUDA_LAUNCHED();

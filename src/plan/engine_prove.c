@@ -28,7 +28,8 @@ Err engine_prove(Pool *pool, const Engine *engine, int64_t budget_bytes, double 
         double         least = 0;
         for (int32_t j = 0; j < program->pgraph->n_nodes; j++)
             least += program->pgraph->nodes[j].cost;
-        if (program->meter.n_recomputes && program->arena_bytes <= budget_bytes) {
+        /* The bounds know no host: where copies may replace recomputation, running every node once is all that is sure. */
+        if (program->meter.n_recomputes && program->arena_bytes <= budget_bytes && engine->device->to_host <= 0) {
             TRY(plan_prove(pool, program->pgraph, program->plan, &how, &one));
             least = one.any_cost;
             if (one.any_bytes + aside > proof->bytes)
@@ -36,6 +37,8 @@ Err engine_prove(Pool *pool, const Engine *engine, int64_t budget_bytes, double 
         } else if (program->bound_bytes > proof->bytes) {
             proof->bytes = program->bound_bytes;
         }
+        if (!program_in_step(program))          /* validating, sampling: bytes, but no time of a step */
+            continue;
         proof->cost_ns += (double)program->repeat * least;
         proof->reached &= program->meter.cost <= least * (1 + 1e-9);
     }

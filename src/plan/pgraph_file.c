@@ -50,6 +50,7 @@ static Err read_value(Reader *r, const Json *list, int32_t v)
         return json_fail(item, NULL, "there are two values %s", value->name);
     TRY(json_need_int(item, "bytes", &value->bytes));
     TRY(json_maybe_bool(item, "persistent", &value->persistent));
+    TRY(json_maybe_bool(item, "hosted", &value->hosted));
     value->maker = value->view_of = -1;
     return OK;
 }
@@ -238,6 +239,8 @@ Err pgraph_write(const PGraph *graph, const char *path)
         json_out_string(&o, "id", value->name);
         json_out_int(&o, "bytes", value->bytes);
         json_out_bool(&o, "persistent", value->persistent);
+        if (value->hosted)
+            json_out_bool(&o, "hosted", true);
         if (value->view_of >= 0)
             json_out_string(&o, "view_of", graph->values[value->view_of].name);
         json_out_end(&o);

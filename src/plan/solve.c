@@ -25,10 +25,12 @@
 #include "base/text.h"
 #include "plan/plan_buffers.h"
 #include "plan/solvers/solver.h"
+#include "plan/stage.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { SOLVE_THREADS = 2, LADDER_MOST = 20, ARENA_TRIES = 12 };
+enum { SOLVE_THREADS = 2, SOLVE_MANY = 8, SOLVE_TURNS = 200, LADDER_MOST = 10, ARENA_TRIES = 12 };
 
 typedef struct Solve {
     Pool              *pool;         /* scratch */
@@ -52,6 +54,8 @@ int64_t plan_default_effort(int32_t n_nodes)
     return (int64_t)(8e6 / (0.25 + 0.0015 * n / (1 + n / 5000)));
 }
 
+typedef struct Winner { RunList list; int32_t number; } Winner;
+
 static void solve_tell(const Solve *s, double done, const char *text)
 {
     if (s->options->progress)
@@ -64,23 +68,17 @@ static SolverArgs solve_args(const Solve *s, int64_t budget, int64_t effort, uin
                          .seed = s->options->seed * 7919 + salt, .deadline_s = s->deadline_s };
 }
 
-/* Run the same solver from two starts side by side and keep the better list. */
-static void solve_pair(Solve *s, SolveFn *solver, const SolverArgs args[SOLVE_THREADS],
-                       int64_t budget,
-                       RunList *best)
+/* Run the same solver with several arguments, two side by side; found lives in s->pool. */
+static void solve_many(Solve *s, SolveFn *solver, const SolverArgs *args, int32_t n, RunList *found)
 {
-    RunList found[SOLVE_THREADS];
-    Pool   *pools[SOLVE_THREADS];
-    for (int i = 0; i < SOLVE_THREADS; i++)
-        pools[i] = pool_new(NULL, "solver");
-#pragma omp parallel for num_threads(SOLVE_THREADS) schedule(static, 1)
-    for (int i = 0; i < SOLVE_THREADS; i++)
+    Pool *pools[SOLVE_MANY];
+    for (int32_t i = 0; i < n; i++)
+        pools[i] = pool_new(s->pool, "solver");
+#pragma omp parallel for num_threads(SOLVE_THREADS) schedule(dynamic, 1)
+    for (int32_t i = 0; i < n; i++)
         solver(pools[i], &args[i], &found[i]);
-    for (int i = 0; i < SOLVE_THREADS; i++) {
+    for (int32_t i = 0; i < n; i++)
         s->cut |= found[i].cut;
-        run_list_keep(s->pool, best, &found[i], budget);
-        pool_free(pools[i]);
-    }
 }
 
 static void solve_one(Solve *s, SolveFn *solver, const SolverArgs *args, int64_t budget,
@@ -120,12 +118,67 @@ static void solve_least(Solve *s)
         }
     }
     SolverArgs args[SOLVE_THREADS];
-    int64_t effort = s->effort / (s->task->n_nodes > 4000 ? 40 : 4);
+    RunList    found[SOLVE_THREADS];
+    int64_t effort = s->effort / (s->task->n_nodes > 4000 ? 40 : 8);
     for (int i = 0; i < SOLVE_THREADS; i++)
         args[i] = solve_args(s, 0, effort, 11 + (uint64_t)i);
     args[1].start = best;
-    solve_pair(s, solve_least_peak, args, LOWEST, &best);
+    solve_many(s, solve_least_peak, args, SOLVE_THREADS, found);
+    for (int i = 0; i < SOLVE_THREADS; i++)
+        run_list_keep(s->pool, &best, &found[i], LOWEST);
     s->least = best;
+}
+
+/* Cheapest first; the same cost: lowest peak, then the earlier one. */
+static int solve_by_cost(const void *a, const void *b)
+{
+    const Winner *x = a, *y = b;
+    if (x->list.cost != y->list.cost)
+        return x->list.cost < y->list.cost ? -1 : 1;
+    if (x->list.peak_bytes != y->list.peak_bytes)
+        return x->list.peak_bytes < y->list.peak_bytes ? -1 : 1;
+    return x->number - y->number;
+}
+
+/* Annealing goes with the winners (Aldous and Vazirani 1994): many short runs from all seeds, the best half
+ * goes on, cooler and for twice as long, until two are left. What a run finds depends on early luck more
+ * than on its length, so eight short ones and four and two find more than one of the same effort. */
+static void solve_tournament(Solve *s, int64_t budget, int64_t effort, const RunList *seeds, int32_t n_seeds,
+                             RunList *best)
+{
+    static const double heat[] = { 1, 0.3, 0.1, 0.1 };
+    SolverArgs args[SOLVE_MANY];
+    RunList    found[SOLVE_MANY];
+    Winner     all[2 * SOLVE_MANY];
+    int32_t    n = SOLVE_MANY, stages = 3, n_all = 0;
+    /* a run must be long enough to touch everything several times */
+    while (n > SOLVE_THREADS && effort / (stages * n) < SOLVE_TURNS * (int64_t)s->task->n_nodes) {
+        n /= 2;
+        stages--;
+    }
+    for (int32_t i = 0; i < n_seeds; i++) {
+        if (seeds[i].node)
+            all[n_all] = (Winner){ seeds[i], n_all }, n_all++;
+    }
+    for (int32_t stage = 0, runs = n; stage < stages; stage++, runs /= 2) {
+        for (int32_t i = 0; i < runs; i++) {
+            args[i] = solve_args(s, budget, effort / (stages * runs), (uint64_t)(31 + 16 * stage + i));
+            args[i].heat = heat[stage + (n < SOLVE_MANY)];
+            if (stage > 0)
+                args[i].start = all[i % n_all].list;
+            else if (i < n_seeds)
+                args[i].start = seeds[i];
+        }
+        solve_many(s, solve_anneal, args, runs, found);
+        n_all = stage > 0 ? n_all : 0;
+        for (int32_t i = 0; i < runs; i++) {
+            run_list_keep(s->pool, best, &found[i], budget);
+            if (found[i].node)
+                all[n_all] = (Winner){ found[i], n_all }, n_all++;
+        }
+        qsort(all, (size_t)n_all, sizeof *all, solve_by_cost);
+        n_all = n_all < SOLVE_MANY ? n_all : SOLVE_MANY;
+    }
 }
 
 /* The cheapest list within budget that the whole portfolio finds. */
@@ -133,26 +186,23 @@ static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList
                          RunList *best)
 {
     bool       large = s->task->n_nodes > 2000;
-    SolverArgs seed = solve_args(s, budget, large ? 3 : 15, 0), args[SOLVE_THREADS];
+    SolverArgs seed = solve_args(s, budget, large ? 3 : 15, 0);
+    RunList    next_use = { 0 }, blocks = { 0 };
     *best = (RunList){ 0 };
     if (exact_can(s->task)) {
         solve_one(s, solve_exact, &seed, budget, best);
         return;
     }
-    if (warm->node)
-        run_list_keep(s->pool, best, warm, budget);
-    solve_one(s, solve_next_use, &seed, budget, best);
+    solve_one(s, solve_next_use, &seed, budget, &next_use);
     seed.effort = 1500;
-    solve_one(s, solve_blocks, &seed, budget, best);
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < SOLVE_THREADS; i++) {
-            args[i] = solve_args(s, budget, effort / (2 * SOLVE_THREADS),
-                                 (uint64_t)(31 + 2 * round + i));
-            if (i > 0 || round > 0 || large)
-                args[i].start = *best;
-        }
-        solve_pair(s, solve_anneal, args, budget, best);
-    }
+    solve_one(s, solve_blocks, &seed, budget, &blocks);
+    run_list_keep(s->pool, best, warm, budget);
+    run_list_keep(s->pool, best, &next_use, budget);
+    run_list_keep(s->pool, best, &blocks, budget);
+    RunList seeds[SOLVE_MANY] = { *best, next_use, { 0 }, blocks, *best, next_use, { 0 }, *warm };
+    if (large)
+        seeds[1] = *best;
+    solve_tournament(s, budget, effort, seeds, SOLVE_MANY, best);
 }
 
 static int64_t solve_rung_bytes(const Solve *s, int32_t k)
@@ -223,8 +273,7 @@ static void solve_asked(Solve *s, int64_t budget, RunList *best)
     }
     if (!is_rung && best->n != s->task->n_nodes) {
         RunList own;
-        int32_t next = s->n_rung < s->rungs ? s->n_rung : s->rungs;
-        solve_budget(s, budget, solve_share(s, next), solve_highest(s, budget), &own);
+        solve_budget(s, budget, s->effort / 4, solve_highest(s, budget), &own);
         run_list_keep(s->pool, best, &own, budget);
     }
 }
@@ -325,7 +374,7 @@ static void solve_init(Solve *s, Pool *pool, const PGraph *graph, const PlanOpti
 {
     *s = (Solve){ .pool = pool, .graph = graph, .options = options, .task = task_new(pool, graph),
                   .keep_all_bytes = keep_all->live_bytes, .bound_bytes = keep_all->bound_bytes };
-    s->rungs = graph->n_nodes <= 1000 ? LADDER_MOST : graph->n_nodes <= 4000 ? 10 : 4;
+    s->rungs = graph->n_nodes <= 4000 ? LADDER_MOST : 4;
     s->effort = options->effort > 0 ? options->effort : plan_default_effort(s->task->n_nodes);
     s->deadline_s = options->time_limit_s > 0 ? clock_now() + options->time_limit_s : 0;
     solve_tell(s, 0, "searching the least peak");
@@ -429,6 +478,8 @@ static Err solve_within(Pool *pool, Pool *scratch, const PGraph *graph, const Pl
 Err plan_solve(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan)
 {
     TRY(pgraph_check(graph));
+    if (pgraph_is_hosted(graph))
+        return plan_solve_hosted(pool, graph, options, plan);
     Pool *scratch = pool_new(NULL, "plan_solve");
     Err   err = solve_within(pool, scratch, graph, options, plan);
     pool_free(scratch);
@@ -470,8 +521,13 @@ Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, cons
     TRY(pgraph_check(graph));
     for (int i = 1; i < n; i++)
         REQUIRE(budgets[i] >= budgets[i - 1]);
-    Pool *scratch = pool_new(NULL, "plan_curve");
-    Err   err = solve_curve(pool, scratch, graph, options, budgets, n, plans);
+    Pool         *scratch = pool_new(NULL, "plan_curve");
+    bool          hosted = pgraph_is_hosted(graph);
+    const PGraph *seen = hosted ? pgraph_unhosted(scratch, graph) : graph;
+    Err           err = solve_curve(pool, scratch, seen, options, budgets, n, plans);
+    for (int i = 0; hosted && !err && i < n; i++)
+        if (plans[i])
+            err = plan_stage(pool, graph, plans[i], &plans[i]);
     pool_free(scratch);
     return err;
 }

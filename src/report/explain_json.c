@@ -251,6 +251,7 @@ void explain_json_members(JsonOut *o, const Explained *e)
         json_out_int(o, "live_bytes", e->phases[i].live_bytes);
         json_out_int(o, "steps", e->phases[i].steps);
         json_out_int(o, "repeat", e->phases[i].repeat);
+        json_out_int(o, "every", e->phases[i].every);
         json_out_end(o);
     }
     json_out_end(o);

@@ -146,11 +146,18 @@ static void tensors(const Page *p)
     foot(p, s->n_live - shown, left);
 }
 
+static const char *phase_text(const Page *p, const Phase *phase)
+{
+    return phase->every > 1 ? pool_print(p->e->sheet->engine->graph->pool, "%s (every %s steps)", phase->name,
+                                         count_text(phase->every))
+                            : phase->name;
+}
+
 static void phases(const Page *p)
 {
     title(p, "by phase (highest byte of the arena)");
     for (int32_t i = 0; i < p->e->n_phases; i++)
-        row(p, p->e->phases[i].name, p->e->phases[i].peak_bytes);
+        row(p, phase_text(p, &p->e->phases[i]), p->e->phases[i].peak_bytes);
 }
 
 static void budgets(const Page *p)

@@ -112,7 +112,7 @@ static Err run_split(Run *run)
     for (int which = 0; which < 2; which++) {
         int64_t pieces = which ? batch : 2;
         Recipe *r = recipe_copy(run->pool, run->e->recipe);
-        if (batch < 2 || batch % pieces || (which && batch == 2))
+        if (batch < 2 || batch % pieces || (which && batch == 2) || recipe_no_cut(r))
             continue;
         TRY(recipe_cut(r, pieces));
         TRY(run_row(run, (WhatIf){
@@ -195,6 +195,19 @@ static Err run_regions(Run *run)
                     "no run of per-sample operators keeps more than it hands on");
 }
 
+static Err run_hosted(Run *run, HostState host, const char *name)
+{
+    Recipe *r = recipe_copy(run->pool, run->e->recipe);
+    WhatIf  row = { .name = name, .how = "fit, within a budget", .exact = true };
+    if (run->e->device->to_host <= 0) {
+        row.how = "-";
+        run_refuse(run, row, "host and device share one memory here");
+        return OK;
+    }
+    r->levers.host = (int)host;
+    return run_row(run, row, r, SEARCH_NONE);
+}
+
 static Err run_state(Run *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
@@ -203,11 +216,9 @@ static Err run_state(Run *run)
         TRY(run_row(run, (WhatIf){ .name = "no average of the weights (EMA)",
                                    .how = "--set ema.rule=none", .effort = EFFORT_SHORT },
                     r, SEARCH_NONE));
-        run_refuse(run, (WhatIf){ .name = "EMA on the host", .how = "-", .exact = true },
-                   run->e->device->kind == DEVICE_CPU ? "host and device share one memory here"
-                                                      : "plans keep all state on the device; "
-                                                        "without EMA it would save the row above");
+        TRY(run_hosted(run, HOST_EMA, "EMA on the host"));
     }
+    TRY(run_hosted(run, HOST_STATE, "EMA, moments and master copies on the host"));
     r = recipe_copy(run->pool, run->e->recipe);
     if (r->optimizer.kind != OPTIMIZER_SGD) {
         r->optimizer.kind = OPTIMIZER_SGD;

@@ -4,6 +4,7 @@
 #include "ops/basic.h"
 #include "ops/ops.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,7 @@
  * `mask` are set in all pieces of one (contract 2). */
 static const char DENOMINATOR[] = "denominator";
 static const char MASK_COUNT[] = "mask_count";
+static const char CARRY[] = "carry";         /* 0: this row begins anew; the data says so where a file begins */
 
 static size_t feed_bytes(const FeedBuffer *feed)
 {
@@ -21,7 +23,7 @@ static size_t feed_bytes(const FeedBuffer *feed)
 Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds)
 {
     const Graph *graph = session_engine(session)->graph;
-    *feeds = (Feeds){ .session = session, .share = 1, .pieces = 1 };
+    *feeds = (Feeds){ .session = session, .part = part, .share = 1, .pieces = 1, .first = -1 };
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op != &op_feed || node->part != part)
@@ -29,7 +31,7 @@ Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds)
         FeedBuffer feed = { .name = ATTR(node, FeedAttr)->name, .type = out_type(node, 0), .shape = out_shape(node, 0),
                             .bytes = pool_alloc(pool, (size_t)out_bytes(node, 0), 1) };
         feeds->bytes += (int64_t)out_bytes(node, 0);
-        TRY(session_feed(session, feed.name, feed.bytes));
+        TRY(session_feed_part(session, part, feed.name, feed.bytes));
         VEC_ADD(pool, feeds->list, feeds->n, feeds->cap, feed);
     }
     return OK;
@@ -90,14 +92,67 @@ static int64_t feeds_rows(const Feeds *feeds)        /* samples of a micro-batch
     return feeds->n_served ? feeds->list[feeds->served[0]].shape.dim[0] : 0;
 }
 
-Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except)
+/* Where the held-out samples begin among n: a share of them, whole files or sequences where there are several. */
+static Err held_from(const DataConfig *data, const DataSource *source, int64_t *from)
+{
+    int64_t n = source->n_samples, held = llround(data->holdout * (double)n);
+    *from = n;
+    if (data->holdout <= 0)
+        return OK;
+    held = held < 1 ? 1 : held;
+    if (held >= n)
+        return fail(E_USAGE, "data.holdout: %g of %lld samples leaves none to train on", data->holdout, (long long)n);
+    *from = n - held;
+    if (!source->group)
+        return OK;
+    int64_t start = source->group(source, *from);
+    if (start == 0)                          /* training keeps the first whole, if there is a second */
+        for (start = *from; start < n && source->group(source, start) == 0; start++) { }
+    *from = start < n ? start : *from;
+    return OK;
+}
+
+/* Opens the data for the inputs in `wanted`; `held`: the samples that training does not see. */
+static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, bool held, const DataFeed *wanted)
 {
     const DataConfig *data = &recipe->data;
-    DataFeed         *wanted = NEWN(pool, DataFeed, feeds->n + 1);
+    bool              apart = held && data->holdout_path;
+    int64_t           rows = feeds_rows(feeds) * feeds->share, from;
     DataSource       *source;
+    DataSpec spec = {
+        .kind = data->kind, .path = input ? input : apart ? data->holdout_path : data->path, .samples = data->samples,
+        .seed = feeds->seed, .feeds = wanted, .n_feeds = feeds->n_served, .as_input = input != NULL,
+        .range_low = data->range_low, .range_high = data->range_high, .keep_rest = data->keep_rest,
+        .levels = (int64_t)1 << model_number(recipe, "bits", 8), .channels = model_number(recipe, "channels", 1),
+        .rate = model_number(recipe, "rate", 0), .mu_law = model_chose(recipe, "encoding", "mu_law"),
+    };
+    bool more = held && !spec.path && data->holdout <= 0;    /* drawn: nothing need be taken from training */
+    if (more)
+        spec.samples += rows;
+    TRY(data_open(pool, &spec, &source));
+    if (feeds_find(feeds, DENOMINATOR) && !source->counted)
+        return fail(E_USAGE, "data kind '%s' cannot say how many targets count; set accumulate to 1", source->name);
+    from = source->n_samples;
+    if (!input && !apart)
+        TRY(held_from(data, source, &from));
+    if (held) {
+        from = apart ? 0 : more ? data->samples : from;
+        if (source->n_samples - from < 1)
+            return fail(E_USAGE, "validate: nothing is held out of %s; give data.holdout (0.05, say) or data.holdout_path",
+                        spec.path);
+        feeds->first = from;
+    } else
+        source->n_samples = from;
+    feeds->source = source;
+    feeds->work = (Work){ .at = pool_alloc(pool, source->work_bytes + 64, 1), .n = source->work_bytes + 64 };
+    feeds->bytes += (int64_t)feeds->work.n;
+    return OK;
+}
+
+static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except, bool held)
+{
+    DataFeed *wanted = NEWN(pool, DataFeed, feeds->n + 1);
     feeds->served = NEWN(pool, int32_t, feeds->n + 1);
-    feeds->share = recipe->accumulate;
-    feeds->pieces = recipe->levers.pieces > 1 ? recipe->levers.pieces : 1;
     feeds->seed = (uint64_t)recipe->seed;
     for (int32_t i = 0; i < feeds->n; i++) {
         FeedBuffer *feed = &feeds->list[i];
@@ -113,22 +168,35 @@ Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input
             feeds->bytes += (feeds->pieces - 1) * (int64_t)feed_bytes(feed);
         }
     }
-    if (!feeds->n_served)
-        return OK;
-    DataSpec spec = {
-        .kind = data->kind, .path = input ? input : data->path, .samples = data->samples, .seed = feeds->seed,
-        .feeds = wanted, .n_feeds = feeds->n_served, .as_input = input != NULL,
-        .range_low = data->range_low, .range_high = data->range_high, .keep_rest = data->keep_rest,
-        .levels = (int64_t)1 << model_number(recipe, "bits", 8), .channels = model_number(recipe, "channels", 1),
-        .rate = model_number(recipe, "rate", 0), .mu_law = model_chose(recipe, "encoding", "mu_law"),
-    };
-    TRY(data_open(pool, &spec, &source));
-    if (feeds_find(feeds, DENOMINATOR) && !source->counted)
-        return fail(E_USAGE, "data kind '%s' cannot say how many targets count; set accumulate to 1", source->name);
-    feeds->source = source;
-    feeds->work = (Work){ .at = pool_alloc(pool, source->work_bytes + 64, 1), .n = source->work_bytes + 64 };
-    feeds->bytes += (int64_t)feeds->work.n;
-    return OK;
+    feeds->follow = !input && feeds_find(feeds, CARRY);
+    return feeds->n_served ? feeds_source(pool, feeds, recipe, input, held, wanted) : OK;
+}
+
+Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except)
+{
+    feeds->share = recipe->accumulate;
+    feeds->pieces = recipe->levers.pieces > 1 ? recipe->levers.pieces : 1;
+    return feeds_serve(pool, feeds, recipe, input, except, false);
+}
+
+Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe)
+{
+    Validation v = recipe_validation(recipe);
+    feeds->share = v.batches;
+    feeds->pieces = v.pieces;
+    return feeds_serve(pool, feeds, recipe, NULL, NULL, true);
+}
+
+/* The number of the sample at a place of the run. */
+static int64_t feeds_sample(const Feeds *feeds, int64_t place)
+{
+    if (feeds->follow) {                     /* each row goes through all of the data, from a place of its own */
+        int64_t rows = feeds_rows(feeds), n = feeds->source->n_samples;
+        return (place % rows * n / rows + place / rows) % n;
+    }
+    if (feeds->first < 0)
+        return source_order(feeds->source, feeds->seed, place);
+    return feeds->first + place % (feeds->source->n_samples - feeds->first);
 }
 
 /* All rows of one micro-batch with all its pieces, into the first or the second buffers. */
@@ -142,9 +210,12 @@ static Err feeds_load(const Feeds *feeds, bool spare, int64_t drawn, bool in_ord
             const FeedBuffer *feed = &feeds->list[feeds->served[i]];
             to[i] = (char *)(spare ? feed->spare : feed->bytes) + (size_t)row * (feed_bytes(feed) / (size_t)feed->shape.dim[0]);
         }
-        int64_t id = in_order ? (drawn + row) % source->n_samples : source_order(source, feeds->seed, drawn + row);
+        int64_t id = in_order ? (drawn + row) % source->n_samples : feeds_sample(feeds, drawn + row);
         Work    work = { .at = feeds->work.at, .n = feeds->work.n };
         TRY(source->load(source, id, drawn + row, to, &work));
+        for (int32_t i = 0; feeds->follow && drawn + row < feeds_rows(feeds) && i < feeds->n_served; i++)
+            if (!strcmp(feeds->list[feeds->served[i]].name, CARRY))
+                *(float *)to[i] = 0;         /* the first of all: nothing came before */
     }
     return OK;
 }
@@ -257,7 +328,7 @@ static void feeds_count(Feeds *feeds, int64_t micro_batch, int64_t drawn)
     FeedBuffer *feed = feeds_find(feeds, DENOMINATOR);
     int64_t     rows = feeds_rows(feeds), first = drawn - micro_batch % feeds->share * rows, count = 0;
     for (int64_t i = 0; feed && i < feeds->share * rows; i++)
-        count += feeds->source->counted(feeds->source, source_order(feeds->source, feeds->seed, first + i));
+        count += feeds->source->counted(feeds->source, feeds_sample(feeds, first + i));
     if (feed)
         *(float *)feed->bytes = (float)count;
 }
@@ -279,7 +350,7 @@ static Err feeds_hand_out(Feeds *feeds, int64_t piece)
 {
     for (int32_t i = 0; i < feeds->n_served; i++) {
         const FeedBuffer *feed = &feeds->list[feeds->served[i]];
-        TRY(session_feed(feeds->session, feed->name, (const char *)feed->bytes + (size_t)piece * feed_bytes(feed)));
+        TRY(session_feed_part(feeds->session, feeds->part, feed->name, (const char *)feed->bytes + (size_t)piece * feed_bytes(feed)));
     }
     return OK;
 }

@@ -28,11 +28,15 @@ typedef struct Prefetcher Prefetcher;
 
 typedef struct Feeds {
     Session          *session;
+    Part              part;      /* whose inputs they are */
     FeedBuffer       *list;
     int32_t           n, cap;
     int64_t           bytes;     /* of all buffers, and of the room loading needs */
     const DataSource *source;    /* serves inputs in `served` */
     uint64_t          seed;
+    int64_t           first;     /* held-out samples: the first one's number, then in order, again from there where
+                                  * they are too few; -1: drawn */
+    bool              follow;    /* row r of each micro-batch follows row r of the one before (feed `carry`) */
     int32_t          *served;    /* places in list, in the order of the source's spec */
     int32_t           n_served;
     int64_t           share;     /* micro-batches of a step */
@@ -47,6 +51,9 @@ Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows)
 
 /* The recipe's data, or what lies at `input`, for every input but those called `except` (or NULL). */
 Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except);
+/* The samples that training never sees, for validation: of data.holdout_path, the data.holdout share at
+ * the end of the data, or, where the program draws its samples, the next ones. */
+Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe);
 Err feeds_prefetch(Pool *pool, Feeds *feeds);
 
 /* The micro-batch whose first sample is the one at place `drawn`; micro_batch counts over the whole run. */

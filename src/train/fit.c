@@ -53,6 +53,8 @@ Err allow_read(const char *text, unsigned *allow)
 
 Err recipe_cut(Recipe *recipe, int64_t pieces)
 {
+    if (pieces != 1 && recipe_no_cut(recipe))
+        return fail(E_USAGE, "a micro-batch of %s cannot be cut: %s", recipe->name, recipe_no_cut(recipe));
     if (pieces < 1 || recipe->batch % pieces)
         return fail(E_USAGE, "a micro-batch of %lld cannot be cut into %lld equal pieces", (long long)recipe->batch,
                     (long long)pieces);
@@ -75,6 +77,9 @@ static void fit_note(FitResult *r, const char *sentence)
     if (r->n_notes < (int)(sizeof r->notes / sizeof *r->notes))
         r->notes[r->n_notes++] = sentence;
 }
+
+static const char *const fit_host_words[] = { "all state on the device", "EMA on the host",
+                                              "EMA, moments and master copies on the host" };
 
 static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
 {
@@ -101,6 +106,10 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
                    now->levers.stored_attention ? "stored" : "streamed");
     if (now->levers.release != asked->levers.release)
         fit_change(r, true, "gradient release", "update at the end", "as each gradient is final");
+    if (now->levers.host != asked->levers.host)
+        fit_change(r, true, "placement", fit_host_words[asked->levers.host], fit_host_words[now->levers.host]);
+    if (r->engine->moved)
+        fit_change(r, true, "host transfers", "0", pool_print(pool, "%d", r->engine->moved));
     if (r->engine->recomputed)
         fit_change(r, true, "recompute", "nothing", pool_print(pool, "%d runs again", r->engine->recomputed));
 }
@@ -140,7 +149,9 @@ static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, con
                      const EngineOptions *how, TrainingGraph *graph, Engine **engine)
 {
     EngineOptions with = *how;
+    TRY(recipe_suits(recipe, device));
     with.accumulate = recipe->accumulate;
+    with.validate = recipe_validation(recipe).batches;
     with.most_scratch = recipe->levers.most_scratch;
     TRY(recipe_graph(pool, recipe, options->given_noise, graph));
     return engine_new(pool, graph->graph, device, &with, engine);
@@ -153,10 +164,13 @@ static Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
     Candidate *c = &fit->list[fit->n];
     *c = (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .asked = fit->n == 0 };
     c->recipe = recipe_copy(c->pool, recipe);
-    TRY(fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 }, &c->graph, &c->kept));
+    Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 }, &c->graph, &c->kept);
+    bool no_room = err == E_BUDGET && recipe->levers.host;       /* on the host, for that much state */
+    if (err && !no_room)
+        return err;
     bool cut = recipe->levers.regions > 1 || recipe->levers.chunks > 1;
-    if ((recipe->levers.most_scratch && !c->kept->leaner && !c->asked) || (cut && !c->graph.cut))
-        pool_free(c->pool);                  /* the same as without */
+    if (no_room || (recipe->levers.most_scratch && !c->kept->leaner && !c->asked) || (cut && !c->graph.cut))
+        pool_free(c->pool);                  /* not possible, or the same as without */
     else
         fit->n++;
     return OK;
@@ -175,6 +189,23 @@ static Err fit_add_both(Fit *fit, Recipe *recipe)
     return err;
 }
 
+/* The same with state on the host, where the device has a memory of its own and the step does not fit as it is:
+ * what is kept there is only ever slower. */
+static Err fit_add_all(Fit *fit, Recipe *recipe)
+{
+    int first = fit->n, host = recipe->levers.host;
+    TRY(fit_add_both(fit, recipe));
+    if (fit->device->to_host <= 0 || first == fit->n || fit->list[first].kept->keep_all_bytes <= fit->options->budget_bytes)
+        return OK;
+    for (recipe->levers.host = host + 1; recipe->levers.host <= HOST_STATE; recipe->levers.host++) {
+        if (recipe->levers.host == HOST_EMA && recipe->ema.rule == EMA_NONE)
+            continue;
+        TRY(fit_add_both(fit, recipe));
+    }
+    recipe->levers.host = host;
+    return OK;
+}
+
 static const int64_t chunk_counts[] = { 4, 16 };
 
 /* What is done otherwise within a micro-batch that stays whole: one thing at a time. */
@@ -188,17 +219,18 @@ static Err fit_add_inside(Fit *fit, Recipe *recipe)
         if (recipe->batch % lots || (levers->regions > 1 && lots < recipe->batch))
             continue;
         levers->regions = lots;
-        TRY(fit_add_both(fit, recipe));
+        TRY(fit_add_all(fit, recipe));
     }
     *levers = asked;
     for (size_t i = 0; allow & ALLOW_CHUNK && plain && i < sizeof chunk_counts / sizeof *chunk_counts; i++) {
         levers->chunks = chunk_counts[i];
-        TRY(fit_add_both(fit, recipe));
+        TRY(fit_add_all(fit, recipe));
     }
     *levers = asked;
-    if (allow & ALLOW_ALGORITHM && graph_has(fit->list[0].graph.graph, asked.stored_attention ? &op_attention_stored : &op_attention)) {
+    if (allow & ALLOW_ALGORITHM &&
+        graph_has(fit->list[0].graph.graph, asked.stored_attention ? &op_attention_stored : &op_attention)) {
         levers->stored_attention = !asked.stored_attention;
-        TRY(fit_add_both(fit, recipe));
+        TRY(fit_add_all(fit, recipe));
     }
     *levers = asked;
     return OK;
@@ -212,11 +244,15 @@ static Err fit_candidates(Fit *fit, FitResult *r)
     bool          split = allow & ALLOW_SPLIT && asked->batch > 1 && !fit->options->given_noise;
     bool          lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU && fit->device->blas != blas_own();
     const char   *why_not = recipe_no_release(asked);
-    TRY(fit_add_both(fit, recipe_copy(fit->pool, asked)));
+    TRY(fit_add_all(fit, recipe_copy(fit->pool, asked)));
     if (split && graph_has(fit->list[0].graph.graph, &op_batchnorm) && !(allow & ALLOW_BATCHNORM_SPLIT)) {
         split = false;
         fit_note(r, "The micro-batch was not split: batch norm would take its statistics from fewer samples. Recomputation "
                     "and regions in lots keep them as they are; --allow batchnorm-split permits the split.");
+    }
+    if (split && recipe_no_cut(asked)) {
+        split = false;
+        fit_note(r, pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_cut(asked)));
     }
     if (why_not)
         fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
@@ -231,7 +267,7 @@ static Err fit_candidates(Fit *fit, FitResult *r)
                     recipe->precision = 1;           /* bf16 */
                 recipe->levers.most_scratch = leaner ? 1 : asked->levers.most_scratch;
                 if (leaner || low || pieces > 1)     /* else it is the first */
-                    TRY(fit_add_both(fit, recipe));
+                    TRY(fit_add_all(fit, recipe));
                 if (pieces == 1 && !leaner)
                     TRY(fit_add_inside(fit, recipe));
             }
@@ -247,7 +283,7 @@ static int candidate_order(const void *a, const void *b)
     /* The same price: what stays nearest to the recipe. */
     const Levers *p = &x->recipe->levers, *q = &y->recipe->levers;
     int64_t       apart[] = { p->most_scratch - q->most_scratch, p->stored_attention - q->stored_attention,
-                              p->pieces - q->pieces, p->chunks - q->chunks, p->regions - q->regions,
+                              p->pieces - q->pieces, p->chunks - q->chunks, p->regions - q->regions, p->host - q->host,
                               p->release - q->release, x->recipe->precision - y->recipe->precision };
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
         if (apart[i])
@@ -314,7 +350,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
         if (err && err != E_BUDGET)
             return err;
     }
-    bool fits = !budget || engine->arena_bytes <= budget;
+    bool fits = engine_fits(engine, budget);
     r->cut |= engine->cut;
     bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->step_ns)
                        : !r->fits && (!r->engine || engine->arena_bytes < r->engine->arena_bytes);
@@ -326,6 +362,12 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 
 static Err fit_refuse(const FitResult *r, const FitOptions *options)
 {
+    const Program *peak = &r->engine->programs[r->engine->peak_program];
+    if (!program_in_step(peak))
+        return fail(E_BUDGET, "no plan fits %s: phase %s needs at least %s (%lld bytes) with what may be changed, of which %s are "
+                    "parameters and state. Ask for the least, or for a smaller %s", bytes_text(options->budget_bytes), peak->name,
+                    bytes_text(r->minimum_bytes), (long long)r->minimum_bytes, bytes_text(r->engine->persistent_bytes),
+                    peak->parts[PART_VALIDATE] ? "validate.batch" : "sample.n");
     return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
                 "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
                 bytes_text(options->budget_bytes), bytes_text(r->minimum_bytes), (long long)r->minimum_bytes,
@@ -433,8 +475,8 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
         if (!plans[i])
             continue;
         one.plan = plans[i];
-        TRY(engine_place(c->pool, kept, &one, 0, NULL));
-        double more = (double)main->repeat * (one.meter.cost - main->meter.cost);
+        TRY(engine_place(c->pool, kept, &one, 0, NULL, NULL));
+        double more = program_in_step(main) ? (double)main->repeat * (one.meter.cost - main->meter.cost) : 0;
         points[(*n)++] = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more,
                                   one.meter.n_recomputes);
     }

@@ -60,7 +60,7 @@ typedef struct FitResult {
     const Recipe *recipe;        /* as it will be run: batch, accumulate, precision, levers */
     TrainingGraph graph;
     Engine       *engine;        /* the plan; where nothing fits, the one of least arena */
-    FitChange     changes[10];
+    FitChange     changes[12];
     int           n_changes;
     const char   *notes[8];      /* whole sentences: what could not be used and why */
     int           n_notes;

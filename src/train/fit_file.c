@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+static const char *const host_words[] = { "none", "ema", "state", NULL };     /* by HostState */
+
 static void write_changes(JsonOut *o, const char *key, const FitResult *r, bool exact)
 {
     json_out_array(o, key);
@@ -46,6 +48,8 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     json_out_bool(&o, "release", levers->release);
     json_out_int(&o, "regions", levers->regions > 1 ? levers->regions : 1);
     json_out_int(&o, "chunks", levers->chunks > 1 ? levers->chunks : 1);
+    if (levers->host)
+        json_out_string(&o, "host", host_words[levers->host]);
     json_out_end(&o);
     fit_write_changes(&o, r);
     json_out_int(&o, "default_bytes", r->default_bytes);
@@ -74,7 +78,7 @@ static Err read_lots(const Json *root, const Json *levers, Levers *out)
 static Err read_levers(const Json *root, Recipe *recipe)
 {
     const Json *levers;
-    const char *precision, *asked, *attention;
+    const char *precision, *asked, *attention, *host = host_words[0];
     int64_t     batch, accumulate, pieces;
     int         now = 0;
     if (root->kind == JSON_OBJECT && !json_get(root, "levers") && json_get(root, "steps"))
@@ -88,6 +92,12 @@ static Err read_levers(const Json *root, Recipe *recipe)
     TRY(json_need_text(levers, "attention", &attention));
     TRY(json_need_bool(levers, "release", &recipe->levers.release));
     TRY(read_lots(root, levers, &recipe->levers));
+    TRY(json_maybe_text(levers, "host", &host));
+    for (recipe->levers.host = 0; host_words[recipe->levers.host]; recipe->levers.host++)
+        if (!strcmp(host_words[recipe->levers.host], host))
+            break;
+    if (!host_words[recipe->levers.host])
+        return json_fail(root, levers, "there is no state called %s to keep on the host; it is none, ema or state", host);
     while (recipe_precisions[now] && strcmp(recipe_precisions[now], precision))
         now++;
     if (!recipe_precisions[now] || (strcmp(attention, "stored") && strcmp(attention, "streamed")))
@@ -136,8 +146,10 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
                     json_name(root));
     TRY(read_changes(pool, root, "numeric", false, r));
     TRY(read_changes(pool, root, "exact", true, r));
+    TRY(recipe_suits(recipe, device));
     TRY(recipe_graph(pool, recipe, given_noise, &r->graph));
-    TRY(engine_read(pool, root, r->graph.graph, device, &(EngineOptions){ .accumulate = recipe->accumulate }, &r->engine));
+    EngineOptions how = { .accumulate = recipe->accumulate, .validate = recipe_validation(recipe).batches };
+    TRY(engine_read(pool, root, r->graph.graph, device, &how, &r->engine));
     r->fits = true;
     r->recipe = recipe;
     r->step_ns = r->engine->cost_ns;

@@ -197,12 +197,12 @@ static void unknown_names(void)
 static void home(void)
 {
     setenv("XDG_CONFIG_HOME", "/x", 1);
-    CHECK_TEXT(profile_home(pool), "/x/plimsoll/cpu.json");
+    CHECK_TEXT(profile_home(pool, "cpu"), "/x/plimsoll/cpu.json");
     setenv("XDG_CONFIG_HOME", "relative", 1);            /* the standard: not absolute, not used */
     setenv("HOME", "/h", 1);
-    CHECK_TEXT(profile_home(pool), "/h/.config/plimsoll/cpu.json");
+    CHECK_TEXT(profile_home(pool, "cuda"), "/h/.config/plimsoll/cuda.json");
     unsetenv("HOME");
-    CHECK(profile_home(pool) == NULL);
+    CHECK(profile_home(pool, "cpu") == NULL);
 }
 
 int main(void)

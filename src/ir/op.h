@@ -81,6 +81,7 @@ struct Grad {
     Tensor     *dx;              /* per input: filled by grad_give */
     bool       *wants;           /* per input: is its gradient needed? */
     Tensor     *so_far;          /* per input: the sum of what it was given before, if a rule may add to it */
+    Tensor     *parts;           /* per input: whatever it was given before, or none */
     bool       *summed;          /* per input: dx is that sum with its own share added */
 };
 Tensor grad_in(const Grad *g, int i);
@@ -92,5 +93,9 @@ void   grad_give(Grad *g, int i, Tensor d);      /* d may be none */
  * sum with this node's share, which takes its place. */
 Tensor grad_so_far(const Grad *g, int i);
 void   grad_give_sum(Grad *g, int i, Tensor sum);
+/* For readers that each have a part of the input to themselves: the parts so far, of any type, or none; and
+ * the parts with this node's, which take their place. */
+Tensor grad_parts(const Grad *g, int i);
+void   grad_give_parts(Grad *g, int i, Tensor parts);
 
 #endif

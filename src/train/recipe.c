@@ -1,6 +1,7 @@
 /* recipe.c -- recipes: the table of keys, and the graph they describe. */
 #include "train/recipe.h"
 
+#include "autodiff/cut.h"
 #include "base/file.h"
 #include "base/shipped.h"
 #include "base/yaml.h"
@@ -285,10 +286,15 @@ Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGra
     graph->given_noise = given_noise;
     graph->stored_attention = recipe->levers.stored_attention;
     graph->pieces = recipe->levers.pieces;
+    graph->counts_given = !given_noise && (recipe->levers.regions > 1 || recipe->levers.chunks > 1);
     Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
     TRY(graph_check(graph));
-    *out = (TrainingGraph){ .graph = graph };
+    *out = (TrainingGraph){ 0 };
+    CutSpec cut = { .samples = recipe->levers.regions, .chunks = recipe->levers.chunks };
+    TRY(graph_cut(graph, &cut, &out->graph, &loss, &out->cut));
     TrainSpec spec = recipe_spec(recipe, out);
-    TRY(autodiff_train(graph, loss, &spec, &out->train));
+    TRY(autodiff_train(out->graph, loss, &spec, &out->train));
+    graph_order_lots(out->graph);
+    out->graph->counts_given = false;        /* other phases count for themselves */
     return given_noise ? OK : phases_build(recipe, out);     /* a comparison is of steps alone */
 }

@@ -202,6 +202,9 @@ expect 0 "changes no number" fit unet-small $small $tight --budget "$least" -o "
 expect 3 "no plan fits" fit unet-small $small $tight --budget 1KiB --json
 expect 0 '"curve"' fit unet-small $small $tight --budget "$least" --curve --json
 expect 0 "if you also allow" fit unet-small $small $tight --budget "$least" --what-if --time-limit 2
+expect 0 "Proof, under these levers" fit unet-small $small $tight --budget "$least" --prove --prove-limit 1
+expect 0 '"gap_percent"' fit unet-small $small $tight --budget "$least" --prove --prove-limit 1 --json
+expect 3 "no plan at all needs less" fit unet-small $small $tight --budget 1KiB --prove --effort 100
 expect 2 "--allow takes none or a list" fit unet-small --allow everything
 expect 0 "nodes are run a second time" train unet-small $small --threads 2 --steps 2 --plan "$work/plan.json" --out "$work/planned"
 is "a run keeps its plan" cmp -s "$work/plan.json" "$work/planned/plan.json"

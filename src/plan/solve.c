@@ -26,6 +26,7 @@
 #include "plan/plan_buffers.h"
 #include "plan/proof/proof.h"
 #include "plan/solvers/solver.h"
+#include "plan/stage.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -508,6 +509,8 @@ static Err solve_within(Pool *pool, Pool *scratch, const PGraph *graph, const Pl
 Err plan_solve(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan)
 {
     TRY(pgraph_check(graph));
+    if (pgraph_is_hosted(graph))
+        return plan_solve_hosted(pool, graph, options, plan);
     Pool *scratch = pool_new(NULL, "plan_solve");
     Err   err = solve_within(pool, scratch, graph, options, plan);
     pool_free(scratch);
@@ -549,8 +552,13 @@ Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, cons
     TRY(pgraph_check(graph));
     for (int i = 1; i < n; i++)
         REQUIRE(budgets[i] >= budgets[i - 1]);
-    Pool *scratch = pool_new(NULL, "plan_curve");
-    Err   err = solve_curve(pool, scratch, graph, options, budgets, n, plans);
+    Pool         *scratch = pool_new(NULL, "plan_curve");
+    bool          hosted = pgraph_is_hosted(graph);
+    const PGraph *seen = hosted ? pgraph_unhosted(scratch, graph) : graph;
+    Err           err = solve_curve(pool, scratch, seen, options, budgets, n, plans);
+    for (int i = 0; hosted && !err && i < n; i++)
+        if (plans[i])
+            err = plan_stage(pool, graph, plans[i], &plans[i]);
     pool_free(scratch);
     return err;
 }

@@ -32,7 +32,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOLVE_THREADS = 2, SOLVE_SEEDS = 8, SOLVE_MANY = 32, SOLVE_TURNS = 200, LADDER_MOST = 20, ARENA_TRIES = 12 };
+enum {
+    SOLVE_THREADS = 2,
+    SOLVE_SEEDS = 8,         /* of a tournament */
+    SOLVE_MANY = 32,         /* runs of a tournament's widest stage */
+    SOLVE_TURNS = 200,       /* edits a node that a run should have */
+    LADDER_MOST = 20,
+    ARENA_TRIES = 12
+};
 
 typedef struct Solve {
     Pool              *pool;         /* scratch */
@@ -122,7 +129,8 @@ static double solve_bound(const Solve *s, int64_t budget)
     int64_t   load[MOMENTS] = { 0 }, live = s->task->fixed_bytes;
     double    most = 0;
     for (int32_t p = 0; p < all->after; p = schedule_next(all, p)) {
-        int32_t node = all->node_at[p], part = (int32_t)((int64_t)node * MOMENTS / s->task->n_nodes);
+        int32_t node = all->node_at[p];
+        int32_t part = (int32_t)((int64_t)node * MOMENTS / s->task->n_nodes);
         live += all->begin[p];
         if (live + s->task->nodes[node].workspace > load[part]) {
             load[part] = live + s->task->nodes[node].workspace;
@@ -138,13 +146,13 @@ static double solve_bound(const Solve *s, int64_t budget)
     return s->task->base_cost + most;
 }
 
-/* Annealing goes with the winners (Aldous and Vazirani 1994): many short runs from all seeds, the best half
- * goes on, cooler and for twice as long, until two are left. What a run finds depends on early luck more
- * than on its length, so eight short ones and four and two find more than one of the same effort; on
- * the least peak 32 do, each as hot as the first.
- * seeds: SOLVE_SEEDS; node NULL: every node once. enough: a cost that cannot be beaten. */
-static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t effort, double enough,
-                             const RunList seeds[SOLVE_SEEDS], RunList *best)
+/* Annealing goes with the winners (Aldous and Vazirani 1994): many short runs from all seeds, the
+ * best half goes on, cooler and for twice as long, until two are left. What a run finds depends on
+ * early luck more than on its length, so eight short ones and four and two find more than one of
+ * the same effort; on the least peak 32 do, each as hot as the first. seeds: SOLVE_SEEDS; node
+ * NULL: every node once. enough: a cost that cannot be beaten. */
+static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t effort,
+                             double enough, const RunList seeds[SOLVE_SEEDS], RunList *best)
 {
     static const double heat[] = { 0.1, 0.3, 1 };
     Winner  all[2 * SOLVE_MANY];
@@ -159,7 +167,8 @@ static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t 
         if (best->node && (lowest ? best->peak_bytes <= s->bound_bytes : best->cost <= enough))
             break;
         for (int32_t i = 0; i < runs; i++) {
-            args[i] = solve_args(s, budget, effort / (stages * runs), (uint64_t)(31 + SOLVE_MANY * left + i));
+            args[i] = solve_args(s, budget, effort / (stages * runs),
+                                 (uint64_t)(31 + SOLVE_MANY * left + i));
             args[i].heat  = lowest ? 1 : heat[left - 1];
             args[i].start = n_all == 0 ? seeds[i % SOLVE_SEEDS] : all[i % n_all].list;
         }
@@ -230,10 +239,12 @@ static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList
     run_list_keep(s->pool, best, &next_use, budget);
     run_list_keep(s->pool, best, &blocks, budget);
     run_list_keep(s->pool, best, &segments, budget);
-    RunList seeds[SOLVE_SEEDS] = { *best, next_use, { 0 }, blocks, segments, next_use, { 0 }, *warm };
+    RunList seeds[SOLVE_SEEDS] = { *best,    next_use, { 0 }, blocks,
+                                   segments, next_use, { 0 }, *warm };
     if (large)
         seeds[1] = *best;
-    solve_tournament(s, solve_anneal, budget, effort, solve_bound(s, budget) * (1 + 1e-12), seeds, best);
+    solve_tournament(s, solve_anneal, budget, effort, solve_bound(s, budget) * (1 + 1e-12), seeds,
+                     best);
 }
 
 static int64_t solve_rung_bytes(const Solve *s, int32_t k)
@@ -250,9 +261,9 @@ static int32_t solve_lowest_rung(const Solve *s)
     return lowest;
 }
 
-/* The effort of rung k. Low rungs are the hardest and the first to be asked for: the i-th from below
- * gets a share in proportion to 1 / (i + 4), all the effort together. Whatever budget was asked for,
- * the share is the same. */
+/* The effort of rung k. Low rungs are the hardest and the first to be asked for: the i-th from
+ * below gets a share in proportion to 1 / (i + 4), all the effort together. Whatever budget was
+ * asked for, the share is the same. */
 static int64_t solve_share(const Solve *s, int32_t k)
 {
     int32_t lowest = solve_lowest_rung(s);
@@ -304,7 +315,8 @@ static void solve_asked(Solve *s, int64_t budget, RunList *best)
     }
     if (!is_rung && best->n != s->task->n_nodes) {
         RunList own;
-        solve_budget(s, budget, s->effort / (s->rungs == LADDER_MOST ? 8 : 3), solve_highest(s, budget), &own);
+        int64_t effort = s->effort / (s->rungs == LADDER_MOST ? 8 : 3);
+        solve_budget(s, budget, effort, solve_highest(s, budget), &own);
         run_list_keep(s->pool, best, &own, budget);
     }
 }

@@ -1,6 +1,6 @@
-/* families.c -- training steps of many kinds of networks, none of them in any collection: does the search meet
- * what integer programs find, does every rung hold, is it never worse than plain checkpointing? Seeds are
- * fixed, graphs small, efforts far below the default. */
+/* families.c -- training steps of many kinds of networks, none of them in any collection: does the
+ * search meet what integer programs find, does every rung hold, is it never worse than plain
+ * checkpointing? Seeds are fixed, graphs small, efforts far below the default. */
 #include "test.h"
 
 #include "plan/families.h"
@@ -23,7 +23,8 @@ static void small_ones_meet_the_program(void)
 {
     int optimal = 0, compared = 0;
     if (!milp_can_solve())
-        printf("skipped: the comparison with integer programs; CBC is not there (apt-get install coinor-libcbc3)\n");
+        printf("skipped: the comparison with integer programs; CBC is not there "
+               "(apt-get install coinor-libcbc3)\n");
     for (int f = 0; f < N_FAMILIES && milp_can_solve(); f++) {
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = families[f].build(pool, families[f].small, 11);
@@ -33,21 +34,25 @@ static void small_ones_meet_the_program(void)
         CHECK(g->n_nodes <= 40);
         CHECK_OK(plan_keep_all(pool, g, &all));
         int64_t      least = least_bytes(pool, g, 300000);
-        PlanOptions  options = { .budget_bytes = least + (all->live_bytes - least) * 4 / 10, .effort = 300000 };
+        PlanOptions  options = { .budget_bytes = least + (all->live_bytes - least) * 4 / 10,
+                                 .effort = 300000 };
         ProveOptions how = { .budget_bytes = options.budget_bytes, .time_limit_s = 2 };
         CHECK_OK(plan_solve(pool, g, &options, &plan));
         CHECK_OK(plan_prove(pool, g, plan, &how, &proof));
         CHECK(proof.any_cost <= plan->cost * (1 + 1e-9));
         if (!CHECK(!proof.cheaper))
-            fprintf(stderr, "  %s: found %g, there is %g\n", families[f].name, plan->cost, proof.cheaper->cost);
-        optimal += proof.order_closed || !proof.order_tried || proof.any_cost >= plan->cost * (1 - 1e-9);
+            fprintf(stderr, "  %s: found %g, there is %g\n", families[f].name, plan->cost,
+                    proof.cheaper->cost);
+        optimal += proof.order_closed || !proof.order_tried
+                   || proof.any_cost >= plan->cost * (1 - 1e-9);
         compared++;
         pool_free(pool);
     }
-    printf("families: %d of %d small graphs proved optimal within two seconds\n", optimal, compared);
+    printf("families: %d of %d small graphs proved optimal within two seconds\n", optimal,
+           compared);
 }
 
-/* The named least works, one byte less does not; every rung in between is checked and none is dearer. */
+/* The named least works, one byte less does not; every rung between is checked, none is dearer. */
 static void every_rung_holds(void)
 {
     for (int f = 0; f < N_FAMILIES; f++) {
@@ -74,8 +79,8 @@ static void every_rung_holds(void)
     }
 }
 
-/* Seeds alone, hardly any search: at every budget that plain checkpointing of k blocks needs, and below what
- * it can reach at all. 690 blocks are 20,000 nodes; bench/plan.c does them. */
+/* Seeds alone, hardly any search: at every budget that plain checkpointing of k blocks needs, and
+ * below what it can reach at all. 690 blocks are 20,000 nodes; bench/plan.c does them. */
 static void never_worse_than_per_block(void)
 {
     static const int32_t sizes[] = { 12, 60 };
@@ -91,7 +96,8 @@ static void never_worse_than_per_block(void)
             CHECK_OK(plan_solve(pool, g, &options, &plan));
             CHECK_OK(plan_check(g, plan, options.budget_bytes));
             CHECK(plan->cost <= plain->cost);
-            printf("  %3d blocks forgotten: %7.3f / %7.3f\n", k, 100 * (plain->cost / plain->base_cost - 1),
+            printf("  %3d blocks forgotten: %7.3f / %7.3f\n", k,
+                   100 * (plain->cost / plain->base_cost - 1),
                    100 * (plan->cost / plan->base_cost - 1));
             if (k == sizes[i]) {
                 int64_t least = least_bytes(pool, g, 3000);
@@ -113,12 +119,14 @@ static void segments_are_valid(void)
         Plan   *all, *plan;
         CHECK_OK(plan_keep_all(pool, g, &all));
         for (int k = 0; k < 3; k++) {
-            SolverArgs args = { .task = task, .budget_bytes = k ? all->live_bytes * (10 - 2 * k) / 10 : LOWEST };
+            SolverArgs args = { .task = task, .budget_bytes = LOWEST };
             RunList    list;
             int32_t   *runs, n;
+            if (k > 0)
+                args.budget_bytes = all->live_bytes * (10 - 2 * k) / 10;
             solve_segments(pool, &args, &list);
             if (!list.node)
-                continue;                    /* a graph that is no training step may have no such plan */
+                continue;                    /* no training step: there may be no such plan */
             task_runs(pool, task, list.node, list.n, &runs, &n);
             CHECK_OK(plan_from_runs(pool, g, runs, n, &plan));
             CHECK_OK(plan_check(g, plan, k ? args.budget_bytes : 0));

@@ -1,10 +1,10 @@
-/* families.h -- training steps of the kinds of networks people plan, made on the spot: a forward graph
- * of any shape, and its backward graph by rule.
+/* families.h -- training steps of the kinds of networks people plan, made on the spot: a forward
+ * graph of any shape, and its backward graph by rule.
  *
- * Each operator has one output. Its gradient node reads the gradient of the output and, as the operator
- * says, its inputs and its output; it makes one gradient for each input. Gradients of a value with
- * several readers are summed pairwise, in a fixed order. Costs and sizes are random within the range
- * that such layers have; the seed fixes them. */
+ * Each operator has one output. Its gradient node reads the gradient of the output and, as the
+ * operator says, its inputs and its output; it makes one gradient for each input. Gradients of a
+ * value with several readers are summed pairwise, in a fixed order. Costs and sizes are random
+ * within the range that such layers have; the seed fixes them. */
 #ifndef TESTS_PLAN_FAMILIES_H
 #define TESTS_PLAN_FAMILIES_H
 
@@ -36,7 +36,8 @@ static inline Net net_begin(Pool *pool, uint64_t seed)
     return net;
 }
 
-static inline int32_t net_op_n(Net *net, double cost, int64_t bytes, Reads reads, const int32_t *in, int32_t n)
+static inline int32_t net_op_n(Net *net, double cost, int64_t bytes, Reads reads, const int32_t *in,
+                               int32_t n)
 {
     NetOp   op = { .n_in = n, .cost = cost, .bytes = bytes, .reads = reads };
     int32_t node = make_node(&net->m, cost, 0, -1, -1);
@@ -57,7 +58,8 @@ static inline int32_t net_op_n(Net *net, double cost, int64_t bytes, Reads reads
     return net->n - 1;
 }
 
-static inline int32_t net_op(Net *net, double cost, int64_t bytes, Reads reads, int32_t a, int32_t b)
+static inline int32_t net_op(Net *net, double cost, int64_t bytes, Reads reads, int32_t a,
+                             int32_t b)
 {
     int32_t in[2] = { a, b };
     return net_op_n(net, cost, bytes, reads, in, (a >= 0) + (b >= 0 && b != a));
@@ -92,7 +94,7 @@ static inline PGraph *net_train(Net *net)
         for (int32_t k = 0; k < op->n_in; k++)
             made[n_made++] = make_value(m, net->ops[op->in[k]].bytes, false);
         if (n_made == 0)
-            made[n_made++] = make_value(m, 8, false);        /* a weight's gradient, wanted at the end */
+            made[n_made++] = make_value(m, 8, false);    /* a weight's gradient, a final */
         p = &m->graph->nodes[node];
         for (int32_t k = 0; k < n_made; k++) {
             p->out[p->n_out++] = made[k];
@@ -102,7 +104,9 @@ static inline PGraph *net_train(Net *net)
             m->graph->values[made[0]].final = true;
         for (int32_t k = 0; k < op->n_in; k++) {
             int32_t *g = &grad[op->in[k]];
-            *g = *g < 0 ? made[k] : make_act(m, 1 + op->cost / 50, net->ops[op->in[k]].bytes, *g, made[k], -1);
+            *g = *g < 0 ? made[k]
+                        : make_act(m, 1 + op->cost / 50, net->ops[op->in[k]].bytes, *g,
+                                   made[k], -1);
         }
     }
     return m->graph;
@@ -137,7 +141,7 @@ static inline PGraph *family_resnet(Pool *pool, int32_t size, uint64_t seed)
     for (int32_t i = 0; i < size; i++) {
         int32_t y = x;
         if (i % 3 == 2) {
-            bytes = bytes / 2 + net_between(&net, 0, 9);
+            bytes = bytes / 2 + (int64_t)net_between(&net, 0, 9);
             x = net_op(&net, 20, bytes, READS_IN, x, -1);
         }
         for (int k = 0; k < 2; k++) {
@@ -162,7 +166,8 @@ static inline PGraph *family_mobilenet(Pool *pool, int32_t size, uint64_t seed)
         for (int k = 0; k < 2; k++) {
             if (k == 0 && make_random(&net.m, 3) == 0 && bytes > 100)
                 bytes /= 2;
-            x = net_op(&net, k ? net_between(&net, 100, 300) : net_between(&net, 10, 30), bytes, READS_IN, x, -1);
+            double cost = k ? net_between(&net, 100, 300) : net_between(&net, 10, 30);
+            x = net_op(&net, cost, bytes, READS_IN, x, -1);
             x = net_op(&net, net_between(&net, 5, 12), bytes, READS_IN, x, -1);
             x = net_op(&net, net_between(&net, 2, 5), bytes, READS_OUT, x, -1);
         }

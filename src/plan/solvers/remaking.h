@@ -1,9 +1,9 @@
 /* remaking.h -- the list of runs that a choice of values to forget stands for.
  *
- * Nodes run in the input order. A value in `dropped` is forgotten after the run window[value] and made again
- * when it is next read, with whatever else is missing by then; it stays until its last reader. A value in
- * `kept` stays for those who make others again, also after its last reader of the input order. Shared by
- * blocks.c and segments.c.
+ * Nodes run in the input order. A value in `dropped` is forgotten after the run window[value] and
+ * made again when it is next read, with whatever else is missing by then; it stays until its last
+ * reader. A value in `kept` stays for those who make others again, also after its last reader of
+ * the input order. Shared by blocks.c and segments.c.
  */
 #ifndef PLAN_SOLVERS_REMAKING_H
 #define PLAN_SOLVERS_REMAKING_H
@@ -25,7 +25,7 @@ typedef struct Remaking {
     int32_t     n, cap;
 } Remaking;
 
-void remaking_init(Remaking *r, Pool *pool, const Task *task);     /* nothing dropped, nothing kept */
+void remaking_init(Remaking *r, Pool *pool, const Task *task);     /* nothing dropped or kept */
 bool remaking_list(Remaking *r);     /* false: something forgotten cannot be made again */
 
 #endif

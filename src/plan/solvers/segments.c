@@ -1,20 +1,23 @@
-/* segments.c -- checkpointing by segments (Chen et al. 2016), the borders placed by dynamic programming.
+/* segments.c -- checkpointing by segments (Chen et al. 2016), the borders placed by dynamic
+ * programming.
  *
- * Up to the fullest moment of keeping everything, the input order is cut into segments. What later segments
- * read is kept; what only its own segment and the time after the fullest moment read is forgotten, and made
- * again from the kept values when it is needed. So the peak is about
+ * Up to the fullest moment of keeping everything, the input order is cut into segments. What later
+ * segments read is kept; what only its own segment and the time after the fullest moment read is
+ * forgotten, and made again from the kept values when it is needed. So the peak is about
  *
  *      all kept values  +  the forgotten values of the largest segment
  *
- * For each of some limits on the second, the borders with the least sum of the first are found: a value counts
- * once, in the segment that makes it, whether it goes to the next segment or over many (a long skip), so the
- * sum is over segments and the search is exact over the borders looked at:
+ * For each of some limits on the second, the borders with the least sum of the first are found: a
+ * value counts once, in the segment that makes it, whether it goes to the next segment or over
+ * many (a long skip), so the sum is over segments and the search is exact over the borders looked
+ * at:
  *
  *      f(j) = min over i < j with forgotten(i, j) <= limit of f(i) + kept(i, j)
  *
- * Then only as many segments as the budget asks for are forgotten, the first ones: their second runs come when
- * memory is empty again. And not everything in them: values that cost most for their bytes are kept, from none
- * of the bytes to three quarters of them, each choice with borders of its own. Blocks of any kind and size are found without being told; in a network of equal
+ * Then only as many segments as the budget asks for are forgotten, the first ones: their second
+ * runs come when memory is empty again. And not everything in them: values that cost most for
+ * their bytes are kept, from none of the bytes to three quarters of them, each choice with borders
+ * of its own. Blocks of any kind and size are found without being told; in a network of equal
  * blocks the borders are the blocks'. Every list is judged exactly.
  */
 #include "plan/solvers/remaking.h"
@@ -38,9 +41,10 @@ typedef struct Segments {
     int32_t   n_across;
     int64_t   across_bytes;
     int32_t  *segment;       /* [node] up to the peak: of the borders being judged */
-    int32_t  *border;        /* [0, n_borders) last node of a possible segment; the last is the peak */
+    int32_t  *border;        /* [n_borders] last node of a possible segment; the last is the peak */
     int32_t   n_borders;
-    int64_t  *kept, *lost;   /* [i * (n_borders + 1) + j] bytes of a segment after border i - 1 to border j - 1 */
+    /* [i * (n_borders + 1) + j] bytes of the segment after border i - 1, up to border j */
+    int64_t  *kept, *lost;
 } Segments;
 
 typedef struct Priced { double price; int32_t value; } Priced;
@@ -62,7 +66,8 @@ static void segments_values(Segments *g)
         g->until[v] = value->maker;
         for (int32_t r = 0; r < value->n_readers && value->readers[r] <= g->peak; r++)
             g->until[v] = value->readers[r];
-        g->across[v] = g->r.last[v] > g->peak && value->maker <= g->peak && !task->nodes[value->maker].once;
+        g->across[v] = g->r.last[v] > g->peak && value->maker <= g->peak
+                       && !task->nodes[value->maker].once;
         g->r.window[v] = g->until[v];
     }
     Priced *list = NEWN(g->pool, Priced, task->n_values + 1);
@@ -106,8 +111,8 @@ static void segments_borders(Segments *g)
     for (int32_t p = 0; p < n; p++)
         over[p] = live += over[p];
     for (int32_t k = 0; k < stretches; k++) {
-        int32_t from = (int32_t)((int64_t)n * k / stretches), to = (int32_t)((int64_t)n * (k + 1) / stretches);
-        int32_t best = from;
+        int32_t from = (int32_t)((int64_t)n * k / stretches), best = from;
+        int32_t to = (int32_t)((int64_t)n * (k + 1) / stretches);
         for (int32_t p = from; p < to; p++)
             best = over[p] <= over[best] ? p : best;
         g->border[g->n_borders++] = best;
@@ -115,8 +120,8 @@ static void segments_borders(Segments *g)
     g->border[g->n_borders - 1] = g->peak;
 }
 
-/* kept and lost of every segment: a value that is made before border a and last read before border z is kept
- * by segments that end between, and lost in those that end later. */
+/* kept and lost of every segment: a value that is made before border a and last read before border
+ * z is kept by segments that end between, and lost in those that end later. */
 static void segments_bytes(Segments *g)
 {
     const Task *task = g->args->task;
@@ -147,7 +152,7 @@ static void segments_bytes(Segments *g)
         }
 }
 
-/* The borders of least kept bytes with no segment above limit. Gives their number, 0: there are none. */
+/* The borders of least kept bytes with no segment above limit. Gives their number; 0: none. */
 static int32_t segments_cut(const Segments *g, int64_t limit, int32_t *cuts)
 {
     int32_t n = g->n_borders, w = n + 1, count = 0, from[SEGMENTS_BORDERS + 1];
@@ -203,7 +208,8 @@ static int segments_by_bytes(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* All limits for one choice of what is spared: from the largest smallest segment up to everything in one. */
+/* One choice of what is spared, all limits: from the largest of the smallest segments up to
+ * everything in one. */
 static void segments_try(Segments *g, Pool *pool, RunList *out)
 {
     int32_t  n = g->n_borders, w = n + 1, n_limits = 0;
@@ -221,7 +227,8 @@ static void segments_try(Segments *g, Pool *pool, RunList *out)
     for (int32_t k = 0; k < SEGMENTS_LIMITS; k++) {
         /* more of the small ones: the square of equal steps */
         double  part = (double)(k * k) / (SEGMENTS_LIMITS * SEGMENTS_LIMITS);
-        int32_t count = segments_cut(g, limits[(int32_t)(part * n_limits)], cuts), low = 0, high = count;
+        int32_t count = segments_cut(g, limits[(int32_t)(part * n_limits)], cuts);
+        int32_t low = 0, high = count;
         if (count == 0 || !segments_judge(g, cuts, count, pool, out))
             continue;
         while (low < high) {                 /* the fewest segments that will do */

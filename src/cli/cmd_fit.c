@@ -24,9 +24,9 @@ static const Option options[] = {
     { "curve",      OPT_FLAG,   &opt.curve,      NULL,   "budget against time, all the way down" },
     { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan with each lever that is not allowed" },
     { "prove",      OPT_FLAG,   &opt.prove,      NULL,   "how far from the best possible: a lower bound" },
-    { "prove-limit", OPT_NUMBER, &opt.prove_limit, "S",  "seconds for CBC, where it is installed; default 30" },
-    { "effort",     OPT_INT,    &opt.effort,     "N",    "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",    "cut the search off after S seconds" },
+    { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S", "seconds for CBC, where it is installed; default 30" },
+    { "effort",     OPT_NATURAL,&opt.effort,     "N",    "search moves; the default takes about 10 s on 2 cores" },
+    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",    "cut the search off after S seconds" },
     { "seed",       OPT_INT,    &opt.seed,       "N",    "of the search" },
     { "json",       OPT_FLAG,   &opt.json,       NULL,   "print the result as JSON" },
     { 0 }
@@ -41,7 +41,7 @@ typedef struct Shown {           /* everything there is to print */
     int           n_points;
     FitOffer      offers[ALLOW_COUNT];
     int           n_offers;
-    int64_t       budget_bytes;
+    int64_t       budget_bytes;  /* as asked: on a card with the runtime */
     EngineProof   proof;         /* with --prove */
 } Shown;
 
@@ -128,8 +128,10 @@ static Err fit_json(const Shown *s)
     json_out_string(&o, "peak_phase", engine->programs[engine->peak_program].name);
     json_out_int(&o, "keep_all_bytes", r->default_bytes);
     json_out_int(&o, "persistent_bytes", engine->persistent_bytes);
+    if (engine->host_bytes)
+        json_out_int(&o, "host_bytes", engine->host_bytes);
     if (!r->fits)
-        json_out_int(&o, "minimum_bytes", r->minimum_bytes);
+        json_out_int(&o, "minimum_bytes", r->minimum_bytes + engine->device->runtime_bytes);
     json_out_int(&o, "bound_bytes", r->bound_bytes);
     json_out_bool(&o, "cut", r->cut);
     json_out_object(&o, "plan");
@@ -159,15 +161,6 @@ static Err fit_json(const Shown *s)
 
 /* ---- for people ---- */
 
-enum { COLUMNS = 100 };
-
-static void show_sentence(Pool *pool, int indent, const char *sentence)
-{
-    Text text = { .pool = pool };
-    text_wrap(&text, sentence, indent, COLUMNS);
-    fputs(text.at, stdout);
-}
-
 static const char *step_text(Pool *pool, double ns)
 {
     return ns < 1e9 ? pool_print(pool, "%.1f ms", ns * 1e-6) : ns < 120e9 ? pool_print(pool, "%.1f s", ns * 1e-9)
@@ -178,9 +171,11 @@ static void show_choice(Pool *pool, const Shown *s)
 {
     const FitResult *r = &s->fit;
     const Device    *device = r->engine->device;
-    printf("%s %s %s: one step needs %s bytes (%s), every buffer placed.\n", r->recipe->name,
-           r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes), count_text(r->engine->arena_bytes),
-           bytes_text(r->engine->arena_bytes));
+    print_sentence(stdout, "%s %s %s: one step needs %s bytes (%s), every buffer placed.", r->recipe->name,
+                   r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes), count_text(r->engine->arena_bytes),
+                   bytes_text(r->engine->arena_bytes));
+    if (r->engine->host_bytes)
+        printf("  %-18s %10s\n", "on the host, pinned", bytes_text(r->engine->host_bytes));
     printf("  %-18s %10s  %12s a step\n", "everything kept", bytes_text(r->default_bytes), step_text(pool, r->default_ns));
     if (r->n_changes)
         printf("  %-18s %10s  %12s a step: %s%s, time %+.1f %%%s\n", r->fits ? "this plan" : "the least found",
@@ -197,24 +192,22 @@ static void show_choice(Pool *pool, const Shown *s)
                pool_print(pool, "%s -> %s", r->changes[i].from, r->changes[i].to),
                r->changes[i].exact ? "changes no number" : "rounding may change");
     for (int i = 0; i < r->n_notes; i++)
-        show_sentence(pool, 2, r->notes[i]);
-    show_sentence(pool, 0, pool_print(pool, "On %s; %s. Times by %s.", device_text(pool, device),
-                                      runtime_text(pool, device, device_runtime_bytes(device, 0)),
-                                      time_text(pool, r->engine)));
+        print_sentence(stdout, "  %s", r->notes[i]);
+    print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
+                   runtime_text(pool, device, device_runtime_bytes(device, 0)), time_text(pool, r->engine));
 }
 
 static void show_proof(Pool *pool, const Shown *s)
 {
     const char *at_all = pool_print(pool, "no plan at all needs less than %s", bytes_text(s->proof.bytes));
     if (!s->fit.fits)
-        show_sentence(pool, 0, pool_print(pool, "Proof, under these levers: %s.", at_all));
+        print_sentence(stdout, "Proof, under these levers: %s.", at_all);
     else if (s->proof.reached)
-        show_sentence(pool, 0, pool_print(pool, "Proof, under these levers: optimal. No plan within the budget is faster; %s.",
-                                          at_all));
+        print_sentence(stdout, "Proof, under these levers: optimal. No plan within the budget is faster; %s.", at_all);
     else
-        show_sentence(pool, 0, pool_print(pool, "Proof, under these levers: no plan within the budget takes less than %s a step, so "
-                                          "at most %.2f %% of this plan's time could be saved; %s.",
-                                          step_text(pool, s->proof.cost_ns), avoidable(s), at_all));
+        print_sentence(stdout, "Proof, under these levers: no plan within the budget takes less than %s a step, so "
+                       "at most %.2f %% of this plan's time could be saved; %s.",
+                       step_text(pool, s->proof.cost_ns), avoidable(s), at_all);
 }
 
 /* What a point of the curve does otherwise than the recipe, beside its micro-batch. */
@@ -285,7 +278,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     if (!opt.json && isatty(2))
         how.progress = show_planning;
     s->recipe = recipe;
-    s->budget_bytes = how.budget_bytes;
+    s->budget_bytes = how.budget_bytes + device->runtime_bytes;
     Err err = fit_run(pool, recipe, device, &how, &s->fit);
     if (err && err != E_BUDGET)
         return err;

@@ -30,6 +30,9 @@ typedef struct Kernel {
     Err (*choose)(const Node *, const Device *, Choice *);      /* before planning; NULL: no workspace */
     Err (*prepare)(Pool *, Call *);                             /* once per node; may be NULL */
     Err (*run)(const Call *);                                   /* every step: no allocation, no search */
+    /* The same for nodes of one operator that follow one another and need nothing of each other (updates of
+     * parameters): to the bit what run of each would do. May be NULL. */
+    Err (*run_all)(const Call *const *, int n);
 } Kernel;
 
 typedef struct Cost {

@@ -375,15 +375,17 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 static Err fit_refuse(const FitResult *r, const FitOptions *options)
 {
     const Program *peak = &r->engine->programs[r->engine->peak_program];
+    int64_t        runtime = r->engine->device->runtime_bytes;   /* what is asked for on a card holds it too */
+    int64_t        budget = options->budget_bytes + runtime, least = r->minimum_bytes + runtime;
     if (!program_in_step(peak))
         return fail(E_BUDGET, "no plan fits %s: phase %s needs at least %s (%lld bytes) with what may be changed, of which %s are "
-                    "parameters and state. Ask for the least, or for a smaller %s", bytes_text(options->budget_bytes), peak->name,
-                    bytes_text(r->minimum_bytes), (long long)r->minimum_bytes, bytes_text(r->engine->persistent_bytes),
+                    "parameters and state. Ask for the least, or for a smaller %s", bytes_text(budget), peak->name,
+                    bytes_text(least), (long long)least, bytes_text(r->engine->persistent_bytes),
                     peak->parts[PART_VALIDATE] ? "validate.batch" : "sample.n");
     return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
                 "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
-                bytes_text(options->budget_bytes), bytes_text(r->minimum_bytes), (long long)r->minimum_bytes,
-                bytes_text(r->engine->persistent_bytes), bytes_text(r->bound_bytes),
+                bytes_text(budget), bytes_text(least), (long long)least, bytes_text(r->engine->persistent_bytes),
+                bytes_text(r->bound_bytes + runtime),
                 options->allow & ALLOW_PRECISION ? "or for a smaller --batch" : "for a smaller --batch, or allow more (--what-if)");
 }
 

@@ -148,9 +148,11 @@ static const Field *recipe_all_fields(Pool *pool, const ModelDef *model)
     return fields;
 }
 
-static Err recipe_model(Pool *pool, const Json *map, const ModelDef **model)
+static Err recipe_model(Pool *pool, const char *path, const Json *map, const ModelDef **model)
 {
     const char *system;
+    if (map->kind != JSON_OBJECT)
+        return fail(E_USAGE, "%s holds no keys; a recipe names at least its system, e.g. system: unet", path);
     TRY(json_need_text(map, "system", &system));
     *model = model_find(system);
     if (*model)
@@ -182,7 +184,7 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     const char     *path;
     TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, &path));
     TRY(yaml_read(pool, path, &map));
-    TRY(recipe_model(pool, map, &model));
+    TRY(recipe_model(pool, path, map, &model));
 
     Recipe *recipe = pool_alloc(pool, sizeof(Recipe) + model->config_bytes, 1);
     *recipe = (Recipe){
@@ -204,9 +206,9 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
         TRY(config_set(pool, sets[i], fields, recipe));
     if (strcmp(recipe->system, model->name))
         return fail(E_USAGE, "--set system=%s: take a recipe of that system instead", recipe->system);
-    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *dot = strrchr(base, '.');
     if (!recipe->name)
-        recipe->name = pool_textn(pool, base, strcspn(base, "."));
+        recipe->name = pool_textn(pool, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
     if (model->check)
         TRY(model->check(recipe->config));
     *out = recipe;

@@ -294,8 +294,8 @@ static int candidate_order(const void *a, const void *b)
     /* The same price: what stays nearest to the recipe. */
     const Levers *p = &x->recipe->levers, *q = &y->recipe->levers;
     int64_t       apart[] = { (p->most_scratch > 0) - (q->most_scratch > 0), q->most_scratch - p->most_scratch,
-                              p->stored_attention - q->stored_attention, p->pieces - q->pieces, p->chunks - q->chunks, p->regions - q->regions, p->host - q->host,
-                              p->release - q->release, x->recipe->precision - y->recipe->precision };
+                              p->stored_attention - q->stored_attention, p->pieces - q->pieces, p->chunks - q->chunks,
+                              p->regions - q->regions, p->host - q->host, p->release - q->release, x->recipe->precision - y->recipe->precision };
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
         if (apart[i])
             return apart[i] < 0 ? -1 : 1;
@@ -518,7 +518,8 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
     int64_t   apart = n ? (points[0].peak_bytes - points[n - 1].peak_bytes) / CURVE_APART : 0;
     for (int i = n - 1; i >= 0; i--)
         if (!kept || points[i].step_ns < front[kept - 1].step_ns) {
-            if (kept > 1 && points[i].peak_bytes - front[kept - 2].peak_bytes < apart)
+            if (kept > 1 && (points[i].peak_bytes - front[kept - 2].peak_bytes < apart ||
+                             points[i].peak_bytes - front[kept - 1].peak_bytes < apart / 4))
                 kept--;                      /* never the least itself */
             front[kept++] = points[i];
         }

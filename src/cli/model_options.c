@@ -38,9 +38,12 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     if (!o->budget)
         return OK;
     TRY(bytes_read(o->budget, (*device)->memory_bytes + (*device)->runtime_bytes, budget_bytes));
-    if (*budget_bytes <= (*device)->runtime_bytes)
-        return fail(E_BUDGET, "%s of budget leave nothing for an arena: %s takes %s for its context and libraries",
-                    bytes_text(*budget_bytes), (*device)->name, bytes_text((*device)->runtime_bytes));
+    if (*budget_bytes <= 0)
+        return fail(E_USAGE, "--budget must be more than 0 bytes");
     *budget_bytes -= (*device)->runtime_bytes;
+    if (*budget_bytes <= 0)
+        return fail(E_BUDGET, "%s of budget leave nothing for an arena: %s takes %s for its context and libraries",
+                    bytes_text(*budget_bytes + (*device)->runtime_bytes), (*device)->name,
+                    bytes_text((*device)->runtime_bytes));
     return OK;
 }

@@ -164,11 +164,12 @@ static Err audio_walk(Pool *pool, Audio *a, const char *folder, int depth, int64
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
         const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        if (name_ends(names[i], ".wav")) {
+        if (depth && folder_within(folder, path))
+            TRY(audio_walk(pool, a, path, depth - 1, n_chunks, n_files));
+        else if (name_ends(names[i], ".wav") && !folder_exists(path)) {
             TRY(audio_add(pool, a, path, n_chunks));
             ++*n_files;
-        } else if (depth && folder_exists(path))
-            TRY(audio_walk(pool, a, path, depth - 1, n_chunks, n_files));
+        }
     }
     return OK;
 }

@@ -171,10 +171,10 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
         const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        if (name_ends(names[i], ".png") || name_ends(names[i], ".npy"))
-            TRY(sequence_add(pool, c, &s, path));
-        else if (depth && folder_exists(path))
+        if (depth && folder_within(folder, path))
             TRY(clips_walk(pool, c, path, depth - 1));
+        else if ((name_ends(names[i], ".png") || name_ends(names[i], ".npy")) && !folder_exists(path))
+            TRY(sequence_add(pool, c, &s, path));
     }
     if (s.n)
         VEC_ADD(pool, c->sequences, c->n, c->cap, s);

@@ -29,6 +29,7 @@
 
 typedef struct PValue {
     const char *name;        /* its id in graph.json */
+    bool        number;      /* there it is a whole number, not a text */
     int64_t     bytes;
     int32_t     view_of;     /* root value (never itself a view), or -1 */
     int32_t     maker;       /* the first node that outputs it; -1: none, it is persistent */
@@ -39,6 +40,7 @@ typedef struct PValue {
 
 typedef struct PNode {
     const char *name;
+    bool        number;      /* as of a value */
     double      cost;        /* engine: nanoseconds */
     int64_t     workspace;   /* bytes of scratch during its run */
     int32_t    *in, *out;    /* value ids */

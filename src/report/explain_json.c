@@ -255,10 +255,10 @@ void explain_json_members(JsonOut *o, const Explained *e)
         json_out_end(o);
     }
     json_out_end(o);
-    json_out_int(o, "budget_bytes", budget);
+    json_out_int(o, "budget_bytes", budget + engine->device->runtime_bytes);
     json_out_bool(o, "fits", s->peak_bytes <= budget);
     if (e->minimum_bytes) {
-        json_out_int(o, "minimum_bytes", e->minimum_bytes);
+        json_out_int(o, "minimum_bytes", e->minimum_bytes + engine->device->runtime_bytes);
         json_out_string(o, "minimum_how", e->minimum_how);
     }
     budgets_json(o, e);

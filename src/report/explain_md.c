@@ -48,8 +48,8 @@ static void md_summary(const Md *m)
              count_text(s->peak_bytes), bytes_text(s->peak_bytes), part_name(s->part), node_text(s->engine->graph, s->node));
     if (e->minimum_bytes)
         text_add(m->to, "The least budget found is %s bytes (%s): %s. ",
-                 count_text(e->minimum_bytes), bytes_text(e->minimum_bytes),
-                 e->minimum_how);
+                 count_text(e->minimum_bytes + e->device->runtime_bytes),
+                 bytes_text(e->minimum_bytes + e->device->runtime_bytes), e->minimum_how);
     text_add(m->to, "Every number here was computed by `plimsoll explain`; every table of the "
                     "peak adds up to it.\n\n");
     text_add(m->to, "Predicted time of a step: %.1f ms, by %s.\n\n", e->step_ms,

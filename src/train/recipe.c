@@ -1,6 +1,7 @@
 /* recipe.c -- recipes: the table of keys, and the graph they describe. */
 #include "train/recipe.h"
 
+#include "autodiff/cut.h"
 #include "base/file.h"
 #include "base/shipped.h"
 #include "base/yaml.h"
@@ -147,9 +148,11 @@ static const Field *recipe_all_fields(Pool *pool, const ModelDef *model)
     return fields;
 }
 
-static Err recipe_model(Pool *pool, const Json *map, const ModelDef **model)
+static Err recipe_model(Pool *pool, const char *path, const Json *map, const ModelDef **model)
 {
     const char *system;
+    if (map->kind != JSON_OBJECT)
+        return fail(E_USAGE, "%s holds no keys; a recipe names at least its system, e.g. system: unet", path);
     TRY(json_need_text(map, "system", &system));
     *model = model_find(system);
     if (*model)
@@ -181,7 +184,7 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     const char     *path;
     TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, &path));
     TRY(yaml_read(pool, path, &map));
-    TRY(recipe_model(pool, map, &model));
+    TRY(recipe_model(pool, path, map, &model));
 
     Recipe *recipe = pool_alloc(pool, sizeof(Recipe) + model->config_bytes, 1);
     *recipe = (Recipe){
@@ -203,9 +206,9 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
         TRY(config_set(pool, sets[i], fields, recipe));
     if (strcmp(recipe->system, model->name))
         return fail(E_USAGE, "--set system=%s: take a recipe of that system instead", recipe->system);
-    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *dot = strrchr(base, '.');
     if (!recipe->name)
-        recipe->name = pool_textn(pool, base, strcspn(base, "."));
+        recipe->name = pool_textn(pool, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
     if (model->check)
         TRY(model->check(recipe->config));
     *out = recipe;
@@ -283,10 +286,15 @@ Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGra
     graph->given_noise = given_noise;
     graph->stored_attention = recipe->levers.stored_attention;
     graph->pieces = recipe->levers.pieces;
+    graph->counts_given = !given_noise && (recipe->levers.regions > 1 || recipe->levers.chunks > 1);
     Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
     TRY(graph_check(graph));
-    *out = (TrainingGraph){ .graph = graph };
+    *out = (TrainingGraph){ 0 };
+    CutSpec cut = { .samples = recipe->levers.regions, .chunks = recipe->levers.chunks };
+    TRY(graph_cut(graph, &cut, &out->graph, &loss, &out->cut));
     TrainSpec spec = recipe_spec(recipe, out);
-    TRY(autodiff_train(graph, loss, &spec, &out->train));
+    TRY(autodiff_train(out->graph, loss, &spec, &out->train));
+    graph_order_lots(out->graph);
+    out->graph->counts_given = false;        /* other phases count for themselves */
     return given_noise ? OK : phases_build(recipe, out);     /* a comparison is of steps alone */
 }

@@ -5,16 +5,23 @@
 The two take turns, N rounds; each row is the best run of all rounds on either side, so that whatever
 else the machine does disturbs both alike. A ratio above 1 means that ours is faster. PyTorch's
 gradients are timed one by one where it has a call for each.
+
+Both sides go through a case as a training step does, again and again: forward, a pass from the output
+to its gradient (not timed), then each gradient; so an operator finds in the caches what the operators
+before it left, here as there. What PyTorch frees stays with the process, so that no call pays for fresh
+pages; its oneDNN may use AMX wherever that works.
 """
 import argparse
+import ctypes
 import json
 import os
 import subprocess
 import sys
 import time
 
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")   # AMX without its CPUID leaf kills oneDNN
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "tests", "py"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "tests", name) for name in ("py", "ref")]
+import bench_ref  # noqa: E402
 import find_torch  # noqa: F401,E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -27,26 +34,30 @@ parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--backend", default="")
 parser.add_argument("--only", default="", help="cases with this word in their name")
 args = parser.parse_args()
+bench_ref.choose_isa()
 torch.set_num_threads(args.threads)
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4            # of glibc's mallopt
+for option, value in ((M_TRIM_THRESHOLD, 2 ** 31 - 1), (M_MMAP_MAX, 0)):
+    ctypes.CDLL(None).mallopt(option, value)
 
 
-def best_ms(fn):
-    fn()
-    best, end = 1e9, time.perf_counter() + args.seconds
-    while time.perf_counter() < end:
-        start = time.perf_counter()
-        fn()
-        best = min(best, time.perf_counter() - start)
-    return best * 1e3
+def their_round(calls, dy):
+    """The best time of each call of a case, taken one after the other."""
+    best, runs, end = dict.fromkeys(calls, 1e9), 0, time.perf_counter() + args.seconds
+    while runs < 3 or time.perf_counter() < end:
+        for i, (op, fn) in enumerate(calls.items()):
+            start = time.perf_counter()
+            y = fn()
+            best[op] = min(best[op], time.perf_counter() - start)
+            if i == 0:
+                dy.copy_(y)                      # in place of a loss and its gradient
+            del y
+        runs += 1
+    return {op: seconds * 1e3 for op, seconds in best.items()}
 
 
 def leaf(*shape, dtype=torch.float32):
     return (torch.randn(*shape) * 0.1).to(dtype).requires_grad_(True)
-
-
-def backward(y, inputs):
-    dy = torch.randn_like(y)
-    return lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)
 
 
 def linear(rows, out, inp, dtype, bias=False):
@@ -55,7 +66,7 @@ def linear(rows, out, inp, dtype, bias=False):
     times = {"linear": lambda: F.linear(x, w, b), "linear_grad_x": lambda: dy @ w, "linear_grad_w": lambda: dy.t() @ x}
     if bias:
         times["bias_grad"] = lambda: dy.sum(0)
-    return times
+    return times, dy
 
 
 def conv(n, ci, co, h, w, stride, dtype):
@@ -66,18 +77,19 @@ def conv(n, ci, co, h, w, stride, dtype):
     def grad(mask):
         return lambda: torch.ops.aten.convolution_backward(dy, x, k, None, (stride, stride), (1, 1), (1, 1), False, (0, 0), 1, mask)
     return {"conv": lambda: F.conv2d(x, k, None, stride, 1), "conv_grad_x": grad([True, False, False]),
-            "conv_grad_w": grad([False, True, False])}
+            "conv_grad_w": grad([False, True, False])}, dy
+
+
+def pair(name, fn, *inputs):
+    detached, y = [i.detach() for i in inputs], fn(*inputs)
+    dy = torch.empty_like(y)
+    return {name: lambda: fn(*detached),
+            name + "_grad": lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)}, dy
 
 
 def attention(b, heads, lq, lk, width, dtype):
     q, k, v = (leaf(b, heads, n, width, dtype=dtype) for n in (lq, lk, lk))
-    return {"attention": lambda: F.scaled_dot_product_attention(q.detach(), k.detach(), v.detach()),
-            "attention_grad": backward(F.scaled_dot_product_attention(q, k, v), (q, k, v))}
-
-
-def pair(name, fn, *inputs):
-    detached = [i.detach() for i in inputs]
-    return {name: lambda: fn(*detached), name + "_grad": backward(fn(*inputs), inputs)}
+    return pair("attention", F.scaled_dot_product_attention, q, k, v)
 
 
 def fft_conv(length, channels, dtype):
@@ -125,7 +137,7 @@ def our_round(server):
     return times
 
 
-def compare(server, name, word, calls):
+def compare(server, name, word, calls, dy):
     ours, theirs = {}, dict.fromkeys(calls, 1e9)
     for _ in range(args.rounds):
         times = our_round(server)
@@ -133,8 +145,8 @@ def compare(server, name, word, calls):
             sys.exit(f"bench_ops is not at {name} in {word}")
         for op, (ms, flops) in times.items():
             ours[op] = min(ms, ours[op][0]) if op in ours else ms, flops
-        for op, fn in calls.items():
-            theirs[op] = min(theirs[op], best_ms(fn))
+        for op, ms in their_round(calls, dy).items():
+            theirs[op] = min(theirs[op], ms)
     for op in calls:
         if op not in ours:
             sys.exit(f"bench_ops did not time {op} of {name} in {word}")
@@ -149,9 +161,9 @@ def main():
     print(f"{'operator':34} {'':16} {'type':5} {'ours ms':>9} {'torch ms':>9} {'ratio':>6} {'GFLOP/s':>8}")
     ratios = []
     for word, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
-        for name, calls in cases(dtype):
+        for name, (calls, dy) in cases(dtype):
             if args.only in name:
-                ratios += compare(server, name, word, calls)
+                ratios += compare(server, name, word, calls, dy)
             server.stdin.write("next\n")
             server.stdin.flush()
     server.communicate()

@@ -1,11 +1,14 @@
 /* step.c -- time and memory of whole training steps, on the CPU or a card.
  *
- *   bench_step [--device NAME] [--budget BYTES] [--steps N] [--threads N] [--top N] [--nodes FILE] [--part P] RECIPE [KEY=VALUE ...]
+ *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N] [--nodes FILE] [--part P]
+ *              [--random] RECIPE [KEY=VALUE ...]
  *
- * One JSON line: ms (median step: all micro-batches and the update), fastest, planned and measured arena,
- * what the card's driver says is in use, loss. Every step gets the same batch, drawn once, so that no
- * loader is measured; --part trains one network of a system alone (bench/parts.h); --top N adds the N operators that take the longest, alone;
- * --nodes writes every node's time: operator, algorithm, shapes, microseconds.
+ * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned and measured arena, its
+ * host's, what the card's driver says is in use, loss. A budget is kept by exact levers alone. Every step gets the same
+ * batch, drawn once, so that no loader is measured; --part trains one network of a system alone (bench/parts.h); --random
+ * feeds random numbers (latents, which no drawn data has); --top N
+ * adds the N operators that take the longest, alone; --nodes writes every node's time: operator, algorithm, shapes,
+ * microseconds.
  */
 #include "parts.h"
 
@@ -14,6 +17,7 @@
 #include "ops/ops.h"
 #include "ops/optim.h"
 #include "train/feeds.h"
+#include "train/fit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,8 +26,9 @@
 
 typedef struct Bench {
     const char *device, *recipe, *part, *nodes, *sets[64];
-    int64_t     budget, steps, threads, top;
+    int64_t     budget, effort, steps, threads, top;
     int         n_sets;
+    bool        random;
     TrainingGraph graph;
     Recipe     *opened;
     Session    *session;
@@ -127,21 +132,25 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
 static Err bench(Pool *pool, Bench *b)
 {
     Device *device;
-    Engine *engine;
+    const Engine *engine;
+    FitResult     fit;
     float   loss;
     int64_t used = 0, measured = 0;
     double *times = NEWN(pool, double, b->steps + 1);
 
     TRY(recipe_read(pool, b->recipe, b->sets, b->n_sets, &b->opened));
-    TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads }, &device));
+    TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads,
+                                                       .tf32 = recipe_tf32(b->opened) }, &device));
     if (b->part)
         TRY(part_take(b->part, b->opened));
-    TRY(recipe_graph(pool, b->opened, false, &b->graph));
-    TRY(engine_new(pool, b->graph.graph, device, &(EngineOptions){ .budget_bytes = b->budget }, &engine));
+    TRY(fit_run(pool, b->opened, device, &(FitOptions){ .budget_bytes = b->budget, .effort = b->effort, .allow = ALLOW_NONE },
+                &fit));
+    b->graph = fit.graph;
+    engine = fit.engine;
     TRY(session_new(pool, engine, &b->session));
     TRY(session_init(b->session, 1));
     TRY(feeds_new(pool, b->session, PART_MICRO, &b->feeds));
-    if (b->part) {
+    if (b->part || b->random) {
         part_fill(&b->feeds);
     } else {
         TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
@@ -164,9 +173,11 @@ static Err bench(Pool *pool, Bench *b)
         if (session_measured_bytes(b->session, (Part)part) > measured)
             measured = session_measured_bytes(b->session, (Part)part);
     printf("{\"work\": \"%s\", \"precision\": \"%s\", \"device\": \"%s\", \"ms\": %.3f, \"fastest\": %.3f, \"arena\": %lld, "
-           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"loss\": %.6g}\n", b->opened->name,
+           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"moved\": %d, \"host\": %lld, \"predicted\": %.3f, "
+           "\"source\": \"%s\", \"loss\": %.6g}\n", b->opened->name,
            recipe_precisions[b->opened->precision], device->name, times[b->steps / 2], times[0],
-           (long long)engine->arena_bytes, (long long)measured, (long long)used, engine->recomputed, (double)loss);
+           (long long)engine->arena_bytes, (long long)measured, (long long)used, engine->recomputed, engine->moved,
+           (long long)engine->host_bytes, engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
     return b->top || b->nodes ? step_profile(pool, b, engine) : OK;
 }
 
@@ -179,11 +190,13 @@ int main(int argc, char **argv)
         bool more = i + 1 < argc;
         if (!strcmp(argv[i], "--device") && more)       b.device = argv[++i];
         else if (!strcmp(argv[i], "--budget") && more)  err = bytes_read(argv[++i], 0, &b.budget);
+        else if (!strcmp(argv[i], "--effort") && more)  b.effort = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--steps") && more)   b.steps = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--threads") && more) b.threads = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--top") && more)     b.top = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--part") && more)    b.part = argv[++i];
         else if (!strcmp(argv[i], "--nodes") && more)   b.nodes = argv[++i];
+        else if (!strcmp(argv[i], "--random"))          b.random = true;
         else if (!b.recipe)                             b.recipe = argv[i];
         else if (b.n_sets < 64)                         b.sets[b.n_sets++] = argv[i];
     }

@@ -87,6 +87,7 @@ static void walk_node(Walk *walk, int32_t id)
         return;
     g.dy = NEWN(graph->pool, Tensor, node.n_out);
     g.dx = NEWN(graph->pool, Tensor, node.n_in);
+    g.parts = NEWN(graph->pool, Tensor, node.n_in);
     g.wants = NEWN(graph->pool, bool, node.n_in);
     g.so_far = NEWN(graph->pool, Tensor, node.n_in);
     g.summed = NEWN(graph->pool, bool, node.n_in);
@@ -94,6 +95,7 @@ static void walk_node(Walk *walk, int32_t id)
         any |= node.out[i] >= 0 && tensor_ok(walk->grad[node.out[i]]);
     for (int i = 0; i < node.n_in; i++) {
         g.dx[i] = none;
+        g.parts[i] = node.in[i] >= 0 ? walk->grad[node.in[i]] : none;
         g.wants[i] = node.in[i] >= 0 && walk->wants[node.in[i]];
         asked |= g.wants[i];
         g.so_far[i] = g.wants[i] ? walk_so_far(walk, &node, i) : none;
@@ -102,6 +104,7 @@ static void walk_node(Walk *walk, int32_t id)
         return;
     graph->module = node.module;
     graph->source = node.source;
+    graph->lot = node.lot;
     for (int i = 0; i < node.n_out; i++)
         g.dy[i] = walk_gradient(walk, node.out[i]);
     node.op->grad(&g);
@@ -110,6 +113,7 @@ static void walk_node(Walk *walk, int32_t id)
             walk->grad[node.in[i]] = g.dx[i];
         else if (tensor_ok(g.dx[i]))
             walk_give(walk, node.in[i], g.dx[i]);
+    graph->lot = 0;
 }
 
 /* After node id: which parameters will get no further gradient? */

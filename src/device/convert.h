@@ -21,13 +21,20 @@ static inline float bf16_to_f32(uint16_t h)
     return f;
 }
 
-static inline uint16_t f32_to_bf16(float f)
+/* Of a number, or of a NaN whose low half is zero, as arithmetic on bf16 values leaves it. */
+static inline uint16_t bf16_rounded(float f)
 {
     uint32_t bits;
     memcpy(&bits, &f, 4);
-    uint32_t rounded = bits + 0x7FFFu + ((bits >> 16) & 1u);
+    return (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+static inline uint16_t f32_to_bf16(float f)  /* of any NaN: carries must not reach its sign */
+{
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
     uint32_t quiet = (bits >> 16) | 0x40u;
-    return (uint16_t)(f != f ? quiet : rounded >> 16);
+    return (uint16_t)(f != f ? quiet : bf16_rounded(f));
 }
 
 void convert_rows(Type to, void *dst, Type from, const void *src, size_t n);  /* any float pair */

@@ -31,7 +31,7 @@ static void geglu_gate(int64_t n, const float *a, const float *b, float *y)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        y[i] = a[i] * b[i] * vnormal_cdf(b[i]);
+        y[i] = a[i] * vgelu(b[i]);
 }
 
 static void geglu_gate_grad(int64_t n, const float *a, const float *b, const float *dy, float *da,
@@ -39,9 +39,9 @@ static void geglu_gate_grad(int64_t n, const float *a, const float *b, const flo
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float x = b[i], cdf = vnormal_cdf(x), d = dy[i];
-        db[i] = d * a[i] * fmaf(x, vnormal_density(x), cdf);
-        da[i] = d * x * cdf;
+        float x = b[i], d = dy[i];
+        db[i] = d * a[i] * vgelu_slope(x);
+        da[i] = d * vgelu(x);
     }
 }
 

@@ -39,6 +39,21 @@ typedef struct NormCuda {        /* one run; what is not used is NULL */
     int         columns, lanes, tiles;   /* vectors of a row, rows side by side, tiles of columns */
 } NormCuda;
 
+/* Of a group norm or SPADE: sizes and types; `weight` is the weight's input. */
+static inline NormCuda norm_cuda_of(const Node *n, const GroupnormAttr *attr, int weight)
+{
+    Shape    x = in_shape(n, 0);
+    NormCuda run = {};
+    run.samples = x.dim[0];
+    run.channels = dim(x, -1);
+    run.pixels = shape_count(x) / run.samples / run.channels;
+    run.groups = attr->groups;
+    run.eps = attr->eps;
+    run.type = in_type(n, 0);
+    run.type_w = in_given(n, weight) ? in_type(n, weight) : F32;
+    return run;
+}
+
 __device__ __forceinline__ float act_of(NormAct act, float z)
 {
     switch (act) {

@@ -12,7 +12,7 @@ INLINE float norm_act(NormAct act, float z)
     switch (act) {
     case NORM_SILU: return z * vsigmoid(z);
     case NORM_RELU: return z < 0 ? 0 : z;    /* NaN stays */
-    case NORM_GELU: return z * vnormal_cdf(z);
+    case NORM_GELU: return vgelu(z);
     default:        return z;
     }
 }
@@ -25,7 +25,7 @@ INLINE float norm_act_slope(NormAct act, float z)
         return s * (1 + z * (1 - s));
     }
     case NORM_RELU: return z > 0 ? 1.0f : 0.0f;
-    case NORM_GELU: return vnormal_cdf(z) + z * vnormal_density(z);
+    case NORM_GELU: return vgelu_slope(z);
     default:        return 1;
     }
 }

@@ -65,25 +65,29 @@ static Err linear_grad_w_cuda(const Call *call)
     return linear_grad_w_product(call);
 }
 
-/* RUN(op, run)   CHOOSE(op, choose, run): it needs scratch   READY(op, choose, prepare, run) */
+/* RUN(op, run)   CHOOSE(op, choose, run): it needs scratch   READY(op, choose, prepare, run)   ALL(op, run, run_all) */
 #define RUN(op, run_)               Err run_(const Call *call);
 #define CHOOSE(op, choose_, run_)   Err choose_(const Node *n, const Device *device, Choice *choice); RUN(op, run_)
 #define READY(op, choose_, prepare_, run_)                                                          \
     Err prepare_(Pool *pool, Call *call);                                                           \
     CHOOSE(op, choose_, run_)
+#define ALL(op, run_, all_)         Err all_(const Call *const *calls, int n); RUN(op, run_)
 #include "ops/kernels_cuda.def"
 #undef RUN
 #undef CHOOSE
 #undef READY
+#undef ALL
 
 static const struct { const char *op; Kernel kernel; } kernels[] = {
 #define RUN(op, run_)               { #op, { .run = run_ } },
 #define CHOOSE(op, choose_, run_)   { #op, { .choose = choose_, .run = run_ } },
-#define READY(op, choose_, prepare_, run_) { #op, { choose_, prepare_, run_ } },
+#define READY(op, choose_, prepare_, run_) { #op, { .choose = choose_, .prepare = prepare_, .run = run_ } },
+#define ALL(op, run_, all_)         { #op, { .run = run_, .run_all = all_ } },
 #include "ops/kernels_cuda.def"
 #undef RUN
 #undef CHOOSE
 #undef READY
+#undef ALL
     { "linear",         { linear_choose_cpu, linear_prepare_cpu, linear_cpu } },
     { "linear_grad_x",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_x_cpu } },
     { "linear_grad_w",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_w_cuda } },

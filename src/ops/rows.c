@@ -28,3 +28,20 @@ Err rows_run(const Call *call, int n_in, RowFn *fn)
     }
     return OK;
 }
+
+Err rows_run_bf16(const Call *call, int n_in, RowBf16Fn *fn)
+{
+    int64_t count = shape_count(out_shape(call->node, 0));
+    int     threads = parallel_threads(call->device->threads, count);
+
+#pragma omp parallel num_threads(threads)
+    {
+        const uint16_t *in[ROWS_MOST_IN];
+        int64_t         from, to;
+        parallel_piece(count, ROW_BLOCK, omp_get_thread_num(), threads, &from, &to);
+        for (int j = 0; j < n_in; j++)
+            in[j] = (const uint16_t *)call->in[j] + from;
+        fn(to - from, in, (uint16_t *)call->out[0] + from);
+    }
+    return OK;
+}

@@ -36,8 +36,8 @@ RowSum softmax_row_sum(Type type, const void *x, int64_t first, int64_t n)
     return row;
 }
 
-/* A row that fits a block: each exponential is computed once. */
-static void softmax_short(const float *x, float *y, int64_t n)
+/* A row that fits a block: each exponential is computed once. They go to y, whose sum comes back. */
+static float softmax_short(const float *x, float *y, int64_t n)
 {
     float most = -INFINITY, sum = 0;
 #pragma omp simd reduction(max : most)
@@ -49,10 +49,22 @@ static void softmax_short(const float *x, float *y, int64_t n)
         y[j] = e;
         sum += e;
     }
-    float scale = 1.0f / sum;
+    return sum;
+}
+
+static void softmax_store(Type type, void *out, int64_t first, int64_t n, float *y, float scale)
+{
+    if (type == BF16) {
+        uint16_t *half = (uint16_t *)out + first;
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++)
+            half[j] = f32_to_bf16(y[j] * scale);
+        return;
+    }
 #pragma omp simd
     for (int64_t j = 0; j < n; j++)
         y[j] *= scale;
+    row_store(type, out, first, n, y);
 }
 
 typedef enum RowWay { WAY_SOFTMAX, WAY_LOG } RowWay;
@@ -70,8 +82,8 @@ static Err softmax_rows(const Call *call, RowWay way)
         float buffer[2][ROW_BLOCK];
         if (way == WAY_SOFTMAX && n <= ROW_BLOCK) {
             float *y = row_open(ty, call->out[0], r * n, buffer[1]);
-            softmax_short(row_load(tx, call->in[0], r * n, n, buffer[0]), y, n);
-            row_store(ty, call->out[0], r * n, n, y);
+            float  sum = softmax_short(row_load(tx, call->in[0], r * n, n, buffer[0]), y, n);
+            softmax_store(ty, call->out[0], r * n, n, y, 1.0f / sum);
             continue;
         }
         RowSum sum = softmax_row_sum(tx, call->in[0], r * n, n);
@@ -112,6 +124,18 @@ Err logsumexp_cpu(const Call *call)
     return OK;
 }
 
+/* A row of bf16 that fits the first cache: converted in registers, read twice. */
+static void softmax_grad_bf16(const uint16_t *y, const uint16_t *dy, uint16_t *dx, int64_t n)
+{
+    float total = 0;
+#pragma omp simd reduction(+ : total)
+    for (int64_t j = 0; j < n; j++)
+        total += bf16_to_f32(y[j]) * bf16_to_f32(dy[j]);
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        dx[j] = f32_to_bf16(bf16_to_f32(y[j]) * (bf16_to_f32(dy[j]) - total));
+}
+
 /* dx = y (dy - sum(y dy)), and of the logarithm dx = dy - exp(y) sum(dy). */
 static Err softmax_grads(const Call *call, RowWay way)
 {
@@ -125,6 +149,12 @@ static Err softmax_grads(const Call *call, RowWay way)
     for (int64_t r = 0; r < rows; r++) {
         float        buffer[3][ROW_BLOCK], total = 0;
         const float *y = NULL, *dy = NULL;
+        if (way == WAY_SOFTMAX && n <= ROW_BLOCK && ty == BF16 && td == BF16 && tx == BF16) {
+            softmax_grad_bf16((const uint16_t *)call->in[0] + r * n,
+                              (const uint16_t *)call->in[1] + r * n,
+                              (uint16_t *)call->out[0] + r * n, n);
+            continue;
+        }
         for (int64_t i = 0; i < n; i += ROW_BLOCK) {
             int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
             float   sum = 0;

@@ -2,6 +2,7 @@
  * written in terms of what the rule keeps: the input x or the output y. */
 #include "ops/unary.h"
 
+#include "device/convert.h"
 #include "ops/rows.h"
 #include "ops/vmath.h"
 
@@ -17,8 +18,8 @@ static inline float tanh_at(float x)      { return vtanh(x); }
 static inline float tanh_slope(float y)   { return fmaf(-y, y, 1.0f); }
 static inline float sigmoid_at(float x)   { return vsigmoid(x); }
 static inline float sigmoid_slope(float y) { return y * (1.0f - y); }
-static inline float gelu_at(float x)      { return x * vnormal_cdf(x); }
-static inline float gelu_slope(float x)   { return fmaf(x, vnormal_density(x), vnormal_cdf(x)); }
+static inline float gelu_at(float x)      { return vgelu(x); }
+static inline float gelu_slope(float x)   { return vgelu_slope(x); }
 static inline float softplus_at(float x)  { return vsoftplus(x); }
 static inline float softplus_slope(float x) { return vsigmoid(x); }
 static inline float exp_at(float x)       { return vexp(x); }
@@ -54,8 +55,28 @@ static inline float gelu_tanh_slope(float x)
         (void)call, (void)first;                                                                  \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = dy[i] * fn##_slope(kept[i]); \
     }                                                                                             \
-    Err fn##_cpu(const Call *call) { return rows_run(call, 1, fn##_row); }                        \
-    Err fn##_grad_cpu(const Call *call) { return rows_run(call, 2, fn##_grad_row); }
+    static void fn##_bf16(int64_t n, const uint16_t *const *in, uint16_t *out)                    \
+    {                                                                                             \
+        const uint16_t *x = in[0];                                                                \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                       \
+            out[i] = bf16_rounded(fn##_at(bf16_to_f32(x[i])));                                     \
+    }                                                                                             \
+    static void fn##_grad_bf16(int64_t n, const uint16_t *const *in, uint16_t *out)               \
+    {                                                                                             \
+        const uint16_t *kept = in[0], *dy = in[1];                                                \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                       \
+            out[i] = bf16_rounded(bf16_to_f32(dy[i]) * fn##_slope(bf16_to_f32(kept[i])));          \
+    }                                                                                             \
+    Err fn##_cpu(const Call *call)                                                                \
+    {                                                                                             \
+        return rows_all_bf16(call->node, 1) ? rows_run_bf16(call, 1, fn##_bf16)                   \
+                                            : rows_run(call, 1, fn##_row);                        \
+    }                                                                                             \
+    Err fn##_grad_cpu(const Call *call)                                                           \
+    {                                                                                             \
+        return rows_all_bf16(call->node, 2) ? rows_run_bf16(call, 2, fn##_grad_bf16)              \
+                                            : rows_run(call, 2, fn##_grad_row);                   \
+    }
 UNARY_LIST(X)
 #undef X
 

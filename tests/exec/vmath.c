@@ -54,6 +54,37 @@ static void errors_are_small(void)
     sweep("vsoftplus", vsoftplus, want_softplus, -87.0f, INFINITY, 2.0);
 }
 
+/* GELU is held to an absolute error, as the difference 1 - erf is; odd ends are exact. */
+static double worst_error(float (*f)(float), double (*want)(double), int by_x)
+{
+    double worst = 0;
+    for (uint64_t i = 0; i < 0x100000000u; i += 1009) {
+        float  x = vfloat((uint32_t)i);
+        double error = fabs((double)f(x) - want((double)x));
+        error /= by_x && fabsf(x) > 1 ? fabs((double)x) : 1;
+        worst = isfinite(x) && !(error <= worst) ? error : worst;
+    }
+    return worst;
+}
+
+static double want_gelu(double x) { return x * 0.5 * erfc(-x * 0.70710678118654752); }
+static double want_slope(double x)
+{
+    return 0.5 * erfc(-x * 0.70710678118654752) + x * exp(-0.5 * x * x) * 0.39894228040143268;
+}
+
+static void gelu_is_near(void)
+{
+    double gelu = worst_error(vgelu, want_gelu, 1), slope = worst_error(vgelu_slope, want_slope, 0);
+    printf("vgelu at most %.2e of x, vgelu_slope %.2e\n", gelu, slope);
+    CHECK(gelu <= 2.2e-7);
+    CHECK(slope <= 3.2e-7);
+    CHECK(vgelu(5.25f) == 5.25f && vgelu(-5.25f) == 0 && vgelu(-1e30f) == 0 && vgelu(0.0f) == 0);
+    CHECK(vgelu(INFINITY) == INFINITY && isnan(vgelu(NAN)) && vgelu(3e38f) == 3e38f);
+    CHECK(vgelu_slope(5.65f) == 1 && vgelu_slope(-5.65f) == 0 && vgelu_slope(INFINITY) == 1);
+    CHECK(vgelu_slope(0.0f) == 0.5f && vgelu_slope(-INFINITY) == 0 && isnan(vgelu_slope(NAN)));
+}
+
 static void odd_values(void)
 {
     CHECK(isnan(vexp(NAN)) && isnan(vlog(NAN)) && isnan(vtanh(NAN)) && isnan(vsigmoid(NAN)));
@@ -67,14 +98,13 @@ static void odd_values(void)
     CHECK(verf(INFINITY) == 1 && verf(-INFINITY) == -1 && verf(0.0f) == 0);
     CHECK(vsigmoid(-INFINITY) == 0 && vsigmoid(INFINITY) == 1 && vsigmoid(0.0f) == 0.5f);
     CHECK(vsoftplus(INFINITY) == INFINITY && vsoftplus(-INFINITY) == 0 && vsoftplus(200.0f) == 200);
-    CHECK(vnormal_cdf(0.0f) == 0.5f && vnormal_cdf(INFINITY) == 1 && vnormal_cdf(-INFINITY) == 0);
 }
 
 /* One function in a vector loop gives the bits of the scalar call, also in the loop's tail. */
 static void vector_is_scalar(void)
 {
     enum { N = 1003 };
-    static float x[N], e[N], l[N], t[N], r[N];
+    static float x[N], e[N], l[N], t[N], r[N], c[N], g[N];
     for (int i = 0; i < N; i++)
         x[i] = (float)(i - 500) * 0.0371f;
 #pragma omp simd
@@ -83,12 +113,14 @@ static void vector_is_scalar(void)
         l[i] = vsoftplus(x[i]);
         t[i] = vtanh(x[i]);
         r[i] = verf(x[i]);
+        c[i] = vgelu(x[i]);
+        g[i] = vgelu_slope(x[i]);
     }
     int differ = 0;
     for (int i = 0; i < N; i++) {
         volatile float one = x[i];
-        differ +=
-            e[i] != vexp(one) || l[i] != vsoftplus(one) || t[i] != vtanh(one) || r[i] != verf(one);
+        differ += e[i] != vexp(one) || l[i] != vsoftplus(one) || t[i] != vtanh(one) ||
+                  r[i] != verf(one) || c[i] != vgelu(one) || g[i] != vgelu_slope(one);
     }
     CHECK_INT(differ, 0);
 }
@@ -96,6 +128,7 @@ static void vector_is_scalar(void)
 int main(void)
 {
     RUN(errors_are_small);
+    RUN(gelu_is_near);
     RUN(odd_values);
     RUN(vector_is_scalar);
     return test_end();

@@ -119,6 +119,12 @@ def amx_works():
     return probe.returncode == 0
 
 
+def choose_isa():
+    """Before oneDNN's first use: all that works here, unless the caller has said something else."""
+    if "ONEDNN_MAX_CPU_ISA" not in os.environ:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "DEFAULT" if amx_works() else "AVX512_CORE_FP16"
+
+
 def main():
     parser = argparse.ArgumentParser(description="PyTorch's step time and memory on the CPU")
     parser.add_argument("works", nargs="*", metavar="WORK", help=", ".join(WORKS))
@@ -134,8 +140,7 @@ def main():
     if args.here:
         run(args.works[0], args.precision, args.layout, args.threads, args.steps)
         return 0
-    if "ONEDNN_MAX_CPU_ISA" not in os.environ and amx_works():
-        os.environ["ONEDNN_MAX_CPU_ISA"] = "DEFAULT"
+    choose_isa()
     env = {**os.environ, "OMP_NUM_THREADS": str(args.threads)}
     failed = 0
     for work in args.works or WORKS:

@@ -101,7 +101,8 @@ static Err held_from(const DataConfig *data, const DataSource *source, int64_t *
         return OK;
     held = held < 1 ? 1 : held;
     if (held >= n)
-        return fail(E_USAGE, "data.holdout: %g of %lld samples leaves none to train on", data->holdout, (long long)n);
+        return fail(E_USAGE, "data.holdout: %g of %lld samples leaves none to train on; give more, or set validate.every to 0",
+                    data->holdout, (long long)n);
     *from = n - held;
     if (!source->group)
         return OK;

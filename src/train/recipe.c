@@ -164,6 +164,8 @@ static Err recipe_model(Pool *pool, const char *path, const Json *map, const Mod
                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+static const double HOLDOUT = 0.05;
+
 /* What the keys' ranges cannot say of phases. */
 static Err recipe_phases_check(const Recipe *recipe)
 {
@@ -210,6 +212,8 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
         recipe->name = pool_textn(pool, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
     if (model->check)
         TRY(model->check(recipe->config));
+    if (recipe->validate.every && recipe->data.path && recipe->data.holdout <= 0 && !recipe->data.holdout_path)
+        recipe->data.holdout = HOLDOUT;      /* somebody's own files, and a recipe that validates drawn ones */
     *out = recipe;
     return recipe_phases_check(recipe);
 }

@@ -345,6 +345,14 @@ static void whole_files(void)
                        &trained, &held, NULL));
     CHECK_INT(trained.source->n_samples, 24);
     CHECK_INT(held.first, 0);
+    /* Nothing said: a twentieth, here again the last file. */
+    Recipe *recipe;
+    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ SOUND, NULL }, &trained, &held, &recipe));
+    CHECK_NEAR(recipe->data.holdout, 0.05, 0);
+    CHECK_INT(held.first, 15);
+    CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/sashimi-small.yaml", (const char *const[]){ SOUND, "validate.every=0" }, 6,
+                         &recipe));
+    CHECK_NEAR(recipe->data.holdout, 0, 0);
     /* Fewer than asked for: again from the first. */
     CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ SOUND, "data.holdout=0.2", "validate.batches=3", NULL },
                        &trained, &held, NULL));
@@ -413,7 +421,6 @@ static void bad_values(void)
         { { "schedule.kind=plateau", "schedule.watch=validaton", "validate.every=1" }, "did you mean 'validation'" },
         { { "schedule.factor=1" }, "factor must be from 0" },
         { { "schedule.patience=-1" }, "patience must be from 0" },
-        { { SOUND }, "nothing is held out" },
         { { SOUND, "data.holdout=0.99" }, "leaves none" },
         { { SOUND, "data.holdout_path=phases_nowhere" }, "phases_nowhere" },
     };

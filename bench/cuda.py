@@ -32,7 +32,7 @@ WORKS = {                    # most wanted first: what bench_step is told beside
     "lag-32x6": ["lag-32x6", "data.kind=coloured-sets"],
     "lag-4x3": ["lag-4x3", "data.kind=coloured-sets"],
     "sashimi-24576": ["sashimi-24576", "data.kind=tones"],
-    "stablesr-latent": ["stablesr-latent", "data.kind=drawn-pairs"],
+    "stablesr-latent": ["--random", "stablesr-latent"],
     "edge": ["--part", "edge", "stablesr-edge-after"],
     "stdiff-64x512": ["stdiff-64x512", "data.kind=moving-shapes"],
     "stdiff-64x2048": ["stdiff-64x2048", "data.kind=moving-shapes"],

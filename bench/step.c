@@ -1,11 +1,12 @@
 /* step.c -- time and memory of whole training steps, on the CPU or a card.
  *
  *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N] [--nodes FILE] [--part P]
- *              RECIPE [KEY=VALUE ...]
+ *              [--random] RECIPE [KEY=VALUE ...]
  *
  * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned and measured arena, its
  * host's, what the card's driver says is in use, loss. A budget is kept by exact levers alone. Every step gets the same
- * batch, drawn once, so that no loader is measured; --part trains one network of a system alone (bench/parts.h); --top N
+ * batch, drawn once, so that no loader is measured; --part trains one network of a system alone (bench/parts.h); --random
+ * feeds random numbers (latents, which no drawn data has); --top N
  * adds the N operators that take the longest, alone; --nodes writes every node's time: operator, algorithm, shapes,
  * microseconds.
  */
@@ -27,6 +28,7 @@ typedef struct Bench {
     const char *device, *recipe, *part, *nodes, *sets[64];
     int64_t     budget, effort, steps, threads, top;
     int         n_sets;
+    bool        random;
     TrainingGraph graph;
     Recipe     *opened;
     Session    *session;
@@ -148,7 +150,7 @@ static Err bench(Pool *pool, Bench *b)
     TRY(session_new(pool, engine, &b->session));
     TRY(session_init(b->session, 1));
     TRY(feeds_new(pool, b->session, PART_MICRO, &b->feeds));
-    if (b->part) {
+    if (b->part || b->random) {
         part_fill(&b->feeds);
     } else {
         TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
@@ -194,6 +196,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--top") && more)     b.top = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--part") && more)    b.part = argv[++i];
         else if (!strcmp(argv[i], "--nodes") && more)   b.nodes = argv[++i];
+        else if (!strcmp(argv[i], "--random"))          b.random = true;
         else if (!b.recipe)                             b.recipe = argv[i];
         else if (b.n_sets < 64)                         b.sets[b.n_sets++] = argv[i];
     }

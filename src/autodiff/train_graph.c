@@ -142,7 +142,7 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
     Accumulation accumulation = { graph, out->counters };
     Release      release = { graph, spec, out };
     FinalGrad    final_grad = { accumulate_final, &accumulation };
-    Tensor       seed = grad_seed(out->progress, loss);
+    Tensor       seed = grad_seed(out->progress);
     if (spec->release) {
         REQUIRE(!train_no_release(spec, graph->compute));
         final_grad = (FinalGrad){ release_final, &release };

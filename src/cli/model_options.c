@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <string.h>
+
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n, Recipe **recipe,
                Device **device, int64_t *budget_bytes)
 {
@@ -24,8 +26,14 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
                     (*device)->name);
     if (o->host_budget && (*device)->to_host <= 0)
         return fail(E_USAGE, "--host-budget is for cards: %s has one memory, which --budget is of", (*device)->name);
-    if (o->host_budget)
-        TRY(bytes_read(o->host_budget, (*device)->host_bytes, &(*device)->host_bytes));
+    if (o->host_budget) {
+        int64_t *host = &(*device)->host_bytes;
+        if (strchr(o->host_budget, '%') && !*host)
+            return fail(E_USAGE, "--host-budget %s: the host of %s is not here, so it must be in bytes", o->host_budget,
+                        (*device)->name);
+        TRY(bytes_read(o->host_budget, *host, host));
+        *host = *host > 0 ? *host : 1;               /* 0 is no limit, and none at all was meant */
+    }
     *budget_bytes = 0;
     if (!o->budget)
         return OK;

@@ -148,11 +148,16 @@ static unsigned char *put_little(unsigned char *to, uint32_t x, int n)
 
 Err wav_write(const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate)
 {
+    return wav_write_in(NULL, path, samples, frames, channels, rate);
+}
+
+Err wav_write_in(Pool *parent, const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate)
+{
     int64_t n = frames * channels;
     if (frames < 0 || channels < 1 || channels > MOST_CHANNELS || rate < 1 || n > (INT32_MAX - 44) / 2)
-        return fail(E_USAGE, "%s: cannot write %lld frames of %lld channels at %lld a second", path, (long long)frames,
+        return fail(E_USAGE, "%s: cannot write %lld frames of %lld channels at %lld a second", path ? path : "a sample", (long long)frames,
                     (long long)channels, (long long)rate);
-    Pool          *pool = pool_new(NULL, "wav");
+    Pool          *pool = pool_new(parent, "wav");
     unsigned char *file = NEWN(pool, unsigned char, 44 + 2 * n), *at = file;
     memcpy(at, "RIFF", 4);
     at = put_little(at + 4, (uint32_t)(36 + 2 * n), 4);
@@ -171,7 +176,7 @@ Err wav_write(const char *path, const float *samples, int64_t frames, int64_t ch
         long  level = lrintf(x * 32768);
         at = put_little(at, (uint32_t)(level > 32767 ? 32767 : level), 2);
     }
-    Err err = file_write(path, file, (size_t)(at - file));
+    Err err = path ? file_write(path, file, (size_t)(at - file)) : OK;
     pool_free(pool);
     return err;
 }

@@ -205,3 +205,53 @@ extern "C" Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
+
+static __global__ void pairs_weight_kernel(const __grid_constant__ PairsWeight d, const uint16_t *w, const char *bias,
+                                           char *room)
+{
+    PairsBlock b = d.block[blockIdx.y];
+    uint16_t  *to = (uint16_t *)(room + d.at[blockIdx.y]);
+    int64_t    first = blockIdx.x * (int64_t)THREADS + threadIdx.x, stride = (int64_t)gridDim.x * THREADS;
+    int        width = (int)(d.turned ? b.k : b.n), w_width = (int)(d.turned ? d.k : d.n);
+    for (int64_t i = first; i < b.k * b.n; i += stride) {        /* 2-byte numbers of any kind; 0 is all bits 0 */
+        int     row = (int)(i / width), col = (int)(i - (int64_t)row * width);
+        int64_t k = b.from_k + (d.turned ? col : row), n = b.from_n + (d.turned ? row : col);
+        bool    second = k >= d.k;
+        k -= second ? d.k : 0;
+        n -= second ? d.n : 0;
+        to[i] = n >= 0 && n < d.n ? w[(d.turned ? n : k) * w_width + (d.turned ? k : n)] : (uint16_t)0;
+    }
+    for (int64_t i = first; d.bias_bytes && i < b.n; i += stride) {
+        int64_t from = (b.from_n + i) % d.n;
+        if (d.bias_bytes == 2)
+            ((uint16_t *)(room + d.bias_at[blockIdx.y]))[i] = ((const uint16_t *)bias)[from];
+        else
+            ((uint32_t *)(room + d.bias_at[blockIdx.y]))[i] = ((const uint32_t *)bias)[from];
+    }
+}
+
+extern "C" Err cuda_pairs_weight(cudaStream_t stream, const PairsWeight *d, const void *w, const void *bias, char *to)
+{
+    dim3 grid(blocks_for(d->block[0].k * d->block[0].n), (unsigned)d->n_blocks);
+    pairs_weight_kernel<<<grid, THREADS, 0, stream>>>(*d, (const uint16_t *)w, (const char *)bias, to);
+    CUDA_TRY(cudaPeekAtLastError());
+    return OK;
+}
+
+static __global__ void pairs_sum_kernel(const float *even, const float *odd, int64_t m, int64_t n, int64_t over_m,
+                                        int64_t over_n, bool add, float *y)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < m * n; i += (int64_t)gridDim.x * THREADS) {
+        int64_t row = i / n, col = i - row * n, pitch = n + over_n;
+        float   sum = even[row * pitch + col] + odd[(row + over_m) * pitch + col + over_n];
+        y[i] = add ? y[i] + sum : sum;
+    }
+}
+
+extern "C" Err cuda_pairs_sum(cudaStream_t stream, const float *even, const float *odd, int64_t m, int64_t n,
+                              int64_t over_m, int64_t over_n, bool add, float *y)
+{
+    pairs_sum_kernel<<<blocks_for(m * n), THREADS, 0, stream>>>(even, odd, m, n, over_m, over_n, add, y);
+    CUDA_TRY(cudaPeekAtLastError());
+    return OK;
+}

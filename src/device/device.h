@@ -18,7 +18,7 @@ typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 typedef struct Device Device;
 
 /* What a plugin does with bytes that the host cannot touch; the CPU has none of this. Work queued by
- * kernels runs in order; `read`, `write` and `wait` come after all of it. */
+ * kernels runs in order; `read`, `write` and `wait` come after all of it. `from` may change once `write` returns. */
 typedef struct DeviceApi {
     const void *(*kernel)(const char *op_name);      /* ir's Kernel, or NULL */
     Err  (*take)(const Device *device, int64_t bytes, void **base);          /* zeroed */
@@ -34,10 +34,11 @@ typedef struct DeviceApi {
     Err  (*replay)(const Device *device, void *recording);
     void (*forget)(const Device *device, void *recording);
     Err  (*used_bytes)(const Device *device, int64_t *used);     /* of the card, as its driver counts */
-    /* The device's own clock: a stamp in a recording notes when all before it is done. */
+    /* The device's own clock: a stamp, also in a recording, notes when all before it is done. */
     Err  (*stamp_new)(const Device *device, void **stamp);
     void (*stamp_free)(const Device *device, void *stamp);
     Err  (*stamp)(const Device *device, void *stamp);
+    Err  (*stamp_wait)(const Device *device, void *stamp);       /* until it is reached; at once if it was never set */
     Err  (*stamp_ns)(const Device *device, void *from, void *to, double *ns);    /* once both are done */
     /* What plain kernels reach over arrays of that many bytes, and what one that does nothing costs in a recording. */
     Err  (*measure)(const Device *device, int64_t bytes, Bandwidth *bandwidth, double *launch_ns);

@@ -25,8 +25,15 @@ typedef struct DirectConv {      /* how it is done: a function of the descriptio
 
 bool   direct_conv_plan(const CudaHandle *handle, const ConvDesc *desc, DirectConv *conv);   /* false: another way */
 size_t direct_conv_scratch(const DirectConv *conv);
-/* The one of x, w, y that is written depends on the kind. Weights: dw = before + sum, if before is given. */
-Err    direct_conv_run(const CudaHandle *handle, const DirectConv *conv, void *x, void *w, void *y, const void *bias,
-                       const float *before, void *scratch);
+
+typedef struct DirectArgs {      /* the one of x, w, y that is written depends on the kind */
+    void        *x, *w, *y, *scratch;
+    const void  *bias;           /* forward, or NULL */
+    const float *before;         /* weights: dw = before + its sum, or NULL */
+    float       *sums;           /* weights: column sums of dy, added to sums_before or not; or NULL */
+    const float *sums_before;
+} DirectArgs;
+
+Err direct_conv_run(const CudaHandle *handle, const DirectConv *conv, const DirectArgs *args);
 
 #endif

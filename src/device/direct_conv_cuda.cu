@@ -32,6 +32,8 @@ struct Job {
     int          bias_type;
     const float *before;
     float       *out;                        /* pieces; or dw itself */
+    float       *sums;                       /* weights: pieces of dy's column sums, a line per split and tap; or NULL */
+    const float *sums_before;
 };
 
 struct At { int n, d, h, w; };
@@ -108,9 +110,55 @@ static __device__ __forceinline__ void fetch_all(const CUtensorMap *map_a, const
     }
 }
 
+static __device__ __forceinline__ float2 wide2(const void *p, __nv_bfloat16) { return __bfloat1622float2(*(const __nv_bfloat162 *)p); }
+static __device__ __forceinline__ float2 wide2(const void *p, __half) { return __half22float2(*(const __half2 *)p); }
+
+/* Column sums of dy while its boxes are in shared memory. The blocks of all taps read the same boxes, so each
+ * adds up one in so many: alone, one block would keep all others waiting. A thread has two neighbours of
+ * some of the rows. */
+struct Sums {
+    bool   wanted;                           /* by this block */
+    int    at, width, rows;                  /* dy's place in a stage; columns of it there; rows a thread takes */
+    int    next, every;                      /* steps until the next box to add; from each to the next */
+    float2 sum;
+
+    __device__ __forceinline__ int pair() const { return (int)threadIdx.x % (width / 2); }
+    __device__ __forceinline__ int share() const { return (int)threadIdx.x / (width / 2); }
+
+    template <class T> __device__ __forceinline__ void add(const char *stage, T)
+    {
+        const char *box = stage + at + pair() / 32 * BOX + pair() % 4 * 4;
+        int         chunk = pair() % 32 / 4;
+        for (int r = share() * rows; r < share() * rows + rows && r < DEEP; r += 8)
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                float2 v = wide2(box + (r + i) * 128 + (chunk ^ i) * 16, T());
+                sum.x += v.x, sum.y += v.y;
+            }
+    }
+
+    /* All shares of a column in their order, through `room`, into a line of `columns` sums of which this block's
+     * begin at `first`. */
+    __device__ __forceinline__ void give(float *room, float *line, int first, int columns)
+    {
+        int shares = DEEP / rows;
+        asm volatile("bar.sync 1, 256;" ::: "memory");   /* both warpgroups have read their last stage */
+        if (share() < shares)
+            *(float2 *)(room + share() * width + pair() * 2) = sum;
+        asm volatile("bar.sync 1, 256;" ::: "memory");
+        for (int k = (int)threadIdx.x; k < width && first + k < columns; k += 256) {
+            float all = 0;
+            for (int s = 0; s < shares; s++)
+                all += room[s * width + k];
+            line[first + k] = all;
+        }
+    }
+};
+
 /* A warpgroup's 64 rows. A stage is given back when the products after it are under way. */
 template <int KIND, int N, class T>
-static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *stages, Ring<N> &ring, int group, int steps)
+static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *stages, Ring<N> &ring, int group, int steps,
+                                                    Sums &sums)
 {
     constexpr int TURN_A = KIND == CONV_BACKWARD_WEIGHTS, TURN_B = KIND != CONV_BACKWARD_DATA;
     int stage = 0, phase = 0, before = 0;
@@ -127,6 +175,11 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
             product<N, TURN_A, TURN_B>(c, a + (uint64_t)(TURN_A ? 128 * k : 2 * k), b + (uint64_t)(TURN_B ? 128 * k : 2 * k),
                                        T());
         products_commit();
+        if (KIND == CONV_BACKWARD_WEIGHTS && sums.wanted && sums.next-- == 0) {
+            sums.next = sums.every - 1;
+            sums.add(stages + stage * Tile<N>::STAGE, T());
+            asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");   /* no warp still reads what is given back */
+        }
         products_wait<1>();
         if (s && threadIdx.x % 128 == 0)
             bar_arrive(&ring.empty[before]);
@@ -139,22 +192,31 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
     products_wait<0>();
 }
 
-/* dw or a piece of it: rows and columns are channels. */
+/* dw or a piece of it: rows and columns are channels. Four lanes write 32 bytes of a row; turned, eight lanes
+ * those of a column. */
 template <int N>
 static __device__ __forceinline__ void weights_out(const Job &job, const float (&c)[N / 2], int m, int n, int tap, int split,
                                                    int group)
 {
-    int      lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
-    int      row = m * ROWS + group * 64 + warp * 16 + lane / 4, column = n * N + lane % 4 * 2;
-    int64_t  at_tap = (int64_t)tap * job.rows * job.columns;
-    int64_t  of_row = job.turned ? 1 : job.columns, of_column = job.turned ? job.rows : 1;
-    float   *out = job.out + (int64_t)split * job.result;
+    int          lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
+    int          row = m * ROWS + group * 64 + warp * 16 + lane / 4, column = n * N + lane % 4 * 2;
+    int64_t      first = (int64_t)tap * job.rows * job.columns;
+    float       *out = job.out + (int64_t)split * job.result + first;
+    const float *before = job.before ? job.before + first : NULL;
 #pragma unroll
-    for (int i = 0; i < N / 2; i++) {
-        int r = row + i % 4 / 2 * 8, k = column + i / 4 * 8 + i % 2;
-        if (r < job.rows && k < job.columns) {
-            int64_t at = at_tap + r * of_row + k * of_column;
-            out[at] = job.before ? job.before[at] + c[i] : c[i];
+    for (int i = 0; i < N / 4; i++) {        /* two columns beside each other */
+        int r = row + i % 2 * 8, k = column + i / 2 * 8;
+        if (r >= job.rows || k >= job.columns)
+            continue;
+        float2 v = make_float2(c[2 * i], c[2 * i + 1]);
+        if (job.turned) {
+            int64_t at = (int64_t)k * job.rows + r;
+            out[at] = before ? before[at] + v.x : v.x;
+            out[at + job.rows] = before ? before[at + job.rows] + v.y : v.y;
+        } else {
+            int64_t at = (int64_t)r * job.columns + k;
+            float2  b = before ? *(const float2 *)(before + at) : make_float2(0, 0);
+            *(float2 *)(out + at) = before ? make_float2(b.x + v.x, b.y + v.y) : v;
         }
     }
 }
@@ -239,18 +301,27 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
             fetch_all<KIND, N>(&map_a, &map_b, job, stages, ring, m, n, tap, from, to);
     } else {
         float c[N / 2];
-        multiply_all<KIND, N, T>(c, stages, ring, group, to - from);
-        if (KIND == CONV_BACKWARD_WEIGHTS)
+        int  width = job.turned ? ROWS : N, shares = 512 / width;     /* 256 threads, two columns each */
+        int  taps = job.kernel[0] * job.kernel[1] * job.kernel[2];
+        Sums sums = { job.sums && (job.turned ? n : m) == 0, job.turned ? 0 : A_BYTES, width, DEEP / shares, tap, taps };
+        multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
+        if (KIND == CONV_BACKWARD_WEIGHTS) {
             weights_out<N>(job, c, m, n, tap, split, group);
-        else if (!job.direct)
+            if (sums.wanted) {
+                int columns = job.turned ? job.rows : job.columns;
+                sums.give((float *)stages, job.sums + (int64_t)(split * taps + tap) * columns, (job.turned ? m : n) * width,
+                          columns);
+            }
+        } else if (!job.direct) {
             positions_out<N>(job, c, m, n, split, group);
-        else
+        } else {
             boxes_out<N, T>(&map_out, job, c, stages, m, n, group);
+        }
     }
 #endif
 }
 
-/* y = the pieces in order + bias, or dw = before + them: four neighbours a thread. */
+/* y or dx = the pieces in order + bias: four neighbours a thread. */
 template <class T>
 static __global__ void pieces_kernel(const float4 *parts, int pieces, const __grid_constant__ Job job, T *y)
 {
@@ -265,8 +336,40 @@ static __global__ void pieces_kernel(const float4 *parts, int pieces, const __gr
     float sum[4] = { s.x, s.y, s.z, s.w };
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        y[4 * i + j] = (T)(job.before ? job.before[4 * i + j] + sum[j]
-                           : job.bias ? sum[j] + bias_at(job, (int)((4 * i + j) % job.columns)) : sum[j]);
+        y[4 * i + j] = (T)(job.bias ? sum[j] + bias_at(job, (int)((4 * i + j) % job.columns)) : sum[j]);
+}
+
+/* dw = before + the pieces in order, likewise; the first blocks add the lines of column sums, a warp each. */
+static __global__ void weights_kernel(const float4 *parts, int pieces, int lines, int columns, int sum_blocks,
+                                      const __grid_constant__ Job job, float4 *dw, float *sums)
+{
+    if ((int)blockIdx.x < sum_blocks) {
+        int k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
+        if (k >= columns)
+            return;
+        float all = 0;
+        for (int p = lane; p < lines; p += 32)
+            all += job.sums[(int64_t)p * columns + k];
+#pragma unroll
+        for (int d = 16; d; d >>= 1)
+            all += __shfl_xor_sync(0xffffffffu, all, d);
+        if (lane == 0)
+            sums[k] = job.sums_before ? job.sums_before[k] + all : all;
+        return;
+    }
+    int64_t i = (blockIdx.x - (int64_t)sum_blocks) * blockDim.x + threadIdx.x, count = job.result / 4;
+    if (i >= count)
+        return;
+    float4 s = parts[i];
+    for (int p = 1; p < pieces; p++) {
+        float4 v = parts[p * count + i];
+        s.x += v.x, s.y += v.y, s.z += v.z, s.w += v.w;
+    }
+    if (job.before) {
+        float4 b = ((const float4 *)job.before)[i];
+        s.x += b.x, s.y += b.y, s.z += b.z, s.w += b.w;
+    }
+    dw[i] = s;
 }
 
 /* --- how --- */
@@ -293,16 +396,17 @@ static void boxes_choose(int positions, const int64_t *extent, DirectConv *conv)
             }
 }
 
-/* Microseconds of a step on a multiprocessor: what its boxes take from the second-level cache. Measured on
- * an H200; only the order of the choices matters. */
-static double step_us(int columns) { return columns == 256 ? 0.95 : columns == 192 ? 0.80 : columns == 128 ? 0.62 : 0.45; }
-
+/* A model of the time, fitted to an H200; only the order of the choices matters. A block costs its steps and
+ * some 4 us around them, half of which two blocks on a multiprocessor hide from each other. */
 static double plan_us(const DirectConv *conv, int64_t tiles, int64_t result, int sms)
 {
-    double  blocks = conv->columns <= 128 ? 2 : 1, load = (double)pieces_of(tiles * conv->splits, sms);
-    double  steps = (double)pieces_of(conv->steps, conv->splits);
-    double  us = load * steps * step_us(conv->columns) + 3 * (double)pieces_of((int64_t)load, (int64_t)blocks);
-    return conv->splits == 1 ? us : us + 3 + (double)(conv->splits * result) * 8 / 4e6;
+    static const double step[] = { 0.29, 0.42, 0.60, 0.75 };     /* of 64, 128, 192 and 256 columns */
+    double load = (double)pieces_of(tiles * conv->splits, sms), around = load * (conv->columns <= 128 ? 2 : 4);
+    double us = load * (double)pieces_of(conv->steps, conv->splits) * step[conv->columns / 64 - 1];
+    us += around < 4 ? 4 : around;
+    if (conv->splits > 1)
+        return us + 3 + (double)(conv->splits * result) * 8 / 5e6;
+    return conv->desc.kind == CONV_BACKWARD_WEIGHTS ? us + (double)result * 4 / 3e6 : us;
 }
 
 enum { LEAST_CHANNELS = 32, MOST_SPLITS = 32, LEAST_STEPS = 6, MOST_PIECES = 64 << 20 };
@@ -363,9 +467,14 @@ static int64_t direct_result(const DirectConv *conv)
                                            : product3(c->kernel) * c->ci * c->co;
 }
 
+/* Pieces, then lines of column sums. */
+static int64_t direct_pieces(const DirectConv *conv) { return conv->splits == 1 ? 0 : direct_result(conv) * conv->splits; }
+
 extern "C" size_t direct_conv_scratch(const DirectConv *conv)
 {
-    return conv->splits == 1 ? 0 : (size_t)(direct_result(conv) * conv->splits) * sizeof(float);
+    const ConvDesc *c = &conv->desc;
+    int64_t         lines = c->kind == CONV_BACKWARD_WEIGHTS ? product3(c->kernel) * conv->splits : 0;
+    return (size_t)(direct_pieces(conv) + lines * c->co) * sizeof(float);
 }
 
 /* --- doing it --- */
@@ -434,18 +543,18 @@ static Err columns_run(const CudaHandle *handle, const DirectConv *conv, const C
                                   : kernel_run<KIND, 64, T>(handle, conv, maps, job);
 }
 
-template <class T>
-static Err direct_run(const CudaHandle *handle, const DirectConv *conv, void *x, void *w, void *y, const void *bias,
-                      const float *before, void *scratch)
+template <class T> static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const DirectArgs *args)
 {
     const ConvDesc *c = &conv->desc;
+    void           *x = args->x, *w = args->w, *y = args->y;
     int64_t taps = product3(c->kernel), weight[3] = { c->co, c->ci, taps };
     bool    weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
     const int64_t *space = data ? c->in : c->out;
     CUtensorMap    maps[3] = {};
     Job job = { .way = data ? -1 : 1, .tiles_n = conv->tiles_n, .tiles_m = conv->tiles_m, .steps = conv->steps,
                 .per_split = (int)pieces_of(conv->steps, conv->splits), .turned = conv->turned,
-                .direct = conv->splits == 1, .result = direct_result(conv), .bias = bias, .bias_type = c->type_bias };
+                .direct = conv->splits == 1, .result = direct_result(conv), .bias = args->bias,
+                .bias_type = c->type_bias };
     job.extent[0] = (int)c->n;
     for (int i = 0; i < 4; i++) {
         job.box[i] = conv->box[i], job.blocks[i] = conv->blocks[i];
@@ -458,8 +567,10 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, void *x,
     job.rows = (int)(conv->turned ? c->co : c->ci);
     job.columns = (int)(weights ? (conv->turned ? c->ci : c->co) : data ? c->ci : c->co);
     void *out = weights ? w : data ? x : y;
-    job.out = job.direct ? (float *)out : (float *)scratch;
-    job.before = job.direct ? before : NULL;
+    job.out = job.direct ? (float *)out : (float *)args->scratch;
+    job.before = job.direct ? args->before : NULL;
+    job.sums = args->sums ? (float *)args->scratch + direct_pieces(conv) : NULL;
+    job.sums_before = args->sums_before;
     if (weights) {
         TRY(map_images(conv, c->type_x, c->ci, c->in, x, &maps[conv->turned ? 1 : 0]));
         TRY(map_images(conv, c->type_x, c->co, c->out, y, &maps[conv->turned ? 0 : 1]));
@@ -472,28 +583,30 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, void *x,
         TRY(data ? (columns_run<CONV_BACKWARD_DATA, T>(handle, conv, maps, &job))
                  : (columns_run<CONV_FORWARD, T>(handle, conv, maps, &job)));
     }
-    if (job.direct)
+    unsigned      blocks = job.direct ? 0 : (unsigned)pieces_of(job.result / 4, 256);
+    unsigned      sum_blocks = job.sums ? (unsigned)pieces_of(c->co, 256 / 32) : 0;
+    const float4 *parts = (const float4 *)args->scratch;
+    job.before = args->before;
+    if (blocks + sum_blocks == 0)
         return OK;
-    unsigned blocks = (unsigned)pieces_of(job.result / 4, 256);
-    job.before = before;
     if (weights)
-        pieces_kernel<<<blocks, 256, 0, handle->stream>>>((const float4 *)scratch, conv->splits, job, (float *)out);
+        weights_kernel<<<blocks + sum_blocks, 256, 0, handle->stream>>>(parts, conv->splits, (int)taps * conv->splits,
+                                                                        (int)c->co, (int)sum_blocks, job, (float4 *)out,
+                                                                        args->sums);
     else
-        pieces_kernel<<<blocks, 256, 0, handle->stream>>>((const float4 *)scratch, conv->splits, job, (T *)out);
+        pieces_kernel<<<blocks, 256, 0, handle->stream>>>(parts, conv->splits, job, (T *)out);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
 
 #endif
 
-extern "C" Err direct_conv_run(const CudaHandle *handle, const DirectConv *conv, void *x, void *w, void *y, const void *bias,
-                               const float *before, void *scratch)
+extern "C" Err direct_conv_run(const CudaHandle *handle, const DirectConv *conv, const DirectArgs *args)
 {
 #ifdef PLIMSOLL_SM90A
-    return conv->desc.type_x == BF16 ? direct_run<__nv_bfloat16>(handle, conv, x, w, y, bias, before, scratch)
-                                     : direct_run<__half>(handle, conv, x, w, y, bias, before, scratch);
+    return conv->desc.type_x == BF16 ? direct_run<__nv_bfloat16>(handle, conv, args) : direct_run<__half>(handle, conv, args);
 #else
-    (void)handle, (void)conv, (void)x, (void)w, (void)y, (void)bias, (void)before, (void)scratch;
+    (void)handle, (void)conv, (void)args;
     return fail(E_DEVICE, "this build has no kernels for Hopper");
 #endif
 }

@@ -68,8 +68,26 @@ static void cuda_give_host(const Device *device, void *base)
     cudaFreeHost(base);
 }
 
+/* Small writes (step numbers, rates) go through pinned slots, so that the host need not wait for the card. */
+enum { SLOTS = 64, SLOT_BYTES = 1024 };
+static struct { char *slots; int next; } small;
+
+static Err cuda_write_small(cudaStream_t stream, void *to, const void *from, size_t bytes)
+{
+    if (small.next == SLOTS) {
+        CARD_TRY("copying to the card", cudaStreamSynchronize(stream));
+        small.next = 0;
+    }
+    char *slot = small.slots + small.next++ * SLOT_BYTES;
+    memcpy(slot, from, bytes);
+    CARD_TRY("copying to the card", cudaMemcpyAsync(to, slot, bytes, cudaMemcpyHostToDevice, stream));
+    return OK;
+}
+
 static Err cuda_write(const Device *device, void *to, const void *from, size_t bytes)
 {
+    if (bytes <= SLOT_BYTES)
+        return cuda_write_small(handle_of(device)->stream, to, from, bytes);
     CARD_TRY("copying to the card", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, handle_of(device)->stream));
     CARD_TRY("copying to the card", cudaStreamSynchronize(handle_of(device)->stream));
     return OK;
@@ -182,7 +200,19 @@ static Err cuda_stamp_new(const Device *device, void **stamp)
 
 static Err cuda_stamp(const Device *device, void *stamp)
 {
-    CARD_TRY("measuring", cudaEventRecordWithFlags(stamp, handle_of(device)->stream, cudaEventRecordExternal));
+    cudaStream_t stream = handle_of(device)->stream;
+    enum cudaStreamCaptureStatus status;
+    CARD_TRY("measuring", cudaStreamIsCapturing(stream, &status));
+    CARD_TRY("measuring", cudaEventRecordWithFlags(stamp, stream, status == cudaStreamCaptureStatusNone
+                                                                      ? cudaEventRecordDefault
+                                                                      : cudaEventRecordExternal));
+    return OK;
+}
+
+static Err cuda_stamp_wait(const Device *device, void *stamp)
+{
+    (void)device;
+    CARD_TRY("running the step", cudaEventSynchronize(stamp));
     return OK;
 }
 
@@ -230,7 +260,7 @@ static const DeviceApi api = {
     .give_host = cuda_give_host, .write = cuda_write, .read = cuda_read, .wait = cuda_wait,
     .record_begin = cuda_record_begin, .record_end = cuda_record_end, .replay = cuda_replay, .forget = cuda_forget,
     .used_bytes = cuda_used, .stamp_new = cuda_stamp_new, .stamp_free = cuda_mark_free, .stamp = cuda_stamp,
-    .stamp_ns = cuda_stamp_ns, .measure = cuda_measure,
+    .stamp_wait = cuda_stamp_wait, .stamp_ns = cuda_stamp_ns, .measure = cuda_measure,
 };
 
 /* Contexts and handles live as long as the process: taking them twice would count them twice. */
@@ -303,6 +333,7 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
         CARD_TRY("opening the card", cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
         for (int way = 0; way < 2; way++)
             CARD_TRY("opening the card", cudaStreamCreateWithFlags(&state.handle.copies[way], cudaStreamNonBlocking));
+        CARD_TRY("opening the card", cudaMallocHost((void **)&small.slots, SLOTS * SLOT_BYTES));
         cublasLtHandle_t blaslt;
         cudnnHandle_t    cudnn;
         if (cublasLtCreate(&blaslt) != CUBLAS_STATUS_SUCCESS)

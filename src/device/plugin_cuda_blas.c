@@ -238,7 +238,9 @@ static Err cuda_prim_run(const Prim *prim, const PrimArgs *args)
     if (p->rows == 0)
         return OK;
     if (p->straight)
-        return direct_conv_run(p->handle, &p->tiled, args->a, args->b, args->c, args->bias, args->before, args->scratch);
+        return direct_conv_run(p->handle, &p->tiled, &(DirectArgs){ .x = args->a, .w = args->b, .y = args->c,
+                               .bias = args->bias, .before = args->before, .sums = args->sums,
+                               .sums_before = args->sums_before, .scratch = args->scratch });
     if (p->cudnn)
         return turned_run(p, args->a, args->b, args->c, args->bias, args->before, args->scratch);
     if (p->conv.kind == CONV_BACKWARD_DATA && !p->direct)
@@ -276,6 +278,7 @@ static Err blas_new_conv(const CudaBlas *blas, Pool *pool, const ConvDesc *desc,
     p->rows = desc->n * product3(desc->out);
     if (!p->direct && p->rows && direct_conv_plan(p->handle, desc, &p->tiled)) {
         p->straight = true;
+        p->head.sums = desc->kind == CONV_BACKWARD_WEIGHTS;
         p->head.scratch_bytes = direct_conv_scratch(&p->tiled);
         p->head.impl = "wgmma";
     } else if (!p->direct && p->rows && cudnn_conv_new(pool, p->handle, desc, &p->cudnn) == OK) {

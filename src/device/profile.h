@@ -85,7 +85,7 @@ void profile_ready(Pool *pool, Profile *profile);
 /* How a time was found. */
 typedef enum TimeBasis {
     TIME_MEASURED,               /* this very call was measured, in this model or else in others */
-    TIME_FAMILY,                 /* calls of this operator were, at other sizes (or in another type) */
+    TIME_FAMILY,                 /* calls of this operator were, by another algorithm, at other sizes or in another type */
     TIME_ROOFLINE,               /* from rates and bandwidth alone */
     TIME_BASES
 } TimeBasis;

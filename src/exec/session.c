@@ -14,6 +14,7 @@
 
 typedef struct Launch {          /* one step of a plan: a run, a copy that begins, or its wait */
     Err   (*run)(const Call *);  /* NULL: not a run */
+    Err   (*run_all)(const Call *const *, int n);    /* NULL: one by one */
     Call    call;
     Copy   *copy;
     bool    joins;               /* the copy's wait */
@@ -45,6 +46,7 @@ struct Session {
     const Device *device;        /* the engine's, which may lie in a pool that is freed before this session's */
     Arena        *arena;
     Launch       *launches[PART_COUNT];      /* of the program that holds the part, in plan order */
+    const Call  **calls[PART_COUNT];         /* theirs, side by side for run_all */
     int32_t       from[PART_COUNT], to[PART_COUNT];  /* what running the part means: see session_program */
     Extent       *extents;
     int32_t       n_extents, cap_extents;
@@ -56,6 +58,8 @@ struct Session {
     void        **read;          /* per graph output, on devices the host cannot read: its copy */
     void         *room;          /* there too: the largest persistent value, on its way in or out */
     void         *recording[PART_COUNT];
+    int32_t       last_feed[PART_COUNT];     /* launch after which the staged feeds have been read, or -1 */
+    void         *read_feeds[PART_COUNT];    /* the device's stamp of that place, or NULL */
     int64_t       measured[PART_COUNT];
     char         *host;          /* the host arena, or NULL */
     Copies        copies;
@@ -173,7 +177,8 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
     const Kernel *kernel = op_kernel(node->op, engine->device);
     Call         *call = &launch->call;
 
-    *launch = (Launch){ .run = kernel->run, .part = node->part, .feed = -1, .first_end = session->n_extents };
+    *launch = (Launch){ .run = kernel->run, .run_all = kernel->run_all, .part = node->part, .feed = -1,
+                        .first_end = session->n_extents };
     *call = (Call){ .node = node, .device = engine_device(engine, node_id), .choice = &engine->choices[node_id],
                     .in = NEWN(session->pool, void *, node->n_in + 1),
                     .out = NEWN(session->pool, void *, node->n_out + 1) };
@@ -205,7 +210,8 @@ static Err session_program(Session *session, const Program *program)
         places.buffer[i] = places.slot[i] = -1;
         places.index[program->value_of[i]] = i;
     }
-    Launch *launches = NEWN(session->pool, Launch, program->plan->n_steps);
+    Launch      *launches = NEWN(session->pool, Launch, program->plan->n_steps);
+    const Call **calls = NEWN(session->pool, const Call *, program->plan->n_steps);
     int32_t n = 0, first_update = -1;
     for (int32_t s = 0; s < program->plan->n_steps; s++) {
         Step step = program->plan->steps[s];
@@ -220,6 +226,7 @@ static Err session_program(Session *session, const Program *program)
         int32_t id = program->node_of[step.id];
         if (graph->nodes[id].part == PART_UPDATE && first_update < 0)
             first_update = n;
+        calls[n] = &launches[n].call;
         TRY(session_launch(session, &places, s, id, &launches[n++]));
     }
     /* A joined program may update a parameter before the last gradients are made: `micro` runs what
@@ -228,6 +235,7 @@ static Err session_program(Session *session, const Program *program)
         if (program->parts[p]) {
             bool joined = program->parts[PART_MICRO] && program->parts[PART_UPDATE] && first_update >= 0;
             session->launches[p] = launches;
+            session->calls[p] = calls;
             session->from[p] = joined && p == PART_UPDATE ? first_update : 0;
             session->to[p] = joined && p == PART_MICRO ? first_update : n;
         }
@@ -258,10 +266,28 @@ static Err session_rooms(Session *session)
 static void session_forget(void *arg)
 {
     Session *session = arg;
-    for (int part = 0; part < PART_COUNT; part++)
+    for (int part = 0; part < PART_COUNT; part++) {
         if (session->recording[part])
             session->device->api->forget(session->device, session->recording[part]);
+        if (session->read_feeds[part])
+            session->device->api->stamp_free(session->device, session->read_feeds[part]);
+    }
     copies_done(&session->copies);
+}
+
+/* Stamps the place where a part has read what the host staged: from there on the host may stage the next. */
+static Err session_stamps(Session *session)
+{
+    const Device *device = session->device;
+    for (int part = 0; part < PART_COUNT; part++) {
+        session->last_feed[part] = -1;
+        for (int32_t i = session->from[part]; i < session->to[part]; i++)
+            if (session->launches[part][i].feed >= 0)
+                session->last_feed[part] = i;
+        if (device->api && session->last_feed[part] >= 0)
+            TRY(device->api->stamp_new(device, &session->read_feeds[part]));
+    }
+    return OK;
 }
 
 Err session_new(Pool *pool, const Engine *engine, Session **out)
@@ -282,6 +308,7 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
     pool_at_free(pool, session_forget, session);
     for (int i = 0; i < engine->n_programs; i++)
         TRY(session_program(session, &engine->programs[i]));
+    TRY(session_stamps(session));
     *out = session;
     return OK;
 }
@@ -416,6 +443,17 @@ static void session_measure(Session *session, const Launch *launch)
     }
 }
 
+/* How many launches from i on go in one: only operators without scratch or new buffers have run_all, so no drop
+ * between them matters. */
+static int32_t session_together(const Session *session, Part part, int32_t i)
+{
+    const Launch *launches = session->launches[part];
+    int32_t       n = 1;
+    while (launches[i].run_all && i + n < session->to[part] && launches[i + n].run_all == launches[i].run_all)
+        n++;
+    return n;
+}
+
 /* A launch that is no run. */
 static Err session_move(Session *session, Part part, const Launch *launch)
 {
@@ -436,17 +474,22 @@ static Err session_settle(Session *session, Part part)
 
 static Err session_launches(Session *session, Part part)
 {
-    bool guards = session->engine->guards;
-    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+    bool    guards = session->engine->guards;
+    int32_t n;
+    for (int32_t i = session->from[part]; i < session->to[part]; i += n) {
         Launch *launch = &session->launches[part][i];
+        n = guards || session->n_watches ? 1 : session_together(session, part, i);
         if (launch->copy) {
             TRY(session_move(session, part, launch));
             continue;
         }
-        session_measure(session, launch);
+        for (int32_t j = 0; j < n; j++)
+            session_measure(session, &launch[j]);
         if (guards)
             TRY(guards_fill(session, launch));
-        TRY(launch->run(&launch->call));
+        TRY(n > 1 ? launch->run_all(&session->calls[part][i], n) : launch->run(&launch->call));
+        if (i == session->last_feed[part] && session->read_feeds[part])
+            TRY(session->device->api->stamp(session->device, session->read_feeds[part]));
         if (guards)
             TRY(guards_check(session, launch));
         if (session->n_watches)
@@ -458,7 +501,8 @@ static Err session_launches(Session *session, Part part)
 /* Points every feed launch of the part at its bytes. */
 static Err session_give(Session *session, Part part)
 {
-    bool waited = false;
+    const Device *device = session->device;
+    bool          waited = false;
     for (int32_t i = session->from[part]; i < session->to[part]; i++) {
         Launch *launch = &session->launches[part][i];
         if (launch->feed < 0)
@@ -467,8 +511,9 @@ static Err session_give(Session *session, Part part)
         launch->call.feed = feed->data;
         if (!feed->staged)
             continue;
-        if (!waited)                         /* an earlier run may still be copying from there */
-            TRY(device_wait(session->engine->device));
+        for (int p = 0; p < PART_COUNT && !waited; p++)      /* an earlier run may still be copying from there */
+            if (session->read_feeds[p])
+                TRY(device->api->stamp_wait(device, session->read_feeds[p]));
         waited = true;
         if (feed->data)
             memcpy(feed->staged, feed->data, (size_t)feed->bytes);

@@ -31,3 +31,11 @@ void grad_give_sum(Grad *g, int i, Tensor sum)
     grad_give(g, i, sum);
     g->summed[i] = any;
 }
+
+Tensor grad_parts(const Grad *g, int i) { return g->parts[i]; }
+
+void grad_give_parts(Grad *g, int i, Tensor parts)
+{
+    grad_give(g, i, parts);
+    g->summed[i] = true;
+}

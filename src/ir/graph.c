@@ -221,6 +221,36 @@ Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, co
     return constant_new(graph, name, type, shape, start, class, saved);
 }
 
+void graph_copy_state(Graph *graph, const Graph *from, int32_t *into)
+{
+    REQUIRE(!graph->n_values && graph->pool == from->pool);
+    graph->given_noise = from->given_noise;
+    graph->stored_attention = from->stored_attention;
+    graph->pieces = from->pieces;
+    graph->counts_given = from->counts_given;
+    graph->n_modules = 0;
+    for (int32_t i = 0; i < from->n_modules; i++)
+        VEC_ADD(graph->pool, graph->modules, graph->n_modules, graph->cap_modules, from->modules[i]);
+    for (int32_t i = 0; i < from->n_values; i++) {
+        Value value = from->values[i];
+        into[i] = TENSOR_NONE;
+        if (value.maker >= 0)
+            continue;
+        into[i] = value.root = graph->n_values;
+        VEC_ADD(graph->pool, graph->values, graph->n_values, graph->cap_values, value);
+    }
+    for (int32_t i = 0; i < from->n_params; i++) {
+        Param param = from->params[i];
+        param.value = into[param.value];
+        VEC_ADD(graph->pool, graph->params, graph->n_params, graph->cap_params, param);
+    }
+    for (int32_t i = 0; i < from->n_constants; i++) {
+        Constant constant = from->constants[i];
+        constant.value = into[constant.value];
+        VEC_ADD(graph->pool, graph->constants, graph->n_constants, graph->cap_constants, constant);
+    }
+}
+
 Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in, Tensor *out)
 {
     Tensor poisoned = { graph, TENSOR_POISONED };
@@ -238,7 +268,7 @@ Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *i
     Node node = {
         .graph = graph, .op = op, .n_in = n_in, .n_out = op->n_out, .id = graph->n_nodes,
         .module = graph->module, .source = graph->source, .part = graph->part,
-        .backward = graph->backward, .once = op->once, .inplace = -1,
+        .backward = graph->backward, .once = op->once, .inplace = -1, .lot = graph->lot,
         .in = NEWN(graph->pool, int32_t, n_in), .out = NEWN(graph->pool, int32_t, op->n_out),
     };
     if (op->attr_bytes) {

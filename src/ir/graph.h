@@ -105,6 +105,7 @@ typedef struct Node {
     Part         part;
     bool         backward;   /* made by autodiff for the backward pass */
     bool         once;       /* has an effect on state: never a second run */
+    int32_t      lot;        /* above 0: of which lot of the last region, which runs before the next (autodiff/cut.h) */
 } Node;
 
 typedef enum InitKind { INIT_ZEROS, INIT_ONES, INIT_CONSTANT, INIT_UNIFORM, INIT_NORMAL, INIT_CUSTOM } InitKind;
@@ -154,6 +155,7 @@ struct Graph {
     bool      stored_attention;  /* attention keeps its probabilities instead of making them again */
     int64_t   pieces;        /* above 1: this is one of so many equal pieces of a recipe's micro-batch, so a
                               * loss that counts what it is a mean of must count over all of them */
+    bool      counts_given;  /* such a loss is told its count although the micro-batch is whole: it may be cut */
     Value    *values;
     Node     *nodes;
     Param    *params;
@@ -170,6 +172,7 @@ struct Graph {
     Source    source;
     Part      part;
     bool      backward;
+    int32_t   lot;
     /* What param_add gives in place of a parameter that is there already, in the part built now: its
      * average, say. NULL: the parameter itself. */
     Tensor  (*stand_in)(Graph *graph, Param *param);
@@ -205,6 +208,10 @@ Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, co
                       bool saved);
 Param *param_find(Graph *graph, const char *name);      /* by full disk name; NULL if absent */
 Param *param_of(const Graph *graph, int32_t value);     /* or of what stands in for it; NULL: no parameter's */
+
+/* The modules, parameters, constants and state of another graph, in an empty one of the same pool; into[v] is
+ * what value v of `from` is here, or TENSOR_NONE. */
+void   graph_copy_state(Graph *graph, const Graph *from, int32_t *into);
 
 /* One node. Inputs may be TENSOR_NONE where the op allows it. Returns output 0; out may be NULL. */
 Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in, Tensor *out);

@@ -40,6 +40,7 @@ struct Sampler {
     int64_t              n;      /* samples wanted, the batch of the sampling graph */
     const SamplerConfig *config;
     const char          *prompt; /* or NULL */
+    bool                 dry;    /* only to take memory: all that a sample takes, a result of its shape, no chain */
     void                *own;
     Err          (*run)(Sampler *s, Part part);
     void        *(*feed)(Sampler *s, const char *name);      /* host buffer of a feed node: write, then run */

@@ -327,8 +327,8 @@ static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t 
     Tensor carry = m->state_carry && g->part == PART_MICRO ? feed(g, "carry", F32, SHAPE(batch, 1)) : tensor_none(g);
     Tensor heads = sashimi_predict(tokens, carry, m);
     graph_output(heads, "output");
-    /* Padded targets do not count: each of several micro-batches is divided by what counts in all. */
-    Tensor all = share > 1 ? feed(g, "denominator", F32, SHAPE(1)) : tensor_none(g);
+    /* Padded targets do not count: each of several micro-batches, or chunks, is divided by what counts in all. */
+    Tensor all = share > 1 || g->counts_given ? feed(g, "denominator", F32, SHAPE(1)) : tensor_none(g);
     if (m->head == HEAD_CATEGORICAL)
         return cross_entropy(heads, target, all, 1);
     return dml_loss(heads, target, all, (int)sashimi_levels(m), 1);

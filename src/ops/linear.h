@@ -23,6 +23,10 @@ Err linear_cpu(const Call *call);
 Err linear_grad_x_cpu(const Call *call);
 Err linear_grad_w_cpu(const Call *call);
 Err linear_grad_w_product(const Call *call);     /* the sum so far is in its place already */
+/* Column sums of x (rows, width), added to `before` or not; `lines` is scratch of bias_sums_bytes. */
+size_t bias_sums_bytes(int threads, int64_t width);
+void   bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *lines, const float *before,
+                 float *out);
 Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err bias_grad_cpu(const Call *call);
 

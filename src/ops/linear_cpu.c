@@ -89,15 +89,11 @@ Err linear_grad_w_product(const Call *call)
 
 /* Column sums: each thread sums a run of rows into its own line of the workspace, in double so that
  * millions of pixels do not lose digits; the lines are then added in order. */
-static int bias_grad_threads(const Node *n, int threads)
-{
-    return parallel_threads(threads, shape_count(in_shape(n, 0)));
-}
+size_t bias_sums_bytes(int threads, int64_t width) { return (size_t)threads * (size_t)width * sizeof(double); }
 
 Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
-    choice->workspace_bytes = (size_t)bias_grad_threads(n, device->threads) * sizeof(double) *
-                              (size_t)dim(in_shape(n, 0), -1);
+    choice->workspace_bytes = bias_sums_bytes(device->threads, dim(in_shape(n, 0), -1));
     return OK;
 }
 
@@ -121,16 +117,9 @@ static void bias_add_four(float *restrict sum, Type type, const void *x, int64_t
     }
 }
 
-Err bias_grad_cpu(const Call *call)
+void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *lines, const float *before,
+               float *out)
 {
-    const Node *n = call->node;
-    int64_t width = dim(in_shape(n, 0), -1), rows = shape_rows(in_shape(n, 0));
-    Type    type = in_type(n, 0);
-    int     threads = bias_grad_threads(n, call->device->threads);
-    double *lines = call->workspace;
-    float  *out = call->out[0];
-    const float *before = call->in[1];
-
 #pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
@@ -145,9 +134,9 @@ Err bias_grad_cpu(const Call *call)
                 memset(sum, 0, (size_t)m * sizeof *sum);
                 int64_t i = r;
                 for (; type != F16 && i + 4 <= end; i += 4)
-                    bias_add_four(sum, type, call->in[0], i * width + c, width, m);
+                    bias_add_four(sum, type, x, i * width + c, width, m);
                 for (; i < end; i++) {
-                    const float *row = row_load(type, call->in[0], i * width + c, m, buffer);
+                    const float *row = row_load(type, x, i * width + c, m, buffer);
                     for (int64_t j = 0; j < m; j++)
                         sum[j] += row[j];
                 }
@@ -162,5 +151,12 @@ Err bias_grad_cpu(const Call *call)
             sum += lines[t * width + j];
         out[j] = before ? before[j] + (float)sum : (float)sum;
     }
+}
+
+Err bias_grad_cpu(const Call *call)
+{
+    Shape dy = in_shape(call->node, 0);
+    bias_sums(call->device->threads, in_type(call->node, 0), call->in[0], shape_rows(dy), dim(dy, -1), call->workspace,
+              call->in[1], call->out[0]);
     return OK;
 }

@@ -26,7 +26,7 @@ typedef struct SumCuts {
 
 static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
 {
-    const int64_t wide = 4 * SUM_THREADS, least = 8 * 1024;      /* columns of a block; elements of a piece */
+    const int64_t wide = 4 * SUM_THREADS, least = 32 * 1024;      /* columns of a block; elements of a piece */
     SumCuts cuts = { SUM_BLOCK, m, 1 };
     if (m <= 4 || ((k >= 8 || m <= 64) && a * k >= (int64_t)sms * 4096)) {
         cuts.way = SUM_OWN;

@@ -141,10 +141,10 @@ static bool row_solve(int64_t n, double *row, double *m)
 
 /* Every channel: undo C~ of length `from` (0: it is C), then make C~ of length `to` (0: leave C).
  */
-static Err c_between(const S4Params *params, int64_t from, int64_t to, double *out)
+static Err c_between(Pool *parent, const S4Params *params, int64_t from, int64_t to, double *out)
 {
     int64_t n = 2 * params->pairs, bad = -1;
-    Pool   *pool = pool_new(NULL, "s4");
+    Pool   *pool = pool_new(parent, "s4");
     int     threads = omp_get_max_threads();
     double *room = NEWN(pool, double, threads * (4 * n * n + 2 * n));
     S4Coefs *coefs = NEWN(pool, S4Coefs, threads);
@@ -193,7 +193,7 @@ static Err c_between_float(const S4Params *params, int64_t from, int64_t to, flo
     int64_t count = 2 * params->channels * params->pairs;
     Pool   *pool = pool_new(NULL, "s4");
     double *c = NEWN(pool, double, count);
-    Err     err = c_between(params, from, to, c);
+    Err     err = c_between(pool, params, from, to, c);
     for (int64_t i = 0; !err && i < count; i++)
         out[i] = (float)c[i];
     pool_free(pool);
@@ -224,7 +224,7 @@ Err s4_step_new(Pool *pool, const S4Params *params, int64_t length, S4Step **ste
     Pool   *scratch = pool_new(pool, "s4");
     S4Coefs coefs = coefs_new(scratch, pairs);
     double *c = NEWN(scratch, double, count);
-    TRY(c_between(params, length, 0, c));
+    TRY(c_between(scratch, params, length, 0, c));
     *s = (S4Step){ .channels = channels,
                    .pairs = pairs,
                    .e = NEWN(pool, double, count),

@@ -280,6 +280,9 @@ const Device *engine_device(const Engine *engine, int32_t node)
     return engine->choices[node].own ? &engine->own_device : engine->device;
 }
 
+/* Nobody gives scratch away for nothing: a leaner algorithm that was not measured is taken to be slower. */
+static const double lean_slower = 1.25;
+
 /* Where the preferred algorithm wants more scratch than it may have (or `own` says so), the own matrix
  * products take over if they need less. */
 static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
@@ -299,6 +302,8 @@ static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
         *choice = lean;
         choice->own = true;
         engine->node_ns[i] = node_time(engine->device, node, choice, identity, &basis);
+        if (basis != TIME_MEASURED)
+            engine->node_ns[i] *= lean_slower;
         engine->leaner++;
     }
     return OK;

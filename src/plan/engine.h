@@ -94,6 +94,16 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
 /* Are both arenas within their budgets: the device's (0: none) and what may be pinned on the host? */
 bool engine_fits(const Engine *engine, int64_t budget_bytes);
 
+/* What no plan of this graph with these algorithms can go below, whatever its order and recomputations (plan/prove.h):
+ * the time of a step within the budget, and the bytes. limit_s: for the integer program, if CBC is there. */
+typedef struct EngineProof {
+    double  cost_ns;
+    int64_t bytes;
+    bool    reached;             /* the engine's plans cost no more */
+} EngineProof;
+
+Err engine_prove(Pool *pool, const Engine *engine, int64_t budget_bytes, double limit_s, EngineProof *proof);
+
 /* Who runs a node: the device, or the same with its own matrix products. */
 const Device *engine_device(const Engine *engine, int32_t node);
 

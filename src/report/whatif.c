@@ -14,7 +14,7 @@
 
 const char *const effort_words[] = { "immediate", "short", "long" };
 
-enum { SHORT_EFFORT = 2000, MOST_ROWS = 40 };
+enum { SHORT_EFFORT = 2000, MOST_ROWS = 40, LOSS_CHUNKS = 4 };
 
 typedef struct Run {
     Pool                *pool;
@@ -132,7 +132,7 @@ static Err run_attention(Run *run)
         if (!strncmp(run->e->avoided[i].name, "attention scores", 16)) {
             r->levers.stored_attention = !r->levers.stored_attention;
             return run_row(run, (WhatIf){ .name = "attention that stores its scores (the plain form)",
-                                          .how = "not offered: it only costs" },
+                                          .how = "fit --allow algorithm, where it is faster" },
                            r, SEARCH_NONE);
         }
     return OK;
@@ -160,11 +160,39 @@ static Err run_scratch(Run *run)
                                   .how = "fit --allow algorithm" }, r, SEARCH_NONE);
 }
 
-/* Losses of every system work row by row and keep nothing per element. */
-static void run_loss(Run *run)
+/* A row whose lots cut something, or why there is none. */
+static Err run_lots(Run *run, WhatIf row, const Recipe *recipe, const char *why_not)
 {
-    run_refuse(run, (WhatIf){ .name = "loss in pieces", .how = "-" },
-               "done so already: no loss keeps anything per element");
+    Pool         *pool = pool_new(NULL, "lots");
+    TrainingGraph graph;
+    Err           err = recipe_graph(pool, recipe, false, &graph);
+    bool          cut = !err && graph.cut;
+    pool_free(pool);
+    TRY(err);
+    if (cut)
+        return run_row(run, row, recipe, SEARCH_NONE);
+    run_refuse(run, row, why_not);
+    return OK;
+}
+
+static Err run_loss(Run *run)
+{
+    Recipe *r = recipe_copy(run->pool, run->e->recipe);
+    r->levers.chunks = LOSS_CHUNKS;
+    return run_lots(run, (WhatIf){ .name = pool_print(run->pool, "loss and the rows before it in %d chunks", LOSS_CHUNKS),
+                                   .how = "fit --allow chunk, within a budget" }, r,
+                    "nothing before the loss works row by row in equal chunks");
+}
+
+static Err run_regions(Run *run)
+{
+    Recipe *r = recipe_copy(run->pool, run->e->recipe);
+    if (r->batch < 2)
+        return OK;
+    r->levers.regions = r->batch;
+    return run_lots(run, (WhatIf){ .name = "regions sample by sample, micro-batch and batch norm whole",
+                                   .how = "fit --allow split, within a budget" }, r,
+                    "no run of per-sample operators keeps more than it hands on");
 }
 
 static Err run_hosted(Run *run, HostState host, const char *name)
@@ -352,7 +380,8 @@ Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
     TRY(run_attention(&run));
     TRY(run_release(&run));
     TRY(run_scratch(&run));
-    run_loss(&run);
+    TRY(run_loss(&run));
+    TRY(run_regions(&run));
     TRY(run_state(&run));
     TRY(run_changes(&run));
     TRY(beliefs_find(pool, e));

@@ -18,6 +18,7 @@ struct Drawing {
     Feeds          feeds[3];     /* of begin, step and end */
     float        **wide;         /* per graph output that is not fp32: its numbers as fp32 */
     double         shown;        /* time of the last word */
+    Pool          *work;         /* of drawing_again; kept */
 };
 
 enum { BEGIN, STEP, END };
@@ -31,6 +32,8 @@ static bool drawing_has(Part part)
 static Err drawing_run(Sampler *s, Part part)
 {
     Session *session = ((Drawing *)s->own)->session;
+    if (s->dry)
+        return OK;
     TRY(session_run(session, part));
     return device_wait(session_engine(session)->device);     /* faults come out here, not in a later read */
 }
@@ -53,6 +56,8 @@ static const float *drawing_output(Sampler *s, const char *name)
     while (i < graph->n_outputs && (!drawing_has(graph->outputs[i].part) || strcmp(graph->outputs[i].name, name)))
         i++;
     REQUIRE(i < graph->n_outputs);           /* the sampling graph has an output of that name */
+    if (s->dry)
+        return d->wide[i];
     const Value *value = value_at(graph, graph->outputs[i].value);
     const void  *data = session_output(d->session, name);
     if (value->type == F32 || !data)
@@ -88,12 +93,14 @@ static RandomKey drawing_key(const Drawing *d, const char *name, int64_t index)
 
 static void drawing_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
-    random_normals(drawing_key(s->own, name, index), 0, n, to);
+    if (!s->dry)
+        random_normals(drawing_key(s->own, name, index), 0, n, to);
 }
 
 static void drawing_uniform(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
-    random_uniforms(drawing_key(s->own, name, index), 0, n, to);
+    if (!s->dry)
+        random_uniforms(drawing_key(s->own, name, index), 0, n, to);
 }
 
 static void drawing_progress(Sampler *s, int64_t done, int64_t of)
@@ -157,10 +164,11 @@ static Err drawing_about(Drawing *d, SampleReport *report)
 
 static Err drawing_write(Pool *pool, const Drawing *d, const char *folder, const SampleResult *result, SampleReport *report)
 {
-    TRY(folder_make(folder));
+    if (folder)
+        TRY(folder_make(folder));
     for (int32_t i = 0; i < d->feeds[BEGIN].n_served; i++) {
         const FeedBuffer *feed = &d->feeds[BEGIN].list[d->feeds[BEGIN].served[i]];
-        const char       *path = pool_print(pool, "%s/input-%s.png", folder, feed->name);
+        const char       *path = folder ? pool_print(pool, "%s/input-%s.png", folder, feed->name) : NULL;
         bool              written = false;
         if (feed->type == F32)
             TRY(results_sheet(pool, path, feed->bytes, feed->shape, &written));
@@ -170,12 +178,13 @@ static Err drawing_write(Pool *pool, const Drawing *d, const char *folder, const
     return results_write(pool, folder, result, report);
 }
 
+/* folder NULL: dry. */
 static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport *report)
 {
     const Recipe *recipe = d->recipe;
     Feeds        *feeds = &d->feeds[BEGIN];
     SampleResult  result;
-    Sampler s = { .pool = pool, .n = d->options.n, .config = &recipe->sampler, .prompt = d->options.prompt, .own = d,
+    Sampler s = { .pool = pool, .n = d->options.n, .config = &recipe->sampler, .prompt = d->options.prompt, .own = d, .dry = !folder,
                   .run = drawing_run, .feed = drawing_feed, .output = drawing_output, .weight = drawing_weight,
                   .normal = drawing_normal, .uniform = drawing_uniform, .progress = drawing_progress };
     if (feeds->source)
@@ -188,13 +197,21 @@ static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport
 
 Err drawing_draw(Drawing *d, const char *folder, SampleReport *report)
 {
-    if (report) {
-        TRY(drawing_about(d, report));
-        return drawing_once(d->pool, d, folder, report);
-    }
+    TRY(drawing_about(d, report));
+    return drawing_once(d->pool, d, folder, report);
+}
+
+Err drawing_again(Drawing *d, const char *folder)
+{
     SampleReport unused = { 0 };
-    Pool        *work = pool_new(NULL, "drawing");
-    Err          err = drawing_once(work, d, folder, &unused);
-    pool_free(work);
+    Err          err = drawing_once(d->work, d, folder, &unused);
+    pool_reset(d->work);
     return err;
+}
+
+Err drawing_prepare(Drawing *d)
+{
+    d->work = pool_new(d->pool, "drawing");
+    pool_keep(d->work);
+    return drawing_again(d, NULL);
 }

@@ -24,7 +24,11 @@ extern const Part drawing_parts[3];
 Err drawing_new(Pool *pool, Session *session, const Recipe *recipe, const DrawingOptions *options, Drawing **drawing);
 int64_t drawing_bytes(const Drawing *drawing);       /* of its buffers on the host */
 
-/* Draws once and writes the results to the folder; report may be NULL. */
+/* Draws once and writes the results to the folder. */
 Err drawing_draw(Drawing *drawing, const char *folder, SampleReport *report);
+
+/* For drawing again and again: drawing_prepare takes all memory that it needs, drawing_again none. */
+Err drawing_prepare(Drawing *drawing);
+Err drawing_again(Drawing *drawing, const char *folder);
 
 #endif

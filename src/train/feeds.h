@@ -1,6 +1,6 @@
 /* feeds.h -- host buffers of a graph's inputs, filled from a source or from a given file.
  *
- * With feeds_prefetch a thread loads the next micro-batch into a second set of buffers while this one
+ * With feeds_prefetch threads load the next micro-batch into a second set of buffers while this one
  * runs; feeds_fill then only swaps the two. What is loaded is a function of the place in the data alone,
  * so it makes no difference to any number. Everything is taken before the first fill.
  *
@@ -34,6 +34,7 @@ typedef struct Feeds {
     int64_t           bytes;     /* of all buffers, and of the room loading needs */
     const DataSource *source;    /* serves inputs in `served` */
     uint64_t          seed;
+    int64_t           held;      /* samples of the source kept out of training */
     int64_t           first;     /* held-out samples: the first one's number, then in order, again from there where
                                   * they are too few; -1: drawn */
     bool              follow;    /* row r of each micro-batch follows row r of the one before (feed `carry`) */

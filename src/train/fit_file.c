@@ -46,6 +46,8 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     json_out_string(&o, "asked_precision", recipe_precisions[asked->precision]);
     json_out_string(&o, "attention", levers->stored_attention ? "stored" : "streamed");
     json_out_bool(&o, "release", levers->release);
+    json_out_int(&o, "regions", levers->regions > 1 ? levers->regions : 1);
+    json_out_int(&o, "chunks", levers->chunks > 1 ? levers->chunks : 1);
     if (levers->host)
         json_out_string(&o, "host", host_words[levers->host]);
     json_out_end(&o);
@@ -55,6 +57,21 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     engine_write(&o, r->engine, r->engine->programs[0].plan->budget_bytes);
     json_out_end(&o);
     return file_out_done(&file, json_out_done(&o));
+}
+
+/* Plans of before there were lots have neither. */
+static Err read_lots(const Json *root, const Json *levers, Levers *out)
+{
+    out->regions = out->chunks = 1;
+    if (json_get(levers, "regions"))
+        TRY(json_need_int(levers, "regions", &out->regions));
+    if (json_get(levers, "chunks"))
+        TRY(json_need_int(levers, "chunks", &out->chunks));
+    if (out->regions < 1 || out->chunks < 1 || out->regions > MOST_LOTS || out->chunks > MOST_LOTS ||
+        (out->regions > 1 && out->chunks > 1))
+        return json_fail(root, levers, "regions in %lld lots and a loss in %lld chunks: one of the two, up to %d",
+                         (long long)out->regions, (long long)out->chunks, MOST_LOTS);
+    return OK;
 }
 
 /* The recipe with the levers of the file; it must be the recipe that the plan was made for. */
@@ -74,6 +91,7 @@ static Err read_levers(const Json *root, Recipe *recipe)
     TRY(json_need_text(levers, "asked_precision", &asked));
     TRY(json_need_text(levers, "attention", &attention));
     TRY(json_need_bool(levers, "release", &recipe->levers.release));
+    TRY(read_lots(root, levers, &recipe->levers));
     TRY(json_maybe_text(levers, "host", &host));
     for (recipe->levers.host = 0; host_words[recipe->levers.host]; recipe->levers.host++)
         if (!strcmp(host_words[recipe->levers.host], host))

@@ -106,6 +106,7 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
         p->folder = pool_print(pool, "%s/samples", out);
         TRY(drawing_new(pool, session, recipe, &(DrawingOptions){ .n = recipe->sample.n, .seed = recipe->seed,
                                                                   .averaged = true, .quiet = quiet }, &p->drawing));
+        TRY(drawing_prepare(p->drawing));
     }
     return session_read(session, graph->train.counters.id, p->counters);
 }
@@ -144,5 +145,5 @@ Err phases_sample(Phases *p, int64_t step)
     p->counters[COUNTER_STEP] = p->counters[COUNTER_MICRO] = 0;     /* as a session that only samples begins */
     TRY(session_write(p->session, p->graph->train.counters.id, p->counters));
     snprintf(folder, sizeof folder, "%s/%06lld", p->folder, (long long)step);
-    return drawing_draw(p->drawing, folder, NULL);
+    return drawing_again(p->drawing, folder);
 }

@@ -1,6 +1,7 @@
 /* recipe.c -- recipes: the table of keys, and the graph they describe. */
 #include "train/recipe.h"
 
+#include "autodiff/cut.h"
 #include "base/file.h"
 #include "base/shipped.h"
 #include "base/yaml.h"
@@ -164,8 +165,6 @@ static Err recipe_model(Pool *pool, const char *path, const Json *map, const Mod
                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-static const double HOLDOUT = 0.05;
-
 /* What the keys' ranges cannot say of phases. */
 static Err recipe_phases_check(const Recipe *recipe)
 {
@@ -212,8 +211,6 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
         recipe->name = pool_textn(pool, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
     if (model->check)
         TRY(model->check(recipe->config));
-    if (recipe->validate.every && recipe->data.path && recipe->data.holdout <= 0 && !recipe->data.holdout_path)
-        recipe->data.holdout = HOLDOUT;      /* somebody's own files, and a recipe that validates drawn ones */
     *out = recipe;
     return recipe_phases_check(recipe);
 }
@@ -289,10 +286,15 @@ Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGra
     graph->given_noise = given_noise;
     graph->stored_attention = recipe->levers.stored_attention;
     graph->pieces = recipe->levers.pieces;
+    graph->counts_given = !given_noise && (recipe->levers.regions > 1 || recipe->levers.chunks > 1);
     Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
     TRY(graph_check(graph));
-    *out = (TrainingGraph){ .graph = graph };
+    *out = (TrainingGraph){ 0 };
+    CutSpec cut = { .samples = recipe->levers.regions, .chunks = recipe->levers.chunks };
+    TRY(graph_cut(graph, &cut, &out->graph, &loss, &out->cut));
     TrainSpec spec = recipe_spec(recipe, out);
-    TRY(autodiff_train(graph, loss, &spec, &out->train));
+    TRY(autodiff_train(out->graph, loss, &spec, &out->train));
+    graph_order_lots(out->graph);
+    out->graph->counts_given = false;        /* other phases count for themselves */
     return given_noise ? OK : phases_build(recipe, out);     /* a comparison is of steps alone */
 }

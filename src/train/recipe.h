@@ -53,11 +53,15 @@ typedef struct EveryConfig {
     int64_t every, keep, n, batches, batch;
 } EveryConfig;
 
+enum { MOST_LOTS = 4096 };
+
 /* How the step is done, beyond what a recipe file says; { 0 }: every lever at its default. `fit` moves
  * them (train/fit.h), a plan file keeps them. `release` and `host` are exact; the others may change rounding. */
 typedef struct Levers {
     int64_t pieces;              /* the recipe's micro-batches are cut into so many; 0: whole. batch and
                                   * accumulate then are those of the pieces */
+    int64_t regions;             /* runs of per-sample operators are done in so many lots; 0: at once */
+    int64_t chunks;              /* the rows before the loss are done in so many lots; 0: at once. Not with regions */
     int64_t most_scratch;        /* an algorithm with more scratch bytes gives way to a leaner one; 0: any */
     bool    stored_attention;    /* attention keeps its probabilities */
     bool    release;             /* a parameter moves as soon as its gradient is final */
@@ -126,6 +130,7 @@ typedef struct TrainingGraph {
     TrainGraph train;
     ParamGroup groups[2];
     int        n_groups;
+    int32_t    cut;              /* nodes that are done in lots (levers.regions, levers.chunks) */
 } TrainingGraph;
 
 const char *recipe_no_release(const Recipe *recipe);     /* NULL, or why levers.release cannot be */

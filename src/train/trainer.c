@@ -33,6 +33,7 @@ typedef struct Trainer {
     Pool               *held;            /* the lock on the run's folder */
     FILE               *log;
     const char         *log_path;
+    double              flushed;     /* when the log last reached its file */
     RunState            state;
     int32_t             counters[COUNTER_WORDS];     /* what the next step is given */
     float               rates[RATE_GROUPS + 2];
@@ -89,9 +90,10 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(feeds_open(pool, &t->feeds, t->recipe, NULL, NULL));
         TRY(feeds_prefetch(pool, &t->feeds));
         if (t->feeds.source && !o->quiet)
-            fprintf(stderr, "data: %s, %s samples%s%s\n", t->feeds.source->name, count_text(t->feeds.source->n_samples),
+            fprintf(stderr, "data: %s, %s samples%s%s%s\n", t->feeds.source->name, count_text(t->feeds.source->n_samples),
                     t->recipe->data.path ? " from " : ", drawn by the program",
-                    t->recipe->data.path ? t->recipe->data.path : "");
+                    t->recipe->data.path ? t->recipe->data.path : "",
+                    t->feeds.held ? pool_print(pool, ", %s held out", count_text(t->feeds.held)) : "");
     }
     if (o->init)
         TRY(weights_load(pool, t->session, o->init, o->init_partial));

@@ -50,6 +50,12 @@ expect 2 "must be from 1 to" explain unet-small --set batch=0
 expect 2 "did you mean 'bf16'" explain unet-small --precision bf61
 expect 2 "do not divide" explain unet-small --set model.groups=7
 expect 2 "is not a size" explain unet-small --budget lots
+expect 2 "tensor cores round" explain unet-small --precision tf32
+expect 2 "has one memory" fit unet-small --budget 1GiB --host-budget 1GiB
+expect 2 "is not a size" fit dit3d-small --device h200 --budget 1GiB --host-budget much
+expect 2 "must be in bytes" fit dit3d-small --device h200 --budget 1GiB --host-budget 50%
+expect 0 "on the host" fit dit3d-small --device h200 --budget 640MiB --allow none --effort 200
+expect 3 "no plan fits" fit dit3d-small --device h200 --budget 640MiB --allow none --effort 200 --host-budget 1MiB
 
 # what is shown fits 100 columns, and is plain where nobody looks
 narrow() {
@@ -213,6 +219,9 @@ expect 0 "changes no number" fit unet-small $small $tight --budget "$least" -o "
 expect 3 "no plan fits" fit unet-small $small $tight --budget 1KiB --json
 expect 0 '"curve"' fit unet-small $small $tight --budget "$least" --curve --json
 expect 0 "if you also allow" fit unet-small $small $tight --budget "$least" --what-if --time-limit 2
+expect 0 "Proof, under these levers" fit unet-small $small $tight --budget "$least" --prove --prove-limit 1
+expect 0 '"gap_percent"' fit unet-small $small $tight --budget "$least" --prove --prove-limit 1 --json
+expect 3 "no plan at all needs less" fit unet-small $small $tight --budget 1KiB --prove --effort 100
 expect 2 "--allow takes none or a list" fit unet-small --allow everything
 expect 0 "nodes are run a second time" train unet-small $small --threads 2 --steps 2 --plan "$work/plan.json" --out "$work/planned"
 is "a run keeps its plan" cmp -s "$work/plan.json" "$work/planned/plan.json"

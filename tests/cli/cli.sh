@@ -102,6 +102,8 @@ expect 2 "takes one or more recipes" compare
 expect 2 "takes KEY=A,B,C" compare unet-small --sweep batch
 expect 2 "a value is missing" compare unet-small --sweep batch=1,,2
 expect 2 "is not a size" compare unet-small --budget 8GiB,much
+expect 2 "more than 0 bytes" compare unet-small --budget 8GiB,0
+narrow compare unet-small --device rtx-3060 --effort 20 --budget 1GiB
 
 # layout
 printf 'id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n' > "$work/b.csv"

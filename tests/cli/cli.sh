@@ -238,7 +238,7 @@ expect 2 "leave out --budget" train unet-small $small --plan "$work/plan.json" -
 
 # devices and the probe
 expect 0 "described by its profile: no workspaces counted" explain unet-small --device rtx-3060
-expect 0 "527 MiB) of context" fit unet-small --device h200 --budget 1GiB
+expect 0 "of context and libraries" fit unet-small --device h200 --budget 1GiB --effort 20
 expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --json
 expect 0 "plimsoll probe measures this machine" explain unet-small
 expect 0 '"runtime_bytes"' fit unet-small --json

@@ -42,11 +42,15 @@ enum { GEMM_LANES = 4, GEMM_MR = 4 };        /* 8 sums; packing wants no more ro
 enum {
     GEMM_NR = 2 * GEMM_LANES,
     GEMM_KC = 320,                           /* the most of k a packer is asked for at once */
+    GEMM_KC_LEAST = 256,                     /* C is read and written once for so much of k, */
+    GEMM_KC_ONCE = 384,                      /* and only once if this is all of it */
     GEMM_NC = 512,                           /* the most columns of a block */
+    GEMM_NC_DIRECT = 1024,                   /* the same where no sums are kept aside */
     GEMM_A_FLOATS = 56 << 10,                /* packed A and B of a block: both stay in L2 */
     GEMM_B_FLOATS = 160 << 10,
     GEMM_FEW_ROWS = 2 * GEMM_MR,             /* up to so many rows B is not packed, */
     GEMM_FEW_COLS = 192,                     /* up to so many columns A is not */
+    GEMM_AHEAD = 12,                         /* steps of k that B is fetched ahead */
     GEMM_TILE_ROWS = 48 * GEMM_MR,           /* rows of fp32 sums kept aside when C is not fp32 */
     GEMM_ROOM = 8192,                        /* elements of a block that does not lie well */
     GEMM_ROOM_I = 256, GEMM_ROOM_K = 256,    /* the most of it along i or k */

@@ -1,8 +1,9 @@
 /* parts.h -- one network of StableSR by itself, as PyTorch's baselines have it: random inputs, mean
- * square to a random target, everything in it trained.
+ * square to a random target, everything in it trained unless said.
  *
  *   edge   the edge processor
  *   unet   the UNet over eight channels; context and structure maps are given
+ *   spade  the same, with nothing trained but its SPADE layers
  */
 #ifndef BENCH_PARTS_H
 #define BENCH_PARTS_H
@@ -37,14 +38,23 @@ static Tensor part_unet(Graph *g, const void *config, int64_t batch, int64_t sha
     return mse_loss(y, feed(g, "target", F32, tensor_shape(y)), 1.0f / (float)share);
 }
 
+static Tensor part_spade(Graph *g, const void *config, int64_t batch, int64_t share)
+{
+    Tensor loss = part_unet(g, config, batch, share);
+    for (int32_t i = 0; i < g->n_params; i++)
+        g->params[i].frozen = !strstr(g->params[i].name, "spade");
+    return loss;
+}
+
 /* Makes a recipe of StableSR one of its part; the sizes are the recipe's. */
 static Err part_take(const char *part, Recipe *recipe)
 {
     static ModelDef alone;
     alone = *recipe->model;
-    alone.loss = !strcmp(part, "edge") ? part_edge : !strcmp(part, "unet") ? part_unet : NULL;
+    alone.loss = !strcmp(part, "edge") ? part_edge : !strcmp(part, "unet") ? part_unet
+               : !strcmp(part, "spade") ? part_spade : NULL;
     if (!alone.loss || strcmp(alone.name, "stablesr"))
-        return fail(E_USAGE, "--part takes edge or unet, with a recipe of stablesr");
+        return fail(E_USAGE, "--part takes edge, unet or spade, with a recipe of stablesr");
     recipe->model = &alone;
     return OK;
 }

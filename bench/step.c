@@ -1,10 +1,14 @@
 /* step.c -- time and memory of whole training steps, on the CPU or a card.
  *
- *   bench_step [--device NAME] [--budget BYTES] [--steps N] [--threads N] [--top N] [--part P] RECIPE [KEY=VALUE ...]
+ *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N] [--nodes FILE] [--part P]
+ *              [--random] RECIPE [KEY=VALUE ...]
  *
- * One JSON line: ms (median step: all micro-batches and the update), fastest, planned and measured arena,
- * what the card's driver says is in use, loss. Every step gets the same batch, drawn once, so that no
- * loader is measured; --part trains one network of a system alone (bench/parts.h); --top N adds the N operators that take the longest, alone.
+ * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned and measured arena, its
+ * host's, what the card's driver says is in use, loss. A budget is kept by exact levers alone. Every step gets the same
+ * batch, drawn once, so that no loader is measured; --part trains one network of a system alone (bench/parts.h); --random
+ * feeds random numbers (latents, which no drawn data has); --top N
+ * adds the N operators that take the longest, alone; --nodes writes every node's time: operator, algorithm, shapes,
+ * microseconds.
  */
 #include "parts.h"
 
@@ -13,6 +17,7 @@
 #include "ops/ops.h"
 #include "ops/optim.h"
 #include "train/feeds.h"
+#include "train/fit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,9 +25,10 @@
 #include <string.h>
 
 typedef struct Bench {
-    const char *device, *recipe, *part, *sets[64];
-    int64_t     budget, steps, threads, top;
+    const char *device, *recipe, *part, *nodes, *sets[64];
+    int64_t     budget, effort, steps, threads, top;
     int         n_sets;
+    bool        random;
     TrainingGraph graph;
     Recipe     *opened;
     Session    *session;
@@ -61,6 +67,20 @@ typedef struct Row {             /* all nodes of one operator and algorithm */
     double       ns;
 } Row;
 
+static void nodes_write(FILE *file, const Engine *engine, const double *ns)
+{
+    const Graph *graph = engine->graph;
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const Node *node = &graph->nodes[i];
+        if (!isfinite(ns[i]))
+            continue;
+        fprintf(file, "%s;%s;", node->op->name, engine->choices[i].name ? engine->choices[i].name : "");
+        for (int j = 0; j < node->n_in; j++)
+            fprintf(file, "%s ", in_given(node, j) ? shape_text(in_shape(node, j)) : "-");
+        fprintf(file, ";%s;%.1f\n", node->out[0] >= 0 ? shape_text(out_shape(node, 0)) : "-", ns[i] / 1e3);
+    }
+}
+
 /* What each operator takes when it runs alone, summed over its nodes. */
 static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
 {
@@ -89,6 +109,13 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
         rows[at].ns += best[i];
         all += best[i];
     }
+    if (b->nodes) {
+        FILE *file = fopen(b->nodes, "w");
+        if (!file)
+            return fail(E_IO, "%s cannot be written", b->nodes);
+        nodes_write(file, engine, best);
+        fclose(file);
+    }
     for (int64_t t = 0; t < b->top; t++) {
         int32_t most = 0;
         for (int32_t i = 1; i < n; i++)
@@ -105,21 +132,25 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
 static Err bench(Pool *pool, Bench *b)
 {
     Device *device;
-    Engine *engine;
+    const Engine *engine;
+    FitResult     fit;
     float   loss;
     int64_t used = 0, measured = 0;
     double *times = NEWN(pool, double, b->steps + 1);
 
     TRY(recipe_read(pool, b->recipe, b->sets, b->n_sets, &b->opened));
-    TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads }, &device));
+    TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads,
+                                                       .tf32 = recipe_tf32(b->opened) }, &device));
     if (b->part)
         TRY(part_take(b->part, b->opened));
-    TRY(recipe_graph(pool, b->opened, false, &b->graph));
-    TRY(engine_new(pool, b->graph.graph, device, &(EngineOptions){ .budget_bytes = b->budget }, &engine));
+    TRY(fit_run(pool, b->opened, device, &(FitOptions){ .budget_bytes = b->budget, .effort = b->effort, .allow = ALLOW_NONE },
+                &fit));
+    b->graph = fit.graph;
+    engine = fit.engine;
     TRY(session_new(pool, engine, &b->session));
     TRY(session_init(b->session, 1));
     TRY(feeds_new(pool, b->session, PART_MICRO, &b->feeds));
-    if (b->part) {
+    if (b->part || b->random) {
         part_fill(&b->feeds);
     } else {
         TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
@@ -142,10 +173,12 @@ static Err bench(Pool *pool, Bench *b)
         if (session_measured_bytes(b->session, (Part)part) > measured)
             measured = session_measured_bytes(b->session, (Part)part);
     printf("{\"work\": \"%s\", \"precision\": \"%s\", \"device\": \"%s\", \"ms\": %.3f, \"fastest\": %.3f, \"arena\": %lld, "
-           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"loss\": %.6g}\n", b->opened->name,
+           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"moved\": %d, \"host\": %lld, \"predicted\": %.3f, "
+           "\"source\": \"%s\", \"loss\": %.6g}\n", b->opened->name,
            recipe_precisions[b->opened->precision], device->name, times[b->steps / 2], times[0],
-           (long long)engine->arena_bytes, (long long)measured, (long long)used, engine->recomputed, (double)loss);
-    return b->top ? step_profile(pool, b, engine) : OK;
+           (long long)engine->arena_bytes, (long long)measured, (long long)used, engine->recomputed, engine->moved,
+           (long long)engine->host_bytes, engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
+    return b->top || b->nodes ? step_profile(pool, b, engine) : OK;
 }
 
 int main(int argc, char **argv)
@@ -157,15 +190,18 @@ int main(int argc, char **argv)
         bool more = i + 1 < argc;
         if (!strcmp(argv[i], "--device") && more)       b.device = argv[++i];
         else if (!strcmp(argv[i], "--budget") && more)  err = bytes_read(argv[++i], 0, &b.budget);
+        else if (!strcmp(argv[i], "--effort") && more)  b.effort = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--steps") && more)   b.steps = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--threads") && more) b.threads = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--top") && more)     b.top = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--part") && more)    b.part = argv[++i];
+        else if (!strcmp(argv[i], "--nodes") && more)   b.nodes = argv[++i];
+        else if (!strcmp(argv[i], "--random"))          b.random = true;
         else if (!b.recipe)                             b.recipe = argv[i];
         else if (b.n_sets < 64)                         b.sets[b.n_sets++] = argv[i];
     }
     if (!b.recipe || b.steps < 1)
-        err = fail(E_USAGE, "bench_step [--device NAME] [--budget B] [--steps N] [--top N] [--part P] RECIPE [KEY=VALUE ...]");
+        err = fail(E_USAGE, "bench_step [--device NAME] [--budget B] [--steps N] [--top N] [--nodes FILE] [--part P] RECIPE [KEY=VALUE ...]");
     err = err ? err : bench(pool, &b);
     if (err)
         fprintf(stderr, "bench_step: %s\n", err_text());

@@ -2,16 +2,16 @@
 # Ours against others on this machine, as tables: operators and whole steps against PyTorch, own products against oneDNN, the planner and
 # the layout search on outside instances where they are present. A part that cannot run says why; the rest still runs.
 #
-#   bench.sh [BUILD [PART...]]        parts: ops systems blas time explain plan seeds layout; all of them if none is named
+#   bench.sh [BUILD [PART...]]        parts: ops systems blas time explain plan seeds layout cuda ladder; all of them if none is named
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 [ $# -gt 0 ] && shift
-parts=${*:-ops systems blas time explain plan seeds layout}
+parts=${*:-ops systems blas time explain plan seeds layout cuda ladder}
 for part in $parts; do
     case $part in
-    ops|systems|blas|time|explain|plan|seeds|layout) ;;
-    *) echo "bench: no part '$part'; there are ops, systems, blas, time, explain, plan, seeds and layout" >&2; exit 2 ;;
+    ops|systems|blas|time|explain|plan|seeds|layout|cuda|ladder) ;;
+    *) echo "bench: no part '$part'; there are ops, systems, blas, time, explain, plan, seeds, layout, cuda and ladder" >&2; exit 2 ;;
     esac
 done
 ninja -C "$build" bench_ops bench_step bench_blas bench_time bench_plan bench_seeds > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
@@ -48,6 +48,14 @@ for part in $parts; do
     plan)
         title "planner"
         "$build/bench_plan" || failed "plan" $? ;;
+    cuda)
+        title "training steps on the card against PyTorch's strongest forms, in the same job"
+        code=0; $python bench/cuda.py "$build" --limit "${BENCH_CUDA_SECONDS:-3600}" || code=$?
+        [ $code = 0 ] || [ $code = 77 ] || failed "cuda" $code ;;
+    ladder)
+        title "budget against measured time on the card: stdiff-64x512 in bf16, exact levers, ten rungs"
+        code=0; $python bench/ladder.py "$build" stdiff-64x512 precision=bf16 data.kind=moving-shapes || code=$?
+        [ $code = 0 ] || [ $code = 77 ] || failed "ladder" $code ;;
     layout)
         title "layout: buffers, arena found within the capacity (the number in the name), search"
         if [ ! -d ../shared/instances/layout ]; then

@@ -19,6 +19,11 @@ typedef struct ParamGroup {
     const char *match;           /* parameters whose name ends in one of these, '|' between; NULL: the rest */
 } ParamGroup;
 
+/* State that only updates touch may be kept on the host, tensors of HOST_LEAST bytes and more: below that a
+ * copy is all latency. */
+typedef enum HostState { HOST_NONE, HOST_EMA, HOST_STATE } HostState;    /* STATE: moments and master copies too */
+enum { HOST_LEAST = 64 << 10 };
+
 typedef struct TrainSpec {
     Optimizer         optimizer;
     float             beta1, beta2, eps;     /* SGD: beta1 is the momentum */
@@ -27,6 +32,7 @@ typedef struct TrainSpec {
     float             clip;                  /* global norm; 0: none */
     bool              ema;                   /* keep an average of the trained weights */
     int               accumulate;            /* micro-batches per step */
+    HostState         host;                  /* what is kept on the host */
     bool              release;               /* update a parameter as soon as its gradient is final: the
                                               * gradient is then free. Only where train_no_release finds nothing against it */
 } TrainSpec;

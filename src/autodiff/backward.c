@@ -9,6 +9,7 @@ typedef struct Walk {
     bool   *wants;               /* per value: does a trained parameter flow into it? */
     Tensor *grad;                /* per value: the sum of its gradients so far, or none */
     bool   *is_param;            /* per value: a trained parameter itself */
+    bool   *is_form;             /* per value: a trained parameter, reshaped */
     int32_t *first_use;          /* per value: the first node that reads it, the last that gives */
     int32_t n_values;            /* forward values; later ones belong to the backward pass */
 } Walk;
@@ -33,6 +34,8 @@ static void walk_mark(Walk *walk)
                 walk->first_use[node->in[j]] = i;
         for (int j = 0; j < node->n_in; j++)
             any |= node->in[j] >= 0 && walk->wants[node->in[j]];
+        if (node->op == &op_reshape)
+            walk->is_form[node->out[0]] = walk->is_param[node->in[0]] || walk->is_form[node->in[0]];
         for (int j = 0; any && j < node->n_out; j++)
             if (node->out[j] >= 0 && type_is_float(value_at(graph, node->out[j])->type))
                 walk->wants[node->out[j]] = true;
@@ -49,13 +52,27 @@ static void walk_give(Walk *walk, int32_t value, Tensor d)
 }
 
 /* A value's gradient as its maker gets it: in the value's own type. The sum may be wider (a 2-byte value
- * read by fp32 work); rounded once here, the backward pass runs on the units the forward pass ran on. */
+ * read by fp32 work); rounded once here, the backward pass runs on the units the forward pass ran on. What
+ * goes on to a parameter stays as it is. */
 static Tensor walk_gradient(Walk *walk, int32_t value)
 {
     Tensor sum = value >= 0 ? walk->grad[value] : tensor_none(walk->graph);
-    if (!tensor_ok(sum) || type_bytes(tensor_type(sum)) <= type_bytes(value_at(walk->graph, value)->type))
+    if (!tensor_ok(sum) || walk->is_form[value] || type_bytes(tensor_type(sum)) <= type_bytes(value_at(walk->graph, value)->type))
         return sum;
     return cast(sum, value_at(walk->graph, value)->type);
+}
+
+/* The sum so far of an input that this node reads once, where it may be added to: fp32, the input's shape. */
+static Tensor walk_so_far(const Walk *walk, const Node *node, int input)
+{
+    Tensor none = tensor_none(walk->graph), sum = node->in[input] >= 0 ? walk->grad[node->in[input]] : none;
+    for (int i = 0; i < node->n_in; i++)
+        if (i != input && node->in[i] == node->in[input])
+            return none;
+    if (!tensor_ok(sum) || tensor_type(sum) != F32 ||
+        !shape_same(tensor_shape(sum), value_at(walk->graph, node->in[input])->shape))
+        return none;
+    return sum;
 }
 
 static void walk_node(Walk *walk, int32_t id)
@@ -70,24 +87,33 @@ static void walk_node(Walk *walk, int32_t id)
         return;
     g.dy = NEWN(graph->pool, Tensor, node.n_out);
     g.dx = NEWN(graph->pool, Tensor, node.n_in);
+    g.parts = NEWN(graph->pool, Tensor, node.n_in);
     g.wants = NEWN(graph->pool, bool, node.n_in);
+    g.so_far = NEWN(graph->pool, Tensor, node.n_in);
+    g.summed = NEWN(graph->pool, bool, node.n_in);
     for (int i = 0; i < node.n_out; i++)
         any |= node.out[i] >= 0 && tensor_ok(walk->grad[node.out[i]]);
     for (int i = 0; i < node.n_in; i++) {
         g.dx[i] = none;
+        g.parts[i] = node.in[i] >= 0 ? walk->grad[node.in[i]] : none;
         g.wants[i] = node.in[i] >= 0 && walk->wants[node.in[i]];
         asked |= g.wants[i];
+        g.so_far[i] = g.wants[i] ? walk_so_far(walk, &node, i) : none;
     }
     if (!any || !asked)                      /* nothing flows here, or nothing beyond wants it */
         return;
     graph->module = node.module;
     graph->source = node.source;
+    graph->lot = node.lot;
     for (int i = 0; i < node.n_out; i++)
         g.dy[i] = walk_gradient(walk, node.out[i]);
     node.op->grad(&g);
     for (int i = 0; i < node.n_in; i++)
-        if (tensor_ok(g.dx[i]))
+        if (tensor_ok(g.dx[i]) && g.summed[i])
+            walk->grad[node.in[i]] = g.dx[i];
+        else if (tensor_ok(g.dx[i]))
             walk_give(walk, node.in[i], g.dx[i]);
+    graph->lot = 0;
 }
 
 /* After node id: which parameters will get no further gradient? */
@@ -117,6 +143,7 @@ Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *f
         .wants = NEWN(graph->pool, bool, graph->n_values),
         .grad = NEWN(graph->pool, Tensor, graph->n_values),
         .is_param = NEWN(graph->pool, bool, graph->n_values),
+        .is_form = NEWN(graph->pool, bool, graph->n_values),
         .first_use = NEWN(graph->pool, int32_t, graph->n_values),
     };
     int32_t n_forward = graph->n_nodes, module = graph->module;

@@ -56,9 +56,12 @@ static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spe
     param->ema = in.ema.id;
     param->master = in.master.id;
     for (int i = 0; i < 4; i++) {
-        int32_t id = (const int32_t[]){ in.m.id, in.v.id, in.ema.id, in.master.id }[i];
-        if (id >= 0)
-            value_at(graph, id)->module = module;
+        int32_t id = (const int32_t[]){ in.ema.id, in.m.id, in.v.id, in.master.id }[i];
+        if (id < 0)
+            continue;
+        Value *value = value_at(graph, id);
+        value->module = module;
+        value->hosted = spec->host >= (i == 0 ? HOST_EMA : HOST_STATE) && value->bytes >= HOST_LEAST;
     }
     graph->module = module;
     if (spec->optimizer == OPTIMIZER_SGD)
@@ -139,7 +142,7 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
     Accumulation accumulation = { graph, out->counters };
     Release      release = { graph, spec, out };
     FinalGrad    final_grad = { accumulate_final, &accumulation };
-    Tensor       seed = grad_seed(out->progress, loss);
+    Tensor       seed = grad_seed(out->progress);
     if (spec->release) {
         REQUIRE(!train_no_release(spec, graph->compute));
         final_grad = (FinalGrad){ release_final, &release };

@@ -108,7 +108,8 @@ Err config_set(Pool *pool, const char *assignment, const Field *fields, void *co
     for (int i = 0; i < depth; i++)
         text_add(&text, "}");
     const Json *map;
-    TRY(yaml_parse(pool, pool_print(pool, "--set %s", assignment), text.at, text.n, &map));
+    if (yaml_parse(pool, pool_print(pool, "--set %s", assignment), text.at, text.n, &map))
+        return fail(E_USAGE, "%s", pool_text(pool, err_text()));
     return config_read(pool, map, fields, config);
 }
 

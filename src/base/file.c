@@ -99,6 +99,22 @@ Err file_read(Pool *pool, const char *path, char **bytes, size_t *n)
     return OK;
 }
 
+Err file_open_plain(const char *path, int *fd, size_t *n)
+{
+    struct stat info = { 0 };
+    *n = 0;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     /* a pipe would wait for somebody to write */
+    if (*fd < 0)
+        return file_fail("read", path, errno);
+    Err err = fstat(*fd, &info) ? file_fail("read", path, errno)
+            : S_ISDIR(info.st_mode) ? file_fail("read", path, EISDIR)
+            : !S_ISREG(info.st_mode) ? fail(E_IO, "cannot read %s: it is a device or pipe; copy it to a file first", path) : OK;
+    if (err)
+        close(*fd);
+    *n = (size_t)info.st_size;
+    return err;
+}
+
 static void file_unmap(void *arg)
 {
     MapFile *map = arg;
@@ -107,14 +123,10 @@ static void file_unmap(void *arg)
 
 Err file_map(Pool *pool, const char *path, MapFile *out)
 {
-    int         fd;
-    struct stat info = { 0 };
-    TRY(file_open(path, &fd, &info));
-    if (!S_ISREG(info.st_mode)) {
-        close(fd);
-        return fail(E_IO, "cannot read %s: it is a device or pipe; copy it to a file first", path);
-    }
-    *out = (MapFile){ .bytes = (const unsigned char *)"", .n = (size_t)info.st_size };
+    int    fd;
+    size_t n;
+    TRY(file_open_plain(path, &fd, &n));
+    *out = (MapFile){ .bytes = (const unsigned char *)"", .n = n };
     if (out->n) {                            /* an empty file cannot be mapped */
         void *at = mmap(NULL, out->n, PROT_READ, MAP_PRIVATE, fd, 0);
         if (at == MAP_FAILED) {
@@ -310,6 +322,16 @@ bool folder_exists(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool folder_within(const char *folder, const char *path)
+{
+    char up[FILE_PATH_MAX], down[FILE_PATH_MAX];
+    if (!folder_exists(path) || !realpath(folder, up) || !realpath(path, down))
+        return false;
+    size_t n = strlen(down);
+    bool   above = n == 1 || (!strncmp(up, down, n) && (!up[n] || up[n] == '/'));
+    return !above;
 }
 
 Err folder_make(const char *path)

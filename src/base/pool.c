@@ -1,6 +1,8 @@
 /* pool.c -- chunked bump allocation with a tree of lifetimes. */
 #include "base/pool.h"
 
+#include "base/err.h"
+
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,6 +28,9 @@ struct Pool {
     Chunk      *chunks;
     Undo       *undo;
     const char *name;
+    Pool       *keeper;          /* itself or an ancestor (pool_keep), or NULL */
+    Chunk      *spare;           /* a keeper's: given back, to be used again */
+    Pool       *spare_pools;     /* by next */
 };
 
 static atomic_llong pool_count;
@@ -42,8 +47,15 @@ static void *pool_system(size_t size)
 
 Pool *pool_new(Pool *parent, const char *name)
 {
-    Pool *pool = pool_system(sizeof *pool);
+    Pool *keeper = parent ? parent->keeper : NULL, *pool = keeper ? keeper->spare_pools : NULL;
+    if (pool) {
+        keeper->spare_pools = pool->next;
+        *pool = (Pool){ 0 };
+    } else {
+        pool = pool_system(sizeof *pool);
+    }
     pool->name = name;
+    pool->keeper = keeper;
     pool->parent = parent;
     if (parent) {
         pool->next = parent->first_child;
@@ -52,6 +64,25 @@ Pool *pool_new(Pool *parent, const char *name)
         parent->first_child = pool;
     }
     return pool;
+}
+
+/* The smallest spare chunk that is large enough, or a new one. */
+static Chunk *chunk_new(Pool *keeper, size_t want)
+{
+    Chunk **best = NULL;
+    for (Chunk **at = keeper ? &keeper->spare : NULL; at && *at; at = &(*at)->next)
+        if ((*at)->size >= want && (!best || (*at)->size < (*best)->size))
+            best = at;
+    if (!best) {
+        Chunk *fresh = pool_system(sizeof *fresh + want);
+        fresh->size = want;
+        return fresh;
+    }
+    Chunk *chunk = *best;
+    *best = chunk->next;
+    memset(chunk->bytes, 0, chunk->size);
+    chunk->used = 0;
+    return chunk;
 }
 
 void *pool_alloc(Pool *pool, size_t n, size_t size)
@@ -67,8 +98,7 @@ void *pool_alloc(Pool *pool, size_t n, size_t size)
     Chunk *chunk = pool->chunks;
     if (!chunk || chunk->size - chunk->used < bytes) {
         size_t want = bytes > CHUNK_BYTES / 4 ? bytes : CHUNK_BYTES;   /* large ones live alone */
-        Chunk *fresh = pool_system(sizeof *fresh + want);
-        fresh->size = want;
+        Chunk *fresh = chunk_new(pool->keeper, want);
         if (chunk && want == bytes) {        /* keep filling the chunk that still has room */
             fresh->next = chunk->next;
             chunk->next = fresh;
@@ -133,23 +163,58 @@ void pool_at_free(Pool *pool, void (*call)(void *), void *arg)
     pool->undo = undo;
 }
 
-void pool_free(Pool *pool)
+static void chunks_free(Chunk *chunk)
 {
-    if (!pool)
-        return;
+    for (Chunk *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+}
+
+void pool_keep(Pool *pool)
+{
+    REQUIRE(!pool->first_child && !pool->keeper);        /* before it is used */
+    pool->keeper = pool;
+}
+
+void pool_reset(Pool *pool)
+{
     while (pool->first_child)
         pool_free(pool->first_child);
     for (Undo *undo = pool->undo; undo; undo = undo->next)
         undo->call(undo->arg);
+    pool->undo = NULL;
+    Pool *keeper = pool->keeper;
+    for (Chunk *chunk = pool->chunks, *next; keeper && chunk; chunk = next) {
+        next = chunk->next;
+        chunk->next = keeper->spare;
+        keeper->spare = chunk;
+    }
+    if (!keeper)
+        chunks_free(pool->chunks);
+    pool->chunks = NULL;
+}
+
+void pool_free(Pool *pool)
+{
+    if (!pool)
+        return;
+    pool_reset(pool);
     if (pool->prev)
         pool->prev->next = pool->next;
     else if (pool->parent)
         pool->parent->first_child = pool->next;
     if (pool->next)
         pool->next->prev = pool->prev;
-    for (Chunk *chunk = pool->chunks, *next; chunk; chunk = next) {
-        next = chunk->next;
-        free(chunk);
+    if (pool->keeper && pool->keeper != pool) {
+        pool->next = pool->keeper->spare_pools;
+        pool->keeper->spare_pools = pool;
+        return;
+    }
+    chunks_free(pool->spare);
+    for (Pool *spare = pool->spare_pools, *next; spare; spare = next) {
+        next = spare->next;
+        free(spare);
     }
     free(pool);
 }
@@ -158,6 +223,8 @@ size_t pool_bytes(const Pool *pool)
 {
     size_t bytes = 0;
     for (const Chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
+        bytes += sizeof *chunk + chunk->size;
+    for (const Chunk *chunk = pool->spare; chunk; chunk = chunk->next)
         bytes += sizeof *chunk + chunk->size;
     for (const Pool *child = pool->first_child; child; child = child->next)
         bytes += pool_bytes(child);

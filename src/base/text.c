@@ -11,6 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
+enum { COLUMNS = 100 };
+
 static void text_room(Text *text, size_t more)
 {
     if (text->n + more + 1 <= text->cap)
@@ -30,19 +32,46 @@ void text_addn(Text *text, const char *bytes, size_t n)
     text->at[text->n] = '\0';
 }
 
-void text_add(Text *text, const char *fmt, ...)
+static void text_addv(Text *text, const char *fmt, va_list args)
 {
-    va_list args, again;
-    va_start(args, fmt);
+    va_list again;
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, fmt, args);
-    va_end(args);
+    int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
     if (n > 0) {
         text_room(text, (size_t)n);
-        vsnprintf(text->at + text->n, (size_t)n + 1, fmt, again);
+        vsnprintf(text->at + text->n, (size_t)n + 1, fmt, args);
         text->n += (size_t)n;
     }
-    va_end(again);
+}
+
+void text_add(Text *text, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    text_addv(text, fmt, args);
+    va_end(args);
+}
+
+void print_sentence(FILE *to, const char *fmt, ...)
+{
+    Text    text = { .pool = pool_new(NULL, "sentence") };
+    va_list args;
+    text_addn(&text, "", 0);
+    va_start(args, fmt);
+    text_addv(&text, fmt, args);
+    va_end(args);
+
+    int at = fprintf(to, "%.*s", (int)strspn(text.at, " "), text.at), margin = at + 1;
+    for (const char *word = text.at + at; *word; word += strspn(word, " ")) {
+        int n = (int)strcspn(word, " ");
+        if (at > margin && at + 1 + n > COLUMNS)
+            at = fprintf(to, "\n%*s", margin, "") - 1;
+        at += fprintf(to, at >= margin ? " %.*s" : "%.*s", n, word);
+        word += n;
+    }
+    fputc('\n', to);
+    pool_free(text.pool);
 }
 
 static char *text_slot(void)
@@ -102,7 +131,10 @@ Err bytes_read(const char *text, int64_t whole, int64_t *bytes)
     if (!strcmp(end, "%")) {
         if (whole <= 0)
             return fail(E_USAGE, "'%s': a percentage needs a device whose memory is known", text);
-        *bytes = (int64_t)(number / 100 * (double)whole);
+        long double part = (long double)number * (long double)whole / 100;
+        if (part > 9e18L)
+            return fail(E_USAGE, "'%s' is more bytes than can be counted", text);
+        *bytes = (int64_t)ceill(part);       /* a part of a byte is a byte */
         return OK;
     }
     for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)

@@ -9,6 +9,8 @@
 #include "base/err.h"
 #include "base/pool.h"
 
+#include <stdio.h>
+
 typedef struct Text {
     Pool  *pool;
     char  *at;              /* always ends in '\0' once something was added; NULL before */
@@ -17,6 +19,9 @@ typedef struct Text {
 
 void text_add(Text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_addn(Text *text, const char *bytes, size_t n);
+
+/* A sentence for people and a line end, broken between words after 100 columns; its leading spaces are the margin. */
+void print_sentence(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 const char *bytes_text(int64_t bytes);       /* "9.31 GiB"; one of 8 static buffers per thread */
 const char *count_text(int64_t count);       /* "204,223,297"; likewise */

@@ -15,8 +15,11 @@
 typedef enum OptionKind {
     OPT_FLAG,        /* bool *            --json */
     OPT_TEXT,        /* const char **     --device cpu */
-    OPT_INT,         /* int64_t *         --steps 200 */
-    OPT_NUMBER,      /* double *          --time-limit 2.5 */
+    OPT_INT,         /* int64_t *         --effort -1 */
+    OPT_NATURAL,     /* int64_t *         --steps 200: 0 or more */
+    OPT_COUNT,       /* int64_t *         --batch 4: 1 to 2^31 - 1 */
+    OPT_NUMBER,      /* double *          --guidance 2.5 */
+    OPT_SECONDS,     /* double *          --time-limit 2.5: more than 0 */
     OPT_LIST,        /* TextList *        --set a=1 --set b=2, in order */
 } OptionKind;
 

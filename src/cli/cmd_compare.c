@@ -24,8 +24,8 @@ static const Option options[] = {
                                                               "key; several: every combination" },
     { "allow",      OPT_TEXT,   &opt.allow,      "LIST",      "what a plan within a budget may "
                                                               "change, see fit" },
-    { "effort",     OPT_INT,    &opt.effort,     "N",         "of every search" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",         "no search begins after S seconds; "
+    { "effort",     OPT_NATURAL,&opt.effort,     "N",         "of every search" },
+    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",         "no search begins after S seconds; "
                                                               "default 60" },
     { "md",         OPT_TEXT,   &opt.md,         "FILE",      "the table in Markdown" },
     { "json",       OPT_FLAG,   &opt.json,       NULL,        "the table as JSON" },

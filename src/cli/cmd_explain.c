@@ -23,7 +23,7 @@ static const Option options[] = {
                                                          "change, see fit" },
     { "effort",     OPT_INT,    &opt.effort,     "N",    "of every search; -1: the sheet alone, "
                                                          "no search" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",    "of --what-if in all; default 60" },
+    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",    "of --what-if in all; default 60" },
     { "plan",       OPT_TEXT,   &opt.plan,       "FILE", "show this plan beside everything kept" },
     { "html",       OPT_TEXT,   &opt.html,       "FILE",
       "one interactive page that opens offline" },
@@ -42,7 +42,7 @@ static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
     e->fit = NEW(pool, FitResult);
     if (opt.plan)
         return fit_read(pool, opt.plan, e->recipe, e->device, false, e->fit);
-    FitOptions how = { .budget_bytes = e->budget_bytes, .allow = allow,
+    FitOptions how = { .budget_bytes = e->budget_bytes > 0 ? e->budget_bytes : 1, .allow = allow,
                        .effort = opt.effort > 0 ? opt.effort : 0, .time_limit_s = opt.time_limit,
                        .progress = isatty(2) ? show_planning : NULL };
     Err err = fit_run(pool, e->recipe, e->device, &how, e->fit);
@@ -62,12 +62,14 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     if (opt.effort < -1)
         return fail(E_USAGE, "--effort takes -1, 0 or the number of search moves, not %lld",
                     (long long)opt.effort);
-    if (opt.time_limit < 0)
-        return fail(E_USAGE, "--time-limit takes seconds, not %g", opt.time_limit);
     if (opt.allow)
         TRY(allow_read(opt.allow, &allow));
     how.no_split = !(allow & ALLOW_SPLIT);
-    TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
+    Err err = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
+    if (err && err != E_BUDGET)              /* not even the card's own context: here that is an answer */
+        return err;
+    if (err && !how.budget_bytes)
+        how.budget_bytes = -1;               /* 0 would be: none asked for */
     how.batches = how.budget_bytes || opt.html || opt.md || opt.what_if;
     TRY(explained_new(pool, recipe, device, &how, &e));
     TRY(explain_plan(pool, e, allow));

@@ -6,14 +6,15 @@
 #include "report/machine.h"
 #include "train/fit.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 static ModelOptions model;
 static struct {
     const char *allow, *out;
     int64_t     effort, seed;
-    double      time_limit;
-    bool        json, curve, what_if;
+    double      time_limit, prove_limit;
+    bool        json, curve, what_if, prove;
 } opt;
 
 static const Option options[] = {
@@ -22,8 +23,10 @@ static const Option options[] = {
     { "o",          OPT_TEXT,   &opt.out,        "FILE", "write plan.json here, for train --plan" },
     { "curve",      OPT_FLAG,   &opt.curve,      NULL,   "budget against time, all the way down" },
     { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan with each lever that is not allowed" },
-    { "effort",     OPT_INT,    &opt.effort,     "N",    "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",    "cut the search off after S seconds" },
+    { "prove",      OPT_FLAG,   &opt.prove,      NULL,   "how far from the best possible: a lower bound" },
+    { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S", "seconds for CBC, where it is installed; default 30" },
+    { "effort",     OPT_NATURAL,&opt.effort,     "N",    "search moves; the default takes about 10 s on 2 cores" },
+    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",    "cut the search off after S seconds" },
     { "seed",       OPT_INT,    &opt.seed,       "N",    "of the search" },
     { "json",       OPT_FLAG,   &opt.json,       NULL,   "print the result as JSON" },
     { 0 }
@@ -38,7 +41,8 @@ typedef struct Shown {           /* everything there is to print */
     int           n_points;
     FitOffer      offers[ALLOW_COUNT];
     int           n_offers;
-    int64_t       budget_bytes;
+    int64_t       budget_bytes;  /* as asked: on a card with the runtime */
+    EngineProof   proof;         /* with --prove */
 } Shown;
 
 static double percent(double now, double before)
@@ -47,6 +51,29 @@ static double percent(double now, double before)
 }
 
 /* ---- as JSON ---- */
+
+static void json_lots(JsonOut *o, const Levers *levers)
+{
+    json_out_int(o, "regions", levers->regions > 1 ? levers->regions : 1);
+    json_out_int(o, "chunks", levers->chunks > 1 ? levers->chunks : 1);
+    json_out_string(o, "attention", levers->stored_attention ? "stored" : "streamed");
+}
+
+/* How much of the step's time a better plan might still save, %. */
+static double avoidable(const Shown *s)
+{
+    return s->proof.reached || s->fit.step_ns <= 0 ? 0 : 100 * (1 - s->proof.cost_ns / s->fit.step_ns);
+}
+
+static void json_proof(JsonOut *o, const Shown *s)
+{
+    json_out_object_row(o, "proof");
+    json_out_number(o, "step_ms", s->proof.cost_ns * 1e-6);
+    json_out_int(o, "bytes", s->proof.bytes);
+    json_out_number(o, "gap_percent", avoidable(s));
+    json_out_bool(o, "optimal", s->proof.reached);
+    json_out_end(o);
+}
 
 static void json_curve(JsonOut *o, const Shown *s)
 {
@@ -60,6 +87,7 @@ static void json_curve(JsonOut *o, const Shown *s)
         json_out_int(o, "micro_batch", p->batch);
         json_out_int(o, "accumulate", p->accumulate);
         json_out_string(o, "precision", recipe_precisions[p->precision]);
+        json_lots(o, &p->levers);
         json_out_int(o, "recompute_nodes", p->recomputed);
         json_out_end(o);
     }
@@ -100,8 +128,10 @@ static Err fit_json(const Shown *s)
     json_out_string(&o, "peak_phase", engine->programs[engine->peak_program].name);
     json_out_int(&o, "keep_all_bytes", r->default_bytes);
     json_out_int(&o, "persistent_bytes", engine->persistent_bytes);
+    if (engine->host_bytes)
+        json_out_int(&o, "host_bytes", engine->host_bytes);
     if (!r->fits)
-        json_out_int(&o, "minimum_bytes", r->minimum_bytes);
+        json_out_int(&o, "minimum_bytes", r->minimum_bytes + engine->device->runtime_bytes);
     json_out_int(&o, "bound_bytes", r->bound_bytes);
     json_out_bool(&o, "cut", r->cut);
     json_out_object(&o, "plan");
@@ -110,6 +140,7 @@ static Err fit_json(const Shown *s)
     json_out_string(&o, "precision", recipe_precisions[r->recipe->precision]);
     json_out_int(&o, "recompute_nodes", engine->recomputed);
     json_out_bool(&o, "release", r->recipe->levers.release);
+    json_lots(&o, &r->recipe->levers);
     fit_write_changes(&o, r);
     json_out_end(&o);
     json_out_int(&o, "runtime_bytes", device_runtime_bytes(engine->device, 0));
@@ -118,6 +149,8 @@ static Err fit_json(const Shown *s)
     for (int i = 0; i < r->n_notes; i++)
         json_out_string(&o, NULL, r->notes[i]);
     json_out_end(&o);
+    if (opt.prove)
+        json_proof(&o, s);
     if (opt.curve)
         json_curve(&o, s);
     if (opt.what_if)
@@ -128,53 +161,103 @@ static Err fit_json(const Shown *s)
 
 /* ---- for people ---- */
 
+static const char *step_text(Pool *pool, double ns)
+{
+    return ns < 1e9 ? pool_print(pool, "%.1f ms", ns * 1e-6) : ns < 120e9 ? pool_print(pool, "%.1f s", ns * 1e-9)
+                                                             : pool_print(pool, "%.1f min", ns / 60e9);
+}
+
 static void show_choice(Pool *pool, const Shown *s)
 {
     const FitResult *r = &s->fit;
     const Device    *device = r->engine->device;
-    printf("%s %s %s: one step needs %s bytes (%s), every buffer placed.\n", r->recipe->name,
-           r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes), count_text(r->engine->arena_bytes),
-           bytes_text(r->engine->arena_bytes));
-    printf("  as the recipe has it, everything kept   %10s\n", bytes_text(r->default_bytes));
-    for (int i = 0; i < r->n_changes; i++)
-        printf("  %-16s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from, r->changes[i].to,
-               r->changes[i].exact ? "changes no number" : "may change rounding");
+    print_sentence(stdout, "%s %s %s: one step needs %s bytes (%s), every buffer placed.", r->recipe->name,
+                   r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes), count_text(r->engine->arena_bytes),
+                   bytes_text(r->engine->arena_bytes));
+    if (r->engine->host_bytes)
+        printf("  %-18s %10s\n", "on the host, pinned", bytes_text(r->engine->host_bytes));
+    printf("  %-18s %10s  %12s a step\n", "everything kept", bytes_text(r->default_bytes), step_text(pool, r->default_ns));
     if (r->n_changes)
-        printf("  saves %s, costs %+.1f %% of the step's time%s\n",
-               bytes_text(r->default_bytes - r->engine->arena_bytes), percent(r->step_ns, r->default_ns),
+        printf("  %-18s %10s  %12s a step: %s%s, time %+.1f %%%s\n", r->fits ? "this plan" : "the least found",
+               bytes_text(r->engine->arena_bytes), step_text(pool, r->step_ns),
+               r->default_bytes >= r->engine->arena_bytes ? "saves " : "takes more by ",
+               bytes_text(llabs(r->default_bytes - r->engine->arena_bytes)), percent(r->step_ns, r->default_ns),
                r->cut ? "; the search was cut off" : "");
     else
         printf("  nothing is changed, nothing is run twice\n");
+    if (r->n_changes)
+        printf("what changes\n");
+    for (int i = 0; i < r->n_changes; i++)
+        printf("  %-18s %-58s %s\n", r->changes[i].what,
+               pool_print(pool, "%s -> %s", r->changes[i].from, r->changes[i].to),
+               r->changes[i].exact ? "changes no number" : "rounding may change");
     for (int i = 0; i < r->n_notes; i++)
-        printf("  %s\n", r->notes[i]);
-    printf("On %s; %s.\n", device_text(pool, device), runtime_text(pool, device, device_runtime_bytes(device, 0)));
-    printf("Predicted step time %.1f ms, by %s.\n", r->step_ns * 1e-6, time_text(pool, r->engine));
+        print_sentence(stdout, "  %s", r->notes[i]);
+    print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
+                   runtime_text(pool, device, device_runtime_bytes(device, 0)), time_text(pool, r->engine));
 }
 
-static void show_curve(const Shown *s)
+static void show_proof(Pool *pool, const Shown *s)
 {
-    printf("\nbudget against time\n      budget      time  micro-batch  recomputed\n");
+    const char *at_all = pool_print(pool, "no plan at all needs less than %s", bytes_text(s->proof.bytes));
+    if (!s->fit.fits)
+        print_sentence(stdout, "Proof, under these levers: %s.", at_all);
+    else if (s->proof.reached)
+        print_sentence(stdout, "Proof, under these levers: optimal. No plan within the budget is faster; %s.", at_all);
+    else
+        print_sentence(stdout, "Proof, under these levers: no plan within the budget takes less than %s a step, so "
+                       "at most %.2f %% of this plan's time could be saved; %s.",
+                       step_text(pool, s->proof.cost_ns), avoidable(s), at_all);
+}
+
+/* What a point of the curve does otherwise than the recipe, beside its micro-batch. */
+static const char *point_text(Pool *pool, const Shown *s, const FitPoint *p)
+{
+    Text          text = { .pool = pool };
+    const Levers *is = &p->levers, *asked = &s->recipe->levers;
+    if (p->precision != s->recipe->precision)
+        text_add(&text, "  %s", recipe_precisions[p->precision]);
+    if (is->release && !asked->release)
+        text_add(&text, "  gradients released");
+    if (is->regions > 1)
+        text_add(&text, "  regions in %lld lots", (long long)is->regions);
+    if (is->chunks > 1)
+        text_add(&text, "  loss in %lld chunks", (long long)is->chunks);
+    if (is->stored_attention != asked->stored_attention)
+        text_add(&text, "  attention %s", is->stored_attention ? "stored" : "streamed");
+    if (is->most_scratch && !asked->most_scratch)
+        text_add(&text, "  lean algorithms");
+    return text.n ? text.at : "";
+}
+
+static void show_curve(Pool *pool, const Shown *s)
+{
+    printf("\nbudget against time: what no other plan found beats in both\n"
+           "      budget      time  micro-batch  run twice\n");
     for (int i = 0; i < s->n_points; i++) {
         const FitPoint *p = &s->points[i];
-        printf("  %10s  %+7.1f%%  %5lld x %-4lld %6d%s%s\n", bytes_text(p->peak_bytes), percent(p->step_ns, s->fit.default_ns),
-               (long long)p->batch, (long long)p->accumulate, p->recomputed, p->precision != s->recipe->precision ? "  " : "",
-               p->precision != s->recipe->precision ? recipe_precisions[p->precision] : "");
+        printf("  %10s  %+7.1f%%  %5lld x %-4lld %9d%s\n", bytes_text(p->peak_bytes), percent(p->step_ns, s->fit.default_ns),
+               (long long)p->batch, (long long)p->accumulate, p->recomputed, point_text(pool, s, p));
     }
 }
 
 static void show_offers(const Shown *s)
 {
+    const FitResult *now = &s->fit;
     printf("\nif you also allow\n");
     for (int i = 0; i < s->n_offers; i++) {
         const FitResult *r = &s->offers[i].result;
+        const char      *cut = r->cut ? " (cut off)" : "";
         printf("  %-16s ", allow_words[s->offers[i].allow]);
         if (!s->offers[i].possible)
-            printf("nothing changes here\n");
+            printf("nothing changes here%s\n", cut);
+        else if (r->fits && !now->fits)
+            printf("it fits: %s, time %+.1f %%%s\n", bytes_text(r->engine->arena_bytes), percent(r->step_ns, now->default_ns), cut);
         else if (r->fits)
-            printf("it fits: %s, %+.1f %% time%s\n", bytes_text(r->engine->arena_bytes), percent(r->step_ns, s->fit.default_ns),
-                   r->cut ? " (cut off)" : "");
+            printf("%s, time %+.1f %% instead of %+.1f %%%s\n", bytes_text(r->engine->arena_bytes),
+                   percent(r->step_ns, now->default_ns), percent(now->step_ns, now->default_ns), cut);
         else
-            printf("the least is %s%s\n", bytes_text(r->engine->arena_bytes), r->cut ? " (cut off)" : "");
+            printf("the least is %s instead of %s%s\n", bytes_text(r->engine->arena_bytes), bytes_text(now->engine->arena_bytes), cut);
     }
 }
 
@@ -195,13 +278,15 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     if (!opt.json && isatty(2))
         how.progress = show_planning;
     s->recipe = recipe;
-    s->budget_bytes = how.budget_bytes;
+    s->budget_bytes = how.budget_bytes + device->runtime_bytes;
     Err err = fit_run(pool, recipe, device, &how, &s->fit);
     if (err && err != E_BUDGET)
         return err;
     char *refusal = err ? pool_text(pool, err_text()) : NULL;
     if (!err && opt.out)
         TRY(fit_write(opt.out, recipe, &s->fit));
+    if (opt.prove)
+        TRY(engine_prove(pool, s->fit.engine, how.budget_bytes, opt.prove_limit, &s->proof));
     if (opt.curve)
         TRY(fit_curve(pool, recipe, device, &how, &s->points, &s->n_points));
     if (opt.what_if) {
@@ -212,10 +297,12 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     if (opt.json) {
         TRY(fit_json(s));
     } else {
-        if (!err || opt.curve || opt.what_if)
+        if (!err || opt.curve || opt.what_if || opt.prove)
             show_choice(pool, s);
+        if (opt.prove)
+            show_proof(pool, s);
         if (opt.curve)
-            show_curve(s);
+            show_curve(pool, s);
         if (opt.what_if)
             show_offers(s);
     }

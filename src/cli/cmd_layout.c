@@ -11,8 +11,8 @@ static struct { const char *capacity, *out; int64_t effort, seed; double time_li
 static const Option options[] = {
     { "capacity",   OPT_TEXT,   &opt.capacity,   "BYTES", "size of the arena; without it the smallest is sought" },
     { "o",          OPT_TEXT,   &opt.out,        "FILE",  "write the CSV with an offset column here" },
-    { "effort",     OPT_INT,    &opt.effort,     "N",     "search nodes; the default is enough for real graphs" },
-    { "time-limit", OPT_NUMBER, &opt.time_limit, "S",     "cut the search off after S seconds" },
+    { "effort",     OPT_NATURAL,&opt.effort,     "N",     "search nodes; the default is enough for real graphs" },
+    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",     "cut the search off after S seconds" },
     { "seed",       OPT_INT,    &opt.seed,       "N",     "of the search" },
     { "json",       OPT_FLAG,   &opt.json,       NULL,    "print the result as JSON" },
     { 0 }
@@ -56,14 +56,19 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
     double seconds = clock_now() - start;
     if (err && err != E_BUDGET)
         return err;
+    if (err && result.bound_bytes > options_in.capacity) {       /* hopeless: look for the least there is instead */
+        LayoutOptions least = options_in;
+        least.capacity = 0;
+        TRY(layout_solve(pool, file.buffers, file.n, &least, &result));
+    }
     TRY(layout_check(file.buffers, file.n, result.arena_bytes));
     if (opt.json)
         TRY(layout_json(&file, &result, options_in.capacity, !err, seconds));
     else
-        printf("%d buffers in %lld bytes (largest live sum %lld, gap %lld%s), %lld search nodes, %.2f s\n", file.n,
-               (long long)result.arena_bytes, (long long)result.bound_bytes,
-               (long long)(result.arena_bytes - result.bound_bytes), result.proved ? ", proved least" : "",
-               (long long)result.n_nodes, seconds);
+        print_sentence(stdout, "%d buffers in %lld bytes (largest live sum %lld, gap %lld%s), %lld search nodes, %.2f s",
+                       file.n, (long long)result.arena_bytes, (long long)result.bound_bytes,
+                       (long long)(result.arena_bytes - result.bound_bytes), result.proved ? ", proved least" : "",
+                       (long long)result.n_nodes, seconds);
     if (err)                                 /* the checker may have replaced the sentence: say it again */
         return fail(E_BUDGET, "no layout within %lld bytes was found: the least found takes %lld, the largest live sum is %lld%s",
                     (long long)options_in.capacity, (long long)result.arena_bytes, (long long)result.bound_bytes,

@@ -23,10 +23,10 @@ static const Option options[] = {
     { "layout",      OPT_FLAG,   &opt.layout,      NULL,    "place every buffer: the budget then is of the arena" },
     { "curve",       OPT_FLAG,   &opt.curve,       NULL,    "the least cost at every twentieth of the memory up to the budget" },
     { "prove",       OPT_FLAG,   &opt.prove,       NULL,    "how far from the best possible: lower bounds, and CBC if present" },
-    { "prove-limit", OPT_NUMBER, &opt.prove_limit, "S",     "seconds for CBC on each of its two programs, default 30" },
+    { "prove-limit", OPT_SECONDS,&opt.prove_limit, "S",     "seconds for CBC on each of its two programs, default 30" },
     { "prove-lp",    OPT_TEXT,   &opt.prove_lp,    "FILE",  "write the integer program here instead of solving it" },
-    { "effort",      OPT_INT,    &opt.effort,      "N",     "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit",  OPT_NUMBER, &opt.time_limit,  "S",     "cut the search off after S seconds" },
+    { "effort",      OPT_NATURAL,&opt.effort,      "N",     "search moves; the default takes about 10 s on 2 cores" },
+    { "time-limit",  OPT_SECONDS,&opt.time_limit,  "S",     "cut the search off after S seconds" },
     { "seed",        OPT_INT,    &opt.seed,        "N",     "of the search" },
     { "json",        OPT_FLAG,   &opt.json,        NULL,    "print the result as JSON" },
     { 0 }
@@ -119,32 +119,34 @@ static void plan_print_proof(const Found *f)
 {
     const Proof *proof = &f->proof;
     if (proof->exact)
-        printf("proof: all states were searched: no plan costs less than %.6g, none needs less than %s\n",
-               proof->any_cost, bytes_text(proof->any_bytes));
+        print_sentence(stdout, "proof: all states were searched: no plan costs less than %.6g, none needs less than %s",
+                       proof->any_cost, bytes_text(proof->any_bytes));
     else if (gap_percent(f->plan, proof->any_cost) == 0)
-        printf("proof, any order: optimal: no plan within the budget costs less; none needs less than %s\n",
-               bytes_text(proof->any_bytes));
+        print_sentence(stdout, "proof, any order: optimal: no plan within the budget costs less; none needs less than %s",
+                       bytes_text(proof->any_bytes));
     else
-        printf("proof, any order: no plan costs less than %.6g (%+.3f %%); at most %.1f %% of the extra cost is avoidable; "
-               "none needs less than %s\n", proof->any_cost, extra_percent(f->plan, proof->any_cost),
-               gap_percent(f->plan, proof->any_cost), bytes_text(proof->any_bytes));
+        print_sentence(stdout, "proof, any order: no plan costs less than %.6g (%+.3f %%); at most %.1f %% of the extra "
+                       "cost is avoidable; none needs less than %s", proof->any_cost,
+                       extra_percent(f->plan, proof->any_cost), gap_percent(f->plan, proof->any_cost),
+                       bytes_text(proof->any_bytes));
     if (!proof->order_tried)
-        printf("proof, input order: %s\n", proof->order_note);
+        print_sentence(stdout, "proof, input order: %s", proof->order_note);
     else if (proof->order_closed && proof->order_cost >= f->plan->cost * (1 - 1e-9))
-        printf("proof, input order: optimal: no plan that keeps the order of first runs costs less (%lld columns, CBC)\n",
-               (long long)proof->order_columns);
+        print_sentence(stdout, "proof, input order: optimal: no plan that keeps the order of first runs costs less (%lld "
+                       "columns, CBC)", (long long)proof->order_columns);
     else
-        printf("proof, input order: no plan that keeps the order of first runs costs less than %.6g (%+.3f %%), gap %.2f %%%s\n",
-               proof->order_cost, extra_percent(f->plan, proof->order_cost), gap_percent(f->plan, proof->order_cost),
-               proof->order_closed ? "" : ": CBC ran out of time; try --prove-limit");
+        print_sentence(stdout, "proof, input order: no plan that keeps the order of first runs costs less than %.6g "
+                       "(%+.3f %%), gap %.2f %%%s", proof->order_cost, extra_percent(f->plan, proof->order_cost),
+                       gap_percent(f->plan, proof->order_cost),
+                       proof->order_closed ? "" : ": CBC ran out of time; try --prove-limit");
 }
 
 static void plan_print(const Found *f)
 {
     const Plan *plan = f->plan;
-    printf("%d nodes: peak %s of %s, cost %.6g (%+.3f %% over running every node once), %d steps, %.2f s%s\n",
-           f->graph->n_nodes, bytes_text(plan_peak_bytes(plan)), bytes_text(f->keep_all_bytes), plan->cost,
-           extra_percent(plan, plan->cost), plan->n_steps, f->seconds, plan->cut ? ", cut off" : "");
+    print_sentence(stdout, "%d nodes: peak %s of %s, cost %.6g (%+.3f %% over running every node once), %d steps, %.2f s%s",
+                   f->graph->n_nodes, bytes_text(plan_peak_bytes(plan)), bytes_text(f->keep_all_bytes), plan->cost,
+                   extra_percent(plan, plan->cost), plan->n_steps, f->seconds, plan->cut ? ", cut off" : "");
     if (f->proved)
         plan_print_proof(f);
     for (int i = 0; i < f->n_curve; i++) {
@@ -205,6 +207,8 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     how.budget_bytes = keep->live_bytes;
     if (opt.budget)
         TRY(bytes_read(opt.budget, base, &how.budget_bytes));
+    if (opt.budget && !how.budget_bytes)
+        return fail(E_USAGE, "--budget must be more than 0 bytes");
     if (!opt.json && isatty(2))
         how.progress = show_planning;
 

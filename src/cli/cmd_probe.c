@@ -60,15 +60,34 @@ static Err probe_memory(Pool *pool, const Device *device, Profile *profile)
     return OK;
 }
 
+static bool probe_on_card(void) { return model.device && !strcmp(model.device, "cuda"); }
+
+static Err probe_open(Pool *pool, bool tf32, Device **device)
+{
+    DeviceOptions with = { .threads = (int)model.threads, .blas = model.backend, .tf32 = tf32 };
+    return probe_on_card() ? device_cuda(pool, &with, device) : device_cpu(pool, &with, device);
+}
+
 static Err probe_machine(Pool *pool, const Device *device, Profile *profile)
 {
-    TRY(probe_memory(pool, device, profile));
-    TRY(probe_rates(pool, device, &(ProbeOptions){ .progress = probe_progress() }, profile));
+    ProbeOptions how = { .progress = probe_progress() };
+    if (probe_on_card()) {
+        Device *tf32;
+        TRY(probe_open(pool, true, &tf32));
+        TRY(probe_card(pool, device, tf32, &how, profile));
+        printf("memory     %s in one arena, of %s; %s outside it\n", bytes_text(profile->usable_bytes),
+               bytes_text(profile->total_bytes), bytes_text(profile->runtime_bytes));
+        printf("transfers  to the host %.1f, to the card %.1f GB/s\n", profile->to_host * 1e-9, profile->to_device * 1e-9);
+    } else {
+        TRY(probe_memory(pool, device, profile));
+        TRY(probe_rates(pool, device, &how, profile));
+    }
     if (isatty(2))
         show_progress("measuring", 1, "");
     for (int32_t i = 0; i < profile->n_bandwidth; i++)
-        printf("bandwidth  %2lld threads: read %.1f, write %.1f, copy %.1f GB/s\n",
-               (long long)profile->bandwidth[i].threads, profile->bandwidth[i].read * 1e-9,
+        printf("bandwidth  %s: read %.1f, write %.1f, copy %.1f GB/s\n",
+               profile->bandwidth[i].threads ? pool_print(pool, "%2lld threads", (long long)profile->bandwidth[i].threads)
+                                             : "all of it", profile->bandwidth[i].read * 1e-9,
                profile->bandwidth[i].write * 1e-9, profile->bandwidth[i].copy * 1e-9);
     for (int32_t i = 0; i < profile->n_rates; i++) {
         const Rate *rate = &profile->rates[i], *next = i + 1 < profile->n_rates ? rate + 1 : NULL;
@@ -76,7 +95,7 @@ static Err probe_machine(Pool *pool, const Device *device, Profile *profile)
             printf("%-10s %s: %.1f GFLOP/s\n", rate->kind == RATE_MATMUL ? "matmul" : "conv", rate->type,
                    rate->flops_per_s * 1e-9);
     }
-    printf("launch     %.1f us\n", profile->launch_ns * 1e-3);
+    printf("launch     %.2f us\n", profile->launch_ns * 1e-3);
     return OK;
 }
 
@@ -108,6 +127,13 @@ static Profile *probe_earlier(Pool *pool, const char *path, const Device *device
     return same ? profile : NULL;
 }
 
+/* A card's profile is called as its file: profiles/h200.json is what --device h200 finds. */
+static const char *probe_name(Pool *pool, const char *path)
+{
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    return pool_textn(pool, base, strcspn(base, "."));
+}
+
 static Err probe_small_recipes(Pool *pool)
 {
     char **names;
@@ -127,20 +153,25 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
     (void)args;
     if (n_args)
         return fail(E_USAGE, "probe takes no arguments; operators of a recipe are timed with --model RECIPE");
-    if (model.device && strcmp(model.device, "cpu"))
-        return fail(E_USAGE, "probe measures this machine's processor: --device cpu, or nothing");
-    const char *path = opt.out ? opt.out : profile_home(pool);
+    if (model.device && strcmp(model.device, "cpu") && !probe_on_card())
+        return fail(E_USAGE, "probe measures what is here: --device cpu (or nothing) or --device cuda, not %s", model.device);
+    if (probe_on_card() && opt.take)
+        return fail(E_USAGE, "--take is for the processor's memory; a card's is taken whole, for a moment");
+    const char *path = opt.out ? opt.out : profile_home(pool, probe_on_card() ? "cuda" : "cpu");
     if (!path)
         return fail(E_USAGE, "there is no home folder to keep a profile in; name a file with -o FILE");
     if (opt.ops)
         TRY(probe_small_recipes(pool));
-    TRY(device_cpu(pool, &(DeviceOptions){ .threads = (int)model.threads, .blas = model.backend }, &device));
+    TRY(probe_open(pool, false, &device));
     Profile *profile = probe_earlier(pool, path, device);
     bool     adds = profile && opt.recipes.n;        /* to what is known of the machine */
     if (!profile)
         profile = NEW(pool, Profile);
-    if (!adds)
+    if (!adds) {
         TRY(probe_machine(pool, device, profile));
+        if (probe_on_card())
+            profile->name = probe_name(pool, path);
+    }
     for (int i = 0; i < opt.recipes.n; i++)
         TRY(probe_recipe(pool, opt.recipes.items[i], profile));
     profile_ready(pool, profile);

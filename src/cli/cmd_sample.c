@@ -6,23 +6,25 @@
 #include "base/text.h"
 #include "train/sample.h"
 
+#include <math.h>
+
 static ModelOptions model = { .runs = true };
 static struct {
     const char *out, *input, *prompt;
     int64_t     n, seed, steps, checkpoint;
     double      guidance;
     bool        no_ema, quiet, json;
-} opt = { .n = 4, .seed = -1, .steps = -1, .checkpoint = -1, .guidance = -1 };
+} opt = { .n = 4, .seed = -1, .steps = -1, .checkpoint = -1, .guidance = NAN };
 
 static const Option options[] = {
     { "n",          OPT_INT,    &opt.n,          "N",         "how many; 4 unless said" },
     { "o",          OPT_TEXT,   &opt.out,        "DIR",       "where the results go; RUN/samples unless said" },
     { "input",      OPT_TEXT,   &opt.input,      "PATH",      "start from this instead of the recipe's data" },
     { "prompt",     OPT_TEXT,   &opt.prompt,     "TEXT",      "what the results should show, in words" },
-    { "seed",       OPT_INT,    &opt.seed,       "N",         "of the random numbers; the run's unless said" },
-    { "steps",      OPT_INT,    &opt.steps,      "S",         "of the sampler's chain" },
+    { "seed",       OPT_NATURAL,&opt.seed,       "N",         "of the random numbers; the run's unless said" },
+    { "steps",      OPT_NATURAL,&opt.steps,      "S",         "of the sampler's chain" },
     { "guidance",   OPT_NUMBER, &opt.guidance,   "W",         "how strictly to follow the prompt; 1: as trained" },
-    { "checkpoint", OPT_INT,    &opt.checkpoint, "STEP",      "which one; the newest unless said" },
+    { "checkpoint", OPT_NATURAL,&opt.checkpoint, "STEP",      "which one; the newest unless said" },
     { "no-ema",     OPT_FLAG,   &opt.no_ema,     NULL,        "the weights themselves, not their average" },
     MODEL_OPTIONS(model),
     { "quiet",      OPT_FLAG,   &opt.quiet,      NULL,        "no progress" },
@@ -66,7 +68,7 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "-n takes 1 to 4096, not %lld", (long long)opt.n);
     if (opt.steps >= 0)
         more[n++] = pool_print(pool, "sampler.steps=%lld", (long long)opt.steps);
-    if (opt.guidance >= 0)
+    if (!isnan(opt.guidance))
         more[n++] = pool_print(pool, "sampler.guidance=%.17g", opt.guidance);
     TRY(model_open(pool, &model, path, more, n, &recipe, &device, &budget));
     SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]), .input = opt.input,

@@ -14,13 +14,13 @@ static struct {
 } opt = { .steps = -1, .seed = -1 };
 
 static const Option options[] = {
-    { "steps",        OPT_INT,  &opt.steps,        "N",    "total steps, also on resume" },
+    { "steps",        OPT_NATURAL,&opt.steps,        "N",    "total steps, also on resume" },
     { "out",          OPT_TEXT, &opt.out,          "RUN",  "folder for recipe, log and checkpoints" },
     { "resume",       OPT_TEXT, &opt.resume,       "RUN",  "go on from that run's newest checkpoint" },
     { "init",         OPT_TEXT, &opt.init,         "FILE", "starting weights (safetensors)" },
     { "init-partial", OPT_FLAG, &opt.init_partial, NULL,   "take what fits of --init" },
     { "data",         OPT_TEXT, &opt.data,         "DIR",  "where the samples are" },
-    { "seed",         OPT_INT,  &opt.seed,         "N",    "of weights, noise and data order" },
+    { "seed",         OPT_NATURAL,&opt.seed,         "N",    "of weights, noise and data order" },
     { "given",        OPT_TEXT, &opt.given,        "FILE", "inputs and noise from here (safetensors, steps first)" },
     MODEL_OPTIONS(model),
     { "plan",         OPT_TEXT, &opt.plan,         "FILE", "the plan of plimsoll fit -o, exactly" },
@@ -40,9 +40,26 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     json_out_int(&o, "step", r->step);
     json_out_number(&o, "loss_first", r->loss_first);
     json_out_number(&o, "loss_last", r->loss_last);
+    if (r->validations)
+        json_out_number(&o, "val_loss", r->validation_last);
     json_out_number(&o, "step_ms", r->step_ms);
     json_out_int(&o, "planned_bytes", r->planned_bytes);
     json_out_int(&o, "measured_bytes", r->measured_bytes);
+    json_out_array(&o, "phases");
+    for (int part = 0; part < PART_COUNT; part++) {
+        if (!r->phase_planned[part])
+            continue;
+        json_out_object_row(&o, NULL);
+        json_out_string(&o, "name", part_name((Part)part));
+        json_out_int(&o, "planned_bytes", r->phase_planned[part]);
+        json_out_int(&o, "measured_bytes", r->phase_measured[part]);
+        json_out_end(&o);
+    }
+    json_out_end(&o);
+    if (r->host_planned_bytes) {
+        json_out_int(&o, "host_planned_bytes", r->host_planned_bytes);
+        json_out_int(&o, "host_measured_bytes", r->host_measured_bytes);
+    }
     json_out_int(&o, "loader_bytes", r->loader_bytes);
     json_out_int(&o, "recomputed_nodes", r->recomputed);
     json_out_int(&o, "micro_batch", r->batch);
@@ -87,17 +104,17 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     TRY(train_run(pool, recipe, device, &run, &result));
     if (opt.json)
         return train_json(recipe, &result);
-    printf("%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured\n", recipe->name,
-           (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
-           count_text(result.planned_bytes), count_text(result.measured_bytes));
-    printf("predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, graph, batch buffers)\n",
-           result.predicted_ms, result.time_source, bytes_text(result.runtime_bytes));
+    print_sentence(stdout, "%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured", recipe->name,
+                   (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
+                   count_text(result.planned_bytes), count_text(result.measured_bytes));
+    print_sentence(stdout, "predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, graph, batch "
+                   "buffers)", result.predicted_ms, result.time_source, bytes_text(result.runtime_bytes));
     if (result.batch != recipe->batch)
         printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n", (long long)result.accumulate,
                (long long)result.batch, (long long)recipe->accumulate, (long long)recipe->batch);
     if (result.recomputed)
-        printf("%d nodes are run a second time in each step to stay within the budget (predicted %+.1f %% time)\n",
-               result.recomputed, 100 * (result.slowdown - 1));
+        print_sentence(stdout, "%d nodes are run a second time in each step to stay within the budget (predicted "
+                       "%+.1f %% time)", result.recomputed, 100 * (result.slowdown - 1));
     if (result.interrupted && run.out)
         printf("stopped at step %lld; go on with: plimsoll train --resume %s\n", (long long)result.step, run.out);
     return OK;

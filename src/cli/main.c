@@ -15,7 +15,7 @@ static void main_help(FILE *to)
 {
     fprintf(to, "plimsoll " PLIMSOLL_VERSION ": know, fit and train within a memory budget\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  plimsoll %-8s %-34s %s\n", commands[i]->name, commands[i]->arguments, commands[i]->summary);
+        fprintf(to, "  plimsoll %s %s\n      %s\n", commands[i]->name, commands[i]->arguments, commands[i]->summary);
     fprintf(to, "\n  plimsoll COMMAND --help shows its options. Exit codes: 0 done, 1 failed, 2 wrong usage,\n"
                 "  3 does not fit the budget.\n");
 }

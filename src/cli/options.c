@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,11 @@ static Err option_unknown(const Command *command, const char *word)
     return fail(E_USAGE, "%s has no option '%s'; see plimsoll %s --help", command->name, word, command->name);
 }
 
+static const char *dashes(const Option *o)
+{
+    return o->name[1] ? "--" : "-";
+}
+
 static Err option_set(const Option *o, const char *value)
 {
     char *end = NULL;
@@ -41,15 +47,28 @@ static Err option_set(const Option *o, const char *value)
         *(const char **)o->to = value;
         return OK;
     case OPT_INT:
-        *(int64_t *)o->to = strtoll(value, &end, 10);
+    case OPT_NATURAL:
+    case OPT_COUNT: {
+        int64_t *number = o->to;
+        *number = strtoll(value, &end, 10);
         if (end == value || *end || errno)
-            return fail(E_USAGE, "--%s takes a whole number, not '%s'", o->name, value);
+            return fail(E_USAGE, "%s%s takes a whole number, not '%s'", dashes(o), o->name, value);
+        if (o->kind == OPT_NATURAL && *number < 0)
+            return fail(E_USAGE, "%s%s takes 0 or more, not %s", dashes(o), o->name, value);
+        if (o->kind == OPT_COUNT && (*number < 1 || *number > INT32_MAX))
+            return fail(E_USAGE, "%s%s takes 1 to %d, not %s", dashes(o), o->name, INT32_MAX, value);
         return OK;
+    }
     case OPT_NUMBER:
-        *(double *)o->to = strtod(value, &end);
-        if (end == value || *end || errno || !isfinite(*(double *)o->to))
+    case OPT_SECONDS: {
+        double *number = o->to;
+        *number = strtod(value, &end);
+        if (end == value || *end || errno || !isfinite(*number))
             return fail(E_USAGE, "--%s takes a number, not '%s'", o->name, value);
+        if (o->kind == OPT_SECONDS && *number <= 0)
+            return fail(E_USAGE, "--%s takes seconds, more than 0, not %s", o->name, value);
         return OK;
+    }
     case OPT_LIST: {
         TextList *list = o->to;
         if (list->n == (int)(sizeof list->items / sizeof *list->items))
@@ -107,7 +126,7 @@ void command_help(FILE *to, const Command *command)
     fprintf(to, "plimsoll %s %s\n  %s\n\n", command->name, command->arguments, command->summary);
     for (const Option *o = command->options; o->name; o++) {
         char left[64];
-        snprintf(left, sizeof left, "%s%s%s%s", o->name[1] ? "--" : "-", o->name, o->argument ? " " : "",
+        snprintf(left, sizeof left, "%s%s%s%s", dashes(o), o->name, o->argument ? " " : "",
                  o->argument ? o->argument : "");
         fprintf(to, "  %-26s %s\n", left, o->help);
     }

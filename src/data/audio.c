@@ -2,6 +2,8 @@
  *
  *   target (L) levels of a chunk, channels interleaved step by step; -100 where there is no sound
  *   tokens (L) the target shifted right by one, the first Q/2
+ *   carry  (1) 1: this chunk follows the one before it in the same file; the first token is that one's
+ *          last target, and levels are scaled over the whole file, not chunk by chunk
  *
  * Files are cut into chunks of L steps from their start; what is left over is dropped, or, with
  * keep_rest, padded: tokens Q/2, targets -100, which the loss does not count.
@@ -22,10 +24,11 @@ typedef struct Sound {
     const char *path;
     WavInfo     info;
     int64_t     first_chunk;
+    double      low, high;           /* of the whole file, where chunks follow each other */
 } Sound;
 
 typedef struct Audio {
-    int      tokens, target;         /* places in the spec, -1: not asked for */
+    int      tokens, target, carry;  /* places in the spec, -1: not asked for */
     int64_t  length, channels, frames, rate;     /* steps of a chunk; frames = length / channels */
     Levels   levels;
     bool     keep_rest;
@@ -33,15 +36,25 @@ typedef struct Audio {
     int32_t  n, cap;
 } Audio;
 
-static void audio_tokens(const Audio *a, const float *steps, int64_t n, void *const *to)
+static void range_add(const float *steps, int64_t n, double *low, double *high)
 {
-    Levels  levels = a->levels;
-    int32_t before = (int32_t)(levels.count / 2);
-    levels.low = levels.high = n ? (double)steps[0] : 0;
-    for (int64_t i = 1; i < n; i++) {
-        levels.low = fmin(levels.low, (double)steps[i]);
-        levels.high = fmax(levels.high, (double)steps[i]);
+    for (int64_t i = 0; i < n; i++) {
+        *low = fmin(*low, (double)steps[i]);
+        *high = fmax(*high, (double)steps[i]);
     }
+}
+
+/* file: whose range the levels are over; NULL: that of these steps. last: the step before them, or NULL. */
+static void audio_tokens(const Audio *a, const Sound *file, const float *last, const float *steps, int64_t n, void *const *to)
+{
+    Levels levels = a->levels;
+    levels.low = file ? file->low : n ? (double)steps[0] : 0;
+    levels.high = file ? file->high : levels.low;
+    if (!file)
+        range_add(steps, n, &levels.low, &levels.high);
+    int32_t before = last ? level_of(&levels, (double)*last) : (int32_t)(levels.count / 2);
+    if (a->carry >= 0)
+        *(float *)to[a->carry] = last != NULL;
     for (int64_t i = 0; i < a->length; i++) {
         int32_t level = i < n ? level_of(&levels, (double)steps[i]) : NOT_COUNTED;
         if (a->tokens >= 0)
@@ -70,13 +83,10 @@ static const Sound *audio_file(const Audio *a, int64_t id, int64_t *first, int64
     return file;
 }
 
-static Err audio_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+/* Frames first..first+n of a file as steps of the model's channels. */
+static Err audio_steps(const Audio *a, const Sound *file, int64_t first, int64_t n, Work *work, float **out)
 {
-    (void)draw;
-    const Audio *a = source->own;
-    int64_t      first, n;
-    const Sound *file = audio_file(a, id, &first, &n);
-    int64_t      has = file->info.channels;
+    int64_t has = file->info.channels;
     unsigned char *raw = work_take(work, (size_t)n * wav_frame_bytes(&file->info));
     float         *all = work_take(work, (size_t)(n * has) * sizeof(float));
     float         *steps = work_take(work, (size_t)(n * a->channels) * sizeof(float));
@@ -91,7 +101,21 @@ static Err audio_load(const DataSource *source, int64_t id, int64_t draw, void *
                     sum += all[i * has + k] / (float)has;
             steps[i * a->channels + c] = sum;
         }
-    audio_tokens(a, steps, n * a->channels, to);
+    *out = steps;
+    return OK;
+}
+
+static Err audio_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+{
+    (void)draw;
+    const Audio *a = source->own;
+    int64_t      first, n;
+    float       *steps;
+    const Sound *file = audio_file(a, id, &first, &n);
+    int64_t      before = a->carry >= 0 && first > 0;        /* a frame more, for its last step */
+    TRY(audio_steps(a, file, first - before, n + before, work, &steps));
+    const float *begin = steps + before * a->channels;
+    audio_tokens(a, a->carry >= 0 ? file : NULL, before ? begin - 1 : NULL, begin, n * a->channels, to);
     return OK;
 }
 
@@ -101,6 +125,12 @@ static int64_t audio_counted(const DataSource *source, int64_t id)
     int64_t      first, n;
     audio_file(a, id, &first, &n);
     return n * a->channels;
+}
+
+static int64_t audio_group(const DataSource *source, int64_t id)
+{
+    int64_t first, frames;
+    return audio_file(source->own, id, &first, &frames)->first_chunk;
 }
 
 static const char *audio_about(const DataSource *source, int64_t id, char *room, size_t n)
@@ -134,11 +164,12 @@ static Err audio_walk(Pool *pool, Audio *a, const char *folder, int depth, int64
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
         const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        if (name_ends(names[i], ".wav")) {
+        if (depth && folder_within(folder, path))
+            TRY(audio_walk(pool, a, path, depth - 1, n_chunks, n_files));
+        else if (name_ends(names[i], ".wav") && !folder_exists(path)) {
             TRY(audio_add(pool, a, path, n_chunks));
             ++*n_files;
-        } else if (depth && folder_exists(path))
-            TRY(audio_walk(pool, a, path, depth - 1, n_chunks, n_files));
+        }
     }
     return OK;
 }
@@ -148,6 +179,7 @@ static Err audio_new(Pool *pool, const DataSpec *spec, const char *kind, Audio *
     Audio *a = *out = NEW(pool, Audio);
     TRY(spec_need(spec, kind, "tokens", I32, 1, &a->tokens));
     TRY(spec_need(spec, kind, "target", I32, 0, &a->target));
+    TRY(spec_need(spec, kind, "carry", F32, 0, &a->carry));
     a->length = spec->feeds[a->tokens].shape.dim[0];
     a->channels = spec->channels > 0 ? spec->channels : 1;
     a->rate = spec->rate > 0 ? spec->rate : 16000;
@@ -157,6 +189,29 @@ static Err audio_new(Pool *pool, const DataSpec *spec, const char *kind, Audio *
     if (a->length % a->channels)
         return fail(E_USAGE, "%lld steps do not divide into %lld channels", (long long)a->length, (long long)a->channels);
     return OK;
+}
+
+/* The range of each file, by reading it once. */
+static Err audio_ranges(Pool *pool, Audio *a, size_t work_bytes)
+{
+    Pool *room = pool_new(pool, "ranges");
+    char *bytes = pool_alloc(room, work_bytes + 64, 1);
+    Err   err = OK;
+    for (int32_t i = 0; i < a->n && !err; i++) {
+        Sound *file = &a->files[i];
+        file->low = INFINITY;
+        file->high = -INFINITY;
+        for (int64_t at = 0; at < file->info.frames && !err; at += a->frames) {
+            Work    work = { .at = bytes, .n = work_bytes + 64 };
+            int64_t n = file->info.frames - at < a->frames ? file->info.frames - at : a->frames;
+            float  *steps;
+            err = audio_steps(a, file, at, n, &work, &steps);
+            if (!err)
+                range_add(steps, n * a->channels, &file->low, &file->high);
+        }
+    }
+    pool_free(room);
+    return err;
 }
 
 Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
@@ -181,10 +236,11 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
                     "data.keep_rest: true", spec->path, (long long)n_files, (long long)a->frames);
     for (int32_t i = 0; i < a->n; i++)
         most = a->files[i].info.channels > most ? a->files[i].info.channels : most;
+    size_t frames = (size_t)(a->frames + 1);             /* with carry, a frame of the chunk before */
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = n_chunks, .load = audio_load, .counted = audio_counted, .about = audio_about, .own = a,
-                          .work_bytes = 2 * work_size((size_t)(a->frames * most) * 4) + work_size((size_t)a->length * 4) };
-    return OK;
+    **out = (DataSource){ .n_samples = n_chunks, .load = audio_load, .counted = audio_counted, .group = audio_group, .about = audio_about, .own = a,
+                          .work_bytes = 2 * work_size(frames * (size_t)most * 4) + work_size(frames * (size_t)a->channels * 4) };
+    return a->carry >= 0 ? audio_ranges(pool, a, (*out)->work_bytes) : OK;
 }
 
 /* ---- notes ---- */
@@ -212,7 +268,7 @@ static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *
                 steps[t * a->channels + c] += (float)(x * (a->channels == 1 ? 1 : c % 2 ? side : 1 - side));
         }
     }
-    audio_tokens(a, steps, a->length, to);
+    audio_tokens(a, NULL, NULL, steps, a->length, to);
     return OK;
 }
 

@@ -108,6 +108,11 @@ static Err clips_load(const DataSource *source, int64_t id, int64_t draw, void *
     return OK;
 }
 
+static int64_t clips_group(const DataSource *source, int64_t id)
+{
+    return clips_sequence(source->own, id)->first_clip;
+}
+
 static const char *clips_about(const DataSource *source, int64_t id, char *room, size_t n)
 {
     (void)room;
@@ -166,10 +171,10 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
         const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        if (name_ends(names[i], ".png") || name_ends(names[i], ".npy"))
-            TRY(sequence_add(pool, c, &s, path));
-        else if (depth && folder_exists(path))
+        if (depth && folder_within(folder, path))
             TRY(clips_walk(pool, c, path, depth - 1));
+        else if ((name_ends(names[i], ".png") || name_ends(names[i], ".npy")) && !folder_exists(path))
+            TRY(sequence_add(pool, c, &s, path));
     }
     if (s.n)
         VEC_ADD(pool, c->sequences, c->n, c->cap, s);
@@ -257,7 +262,7 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
     size_t range_work = work_size(c->npy_bytes) + work_size((size_t)c->npy_pixels * 4) + work_size((size_t)c->npy_pixels) +
                         work_size((size_t)(c->height * c->width) * 4) + image_resize_work(side_h, side_w, 1, c->height, c->width);
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = n, .load = clips_load, .about = clips_about, .own = c,
+    **out = (DataSource){ .n_samples = n, .load = clips_load, .group = clips_group, .about = clips_about, .own = c,
                           .work_bytes = picture_work(&c->largest, c->height, c->width) + range_work };
     return OK;
 }

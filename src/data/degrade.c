@@ -1,8 +1,12 @@
 /* degrade.c -- blur, size, noise: the chain of a bad picture. */
 #include "data/degrade.h"
 
+#include "base/stencil.h"
+
 #include <math.h>
 #include <string.h>
+
+enum { SHARP_REACH = 25, SHARP_THRESHOLD = 10 };
 
 static const double PI = 3.141592653589793;
 
@@ -68,26 +72,31 @@ void kernel_blur(Dice *dice, float sigma_most, Kernel2 *k)
     kernel_normalise(k);
 }
 
-void blur(const float *from, int64_t h, int64_t w, const Kernel2 *k, float *to)
+/* A row with `reach` more pixels on both sides, mirrored. */
+static void mirrored_row(const float *row, int64_t w, int64_t reach, float *to)
 {
-    int64_t half = k->size / 2;
-    for (int64_t y = 0; y < h; y++) {
-        float *row = to + y * w * 3;
-        memset(row, 0, (size_t)(w * 3) * sizeof *row);
-        for (int64_t i = 0; i < k->size; i++) {
-            const float *in = from + mirror(y + i - half, h) * w * 3;
-            for (int64_t j = 0; j < k->size; j++) {
-                float   tap = k->at[i * k->size + j];
-                int64_t shift = j - half, first = shift < 0 ? -shift : 0, end = shift > 0 ? w - shift : w;
-                for (int64_t x = 3 * first; x < 3 * end; x++)
-                    row[x] += tap * in[x + 3 * shift];
-                for (int64_t x = 0; x < w; x++)          /* the sides, mirrored */
-                    if (x < first || x >= end)
-                        for (int c = 0; c < 3; c++)
-                            row[3 * x + c] += tap * in[3 * mirror(x + shift, w) + c];
-            }
+    for (int64_t x = 1; x <= reach; x++)
+        for (int c = 0; c < 3; c++) {
+            to[3 * (reach - x) + c] = row[3 * mirror(-x, w) + c];
+            to[3 * (reach + w - 1 + x) + c] = row[3 * mirror(w - 1 + x, w) + c];
         }
+    memcpy(to + 3 * reach, row, (size_t)(3 * w) * sizeof *to);
+}
+
+void blur(const float *from, int64_t h, int64_t w, const Kernel2 *k, float *to, Work *work)
+{
+    size_t  used = work->used;
+    int64_t half = k->size / 2, stride = 3 * (w + 2 * half);
+    float  *wider = work_take(work, (size_t)(h * stride) * sizeof *wider);
+    for (int64_t y = 0; y < h; y++)
+        mirrored_row(from + y * w * 3, w, half, wider + y * stride);
+    for (int64_t y = 0; y < h; y++) {
+        const float *rows[KERNEL_MOST];
+        for (int64_t i = 0; i < k->size; i++)
+            rows[i] = wider + mirror(y + i - half, h) * stride;
+        stencil_row(rows, k->size, k->at, k->size, 3, to + y * w * 3, 3 * w);
     }
+    work->used = used;
 }
 
 /* ---- stages ---- */
@@ -133,7 +142,7 @@ static void stage_swap(Stage *s)
 
 static void stage_blur(Stage *s, const Kernel2 *k)
 {
-    blur(s->now, s->h, s->w, k, s->next);
+    blur(s->now, s->h, s->w, k, s->next, s->work);
     stage_swap(s);
 }
 
@@ -196,35 +205,35 @@ void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Wo
 
 size_t degrade_work(int64_t h, int64_t w)
 {
-    size_t one = work_size((size_t)((h * 3 / 2 + 2) * (w * 3 / 2 + 2) * 3) * sizeof(float));
-    return 2 * one + image_resize_work(h * 3 / 2 + 2, w * 3 / 2 + 2, 3, h * 3 / 2 + 2, w * 3 / 2 + 2);
+    int64_t most_h = h * 3 / 2 + 2, most_w = w * 3 / 2 + 2;
+    size_t  one = work_size((size_t)(most_h * most_w * 3) * sizeof(float));
+    size_t  wider = work_size((size_t)(most_h * (most_w + 2 * SHARP_REACH) * 3) * sizeof(float));
+    return 2 * one + wider + image_resize_work(most_h, most_w, 3, most_h, most_w);
 }
 
 /* ---- sharper good pictures ---- */
 
-enum { SHARP_REACH = 25, SHARP_THRESHOLD = 10 };
-
 /* Gaussian of 51 taps, deviation 8 (what OpenCV takes for that many), along rows and columns. */
-static void wide_blur(const float *from, int64_t h, int64_t w, float *half, float *to)
+static void wide_blur(const float *from, int64_t h, int64_t w, float *half, float *to, Work *work)
 {
-    float taps[2 * SHARP_REACH + 1], sum = 0;
-    for (int i = -SHARP_REACH; i <= SHARP_REACH; i++)
-        sum += taps[i + SHARP_REACH] = expf(-(float)(i * i) / 128);
-    for (int64_t pass = 0; pass < 2; pass++) {
-        const float *in = pass ? half : from;
-        float       *out = pass ? to : half;
-        for (int64_t y = 0; y < h; y++)
-            for (int64_t x = 0; x < w; x++) {
-                float v[3] = { 0 };
-                for (int64_t i = -SHARP_REACH; i <= SHARP_REACH; i++) {
-                    const float *p = in + (pass ? mirror(y + i, h) * w + x : y * w + mirror(x + i, w)) * 3;
-                    for (int c = 0; c < 3; c++)
-                        v[c] += taps[i + SHARP_REACH] * p[c];
-                }
-                for (int c = 0; c < 3; c++)
-                    out[(y * w + x) * 3 + c] = v[c] / sum;
-            }
+    enum { TAPS = 2 * SHARP_REACH + 1 };
+    size_t used = work->used;
+    float *row = work_take(work, (size_t)(3 * (w + 2 * SHARP_REACH)) * sizeof *row), taps[TAPS], sum = 0;
+    for (int i = 0; i < TAPS; i++)
+        sum += taps[i] = expf(-(float)((i - SHARP_REACH) * (i - SHARP_REACH)) / 128);
+    for (int i = 0; i < TAPS; i++)
+        taps[i] /= sum;
+    for (int64_t y = 0; y < h; y++) {
+        mirrored_row(from + y * w * 3, w, SHARP_REACH, row);
+        stencil_row((const float *const[]){ row }, 1, taps, TAPS, 3, half + y * w * 3, 3 * w);
     }
+    for (int64_t y = 0; y < h; y++) {
+        const float *rows[TAPS];
+        for (int i = 0; i < TAPS; i++)
+            rows[i] = half + mirror(y + i - SHARP_REACH, h) * w * 3;
+        stencil_row(rows, TAPS, taps, 1, 0, to + y * w * 3, 3 * w);
+    }
+    work->used = used;
 }
 
 void sharpen(const float *from, int64_t h, int64_t w, float *to, Work *work)
@@ -232,11 +241,11 @@ void sharpen(const float *from, int64_t h, int64_t w, float *to, Work *work)
     size_t  used = work->used, bytes = (size_t)(h * w * 3) * sizeof(float);
     float  *smooth = work_take(work, bytes), *half = work_take(work, bytes);
     int64_t n = h * w * 3;
-    wide_blur(from, h, w, half, smooth);
+    wide_blur(from, h, w, half, smooth, work);
     for (int64_t i = 0; i < n; i++)
         to[i] = fabsf(from[i] - smooth[i]) * 255 > SHARP_THRESHOLD ? 1 : 0;
     float *soft = work_take(work, bytes);
-    wide_blur(to, h, w, half, soft);
+    wide_blur(to, h, w, half, soft, work);
     for (int64_t i = 0; i < n; i++) {
         float sharp = clamp01(from[i] + 0.5f * (from[i] - smooth[i]));
         to[i] = soft[i] * sharp + (1 - soft[i]) * from[i];

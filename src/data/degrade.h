@@ -16,7 +16,7 @@ typedef struct Kernel2 { int size; float at[KERNEL_MOST * KERNEL_MOST]; } Kernel
 /* One of the blurs at random, deviations up to sigma_most; or an ideal low-pass (sinc). */
 void kernel_blur(Dice *dice, float sigma_most, Kernel2 *kernel);
 void kernel_sinc(float cutoff, int size, Kernel2 *kernel);
-void blur(const float *from, int64_t h, int64_t w, const Kernel2 *kernel, float *to);
+void blur(const float *from, int64_t h, int64_t w, const Kernel2 *kernel, float *to, Work *work);
 
 /* What a JPEG of that quality (1..100) loses: colour at half size, 8x8 blocks, rounded frequencies. */
 void jpeg_loss(float *x, int64_t h, int64_t w, int quality);
@@ -26,7 +26,7 @@ void sharpen(const float *from, int64_t h, int64_t w, float *to, Work *work);
 
 /* (H,W,3) -> a bad picture of the same size. */
 void   degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Work *work);
-size_t degrade_work(int64_t h, int64_t w);           /* of degrade, sharpen and canny */
+size_t degrade_work(int64_t h, int64_t w);           /* of each: degrade, blur, sharpen, canny */
 
 /* Edges of a picture (Canny 1986): Gaussian 5x5 of 1.4, then thresholds 100 and 200. 0 or 1, (H,W). */
 void canny(const float *rgb, int64_t h, int64_t w, uint8_t *edges, Work *work);

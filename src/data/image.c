@@ -135,10 +135,10 @@ static Err list_walk(Pool *pool, const char *folder, int depth, PictureList *lis
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
         const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        if (name_ends(names[i], ".png"))
-            TRY(list_add(pool, path, list));
-        else if (depth && folder_exists(path))
+        if (depth && folder_within(folder, path))
             TRY(list_walk(pool, path, depth - 1, list));
+        else if (name_ends(names[i], ".png") && !folder_exists(path))
+            TRY(list_add(pool, path, list));
     }
     return OK;
 }

@@ -4,9 +4,7 @@
 #include "base/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SIGNATURE = 8, CHUNK = 12, IHDR = 13, PNG_MOST_SIDE = 1 << 16, PNG_MOST_PIXELS = 1 << 28 };
@@ -111,15 +109,10 @@ typedef struct Reading {
 
 Err png_look(const char *path, PngInfo *info)
 {
-    struct stat file;
-    int         fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &file)) {
-        int error = errno;
-        if (fd >= 0)
-            close(fd);
-        return file_fail("read", path, error);
-    }
-    Err err = png_walk(&(Bytes){ .name = path, .fd = fd, .n = (size_t)file.st_size }, info);
+    int    fd;
+    size_t n;
+    TRY(file_open_plain(path, &fd, &n));
+    Err err = png_walk(&(Bytes){ .name = path, .fd = fd, .n = n }, info);
     close(fd);
     return err;
 }

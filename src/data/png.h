@@ -30,5 +30,7 @@ Err    png_decode(const char *name, const unsigned char *bytes, size_t n, Work *
 
 /* channels 1 or 3, 8 bits; the file appears whole or not at all. */
 Err    png_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width, int channels);
+/* The same with its memory from a pool; path NULL: all but the writing. */
+Err    png_write_in(Pool *pool, const char *path, const unsigned char *pixels, int64_t height, int64_t width, int channels);
 
 #endif

@@ -144,10 +144,15 @@ static size_t chunk_put(unsigned char *to, const char *name, size_t n)       /* 
 
 Err png_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width, int channels)
 {
+    return png_write_in(NULL, path, pixels, height, width, channels);
+}
+
+Err png_write_in(Pool *parent, const char *path, const unsigned char *pixels, int64_t height, int64_t width, int channels)
+{
     if (height < 1 || width < 1 || (channels != 1 && channels != 3) || height > INT32_MAX / 4 / width)
-        return fail(E_USAGE, "%s: cannot write a picture of %lld x %lld with %d channels", path, (long long)width,
-                    (long long)height, channels);
-    Pool   *pool = pool_new(NULL, "png");
+        return fail(E_USAGE, "%s: cannot write a picture of %lld x %lld with %d channels", path ? path : "a sample",
+                    (long long)width, (long long)height, channels);
+    Pool   *pool = pool_new(parent, "png");
     size_t  row = (size_t)width * (size_t)channels, n = (row + 1) * (size_t)height, at = 8;
     unsigned char *rows = NEWN(pool, unsigned char, n), *file = NEWN(pool, unsigned char, n + n / 8 + 256);
     memcpy(file, "\x89PNG\r\n\x1a\n", 8);
@@ -169,7 +174,7 @@ Err png_write(const char *path, const unsigned char *pixels, int64_t height, int
     put32(bits.at + bits.n, b << 16 | a);
     at += chunk_put(file + at, "IDAT", bits.n + 2 + 4);
     at += chunk_put(file + at, "IEND", 0);
-    Err err = file_write(path, file, at);
+    Err err = path ? file_write(path, file, at) : OK;
     pool_free(pool);
     return err;
 }

@@ -7,9 +7,7 @@
 #include "base/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 int64_t shuffled(int64_t count, uint64_t seed, uint64_t epoch, int64_t place)
@@ -70,16 +68,9 @@ void *work_take(Work *work, size_t n)
 
 Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n)
 {
-    struct stat info;
-    int         fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return file_fail("read", path, errno);
-    if (fstat(fd, &info)) {
-        int error = errno;
-        close(fd);
-        return file_fail("read", path, error);
-    }
-    size_t size = (size_t)info.st_size, done = 0, start = (work->used + 63) / 64 * 64;
+    int    fd;
+    size_t size, done = 0, start = (work->used + 63) / 64 * 64;
+    TRY(file_open_plain(path, &fd, &size));
     if (start > work->n || size > work->n - start) {
         close(fd);
         return fail(E_IO, "%s has grown to %zu bytes since the run began; start it again", path, size);

@@ -53,6 +53,8 @@ struct DataSource {
     Err (*load)(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work);
     /* How many targets of the sample count in the loss. NULL: all inputs count alike. */
     int64_t (*counted)(const DataSource *source, int64_t id);
+    /* The first sample of what sample `id` belongs with: its file, its sequence. NULL: each stands alone. */
+    int64_t (*group)(const DataSource *source, int64_t id);
     /* A word about the sample: its caption, its file. NULL: nothing to say. */
     const char *(*about)(const DataSource *source, int64_t id, char *room, size_t n);
     void       *own;

@@ -4,10 +4,8 @@
 #include "base/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { WAV_HEAD = 64 * 1024, FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE, MOST_CHANNELS = 64 };
@@ -82,14 +80,13 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
 /* Reads exactly n bytes at a place of a file that is opened for it. */
 static Err read_at(const char *path, size_t offset, void *to, size_t n, size_t *file_bytes)
 {
-    struct stat info;
-    ssize_t     got = 0;
-    int         fd = open(path, O_RDONLY | O_CLOEXEC), error = 0;
-    if (fd < 0 || fstat(fd, &info))
-        error = errno;
-    if (!error && file_bytes) {
-        *file_bytes = (size_t)info.st_size;
-        n = *file_bytes < n ? *file_bytes : n;
+    ssize_t got = 0;
+    size_t  size;
+    int     fd, error = 0;
+    TRY(file_open_plain(path, &fd, &size));
+    if (file_bytes) {
+        *file_bytes = size;
+        n = size < n ? size : n;
     }
     for (size_t done = 0; !error && done < n; done += (size_t)got) {
         got = pread(fd, (char *)to + done, n - done, (off_t)(offset + done));
@@ -100,8 +97,7 @@ static Err read_at(const char *path, size_t offset, void *to, size_t n, size_t *
             break;
         }
     }
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     if (error < 0)
         return fail(E_IO, "%s became shorter while it was read", path);
     return error ? file_fail("read", path, error) : OK;
@@ -152,11 +148,16 @@ static unsigned char *put_little(unsigned char *to, uint32_t x, int n)
 
 Err wav_write(const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate)
 {
+    return wav_write_in(NULL, path, samples, frames, channels, rate);
+}
+
+Err wav_write_in(Pool *parent, const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate)
+{
     int64_t n = frames * channels;
     if (frames < 0 || channels < 1 || channels > MOST_CHANNELS || rate < 1 || n > (INT32_MAX - 44) / 2)
-        return fail(E_USAGE, "%s: cannot write %lld frames of %lld channels at %lld a second", path, (long long)frames,
+        return fail(E_USAGE, "%s: cannot write %lld frames of %lld channels at %lld a second", path ? path : "a sample", (long long)frames,
                     (long long)channels, (long long)rate);
-    Pool          *pool = pool_new(NULL, "wav");
+    Pool          *pool = pool_new(parent, "wav");
     unsigned char *file = NEWN(pool, unsigned char, 44 + 2 * n), *at = file;
     memcpy(at, "RIFF", 4);
     at = put_little(at + 4, (uint32_t)(36 + 2 * n), 4);
@@ -175,7 +176,7 @@ Err wav_write(const char *path, const float *samples, int64_t frames, int64_t ch
         long  level = lrintf(x * 32768);
         at = put_little(at, (uint32_t)(level > 32767 ? 32767 : level), 2);
     }
-    Err err = file_write(path, file, (size_t)(at - file));
+    Err err = path ? file_write(path, file, (size_t)(at - file)) : OK;
     pool_free(pool);
     return err;
 }

@@ -29,5 +29,7 @@ void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n_samples
 
 /* 16-bit samples from floats in [-1,1], (frames, channels). */
 Err wav_write(const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate);
+/* The same with its memory from a pool; path NULL: all but the writing. */
+Err wav_write_in(Pool *pool, const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate);
 
 #endif

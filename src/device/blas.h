@@ -53,6 +53,9 @@ typedef struct PrimArgs {    /* matmul: a, b, bias -> c. conv: a = x, b = w, c =
     void *a, *b, *c;         /* the one that is written depends on the kind */
     const void *bias;
     void *scratch;
+    const float *before;     /* weight gradient on a card: dw = before + its own sum, or NULL */
+    float       *sums;       /* there too: column sums of dy, if the primitive makes them; */
+    const float *sums_before;    /* added to these, or NULL */
 } PrimArgs;
 
 typedef struct Blas {
@@ -71,6 +74,7 @@ struct Prim {                /* every provider's primitive begins with this */
     const Blas *blas;
     size_t      scratch_bytes;   /* exact, 64-byte aligned start assumed */
     const char *impl;            /* the implementation's name, for reports */
+    bool        sums;            /* a weight gradient that can give the column sums of dy as well */
 };
 
 const Blas *blas_own(void);

@@ -113,7 +113,8 @@ extern "C" Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type 
 
 /* Tiles of 32 x 32 through shared memory, both sides in whole lines; a column of padding keeps the
  * banks apart. */
-template <class T> static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t columns, T *to)
+template <class T> static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t columns,
+                                                                  const T *before, T *to)
 {
     __shared__ T tile[32][33];
     int64_t c0 = (int64_t)blockIdx.x * 32, r0 = (int64_t)blockIdx.y * 32;
@@ -122,17 +123,39 @@ template <class T> static __global__ void transpose_kernel(const T *from, int64_
             tile[r][threadIdx.x] = from[(r0 + r) * columns + c0 + threadIdx.x];
     __syncthreads();
     for (int c = (int)threadIdx.y; c < 32; c += 8)
-        if (c0 + c < columns && r0 + threadIdx.x < rows)
-            to[(c0 + c) * rows + r0 + threadIdx.x] = tile[threadIdx.x][c];
+        if (c0 + c < columns && r0 + threadIdx.x < rows) {
+            int64_t at = (c0 + c) * rows + r0 + threadIdx.x;
+            to[at] = before ? narrow<T>(wide(before[at]) + wide(tile[threadIdx.x][c])) : tile[threadIdx.x][c];
+        }
 }
 
-extern "C" Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns, void *to)
+extern "C" Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns,
+                              const void *before, void *to)
 {
     /* The grid's second side ends at 65,535 tiles: the longer axis takes the first. */
     dim3 grid((unsigned)((columns + 31) / 32), (unsigned)((rows + 31) / 32)), block(32, 8);
     if ((rows + 31) / 32 > 65535)
         return fail(E_DEVICE, "a weight of %lld rows is too long to turn", (long long)rows);
-    WITH_TYPE(type, T, transpose_kernel<T><<<grid, block, 0, stream>>>((const T *)from, rows, columns, (T *)to););
+    WITH_TYPE(type, T, transpose_kernel<T><<<grid, block, 0, stream>>>((const T *)from, rows, columns, (const T *)before,
+                                                                      (T *)to););
+    return OK;
+}
+
+static __global__ void turn_taps_kernel(const float *turned, int64_t taps, int64_t in, int64_t out, const float *before,
+                                        float *dw)
+{
+    for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < taps * in * out; at += (int64_t)gridDim.x * THREADS) {
+        int64_t o = at % out, i = at / out % in, tap = at / out / in;
+        float   x = turned[((taps - 1 - tap) * out + o) * in + i];
+        dw[at] = before ? before[at] + x : x;
+    }
+}
+
+extern "C" Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t taps, int64_t in, int64_t out,
+                              const float *before, float *dw)
+{
+    turn_taps_kernel<<<blocks_for(taps * in * out), THREADS, 0, stream>>>(turned, taps, in, out, before, dw);
+    CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
 
@@ -179,6 +202,56 @@ static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t c
 extern "C" Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count, bool add, float *y)
 {
     sum_parts_kernel<<<blocks_for(count), THREADS, 0, stream>>>(parts, n, count, add, y);
+    CUDA_TRY(cudaPeekAtLastError());
+    return OK;
+}
+
+static __global__ void pairs_weight_kernel(const __grid_constant__ PairsWeight d, const uint16_t *w, const char *bias,
+                                           char *room)
+{
+    PairsBlock b = d.block[blockIdx.y];
+    uint16_t  *to = (uint16_t *)(room + d.at[blockIdx.y]);
+    int64_t    first = blockIdx.x * (int64_t)THREADS + threadIdx.x, stride = (int64_t)gridDim.x * THREADS;
+    int        width = (int)(d.turned ? b.k : b.n), w_width = (int)(d.turned ? d.k : d.n);
+    for (int64_t i = first; i < b.k * b.n; i += stride) {        /* 2-byte numbers of any kind; 0 is all bits 0 */
+        int     row = (int)(i / width), col = (int)(i - (int64_t)row * width);
+        int64_t k = b.from_k + (d.turned ? col : row), n = b.from_n + (d.turned ? row : col);
+        bool    second = k >= d.k;
+        k -= second ? d.k : 0;
+        n -= second ? d.n : 0;
+        to[i] = n >= 0 && n < d.n ? w[(d.turned ? n : k) * w_width + (d.turned ? k : n)] : (uint16_t)0;
+    }
+    for (int64_t i = first; d.bias_bytes && i < b.n; i += stride) {
+        int64_t from = (b.from_n + i) % d.n;
+        if (d.bias_bytes == 2)
+            ((uint16_t *)(room + d.bias_at[blockIdx.y]))[i] = ((const uint16_t *)bias)[from];
+        else
+            ((uint32_t *)(room + d.bias_at[blockIdx.y]))[i] = ((const uint32_t *)bias)[from];
+    }
+}
+
+extern "C" Err cuda_pairs_weight(cudaStream_t stream, const PairsWeight *d, const void *w, const void *bias, char *to)
+{
+    dim3 grid(blocks_for(d->block[0].k * d->block[0].n), (unsigned)d->n_blocks);
+    pairs_weight_kernel<<<grid, THREADS, 0, stream>>>(*d, (const uint16_t *)w, (const char *)bias, to);
+    CUDA_TRY(cudaPeekAtLastError());
+    return OK;
+}
+
+static __global__ void pairs_sum_kernel(const float *even, const float *odd, int64_t m, int64_t n, int64_t over_m,
+                                        int64_t over_n, bool add, float *y)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < m * n; i += (int64_t)gridDim.x * THREADS) {
+        int64_t row = i / n, col = i - row * n, pitch = n + over_n;
+        float   sum = even[row * pitch + col] + odd[(row + over_m) * pitch + col + over_n];
+        y[i] = add ? y[i] + sum : sum;
+    }
+}
+
+extern "C" Err cuda_pairs_sum(cudaStream_t stream, const float *even, const float *odd, int64_t m, int64_t n,
+                              int64_t over_m, int64_t over_n, bool add, float *y)
+{
+    pairs_sum_kernel<<<blocks_for(m * n), THREADS, 0, stream>>>(even, odd, m, n, over_m, over_n, add, y);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }

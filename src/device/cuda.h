@@ -1,7 +1,8 @@
 /* cuda.h -- what the files of the CUDA plugin share: the handles behind a CUDA Device, launch checks.
  *
  * For files of the plugin only (plugin_cuda_*.c, ops/ *_cuda.cu): nothing else sees a CUDA header.
- * Everything is queued on one stream; nothing waits for the card but reads and the end of a step.
+ * Kernels are queued on one stream, host transfers on one for each way; nothing waits for the card but reads and
+ * the end of a step.
  */
 #ifndef DEVICE_CUDA_H
 #define DEVICE_CUDA_H
@@ -14,6 +15,7 @@
 
 typedef struct CudaHandle {      /* Device.handle; planning for a card that is not here has no stream */
     cudaStream_t stream;
+    cudaStream_t copies[2];      /* by CopyWay: host transfers beside the kernels */
     int          sms;            /* multiprocessors: grids of reductions depend on it, so it is part of a plan */
     int          capability;     /* 90 for sm_90 */
     bool         tf32;           /* products of fp32 values may round their factors to tf32 */

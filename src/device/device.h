@@ -18,7 +18,7 @@ typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 typedef struct Device Device;
 
 /* What a plugin does with bytes that the host cannot touch; the CPU has none of this. Work queued by
- * kernels runs in order; `read`, `write` and `wait` come after all of it. */
+ * kernels runs in order; `read`, `write` and `wait` come after all of it. `from` may change once `write` returns. */
 typedef struct DeviceApi {
     const void *(*kernel)(const char *op_name);      /* ir's Kernel, or NULL */
     Err  (*take)(const Device *device, int64_t bytes, void **base);          /* zeroed */
@@ -34,7 +34,26 @@ typedef struct DeviceApi {
     Err  (*replay)(const Device *device, void *recording);
     void (*forget)(const Device *device, void *recording);
     Err  (*used_bytes)(const Device *device, int64_t *used);     /* of the card, as its driver counts */
+    /* The device's own clock: a stamp, also in a recording, notes when all before it is done. */
+    Err  (*stamp_new)(const Device *device, void **stamp);
+    void (*stamp_free)(const Device *device, void *stamp);
+    Err  (*stamp)(const Device *device, void *stamp);
+    Err  (*stamp_wait)(const Device *device, void *stamp);       /* until it is reached; at once if it was never set */
+    Err  (*stamp_ns)(const Device *device, void *from, void *to, double *ns);    /* once both are done */
+    /* What plain kernels reach over arrays of that many bytes, and what one that does nothing costs in a recording. */
+    Err  (*measure)(const Device *device, int64_t bytes, Bandwidth *bandwidth, double *launch_ns);
 } DeviceApi;
+
+/* Copies between the arena and pinned host memory, beside the kernels: one queue for each way, in order. A copy
+ * begins after all kernels queued before it; a mark is reached when its copy has ended. Recorded like kernels. */
+typedef enum CopyWay { COPY_TO_HOST, COPY_TO_DEVICE } CopyWay;
+
+typedef struct DeviceQueues {
+    Err  (*mark_new)(const Device *device, void **mark);
+    void (*mark_free)(const Device *device, void *mark);
+    Err  (*copy)(const Device *device, CopyWay way, void *to, const void *from, size_t bytes, void *mark);
+    Err  (*join)(const Device *device, void *mark);  /* what is queued from now on comes after the mark */
+} DeviceQueues;
 
 struct Device {
     DeviceKind  kind;
@@ -45,11 +64,15 @@ struct Device {
     int64_t     align;           /* of every buffer: 64 on the CPU, 256 on CUDA */
     int64_t     memory_bytes;    /* what can really be taken for an arena */
     int64_t     runtime_bytes;   /* CUDA: what lies outside the arena and counts against the budget; CPU: 0 */
+    double      to_host, to_device;  /* bytes per nanosecond of copies; 0: there is one memory space */
+    int64_t     host_bytes;      /* what of the host's memory may be pinned for copies; 0: not known */
     const Profile *profile;      /* rates and measured times, or NULL: a plain roofline */
     const char *profile_note;    /* why this machine's profile is not used, or NULL */
+    bool        tf32;            /* CUDA: products of fp32 values round their factors */
     bool        described;       /* not here: known by its profile alone, so it can be planned for but not run */
     const Blas *blas;            /* CPU: who does matrix products */
     const DeviceApi *api;        /* plugins; NULL on the CPU */
+    const DeviceQueues *queues;  /* NULL: one memory space, or a card that is not here */
     void       *handle;          /* the plugin's own */
 };
 

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/shipped.h"
+#include "device/memory.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -10,14 +11,15 @@
 /* This machine's own profile, if there is one and it was taken with what runs now. */
 static void device_own_profile(Pool *pool, Device *device)
 {
-    const char *path = profile_home(pool);
+    const char *path = profile_home(pool, device->name);
     Profile    *profile;
     if (!path || !file_exists(path))
         return;
     if (profile_read(pool, path, &profile))
         device->profile_note = pool_print(pool, "%s; write it anew with plimsoll probe", err_text());
     else if (strcmp(profile->title, device->model))
-        device->profile_note = pool_print(pool, "%s is of another processor (%s)", path, profile->title);
+        device->profile_note = pool_print(pool, "%s is of another %s (%s)", path,
+                                          device->kind == DEVICE_CPU ? "processor" : "card", profile->title);
     else if (strcmp(profile->library, device->library) || profile->threads != device->threads)
         device->profile_note = pool_print(pool, "%s was measured with %s and %lld threads", path, profile->library,
                                           (long long)profile->threads);
@@ -57,6 +59,15 @@ static void device_card_kernels(Pool *pool, const Profile *profile, const Device
         device->profile_note = pool_print(pool, "workspaces are not counted: %s", err_text());
 }
 
+/* Copies between card and host: at the profile's rates, or at those of the slowest bus in use (PCIe 3.0 x16,
+ * about 12 GB/s). */
+static void device_transfers(Device *device)
+{
+    const Profile *profile = device->profile;
+    device->to_host = profile && profile->to_host > 0 ? profile->to_host * 1e-9 : 12;
+    device->to_device = profile && profile->to_device > 0 ? profile->to_device * 1e-9 : 12;
+}
+
 static Device *device_card(Pool *pool, const Profile *profile, const DeviceOptions *options)
 {
     Device *device = NEW(pool, Device);
@@ -64,9 +75,10 @@ static Device *device_card(Pool *pool, const Profile *profile, const DeviceOptio
         .kind = DEVICE_CUDA, .name = profile->name, .model = profile->title,
         .library = *profile->library ? profile->library : "no libraries", .threads = 1, .align = 256,
         .memory_bytes = profile->usable_bytes, .runtime_bytes = profile->runtime_bytes, .profile = profile,
-        .described = true,
+        .tf32 = options->tf32, .described = true,
     };
     device_card_kernels(pool, profile, options, device);
+    device_transfers(device);
     return device;
 }
 
@@ -88,6 +100,15 @@ static void device_shipped_profile(Pool *pool, Device *device)
         device->profile_note = pool_print(pool, "no profile is called %s", name);
 }
 
+/* Pinned pages cannot be swapped out: three quarters of what is free now, in whole GiB so that a plan does not
+ * change with every program that starts. */
+static int64_t device_pinnable(void)
+{
+    MemoryLimits limits = memory_limits();
+    int64_t      some = memory_left(&limits) / 4 * 3 >> 30 << 30;
+    return some > 0 ? some : 1 << 30;
+}
+
 Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Device **device)
 {
     static const DeviceOptions defaults = { 0 };
@@ -101,7 +122,11 @@ Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Devi
     }
     if (!strcmp(name, "cuda")) {
         TRY(device_cuda(pool, options, device));
-        device_shipped_profile(pool, *device);
+        device_own_profile(pool, *device);
+        if (!(*device)->profile)
+            device_shipped_profile(pool, *device);
+        device_transfers(*device);
+        (*device)->host_bytes = device_pinnable();
         return OK;
     }
     TRY(profile_open(pool, name, &profile));

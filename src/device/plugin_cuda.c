@@ -6,12 +6,16 @@
  */
 #include "device/cuda.h"
 
+#include "base/clock.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "device/device.h"
 #include "device/plugin_cuda_blas.h"
+#include "device/probe_cuda.h"
 
 #include <cublasLt.h>
 #include <cudnn.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,7 +53,11 @@ static void cuda_give(const Device *device, void *base)
 static Err cuda_take_host(const Device *device, int64_t bytes, void **base)
 {
     (void)device;
-    CARD_TRY("taking pinned host memory", cudaMallocHost(base, (size_t)(bytes ? bytes : 1)));
+    cudaError_t err = cudaMallocHost(base, (size_t)(bytes ? bytes : 1));
+    if (err == cudaErrorMemoryAllocation)
+        return fail(E_BUDGET, "%s of the host's memory cannot be pinned for copies; use a smaller --host-budget, or a larger "
+                    "--budget, so that less is kept there", bytes_text(bytes));
+    CARD_TRY("taking pinned host memory", err);
     memset(*base, 0, (size_t)bytes);
     return OK;
 }
@@ -60,8 +68,26 @@ static void cuda_give_host(const Device *device, void *base)
     cudaFreeHost(base);
 }
 
+/* Small writes (step numbers, rates) go through pinned slots, so that the host need not wait for the card. */
+enum { SLOTS = 64, SLOT_BYTES = 1024 };
+static struct { char *slots; int next; } small;
+
+static Err cuda_write_small(cudaStream_t stream, void *to, const void *from, size_t bytes)
+{
+    if (small.next == SLOTS) {
+        CARD_TRY("copying to the card", cudaStreamSynchronize(stream));
+        small.next = 0;
+    }
+    char *slot = small.slots + small.next++ * SLOT_BYTES;
+    memcpy(slot, from, bytes);
+    CARD_TRY("copying to the card", cudaMemcpyAsync(to, slot, bytes, cudaMemcpyHostToDevice, stream));
+    return OK;
+}
+
 static Err cuda_write(const Device *device, void *to, const void *from, size_t bytes)
 {
+    if (bytes <= SLOT_BYTES)
+        return cuda_write_small(handle_of(device)->stream, to, from, bytes);
     CARD_TRY("copying to the card", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, handle_of(device)->stream));
     CARD_TRY("copying to the card", cudaStreamSynchronize(handle_of(device)->stream));
     return OK;
@@ -79,6 +105,45 @@ static Err cuda_wait(const Device *device)
     CARD_TRY("running the step", cudaStreamSynchronize(handle_of(device)->stream));
     return OK;
 }
+
+/* --- host transfers: a branch that leaves the kernels' stream at the copy and comes back where it is joined --- */
+
+static Err cuda_mark_new(const Device *device, void **mark)
+{
+    cudaEvent_t event;
+    (void)device;
+    CARD_TRY("preparing host transfers", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    *mark = event;
+    return OK;
+}
+
+static void cuda_mark_free(const Device *device, void *mark)
+{
+    (void)device;
+    cudaEventDestroy(mark);
+}
+
+static Err cuda_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes, void *mark)
+{
+    CudaHandle  *handle = handle_of(device);
+    cudaStream_t queue = handle->copies[way];
+    CARD_TRY("starting a host transfer", cudaEventRecord(mark, handle->stream));
+    CARD_TRY("starting a host transfer", cudaStreamWaitEvent(queue, mark, 0));
+    CARD_TRY("starting a host transfer", cudaMemcpyAsync(to, from, bytes, way == COPY_TO_HOST ? cudaMemcpyDeviceToHost
+                                                                                           : cudaMemcpyHostToDevice, queue));
+    CARD_TRY("starting a host transfer", cudaEventRecord(mark, queue));
+    return OK;
+}
+
+static Err cuda_join(const Device *device, void *mark)
+{
+    CARD_TRY("joining a host transfer", cudaStreamWaitEvent(handle_of(device)->stream, mark, 0));
+    return OK;
+}
+
+static const DeviceQueues queues = {
+    .mark_new = cuda_mark_new, .mark_free = cuda_mark_free, .copy = cuda_copy, .join = cuda_join,
+};
 
 /* --- recordings: CUDA graphs --- */
 
@@ -122,13 +187,80 @@ static Err cuda_used(const Device *device, int64_t *used)
     return OK;
 }
 
+/* --- the card's clock: events as nodes of a recording --- */
+
+static Err cuda_stamp_new(const Device *device, void **stamp)
+{
+    cudaEvent_t event;
+    (void)device;
+    CARD_TRY("preparing to measure", cudaEventCreate(&event));
+    *stamp = event;
+    return OK;
+}
+
+static Err cuda_stamp(const Device *device, void *stamp)
+{
+    cudaStream_t stream = handle_of(device)->stream;
+    enum cudaStreamCaptureStatus status;
+    CARD_TRY("measuring", cudaStreamIsCapturing(stream, &status));
+    CARD_TRY("measuring", cudaEventRecordWithFlags(stamp, stream, status == cudaStreamCaptureStatusNone
+                                                                      ? cudaEventRecordDefault
+                                                                      : cudaEventRecordExternal));
+    return OK;
+}
+
+static Err cuda_stamp_wait(const Device *device, void *stamp)
+{
+    (void)device;
+    CARD_TRY("running the step", cudaEventSynchronize(stamp));
+    return OK;
+}
+
+static Err cuda_stamp_ns(const Device *device, void *from, void *to, double *ns)
+{
+    float ms;
+    (void)device;
+    CARD_TRY("measuring", cudaEventElapsedTime(&ms, from, to));
+    *ns = (double)ms * 1e6;
+    return OK;
+}
+
+/* One launch among many of a recording: the time of 2,000 that do nothing, less that of 1,000. */
+static Err cuda_recorded_ns(const Device *device, int n, double *ns)
+{
+    void *recording;
+    TRY(cuda_record_begin(device));
+    for (int i = 0; i < n; i++)
+        TRY(cuda_nothing(handle_of(device)->stream));
+    TRY(cuda_record_end(device, &recording));
+    *ns = INFINITY;
+    for (int i = 0; i < 5; i++) {
+        double start = clock_now();
+        TRY(cuda_replay(device, recording));
+        TRY(cuda_wait(device));
+        *ns = fmin(*ns, (clock_now() - start) * 1e9);
+    }
+    cuda_forget(device, recording);
+    return OK;
+}
+
+static Err cuda_measure(const Device *device, int64_t bytes, Bandwidth *bandwidth, double *launch_ns)
+{
+    double few, many;
+    TRY(cuda_recorded_ns(device, 1000, &few));
+    TRY(cuda_recorded_ns(device, 2000, &many));
+    *launch_ns = fmax(1, (many - few) / 1000);
+    return cuda_bandwidth(handle_of(device), bytes, bandwidth);
+}
+
 const void *cuda_kernel(const char *op_name);        /* ops/plugin_cuda.c */
 
 static const DeviceApi api = {
     .kernel = cuda_kernel, .take = cuda_take, .give = cuda_give, .take_host = cuda_take_host,
     .give_host = cuda_give_host, .write = cuda_write, .read = cuda_read, .wait = cuda_wait,
     .record_begin = cuda_record_begin, .record_end = cuda_record_end, .replay = cuda_replay, .forget = cuda_forget,
-    .used_bytes = cuda_used,
+    .used_bytes = cuda_used, .stamp_new = cuda_stamp_new, .stamp_free = cuda_mark_free, .stamp = cuda_stamp,
+    .stamp_wait = cuda_stamp_wait, .stamp_ns = cuda_stamp_ns, .measure = cuda_measure,
 };
 
 /* Contexts and handles live as long as the process: taking them twice would count them twice. */
@@ -186,6 +318,7 @@ Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char 
              CUDART_VERSION % 1000 / 10, cudnnGetVersion(), cublasLtGetVersion());
     device->library = state.library;
     device->blas = cuda_blas(handle);
+    device->tf32 = options->tf32;
     device->api = &planning;
     device->handle = handle;
     return OK;
@@ -198,6 +331,9 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
         TRY(cuda_card());
         CUDA_TRY(cudaSetDevice(0));
         CARD_TRY("opening the card", cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
+        for (int way = 0; way < 2; way++)
+            CARD_TRY("opening the card", cudaStreamCreateWithFlags(&state.handle.copies[way], cudaStreamNonBlocking));
+        CARD_TRY("opening the card", cudaMallocHost((void **)&small.slots, SLOTS * SLOT_BYTES));
         cublasLtHandle_t blaslt;
         cudnnHandle_t    cudnn;
         if (cublasLtCreate(&blaslt) != CUBLAS_STATUS_SUCCESS)
@@ -219,6 +355,6 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
     *device = (Device){ .kind = DEVICE_CUDA, .name = "cuda", .model = state.card.name, .library = state.library,
                         .threads = 1, .align = 256, .memory_bytes = (int64_t)free_bytes - RECORDINGS,
                         .runtime_bytes = (int64_t)(total - free_bytes) + RECORDINGS,
-                        .blas = cuda_blas(handle), .api = &api, .handle = handle };
+                        .blas = cuda_blas(handle), .tf32 = options->tf32, .api = &api, .queues = &queues, .handle = handle };
     return OK;
 }

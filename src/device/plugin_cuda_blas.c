@@ -1,11 +1,14 @@
 /* plugin_cuda_blas.c -- convolutions out of cuDNN's, or out of columns and products.
  *
  *   1x1, stride 1             one product over all positions
+ *   2-byte types on Hopper    own kernels (direct_conv.h), if the stride is 1 and channels come in eights
  *   cuDNN has an engine       weights are turned (taps,I,O) -> (O,taps,I) in scratch, one call
  *   else                      pieces: columns of some positions, then a product (im2col; Chellapilla
  *                             et al. 2006). Thin and odd shapes land here, so it must be complete.
  */
 #include "device/plugin_cuda_blas.h"
+
+#include "device/direct_conv.h"
 
 #include <string.h>
 
@@ -21,9 +24,12 @@ typedef struct CudaPrim {
     int               axis;              /* backward data: bands along D or H */
     int64_t           band;              /* input lines in a band */
     size_t            columns_bytes, turned_bytes;
+    bool              thin;              /* backward weights of few output channels: columns of dy, not of x */
     CudaMatmul       *matmul, *last;     /* of a piece, and of the last piece if that is shorter */
     CudaMatmul       *first;             /* backward weights: of the first piece, which overwrites */
     CudnnConv        *cudnn;
+    bool              straight;          /* by own kernels from x, w and y */
+    DirectConv        tiled;
 } CudaPrim;
 
 static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -53,6 +59,11 @@ static MatmulDesc piece_desc(const CudaPrim *p, int64_t rows, bool first)
         d.m = rows, d.n = deep, d.k = c->co, d.lda = c->co, d.ldb = c->co, d.ldc = pitch;
         d.trans_b = true;
         d.type_a = c->type_y, d.type_b = c->type_w, d.type_c = p->direct ? c->type_x : F32;
+    } else if (p->thin) {                /* (tap, o) by i, turned afterwards */
+        d.m = product3(c->kernel) * c->co, d.n = c->ci, d.k = rows, d.lda = pitch, d.ldb = c->ci, d.ldc = c->ci;
+        d.trans_a = true;
+        d.type_a = c->type_y, d.type_b = c->type_x, d.type_c = F32;
+        d.accumulate = !first;
     } else {
         d.m = deep, d.n = c->co, d.k = rows, d.lda = pitch, d.ldb = c->co, d.ldc = c->co;
         d.trans_a = true;
@@ -80,19 +91,33 @@ static int64_t line_rows(const CudaPrim *p)      /* positions of one output line
     return p->axis == 0 ? c->out[1] * c->out[2] : c->out[2];
 }
 
+/* dw[tap, i, o] is also a sum over x's positions q of x[q, i] dy[q - tap, o]: with few output channels the
+ * columns of dy, its taps in the opposite order, are far fewer than those of x. */
+static bool conv_is_thin(const ConvDesc *c)
+{
+    for (int i = 0; i < 3; i++)
+        if (c->stride[i] != 1 || c->pad_lo[i] >= c->kernel[i])
+            return false;
+    return c->kind == CONV_BACKWARD_WEIGHTS && 2 * c->co <= c->ci;
+}
+
 static Err columns_new(Pool *pool, CudaPrim *p)
 {
     const ConvDesc *c = &p->conv;
-    int64_t deep = product3(c->kernel) * c->ci, spatial = product3(c->out);
     bool    data = c->kind == CONV_BACKWARD_DATA;
-    int64_t element = data ? 4 : type_bytes(c->type_x);
-    p->columns.ci = c->ci;
+    p->thin = !p->direct && conv_is_thin(c);
+    int64_t element = data ? 4 : type_bytes(p->thin ? c->type_y : c->type_x);
+    const int64_t *from = p->thin ? c->out : c->in, *to = p->thin ? c->in : c->out;
+    p->columns.ci = p->thin ? c->co : c->ci;
     for (int i = 0; i < 3; i++) {
-        p->columns.in[i] = c->in[i], p->columns.out[i] = c->out[i], p->columns.kernel[i] = c->kernel[i];
-        p->columns.stride[i] = c->stride[i], p->columns.pad_lo[i] = c->pad_lo[i];
+        p->columns.in[i] = from[i], p->columns.out[i] = to[i], p->columns.kernel[i] = c->kernel[i];
+        p->columns.stride[i] = c->stride[i];
+        p->columns.pad_lo[i] = p->thin ? c->kernel[i] - 1 - c->pad_lo[i] : c->pad_lo[i];
     }
-    p->columns.pitch = p->direct ? c->ci : up(deep, 8);
-    p->rows = c->n * spatial;
+    p->columns.pitch = p->direct ? c->ci : up(product3(c->kernel) * p->columns.ci, 8);
+    p->rows = c->n * product3(to);
+    if (p->thin)
+        p->turned_bytes = (size_t)up(product3(c->kernel) * c->ci * c->co * (int64_t)sizeof(float), 256);
     if (p->direct) {
         p->piece = p->rows;
     } else if (!data) {
@@ -129,26 +154,31 @@ static Err columns_new(Pool *pool, CudaPrim *p)
     return OK;
 }
 
-static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void *bias, char *scratch)
+static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void *bias, const float *before, char *scratch)
 {
     const ConvDesc *c = &p->conv;
-    char   *columns = scratch + p->head.scratch_bytes - p->columns_bytes;
-    int64_t y_row = c->co * type_bytes(c->type_y);
+    char   *columns = scratch + p->head.scratch_bytes - p->columns_bytes, *turned = columns - p->turned_bytes;
+    int64_t row = p->thin ? c->ci * type_bytes(c->type_x) : c->co * type_bytes(c->type_y);
     cudaStream_t stream = p->handle->stream;
+    if (before && before != w && !p->thin)
+        CUDA_TRY(cudaMemcpyAsync(w, before, (size_t)(product3(c->kernel) * c->ci * c->co) * sizeof *before,
+                                 cudaMemcpyDeviceToDevice, stream));
     if (p->direct)
         return c->kind == CONV_FORWARD ? cuda_matmul_run(p->matmul, x, w, bias, y, scratch)
              : c->kind == CONV_BACKWARD_DATA ? cuda_matmul_run(p->matmul, y, w, NULL, x, scratch)
-                                             : cuda_matmul_run(p->first, x, y, NULL, w, scratch);
+                                             : cuda_matmul_run(before ? p->matmul : p->first, x, y, NULL, w, scratch);
     for (int64_t r = 0; r < p->rows; r += p->piece) {
         int64_t rows = p->rows - r < p->piece ? p->rows - r : p->piece;
-        const CudaMatmul *m = rows < p->piece ? p->last : c->kind == CONV_BACKWARD_WEIGHTS && r == 0 ? p->first : p->matmul;
-        TRY(cuda_columns(stream, &p->columns, c->type_x, x, r, rows, columns));
+        const CudaMatmul *m = rows < p->piece ? p->last : c->kind == CONV_BACKWARD_WEIGHTS && r == 0 && (!before || p->thin) ? p->first : p->matmul;
+        TRY(cuda_columns(stream, &p->columns, p->thin ? c->type_y : c->type_x, p->thin ? y : x, r, rows, columns));
         if (c->kind == CONV_FORWARD)
-            TRY(cuda_matmul_run(m, columns, w, bias, (char *)y + r * y_row, scratch));
+            TRY(cuda_matmul_run(m, columns, w, bias, (char *)y + r * row, scratch));
+        else if (p->thin)
+            TRY(cuda_matmul_run(m, columns, (char *)x + r * row, NULL, turned, scratch));
         else
-            TRY(cuda_matmul_run(m, columns, (char *)y + r * y_row, NULL, w, scratch));
+            TRY(cuda_matmul_run(m, columns, (char *)y + r * row, NULL, w, scratch));
     }
-    return OK;
+    return p->thin ? cuda_turn_taps(stream, (const float *)turned, product3(c->kernel), c->ci, c->co, before, w) : OK;
 }
 
 /* dx band by band: the columns of every output line that reaches into it, then their sums. */
@@ -175,17 +205,17 @@ static Err columns_run_data(const CudaPrim *p, void *dx, void *w, void *dy, char
 
 /* --- cuDNN --- */
 
-static Err turned_run(const CudaPrim *p, void *x, void *w, void *y, const void *bias, char *scratch)
+static Err turned_run(const CudaPrim *p, void *x, void *w, void *y, const void *bias, const float *before, char *scratch)
 {
     const ConvDesc *c = &p->conv;
     int64_t deep = product3(c->kernel) * c->ci;
     char   *turned = scratch + p->head.scratch_bytes - p->turned_bytes;
     cudaStream_t stream = p->handle->stream;
     if (c->kind != CONV_BACKWARD_WEIGHTS)
-        TRY(cuda_transpose(stream, c->type_w, w, deep, c->co, turned));
+        TRY(cuda_transpose(stream, c->type_w, w, deep, c->co, NULL, turned));
     TRY(cudnn_conv_run(p->cudnn, x, turned, y, scratch));
     if (c->kind == CONV_BACKWARD_WEIGHTS)
-        return cuda_transpose(stream, c->type_w, turned, c->co, deep, w);
+        return cuda_transpose(stream, c->type_w, turned, c->co, deep, before, w);
     if (c->bias)
         return cuda_add_bias(stream, c->type_y, y, c->co, c->type_bias, bias, c->n * product3(c->out), c->co);
     return OK;
@@ -207,11 +237,15 @@ static Err cuda_prim_run(const Prim *prim, const PrimArgs *args)
         return cuda_matmul_run(p->matmul, args->a, args->b, args->bias, args->c, args->scratch);
     if (p->rows == 0)
         return OK;
+    if (p->straight)
+        return direct_conv_run(p->handle, &p->tiled, &(DirectArgs){ .x = args->a, .w = args->b, .y = args->c,
+                               .bias = args->bias, .before = args->before, .sums = args->sums,
+                               .sums_before = args->sums_before, .scratch = args->scratch });
     if (p->cudnn)
-        return turned_run(p, args->a, args->b, args->c, args->bias, args->scratch);
+        return turned_run(p, args->a, args->b, args->c, args->bias, args->before, args->scratch);
     if (p->conv.kind == CONV_BACKWARD_DATA && !p->direct)
         return columns_run_data(p, args->a, args->b, args->c, args->scratch);
-    return columns_run(p, args->a, args->b, args->c, args->bias, args->scratch);
+    return columns_run(p, args->a, args->b, args->c, args->bias, args->before, args->scratch);
 }
 
 static Err blas_new_matmul(const CudaBlas *blas, Pool *pool, const MatmulDesc *desc, Prim **out)
@@ -242,14 +276,19 @@ static Err blas_new_conv(const CudaBlas *blas, Pool *pool, const ConvDesc *desc,
     p->conv = *desc;
     p->direct = conv_is_product(desc);
     p->rows = desc->n * product3(desc->out);
-    if (!p->direct && p->rows && cudnn_conv_new(pool, p->handle, desc, &p->cudnn) == OK) {
+    if (!p->direct && p->rows && direct_conv_plan(p->handle, desc, &p->tiled)) {
+        p->straight = true;
+        p->head.sums = desc->kind == CONV_BACKWARD_WEIGHTS;
+        p->head.scratch_bytes = direct_conv_scratch(&p->tiled);
+        p->head.impl = "wgmma";
+    } else if (!p->direct && p->rows && cudnn_conv_new(pool, p->handle, desc, &p->cudnn) == OK) {
         p->turned_bytes = (size_t)(product3(desc->kernel) * desc->ci * desc->co * type_bytes(desc->type_w));
         p->head.scratch_bytes = (size_t)up((int64_t)cudnn_conv_scratch(p->cudnn), 256) + p->turned_bytes;
         p->head.impl = cudnn_conv_name(p->cudnn);
     } else {
         p->cudnn = NULL;
         TRY(columns_new(pool, p));
-        p->head.scratch_bytes = (size_t)up((int64_t)p->head.scratch_bytes, 256) + p->columns_bytes;
+        p->head.scratch_bytes = (size_t)up((int64_t)p->head.scratch_bytes, 256) + p->turned_bytes + p->columns_bytes;
         p->head.impl = p->direct ? "cublaslt" : "columns";
     }
     *out = &p->head;

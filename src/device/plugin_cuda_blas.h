@@ -18,6 +18,13 @@ size_t cuda_matmul_scratch(const MatmulDesc *desc);
 Err    cuda_matmul_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *desc, CudaMatmul **matmul);
 Err    cuda_matmul_run(const CudaMatmul *matmul, const void *a, const void *b, const void *bias, void *c, void *scratch);
 
+/* The same for widths that are 4 more than a multiple of 8, where that is faster: by plugin_cuda_pairs.c. */
+typedef struct CudaPairs CudaPairs;
+bool   cuda_pairs_pay(const MatmulDesc *desc);
+size_t cuda_pairs_scratch(const MatmulDesc *desc);
+Err    cuda_pairs_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *desc, CudaPairs **pairs);
+Err    cuda_pairs_run(const CudaPairs *pairs, const void *a, const void *b, const void *bias, void *c, void *scratch);
+
 /* A convolution by cuDNN: E_DEVICE where it has none that will do. Weights are (O, KD, KH, KW, I). */
 typedef struct CudnnConv CudnnConv;
 Err    cudnn_describe(const char *json, void **described);   /* a card's own words about itself */
@@ -38,12 +45,34 @@ Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type, const voi
 /* dx[image][from..to) along axis 0 or 1 of (d, h): sums of fp32 columns whose rows start at `first`. */
 Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type type, void *dx, int64_t image, int axis, int64_t from,
                      int64_t to, const float *columns, int64_t first, int64_t rows);
-Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns, void *to);
+/* to = before + from turned, or from alone */
+Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns, const void *before,
+                   void *to);
+/* dw (taps, I, O) = before + turned (taps in the opposite order, O, I), or that alone */
+Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t taps, int64_t in, int64_t out, const float *before,
+                   float *dw);
 Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pitch, Type type_bias, const void *bias, int64_t rows,
                   int64_t width);
 
 Err cuda_widen(cudaStream_t stream, Type type, const void *from, int64_t count, float *to);
 /* y = (y if add) + part 0 + part 1 + ..., each of `count` numbers, in this order. */
 Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count, bool add, float *y);
+
+/* conv_cuda.cu, for pairs of rows. The weight of a pair has W (k x n, or n x k turned) twice on its diagonal;
+ * `to` gets blocks of it, and the pair's bias for the block's columns. */
+typedef struct PairsBlock {
+    int64_t from_k, k, from_n, n;
+} PairsBlock;
+typedef struct PairsWeight {
+    int64_t    k, n, bias_bytes;             /* bias_bytes: of one number; 0: none */
+    bool       turned;
+    int        n_blocks;
+    PairsBlock block[3];
+    size_t     at[3], bias_at[3];            /* bytes into `to` */
+} PairsWeight;
+Err cuda_pairs_weight(cudaStream_t stream, const PairsWeight *d, const void *w, const void *bias, char *to);
+/* y (m x n) = (y if add) + even[i][j] + odd[i + over_m][j + over_n], whose rows have n + over_n numbers. */
+Err cuda_pairs_sum(cudaStream_t stream, const float *even, const float *odd, int64_t m, int64_t n, int64_t over_m,
+                   int64_t over_n, bool add, float *y);
 
 #endif

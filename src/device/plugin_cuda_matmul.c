@@ -2,8 +2,8 @@
  *
  * Row-major C = A B is column-major C' = B' A': the operands change places. Algorithms come from the
  * library's own heuristic, which is the same from run to run; sums that would need atomics are ruled
- * out. Factors of two types are both made fp32. A pointer into the middle of a buffer may not be 16-byte aligned: there is one algorithm for
- * aligned and one for any pointers.
+ * out. Factors of two types are both made fp32. A pointer into the middle of a buffer may not be 16-byte
+ * aligned: there is one algorithm for aligned and one for any pointers.
  */
 #include "device/plugin_cuda_blas.h"
 
@@ -20,6 +20,7 @@ typedef struct Product {         /* one call of the library */
 struct CudaMatmul {
     const CudaHandle *handle;
     MatmulDesc        desc;
+    CudaPairs        *pairs;                     /* made so instead, or NULL */
     Product           main, tail;                /* tail: the last few of a split sum */
     int64_t           splits, deep;              /* sums of `deep` terms each, added up afterwards; 1: not split */
     size_t            widened;                   /* bytes of the factor that is first made fp32 */
@@ -93,6 +94,8 @@ static size_t partial_bytes(const MatmulDesc *d, int64_t splits)
 size_t cuda_matmul_scratch(const MatmulDesc *d)
 {
     int64_t    splits = matmul_splits(d);
+    if (cuda_pairs_pay(d))
+        return cuda_pairs_scratch(d);
     MatmulDesc piece = splits > 1 ? matmul_piece(d, splits, piece_deep(d, splits)) : *d;
     return lt_scratch(&piece) + partial_bytes(d, splits) + matmul_widened(d);
 }
@@ -181,6 +184,8 @@ Err cuda_matmul_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *d, C
     m->widened = matmul_widened(d);
     m->bias_after = d->bias && d->type_bias != d->type_c;
     *out = m;
+    if (cuda_pairs_pay(d))
+        return cuda_pairs_new(pool, handle, d, &m->pairs);
     if (m->widened)
         same.type_a = same.type_b = F32;
     same.bias = d->bias && !m->bias_after;
@@ -217,6 +222,8 @@ Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const voi
     void             *widened = (char *)partial + partial_bytes(d, m->splits);
     if (d->m == 0 || d->n == 0 || d->batch == 0)
         return OK;
+    if (m->pairs)
+        return cuda_pairs_run(m->pairs, a, b, bias, c, scratch);
     if (m->widened) {
         const void **narrow = d->type_a == F32 ? &b : &a;
         int64_t      count = d->type_a == F32 ? (d->trans_b ? d->n : d->k) * d->ldb : (d->trans_a ? d->k : d->m) * d->lda;

@@ -240,12 +240,12 @@ Err profile_open(Pool *pool, const char *name, Profile **profile)
     return profile_read(pool, path, profile);
 }
 
-const char *profile_home(Pool *pool)
+const char *profile_home(Pool *pool, const char *device)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     if (config && *config == '/')
-        return pool_print(pool, "%s/plimsoll/cpu.json", config);
-    return home && *home ? pool_print(pool, "%s/.config/plimsoll/cpu.json", home) : NULL;
+        return pool_print(pool, "%s/plimsoll/%s.json", config, device);
+    return home && *home ? pool_print(pool, "%s/.config/plimsoll/%s.json", home, device) : NULL;
 }
 
 static void write_rates(JsonOut *o, const Profile *profile)

@@ -74,9 +74,9 @@ Err profile_read(Pool *pool, const char *path, Profile **profile);
 Err profile_parse(Pool *pool, const char *name, const char *bytes, size_t n, Profile **profile);
 Err profile_write(const Profile *profile, const char *path);
 
-/* Where probe leaves this machine's profile and every command looks for it: plimsoll/cpu.json in
+/* Where probe leaves this machine's profile and every command looks for it: plimsoll/cpu.json (or cuda.json) in
  * $XDG_CONFIG_HOME or ~/.config. NULL: there is no such folder. */
-const char *profile_home(Pool *pool);
+const char *profile_home(Pool *pool, const char *device);
 
 /* Sets or replaces one operator's time in one graph. profile_ready sorts and must come before profile_ns. */
 void profile_add_op(Pool *pool, Profile *profile, OpTime op);
@@ -85,7 +85,7 @@ void profile_ready(Pool *pool, Profile *profile);
 /* How a time was found. */
 typedef enum TimeBasis {
     TIME_MEASURED,               /* this very call was measured, in this model or else in others */
-    TIME_FAMILY,                 /* calls of this operator were, at other sizes (or in another type) */
+    TIME_FAMILY,                 /* calls of this operator were, by another algorithm, at other sizes or in another type */
     TIME_ROOFLINE,               /* from rates and bandwidth alone */
     TIME_BASES
 } TimeBasis;

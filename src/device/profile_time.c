@@ -1,4 +1,5 @@
-/* profile_time.c -- from a profile to the time of one call: measured, else by its family, else a roofline.
+/* profile_time.c -- from a profile to the time of one call: measured, else of the same work in its model by another
+ * algorithm, else by its family, else a roofline.
  *
  * A family is every measured call of one operator and type. Its points (roofline time, measured time) are
  * made non-decreasing by pooling neighbours that disagree (Ayer et al. 1955) and joined by straight lines
@@ -192,12 +193,33 @@ static double measured_ns(const Profile *profile, const OpTime *call)
     return n ? sum / n : 0;
 }
 
+/* The same work by another algorithm, as for a card whose kernels are not here to choose one: the mean of those in
+ * its own graph; 0: there are none. */
+static double alike_ns(const Profile *profile, const OpTime *call)
+{
+    double  sum = 0;
+    int32_t n = 0;
+    for (int32_t i = 0; i < profile->n_ops; i++) {
+        const OpTime *op = &profile->ops[i];
+        if (op->graph != call->graph || op->flops != call->flops || op->bytes != call->bytes || strcmp(op->op, call->op) ||
+            strcmp(op->type, call->type))
+            continue;
+        sum += op->ns;
+        n++;
+    }
+    return n ? sum / n : 0;
+}
+
 double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
 {
     double measured = measured_ns(profile, call);
     *basis = TIME_MEASURED;
     if (measured > 0)
         return measured;
+    double alike = alike_ns(profile, call);
+    *basis = TIME_FAMILY;
+    if (alike > 0)
+        return alike;
     double        roofline = profile_roofline_ns(profile, call->op, call->type, call->flops, call->bytes);
     const Family *family = profile_family(profile, call->op, call->type);
     *basis = family ? TIME_FAMILY : TIME_ROOFLINE;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "device/convert.h"
+#include "exec/copies.h"
 #include "ops/basic.h"
 #include "ops/ops.h"
 
@@ -11,9 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct Launch {
-    Err   (*run)(const Call *);
+typedef struct Launch {          /* one step of a plan: a run, a copy that begins, or its wait */
+    Err   (*run)(const Call *);  /* NULL: not a run */
+    Err   (*run_all)(const Call *const *, int n);    /* NULL: one by one */
     Call    call;
+    Copy   *copy;
+    bool    joins;               /* the copy's wait */
     Part    part;
     int32_t feed;                /* index into feeds, or -1 */
     int32_t first_end, n_ends;   /* into ends: what this launch was handed */
@@ -25,6 +29,7 @@ typedef struct Extent {          /* one buffer handed to a kernel (a view counts
 
 typedef struct Feed {
     const char *name;
+    Part        part;
     const void *data;
     void       *staged;          /* where the device copies from: a fixed place, so that it can be recorded */
     int64_t     bytes;
@@ -41,6 +46,7 @@ struct Session {
     const Device *device;        /* the engine's, which may lie in a pool that is freed before this session's */
     Arena        *arena;
     Launch       *launches[PART_COUNT];      /* of the program that holds the part, in plan order */
+    const Call  **calls[PART_COUNT];         /* theirs, side by side for run_all */
     int32_t       from[PART_COUNT], to[PART_COUNT];  /* what running the part means: see session_program */
     Extent       *extents;
     int32_t       n_extents, cap_extents;
@@ -52,7 +58,11 @@ struct Session {
     void        **read;          /* per graph output, on devices the host cannot read: its copy */
     void         *room;          /* there too: the largest persistent value, on its way in or out */
     void         *recording[PART_COUNT];
+    int32_t       last_feed[PART_COUNT];     /* launch after which the staged feeds have been read, or -1 */
+    void         *read_feeds[PART_COUNT];    /* the device's stamp of that place, or NULL */
     int64_t       measured[PART_COUNT];
+    char         *host;          /* the host arena, or NULL */
+    Copies        copies;
 };
 
 enum { GUARD_FILL = 0xC5 };
@@ -67,6 +77,10 @@ typedef struct Places {          /* while walking a plan: where each pgraph valu
     int32_t       *buffer;       /* per pgraph value: current buffer, or -1 */
     int32_t       *index;        /* per graph value: pgraph value of its root, or -1 */
     int32_t        next_stay;
+    int32_t       *slot;         /* per pgraph value: current slot on the host, or -1 */
+    int32_t        next_slot;
+    Copy         **pending;      /* per pgraph value */
+    void         **mark;         /* per pgraph value, once it was copied */
 } Places;
 
 static void *place_of(Session *session, const Places *places, int32_t value)
@@ -88,30 +102,19 @@ static Err session_feed_index(Session *session, const Node *node, int32_t *index
 {
     const char *name = ATTR(node, FeedAttr)->name;
     for (*index = 0; *index < session->n_feeds; (*index)++)
-        if (!strcmp(session->feeds[*index].name, name))
+        if (session->feeds[*index].part == node->part && !strcmp(session->feeds[*index].name, name))
             return OK;
-    Feed feed = { .name = name, .bytes = value_at(node->graph, node->out[0])->bytes };
+    Feed feed = { .name = name, .part = node->part, .bytes = value_at(node->graph, node->out[0])->bytes };
     if (session->engine->device->api)
         TRY(device_host_bytes(session->pool, session->engine->device, feed.bytes, &feed.staged));
     VEC_ADD(session->pool, session->feeds, session->n_feeds, session->cap_feeds, feed);
     return OK;
 }
 
-static Err session_launch(Session *session, Places *places, int32_t step, int32_t node_id, Launch *launch)
+/* Stays that begin up to this step: outputs, workspace, what is loaded. */
+static void places_open(Session *session, Places *places, int32_t step, Call *call)
 {
-    const Engine *engine = session->engine;
-    const Node   *node = &engine->graph->nodes[node_id];
-    const Kernel *kernel = op_kernel(node->op, engine->device);
-    Call         *call = &launch->call;
-
-    *launch = (Launch){ .run = kernel->run, .part = node->part, .feed = -1, .first_end = session->n_extents };
-    *call = (Call){ .node = node, .device = engine_device(engine, node_id), .choice = &engine->choices[node_id],
-                    .in = NEWN(session->pool, void *, node->n_in + 1),
-                    .out = NEWN(session->pool, void *, node->n_out + 1) };
-    for (int i = 0; i < node->n_in; i++)
-        if (node->in[i] >= 0)
-            call->in[i] = place_of(session, places, node->in[i]);
-    /* Stays that begin here: outputs and workspace. Inputs were read above: an output may move in. */
+    const Engine      *engine = session->engine;
     const PlanBuffers *buffers = &places->program->buffers;
     for (; places->next_stay < buffers->n_stays && buffers->stays[places->next_stay].first_step <= step;
          places->next_stay++) {
@@ -126,6 +129,63 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
             session_note(session, at, buffer->size - 2 * guard);
         }
     }
+}
+
+/* Where a value lies on the host: at home, or in the slot that it has now. */
+static int64_t host_place(const Engine *engine, Places *places, int32_t step, int32_t value)
+{
+    const PlanBuffers *slots = &places->program->slots;
+    int64_t            home = engine->host_offset[places->program->value_of[value]];
+    for (; places->next_slot < slots->n_stays && slots->stays[places->next_slot].first_step <= step; places->next_slot++)
+        places->slot[slots->stays[places->next_slot].value] = slots->stays[places->next_slot].buffer;
+    if (home >= 0)
+        return home;
+    REQUIRE(places->slot[value] >= 0);
+    return engine->host_persistent_bytes + slots->buffers[places->slot[value]].offset;
+}
+
+/* A save, a load or a wait; `at` is its launch. */
+static Err session_copy(Session *session, Places *places, int32_t index, Step step, int32_t at, Launch *launch)
+{
+    *launch = (Launch){ .feed = -1, .first_end = session->n_extents };
+    if (step.kind == STEP_WAIT) {
+        launch->copy = places->pending[step.id];
+        launch->copy->joined = at;
+        launch->joins = true;
+        return OK;
+    }
+    Copy *copy = launch->copy = places->pending[step.id] = NEW(session->pool, Copy);
+    if (step.kind == STEP_LOAD)
+        places_open(session, places, index, NULL);
+    if (!places->mark[step.id])
+        TRY(copies_mark(&session->copies, &places->mark[step.id]));
+    int64_t home = host_place(session->engine, places, index, step.id);
+    void   *host = session->host + home;
+    void   *device = place_of(session, places, places->program->value_of[step.id]);
+    bool    out = step.kind == STEP_SAVE;
+    *copy = (Copy){ .way = out ? COPY_TO_HOST : COPY_TO_DEVICE, .to = out ? host : device, .from = out ? device : host,
+                    .bytes = (size_t)places->program->pgraph->values[step.id].bytes, .mark = places->mark[step.id],
+                    .begun = at };
+    copy->host_end = home + (int64_t)copy->bytes;
+    return OK;
+}
+
+static Err session_launch(Session *session, Places *places, int32_t step, int32_t node_id, Launch *launch)
+{
+    const Engine *engine = session->engine;
+    const Node   *node = &engine->graph->nodes[node_id];
+    const Kernel *kernel = op_kernel(node->op, engine->device);
+    Call         *call = &launch->call;
+
+    *launch = (Launch){ .run = kernel->run, .run_all = kernel->run_all, .part = node->part, .feed = -1,
+                        .first_end = session->n_extents };
+    *call = (Call){ .node = node, .device = engine_device(engine, node_id), .choice = &engine->choices[node_id],
+                    .in = NEWN(session->pool, void *, node->n_in + 1),
+                    .out = NEWN(session->pool, void *, node->n_out + 1) };
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i] >= 0)
+            call->in[i] = place_of(session, places, node->in[i]);
+    places_open(session, places, step, call);        /* inputs were placed above: an output may move in */
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] >= 0)
             call->out[i] = place_of(session, places, node->out[i]);
@@ -140,23 +200,33 @@ static Err session_program(Session *session, const Program *program)
     const Graph *graph = session->engine->graph;
     Places places = { .program = program,
                       .buffer = NEWN(session->pool, int32_t, program->pgraph->n_values),
-                      .index = NEWN(session->pool, int32_t, graph->n_values) };
+                      .index = NEWN(session->pool, int32_t, graph->n_values),
+                      .slot = NEWN(session->pool, int32_t, program->pgraph->n_values),
+                      .pending = NEWN(session->pool, Copy *, program->pgraph->n_values),
+                      .mark = NEWN(session->pool, void *, program->pgraph->n_values) };
     for (int32_t i = 0; i < graph->n_values; i++)
         places.index[i] = -1;
     for (int32_t i = 0; i < program->pgraph->n_values; i++) {
-        places.buffer[i] = -1;
+        places.buffer[i] = places.slot[i] = -1;
         places.index[program->value_of[i]] = i;
     }
-    Launch *launches = NEWN(session->pool, Launch, program->plan->n_steps);
+    Launch      *launches = NEWN(session->pool, Launch, program->plan->n_steps);
+    const Call **calls = NEWN(session->pool, const Call *, program->plan->n_steps);
     int32_t n = 0, first_update = -1;
     for (int32_t s = 0; s < program->plan->n_steps; s++) {
         Step step = program->plan->steps[s];
-        REQUIRE(step.kind == STEP_RUN || step.kind == STEP_DROP);    /* one memory space: no copies */
-        if (step.kind == STEP_DROP)
+        if (step.kind == STEP_DROP || step.kind == STEP_FREE_HOST)
             continue;
+        if (step.kind != STEP_RUN) {
+            REQUIRE(session->engine->device->queues);
+            TRY(session_copy(session, &places, s, step, n, &launches[n]));
+            n++;
+            continue;
+        }
         int32_t id = program->node_of[step.id];
         if (graph->nodes[id].part == PART_UPDATE && first_update < 0)
             first_update = n;
+        calls[n] = &launches[n].call;
         TRY(session_launch(session, &places, s, id, &launches[n++]));
     }
     /* A joined program may update a parameter before the last gradients are made: `micro` runs what
@@ -165,6 +235,7 @@ static Err session_program(Session *session, const Program *program)
         if (program->parts[p]) {
             bool joined = program->parts[PART_MICRO] && program->parts[PART_UPDATE] && first_update >= 0;
             session->launches[p] = launches;
+            session->calls[p] = calls;
             session->from[p] = joined && p == PART_UPDATE ? first_update : 0;
             session->to[p] = joined && p == PART_MICRO ? first_update : n;
         }
@@ -195,9 +266,28 @@ static Err session_rooms(Session *session)
 static void session_forget(void *arg)
 {
     Session *session = arg;
-    for (int part = 0; part < PART_COUNT; part++)
+    for (int part = 0; part < PART_COUNT; part++) {
         if (session->recording[part])
             session->device->api->forget(session->device, session->recording[part]);
+        if (session->read_feeds[part])
+            session->device->api->stamp_free(session->device, session->read_feeds[part]);
+    }
+    copies_done(&session->copies);
+}
+
+/* Stamps the place where a part has read what the host staged: from there on the host may stage the next. */
+static Err session_stamps(Session *session)
+{
+    const Device *device = session->device;
+    for (int part = 0; part < PART_COUNT; part++) {
+        session->last_feed[part] = -1;
+        for (int32_t i = session->from[part]; i < session->to[part]; i++)
+            if (session->launches[part][i].feed >= 0)
+                session->last_feed[part] = i;
+        if (device->api && session->last_feed[part] >= 0)
+            TRY(device->api->stamp_new(device, &session->read_feeds[part]));
+    }
+    return OK;
 }
 
 Err session_new(Pool *pool, const Engine *engine, Session **out)
@@ -209,9 +299,16 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
     session->outputs = NEWN(pool, void *, engine->graph->n_outputs + 1);
     TRY(arena_new(pool, engine->device, engine->arena_bytes, &session->arena));
     TRY(session_rooms(session));
+    session->copies = (Copies){ .pool = pool, .device = engine->device };
+    if (engine->host_bytes) {
+        void *host;
+        TRY(device_host_bytes(pool, engine->device, engine->host_bytes, &host));
+        session->host = host;
+    }
+    pool_at_free(pool, session_forget, session);
     for (int i = 0; i < engine->n_programs; i++)
         TRY(session_program(session, &engine->programs[i]));
-    pool_at_free(pool, session_forget, session);
+    TRY(session_stamps(session));
     *out = session;
     return OK;
 }
@@ -219,9 +316,14 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
 static void *session_at(const Session *session, int32_t value)
 {
     const Value *v = value_at(session->engine->graph, value);
-    int64_t offset = session->engine->offset[v->root];
-    REQUIRE(offset >= 0);
-    return session->arena->base + offset + v->offset;
+    int64_t offset = session->engine->offset[v->root], home = session->engine->host_offset[v->root];
+    REQUIRE(offset >= 0 || home >= 0);
+    return home >= 0 ? session->host + home + v->offset : session->arena->base + offset + v->offset;
+}
+
+static bool session_at_home(const Session *session, int32_t value)
+{
+    return session->engine->host_offset[value_at(session->engine->graph, value)->root] >= 0;
 }
 
 void *session_bytes(Session *session, int32_t value)
@@ -232,12 +334,22 @@ void *session_bytes(Session *session, int32_t value)
 
 Err session_read(Session *session, int32_t value, void *to)
 {
+    if (session_at_home(session, value)) {
+        TRY(device_wait(session->engine->device));
+        memcpy(to, session_at(session, value), (size_t)value_at(session->engine->graph, value)->bytes);
+        return OK;
+    }
     return device_read(session->engine->device, to, session_at(session, value),
                        (size_t)value_at(session->engine->graph, value)->bytes);
 }
 
 Err session_write(Session *session, int32_t value, const void *from)
 {
+    if (session_at_home(session, value)) {
+        TRY(device_wait(session->engine->device));
+        memcpy(session_at(session, value), from, (size_t)value_at(session->engine->graph, value)->bytes);
+        return OK;
+    }
     return device_write(session->engine->device, session_at(session, value), from,
                         (size_t)value_at(session->engine->graph, value)->bytes);
 }
@@ -252,14 +364,25 @@ void *session_room(Session *session, int32_t value)
     return session->room ? session->room : session_at(session, value);
 }
 
+static Err session_feed_those(Session *session, bool all, Part part, const char *name, const void *data)
+{
+    bool found = false;
+    for (int32_t i = 0; i < session->n_feeds; i++)
+        if ((all || session->feeds[i].part == part) && !strcmp(session->feeds[i].name, name)) {
+            session->feeds[i].data = data;
+            found = true;
+        }
+    return found ? OK : fail(E_USAGE, "the model has no input '%s'", name);
+}
+
+Err session_feed_part(Session *session, Part part, const char *name, const void *data)
+{
+    return session_feed_those(session, false, part, name, data);
+}
+
 Err session_feed(Session *session, const char *name, const void *data)
 {
-    for (int32_t i = 0; i < session->n_feeds; i++)
-        if (!strcmp(session->feeds[i].name, name)) {
-            session->feeds[i].data = data;
-            return OK;
-        }
-    return fail(E_USAGE, "the model has no input '%s'", name);
+    return session_feed_those(session, true, PART_MICRO, name, data);
 }
 
 Err session_watch(Session *session, int32_t value, void *copy)
@@ -320,27 +443,66 @@ static void session_measure(Session *session, const Launch *launch)
     }
 }
 
+/* How many launches from i on go in one: only operators without scratch or new buffers have run_all, so no drop
+ * between them matters. */
+static int32_t session_together(const Session *session, Part part, int32_t i)
+{
+    const Launch *launches = session->launches[part];
+    int32_t       n = 1;
+    while (launches[i].run_all && i + n < session->to[part] && launches[i + n].run_all == launches[i].run_all)
+        n++;
+    return n;
+}
+
+/* A launch that is no run. */
+static Err session_move(Session *session, Part part, const Launch *launch)
+{
+    return launch->joins ? copies_join(&session->copies, launch->copy, session->from[part])
+                         : copies_begin(&session->copies, launch->copy);
+}
+
+/* What this part began and a later one waits for. */
+static Err session_settle(Session *session, Part part)
+{
+    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+        const Launch *launch = &session->launches[part][i];
+        if (launch->copy && !launch->joins && launch->copy->joined >= session->to[part])
+            TRY(copies_join(&session->copies, launch->copy, 0));
+    }
+    return OK;
+}
+
 static Err session_launches(Session *session, Part part)
 {
-    bool guards = session->engine->guards;
-    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+    bool    guards = session->engine->guards;
+    int32_t n;
+    for (int32_t i = session->from[part]; i < session->to[part]; i += n) {
         Launch *launch = &session->launches[part][i];
-        session_measure(session, launch);
+        n = guards || session->n_watches ? 1 : session_together(session, part, i);
+        if (launch->copy) {
+            TRY(session_move(session, part, launch));
+            continue;
+        }
+        for (int32_t j = 0; j < n; j++)
+            session_measure(session, &launch[j]);
         if (guards)
             TRY(guards_fill(session, launch));
-        TRY(launch->run(&launch->call));
+        TRY(n > 1 ? launch->run_all(&session->calls[part][i], n) : launch->run(&launch->call));
+        if (i == session->last_feed[part] && session->read_feeds[part])
+            TRY(session->device->api->stamp(session->device, session->read_feeds[part]));
         if (guards)
             TRY(guards_check(session, launch));
         if (session->n_watches)
             TRY(session_watched(session, launch));
     }
-    return OK;
+    return session_settle(session, part);
 }
 
 /* Points every feed launch of the part at its bytes. */
 static Err session_give(Session *session, Part part)
 {
-    bool waited = false;
+    const Device *device = session->device;
+    bool          waited = false;
     for (int32_t i = session->from[part]; i < session->to[part]; i++) {
         Launch *launch = &session->launches[part][i];
         if (launch->feed < 0)
@@ -349,8 +511,9 @@ static Err session_give(Session *session, Part part)
         launch->call.feed = feed->data;
         if (!feed->staged)
             continue;
-        if (!waited)                         /* an earlier run may still be copying from there */
-            TRY(device_wait(session->engine->device));
+        for (int p = 0; p < PART_COUNT && !waited; p++)      /* an earlier run may still be copying from there */
+            if (session->read_feeds[p])
+                TRY(device->api->stamp_wait(device, session->read_feeds[p]));
         waited = true;
         if (feed->data)
             memcpy(feed->staged, feed->data, (size_t)feed->bytes);
@@ -387,19 +550,81 @@ Err session_run(Session *session, Part part)
     return OK;
 }
 
+/* By the device's own clock: a stamp before every launch, in a recording, as the step itself runs. What two
+ * stamps in a row take is the clock's own. */
+static Err session_stamped(Session *session, Part part, void **stamps, double *ns)
+{
+    const Device    *device = session->engine->device;
+    const DeviceApi *api = device->api;
+    void            *recording = NULL;
+    int32_t          n = 0;
+    double           own;
+    TRY(api->record_begin(device));
+    Err err = api->stamp(device, stamps[n++]);
+    for (int32_t i = session->from[part]; i < session->to[part] && !err; i++) {
+        Launch *launch = &session->launches[part][i];
+        err = api->stamp(device, stamps[n++]);
+        if (!err)
+            err = launch->copy ? session_move(session, part, launch) : launch->run(&launch->call);
+    }
+    err = err ? err : api->stamp(device, stamps[n++]);
+    err = err ? err : session_settle(session, part);
+    Err ended = api->record_end(device, &recording);
+    if (!err && !ended) {
+        err = api->replay(device, recording);
+        err = err ? err : device_wait(device);
+    }
+    if (recording)
+        api->forget(device, recording);
+    TRY(err ? err : ended);
+    TRY(api->stamp_ns(device, stamps[0], stamps[1], &own));
+    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+        const Launch *launch = &session->launches[part][i];
+        void        **at = stamps + 1 + i - session->from[part];
+        double        all;
+        if (launch->copy)
+            continue;
+        TRY(api->stamp_ns(device, at[0], at[1], &all));
+        ns[launch->call.node->id] = fmax(100, all - own);
+    }
+    return OK;
+}
+
+static Err session_profile_recorded(Session *session, Part part, double *ns)
+{
+    const Device *device = session->engine->device;
+    Pool         *pool = pool_new(session->pool, "stamps");
+    int32_t       n = session->to[part] - session->from[part] + 2, made = 0;
+    void        **stamps = NEWN(pool, void *, n);
+    Err           err = OK;
+    for (; made < n && !err; made++)
+        err = device->api->stamp_new(device, &stamps[made]);
+    err = err ? err : session_stamped(session, part, stamps, ns);
+    for (int32_t i = 0; i < made; i++)
+        device->api->stamp_free(device, stamps[i]);
+    pool_free(pool);
+    return err;
+}
+
 Err session_profile(Session *session, Part part, double *ns)
 {
     const Device *device = session->engine->device;
     TRY(session_give(session, part));
     TRY(device_wait(device));
+    if (device->api && device->api->stamp && session->from[part] < session->to[part])
+        return session_profile_recorded(session, part, ns);
     for (int32_t i = session->from[part]; i < session->to[part]; i++) {
         Launch *launch = &session->launches[part][i];
+        if (launch->copy) {
+            TRY(session_move(session, part, launch));
+            continue;
+        }
         double start = clock_now();
         TRY(launch->run(&launch->call));
         TRY(device_wait(device));
         ns[launch->call.node->id] = (clock_now() - start) * 1e9;
     }
-    return OK;
+    return session_settle(session, part);
 }
 
 const void *session_output(Session *session, const char *name)
@@ -424,6 +649,11 @@ const char *session_first_bad(Session *session, Part part)
     for (int32_t i = session->from[part]; i < session->to[part] && !found; i++) {
         Launch     *launch = &session->launches[part][i];
         const Node *node = launch->call.node;
+        if (launch->copy) {
+            if (session_move(session, part, launch))
+                break;
+            continue;
+        }
         if (launch->run(&launch->call))
             break;
         for (int j = 0; j < node->n_out && !found; j++) {
@@ -454,6 +684,11 @@ const char *session_first_bad(Session *session, Part part)
 int64_t session_measured_bytes(const Session *session, Part part)
 {
     return session->measured[part];
+}
+
+int64_t session_measured_host_bytes(const Session *session)
+{
+    return session->copies.measured;
 }
 
 int64_t session_planned_bytes(const Session *session, Part part)

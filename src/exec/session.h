@@ -2,7 +2,8 @@
  *
  * session_new takes the arena and resolves every pointer of every step; session_run is then a loop
  * over launches that allocates nothing. On a device that can, a part's launches are recorded on its
- * first run and replayed as one from then on. The meter notes the highest end of every pointer it hands to
+ * first run and replayed as one from then on. Saves and loads of a plan run on the device's own queues, beside
+ * the kernels. The meter notes the highest end of every pointer it hands to
  * a kernel; it knows nothing of the plan, and must agree with it to the byte.
  */
 #ifndef EXEC_SESSION_H
@@ -27,7 +28,9 @@ Err session_get_param(Session *session, int32_t param, int32_t value, float *dis
 Err    session_read(Session *session, int32_t value, void *to);
 Err    session_write(Session *session, int32_t value, const void *from);
 void  *session_bytes(Session *session, int32_t value);   /* in place: only where the arena is the host's own */
-Err    session_feed(Session *session, const char *name, const void *data);  /* host bytes, kept by the caller */
+/* Host bytes of an input, kept by the caller: of one part, or of every part that has one of that name. */
+Err    session_feed_part(Session *session, Part part, const char *name, const void *data);
+Err    session_feed(Session *session, const char *name, const void *data);
 
 /* Runs one part. Where micro and update are one program (gradients not accumulated), run both, in this
  * order: the plan may have some updates come before the last gradients. */
@@ -37,8 +40,8 @@ Err    session_run(Session *session, Part part);
  * run; NULL if the graph has none of that name or the device failed. */
 const void *session_output(Session *session, const char *name);
 
-/* Runs the part once and writes each node's time, of its last run where it runs again. For benches and
- * profiles. */
+/* Runs the part once and writes each node's time, of its last run where it runs again; by the device's own clock
+ * where it has one. For benches and profiles. */
 Err session_profile(Session *session, Part part, double *ns);
 
 /* Runs the part again, looking at every float written; the first that is not finite, or NULL. For
@@ -47,6 +50,7 @@ const char *session_first_bad(Session *session, Part part);
 
 int64_t session_measured_bytes(const Session *session, Part part);  /* highest end handed out; 0: never ran */
 int64_t session_planned_bytes(const Session *session, Part part);   /* what the layout says for it */
+int64_t session_measured_host_bytes(const Session *session);        /* the same of the host arena, over all parts */
 const Arena  *session_arena(const Session *session);
 const Engine *session_engine(const Session *session);
 

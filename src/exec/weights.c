@@ -11,17 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Calls move(disk index, arena index) for every element, in arena order. */
-#define EACH_ELEMENT(param, shape, disk_at, arena_at, ...)                                          \
+/* Runs the statements for every element in [first, last) of the arena's order, with its index in both. */
+#define EACH_ELEMENT(param, shape, first, last, disk_at, arena_at, ...)                             \
     do {                                                                                            \
-        int64_t stride_[MAX_RANK], index_[MAX_RANK] = { 0 }, disk_stride_ = 1, disk_at = 0;         \
+        int64_t stride_[MAX_RANK], index_[MAX_RANK], disk_stride_ = 1, disk_at = 0, rest_ = first;  \
         for (int a_ = (param)->disk.rank - 1; a_ >= 0; a_--) {                                      \
             for (int b_ = 0; b_ < (param)->disk.rank; b_++)                                         \
                 if ((param)->axis[b_] == a_)                                                        \
                     stride_[b_] = disk_stride_;                                                     \
             disk_stride_ *= (param)->disk.dim[a_];                                                  \
         }                                                                                           \
-        for (int64_t arena_at = 0; arena_at < disk_stride_; arena_at++) {                           \
+        for (int a_ = (shape).rank - 1; a_ >= 0; a_--) {                                            \
+            index_[a_] = rest_ % (shape).dim[a_];                                                   \
+            rest_ /= (shape).dim[a_];                                                               \
+            disk_at += index_[a_] * stride_[a_];                                                    \
+        }                                                                                           \
+        for (int64_t arena_at = first; arena_at < last; arena_at++) {                               \
             __VA_ARGS__                                                                             \
             for (int a_ = (shape).rank - 1; a_ >= 0; a_--) {                                        \
                 disk_at += stride_[a_];                                                             \
@@ -33,6 +38,8 @@
         }                                                                                           \
     } while (0)
 
+enum { PIECE = 1 << 16 };        /* elements filled or moved by one thread at a time: large models start sooner */
+
 static void weights_store(Type type, void *to, int64_t at, float x)
 {
     convert_rows(type, (char *)to + at * type_bytes(type), F32, &x, 1);
@@ -42,11 +49,16 @@ static Err weights_put(Session *session, const Param *param, int32_t id, const v
 {
     const Value *value = value_at(session_engine(session)->graph, id);
     void        *to = session_room(session, id);
-    EACH_ELEMENT(param, value->shape, from, at, {
-        float x;
-        memcpy(&x, (const char *)disk + from * (int64_t)sizeof x, sizeof x);
-        weights_store(value->type, to, at, x);
-    });
+    int64_t      count = shape_count(value->shape);
+#pragma omp parallel for schedule(static) if (count > PIECE)
+    for (int64_t first = 0; first < count; first += PIECE) {
+        int64_t last = first + PIECE < count ? first + PIECE : count;
+        EACH_ELEMENT(param, value->shape, first, last, from, at, {
+            float x;
+            memcpy(&x, (const char *)disk + from * (int64_t)sizeof x, sizeof x);
+            weights_store(value->type, to, at, x);
+        });
+    }
     return session_is_staged(session) ? session_write(session, id, to) : OK;
 }
 
@@ -73,7 +85,8 @@ Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
 
     if (session_is_staged(session))
         TRY(session_read(session, id, from));
-    EACH_ELEMENT(param, value->shape, to, at, {
+    int64_t count = shape_count(value->shape);
+    EACH_ELEMENT(param, value->shape, 0, count, to, at, {
         disk[to] = *row_load(value->type, from, at, 1, buffer);
     });
     return OK;
@@ -94,10 +107,12 @@ static void init_fill(const Param *param, uint64_t seed, float *data)
             data[i] = param->init.kind == INIT_ONES ? 1 : scale;
         break;
     case INIT_UNIFORM:
+#pragma omp parallel for schedule(static) if (count > PIECE)
         for (int64_t i = 0; i < count; i++)
             data[i] = scale * (2 * random_uniform_at(key, (uint64_t)i) - 1);
         break;
     case INIT_NORMAL:
+#pragma omp parallel for schedule(static) if (count > PIECE)
         for (int64_t i = 0; i < count; i++)
             data[i] = scale * random_normal_at(key, (uint64_t)i);
         break;

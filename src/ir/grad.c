@@ -22,3 +22,20 @@ void grad_give(Grad *g, int i, Tensor d)
     }
     g->dx[i] = d;
 }
+
+Tensor grad_so_far(const Grad *g, int i) { return grad_wants(g, i) ? g->so_far[i] : tensor_none(g->graph); }
+
+void grad_give_sum(Grad *g, int i, Tensor sum)
+{
+    bool any = grad_so_far(g, i).id >= 0;
+    grad_give(g, i, sum);
+    g->summed[i] = any;
+}
+
+Tensor grad_parts(const Grad *g, int i) { return g->parts[i]; }
+
+void grad_give_parts(Grad *g, int i, Tensor parts)
+{
+    grad_give(g, i, parts);
+    g->summed[i] = true;
+}

@@ -3,6 +3,7 @@
 
 #include "ir/op.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,17 +58,12 @@ Err graph_check(Graph *graph)
     return graph->error ? fail(graph->error, "%s", graph->error_text) : OK;
 }
 
-void scope_open(Graph *graph, const char *fmt, ...)
+/* The module that is `name` below the current one; a scope entered again is the same module. */
+static void module_enter(Graph *graph, const char *name, size_t n)
 {
-    char    name[256];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(name, sizeof name, fmt, args);
-    va_end(args);
-
-    const char *path = graph->modules[graph->module].path;
-    path = *path ? pool_print(graph->pool, "%s.%s", path, name) : pool_text(graph->pool, name);
-    for (int32_t i = 0; i < graph->n_modules; i++)       /* a scope entered again is the same module */
+    const char *up = graph->modules[graph->module].path;
+    const char *path = pool_print(graph->pool, "%s%s%.*s", up, *up ? "." : "", (int)n, name);
+    for (int32_t i = 0; i < graph->n_modules; i++)
         if (graph->modules[i].parent == graph->module && !strcmp(graph->modules[i].path, path)) {
             graph->module = i;
             return;
@@ -77,10 +73,29 @@ void scope_open(Graph *graph, const char *fmt, ...)
     graph->module = graph->n_modules - 1;
 }
 
+/* "a.b" opened at once is b inside a, however a is opened elsewhere; a number stays with the word before it. */
+void scope_open(Graph *graph, const char *fmt, ...)
+{
+    char    name[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+
+    VEC_ADD(graph->pool, graph->scopes, graph->n_scopes, graph->cap_scopes, graph->module);
+    for (const char *at = name; *at;) {
+        const char *end = at + strcspn(at, ".");
+        while (*end && isdigit((unsigned char)end[1]))
+            end += 1 + strcspn(end + 1, ".");
+        module_enter(graph, at, (size_t)(end - at));
+        at = *end ? end + 1 : end;
+    }
+}
+
 void scope_close(Graph *graph)
 {
-    REQUIRE(graph->modules[graph->module].parent >= 0);
-    graph->module = graph->modules[graph->module].parent;
+    REQUIRE(graph->n_scopes > 0);
+    graph->module = graph->scopes[--graph->n_scopes];
 }
 
 static int32_t value_new(Graph *graph, const char *name, Type type, Shape shape, Class class, int32_t maker)
@@ -111,7 +126,7 @@ Param *param_find(Graph *graph, const char *name)
 Param *param_of(const Graph *graph, int32_t value)
 {
     for (int32_t i = 0; i < graph->n_params; i++)
-        if (graph->params[i].value == value)
+        if (graph->params[i].value == value || graph->params[i].stands == value)
             return &graph->params[i];
     return NULL;
 }
@@ -124,14 +139,14 @@ Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int 
         if (!shape_same(old->disk, disk))
             return graph_poison(graph, E_SHAPE, "parameter %s is %s here and %s elsewhere", full,
                                 shape_text(disk), shape_text(old->disk));
-        return (Tensor){ graph, old->value };
+        return graph->stand_in ? graph->stand_in(graph, old) : (Tensor){ graph, old->value };
     }
     for (int i = 0; i < disk.rank; i++)
         if (disk.dim[i] < 1)
             return graph_poison(graph, E_SHAPE, "parameter %s would have shape %s", full, shape_text(disk));
 
     Param param = { .name = full, .disk = disk, .init = init, .grad = -1, .m = -1, .v = -1, .ema = -1,
-                    .master = -1 };
+                    .master = -1, .stands = -1 };
     Shape shape = disk;
     for (int i = 0; i < disk.rank; i++) {
         param.axis[i] = axis ? axis[i] : i;
@@ -162,10 +177,18 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
                            Class class, bool saved)
 {
     const char *full = graph_full_name(graph, name);
+    bool        apart = false;
     for (int32_t i = 0; i < graph->n_constants; i++) {   /* asked for again: the same one */
         Value *old = value_at(graph, graph->constants[i].value);
         if (!strcmp(old->name, full)) {
-            if (!shape_same(old->shape, shape) || old->type != type)
+            bool same = shape_same(old->shape, shape) && old->type == type;
+            if (!same && !apart && graph->part != PART_MICRO) {
+                full = pool_print(graph->pool, "%s/%s", part_name(graph->part), full);
+                apart = true;
+                i = -1;                      /* look for that one, from the start */
+                continue;
+            }
+            if (!same)
                 return graph_poison(graph, E_SHAPE, "%s is %s here and %s elsewhere", full,
                                     shape_text(shape), shape_text(old->shape));
             return (Tensor){ graph, graph->constants[i].value };
@@ -198,6 +221,36 @@ Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, co
     return constant_new(graph, name, type, shape, start, class, saved);
 }
 
+void graph_copy_state(Graph *graph, const Graph *from, int32_t *into)
+{
+    REQUIRE(!graph->n_values && graph->pool == from->pool);
+    graph->given_noise = from->given_noise;
+    graph->stored_attention = from->stored_attention;
+    graph->pieces = from->pieces;
+    graph->counts_given = from->counts_given;
+    graph->n_modules = 0;
+    for (int32_t i = 0; i < from->n_modules; i++)
+        VEC_ADD(graph->pool, graph->modules, graph->n_modules, graph->cap_modules, from->modules[i]);
+    for (int32_t i = 0; i < from->n_values; i++) {
+        Value value = from->values[i];
+        into[i] = TENSOR_NONE;
+        if (value.maker >= 0)
+            continue;
+        into[i] = value.root = graph->n_values;
+        VEC_ADD(graph->pool, graph->values, graph->n_values, graph->cap_values, value);
+    }
+    for (int32_t i = 0; i < from->n_params; i++) {
+        Param param = from->params[i];
+        param.value = into[param.value];
+        VEC_ADD(graph->pool, graph->params, graph->n_params, graph->cap_params, param);
+    }
+    for (int32_t i = 0; i < from->n_constants; i++) {
+        Constant constant = from->constants[i];
+        constant.value = into[constant.value];
+        VEC_ADD(graph->pool, graph->constants, graph->n_constants, graph->cap_constants, constant);
+    }
+}
+
 Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in, Tensor *out)
 {
     Tensor poisoned = { graph, TENSOR_POISONED };
@@ -215,7 +268,7 @@ Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *i
     Node node = {
         .graph = graph, .op = op, .n_in = n_in, .n_out = op->n_out, .id = graph->n_nodes,
         .module = graph->module, .source = graph->source, .part = graph->part,
-        .backward = graph->backward, .once = op->once, .inplace = -1,
+        .backward = graph->backward, .once = op->once, .inplace = -1, .lot = graph->lot,
         .in = NEWN(graph->pool, int32_t, n_in), .out = NEWN(graph->pool, int32_t, op->n_out),
     };
     if (op->attr_bytes) {

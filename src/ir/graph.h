@@ -88,6 +88,8 @@ typedef struct Value {
     Type        type;
     Class       class;
     bool        persistent;
+    bool        hosted;      /* persistent, and kept on the host where the device has a memory of its own; it
+                              * comes by for the nodes that touch it */
 } Value;
 
 typedef struct Node {
@@ -103,6 +105,7 @@ typedef struct Node {
     Part         part;
     bool         backward;   /* made by autodiff for the backward pass */
     bool         once;       /* has an effect on state: never a second run */
+    int32_t      lot;        /* above 0: of which lot of the last region, which runs before the next (autodiff/cut.h) */
 } Node;
 
 typedef enum InitKind { INIT_ZEROS, INIT_ONES, INIT_CONSTANT, INIT_UNIFORM, INIT_NORMAL, INIT_CUSTOM } InitKind;
@@ -122,6 +125,7 @@ typedef struct Param {
     Init        init;
     int32_t     value;       /* used by forward and backward, in the compute type */
     int32_t     grad, m, v, ema, master;   /* -1: has none; filled by autodiff/train_graph.c */
+    int32_t     stands;      /* what stood in for it last (Graph.stand_in), or -1 */
     int32_t     group;       /* of the optimizer */
     bool        frozen;      /* asked not to be trained */
     bool        trained;     /* has a path to the loss and is not frozen */
@@ -151,6 +155,7 @@ struct Graph {
     bool      stored_attention;  /* attention keeps its probabilities instead of making them again */
     int64_t   pieces;        /* above 1: this is one of so many equal pieces of a recipe's micro-batch, so a
                               * loss that counts what it is a mean of must count over all of them */
+    bool      counts_given;  /* such a loss is told its count although the micro-batch is whole: it may be cut */
     Value    *values;
     Node     *nodes;
     Param    *params;
@@ -161,10 +166,16 @@ struct Graph {
     int32_t   cap_values, cap_nodes, cap_params, cap_constants, cap_modules, cap_outputs;
 
     /* Where the next node goes. */
-    int32_t   module;        /* current scope */
+    int32_t   module;        /* of the innermost scope */
+    int32_t  *scopes;        /* modules to go back to, the innermost scope's last */
+    int32_t   n_scopes, cap_scopes;
     Source    source;
     Part      part;
     bool      backward;
+    int32_t   lot;
+    /* What param_add gives in place of a parameter that is there already, in the part built now: its
+     * average, say. NULL: the parameter itself. */
+    Tensor  (*stand_in)(Graph *graph, Param *param);
 
     Err       error;         /* the first misuse, with its sentence */
     char      error_text[512];
@@ -186,7 +197,8 @@ static inline Graph *at_line(Graph *graph, const char *file, int line)
 }
 
 /* Persistent values. param_add finds an existing parameter of that full name instead of making a
- * second one, so that a weight used twice, or in two parts, is one weight. */
+ * second one, so that a weight used twice, or in two parts, is one weight. A constant asked for again is
+ * the same one too; a part other than `micro` that wants it in another shape (another batch) has its own. */
 Tensor param_add(Graph *graph, const char *name, Shape disk, Init init);
 Tensor param_add_f32(Graph *graph, const char *name, Shape disk, Init init);    /* fp32 in every precision */
 Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int *axis, Init init);
@@ -195,7 +207,11 @@ Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class c
 Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start, Class class,
                       bool saved);
 Param *param_find(Graph *graph, const char *name);      /* by full disk name; NULL if absent */
-Param *param_of(const Graph *graph, int32_t value);     /* NULL if the value is no parameter */
+Param *param_of(const Graph *graph, int32_t value);     /* or of what stands in for it; NULL: no parameter's */
+
+/* The modules, parameters, constants and state of another graph, in an empty one of the same pool; into[v] is
+ * what value v of `from` is here, or TENSOR_NONE. */
+void   graph_copy_state(Graph *graph, const Graph *from, int32_t *into);
 
 /* One node. Inputs may be TENSOR_NONE where the op allows it. Returns output 0; out may be NULL. */
 Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in, Tensor *out);

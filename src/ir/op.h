@@ -30,6 +30,9 @@ typedef struct Kernel {
     Err (*choose)(const Node *, const Device *, Choice *);      /* before planning; NULL: no workspace */
     Err (*prepare)(Pool *, Call *);                             /* once per node; may be NULL */
     Err (*run)(const Call *);                                   /* every step: no allocation, no search */
+    /* The same for nodes of one operator that follow one another and need nothing of each other (updates of
+     * parameters): to the bit what run of each would do. May be NULL. */
+    Err (*run_all)(const Call *const *, int n);
 } Kernel;
 
 typedef struct Cost {
@@ -77,11 +80,22 @@ struct Grad {
     Tensor     *dy;              /* per output: its gradient, or none */
     Tensor     *dx;              /* per input: filled by grad_give */
     bool       *wants;           /* per input: is its gradient needed? */
+    Tensor     *so_far;          /* per input: the sum of what it was given before, if a rule may add to it */
+    Tensor     *parts;           /* per input: whatever it was given before, or none */
+    bool       *summed;          /* per input: dx is that sum with its own share added */
 };
 Tensor grad_in(const Grad *g, int i);
 Tensor grad_out(const Grad *g, int i);
 Tensor grad_dy(const Grad *g, int i);
 bool   grad_wants(const Grad *g, int i);
 void   grad_give(Grad *g, int i, Tensor d);      /* d may be none */
+/* For operators that can add to what is there: the fp32 sum so far of the input's shape, or none; and the
+ * sum with this node's share, which takes its place. */
+Tensor grad_so_far(const Grad *g, int i);
+void   grad_give_sum(Grad *g, int i, Tensor sum);
+/* For readers that each have a part of the input to themselves: the parts so far, of any type, or none; and
+ * the parts with this node's, which take their place. */
+Tensor grad_parts(const Grad *g, int i);
+void   grad_give_parts(Grad *g, int i, Tensor parts);
 
 #endif

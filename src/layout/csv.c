@@ -7,14 +7,12 @@
  * Cells may be quoted ("" inside quotes is one quote); lines end in LF or CRLF. Everything else is
  * refused with its line and column.
  */
-#include "base/text.h"
+#include "base/file.h"
 #include "layout/layout.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { ID, LOWER, UPPER, SIZE, ALIGN, OFFSET, N_COLUMNS };
 
@@ -231,78 +229,40 @@ Err layout_parse(Pool *pool, const char *text, size_t n, LayoutFile *file)
 
 Err layout_read(Pool *pool, const char *path, LayoutFile *file)
 {
-    char  bytes[16384];
-    Text  text = { .pool = pool };
-    FILE *in = fopen(path, "rb");
-    if (!in)
-        return fail(E_IO, "%s cannot be read: %s", path, strerror(errno));
-    for (size_t n; (n = fread(bytes, 1, sizeof bytes, in)) > 0;)
-        text_addn(&text, bytes, n);
-    int trouble = ferror(in) ? errno : 0;
-    fclose(in);
-    if (trouble)
-        return fail(E_IO, "%s cannot be read: %s", path, strerror(trouble));
-    Err err = layout_parse(pool, text.at ? text.at : "", text.n, file);
+    char  *text;
+    size_t n;
+    TRY(file_read(pool, path, &text, &n));
+    Err err = layout_parse(pool, text, n, file);
     return err ? fail(err, "%s: %s", path, err_text()) : OK;
 }
 
-static void csv_print_id(FILE *out, const char *id)
+static void csv_write_id(FileOut *out, const char *id)
 {
     if (!strpbrk(id, ",\"\r\n") && strncmp(id, "\xef\xbb\xbf", 3)) {
-        fputs(id, out);
+        file_out_print(out, "%s", id);
         return;
     }
-    putc('"', out);
-    for (; *id; id++) {
-        if (*id == '"')
-            putc('"', out);
-        putc(*id, out);
-    }
-    putc('"', out);
-}
-
-static void csv_print(FILE *out, const LayoutFile *file)
-{
-    bool aligned = false;
-    for (int i = 0; i < file->n; i++)
-        aligned |= file->buffers[i].align > 1;
-    fprintf(out, "id,lower,upper,size%s,offset\n", aligned ? ",align" : "");
-    for (int i = 0; i < file->n; i++) {
-        const Buffer *b = &file->buffers[i];
-        csv_print_id(out, file->ids[i]);
-        fprintf(out, ",%lld,%lld,%lld", (long long)b->lower, (long long)b->upper,
-                (long long)b->size);
-        if (aligned)
-            fprintf(out, ",%lld", (long long)(b->align ? b->align : 1));
-        fprintf(out, ",%lld\n", (long long)b->offset);
-    }
+    file_out_add(out, "\"", 1);
+    for (; *id; id++)
+        file_out_print(out, *id == '"' ? "\"%c" : "%c", *id);
+    file_out_add(out, "\"", 1);
 }
 
 Err layout_write(const char *path, const LayoutFile *file)
 {
-    Pool *pool = pool_new(NULL, "layout write");
-    char *temporary = pool_print(pool, "%s.%ld.tmp", path, (long)getpid());
-    FILE *out = fopen(temporary, "wb");
-    Err   err = OK;
-    if (!out) {
-        err = fail(E_IO, "%s cannot be written: %s", temporary, strerror(errno));
-    } else {
-        csv_print(out, file);
-        bool written = !ferror(out) && fflush(out) == 0 && fsync(fileno(out)) == 0;
-        int  trouble = errno;
-        if (fclose(out) != 0 && written) {
-            written = false;
-            trouble = errno;
-        }
-        if (written && rename(temporary, path) != 0) {
-            written = false;
-            trouble = errno;
-        }
-        if (!written) {
-            remove(temporary);
-            err = fail(E_IO, "%s cannot be written: %s", path, strerror(trouble));
-        }
+    FileOut out;
+    bool    aligned = false;
+    TRY(file_out_init(&out, path));
+    for (int i = 0; i < file->n; i++)
+        aligned |= file->buffers[i].align > 1;
+    file_out_print(&out, "id,lower,upper,size%s,offset\n", aligned ? ",align" : "");
+    for (int i = 0; i < file->n; i++) {
+        const Buffer *b = &file->buffers[i];
+        csv_write_id(&out, file->ids[i]);
+        file_out_print(&out, ",%lld,%lld,%lld", (long long)b->lower, (long long)b->upper, (long long)b->size);
+        if (aligned)
+            file_out_print(&out, ",%lld", (long long)(b->align ? b->align : 1));
+        file_out_print(&out, ",%lld\n", (long long)b->offset);
     }
-    pool_free(pool);
-    return err;
+    return file_out_done(&out, OK);
 }

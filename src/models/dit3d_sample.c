@@ -66,7 +66,7 @@ Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
         prompt_embed(s->prompt, (float *)s->feed(s, "text") + i * DIT3D_TEXT, DIT3D_TEXT);
     TRY(s->run(s, PART_SAMPLE_BEGIN));
     s->normal(s, "x", 0, x, count);
-    for (int64_t k = steps - 1; k >= 0; k--) {
+    for (int64_t k = steps - 1; k >= 0 && !s->dry; k--) {
         int64_t t = respaced_time(m->timesteps, steps, k);
         int64_t next = k ? respaced_time(m->timesteps, steps, k - 1) : 0;
         double  alpha = k ? free_bar[t] / free_bar[next] : free_bar[t];

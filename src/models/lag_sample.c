@@ -45,7 +45,7 @@ Err lag_sample(Sampler *s, const void *config, SampleResult *result)
     int32_t *t = s->feed(s, "t");
     TRY(s->run(s, PART_SAMPLE_BEGIN));
     s->normal(s, "x", 0, x, count);
-    for (int64_t i = 0; i < steps; i++) {
+    for (int64_t i = 0; i < steps && !s->dry; i++) {
         int64_t k = steps - 1 - i;           /* the last step goes to no noise at all */
         double  next = k ? table[respaced_time(m->timesteps, steps, k - 1)] : 1;
         *t = (int32_t)respaced_time(m->timesteps, steps, k);

@@ -231,7 +231,7 @@ Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below)
 
 Tensor noise_keep(Tensor x, const char *name, float rate)
 {
-    if (!tensor_ok(x))
+    if (!tensor_ok(x) || x.graph->part != PART_MICRO)
         return x;
     if (!x.graph->given_noise)
         return drop_samples(x, graph_counters(x.graph), random_stream(name), rate);

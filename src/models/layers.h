@@ -28,6 +28,7 @@
 #include "ops/qsample.h"
 #include "ops/reduce.h"
 #include "ops/resize.h"
+#include "ops/s4_carry.h"
 #include "ops/s4_kernel.h"
 #include "ops/unary.h"
 #include "ops/weight_norm.h"
@@ -73,7 +74,8 @@ Tensor upsample_nearest(Tensor x, int64_t factor);
 /* Noise of a training step: drawn from (seed, step, name, element), or fed when the graph says so. */
 Tensor noise_normal(Graph *graph, const char *name, Shape shape);
 Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below);
-/* x (B,...) with whole samples zeroed, a share `rate` of them; fed as (B,1) factors 0 or 1. */
+/* x (B,...) with whole samples zeroed, a share `rate` of them; fed as (B,1) factors 0 or 1. In training
+ * only: every other part has x as it is. */
 Tensor noise_keep(Tensor x, const char *name, float rate);
 
 /* Noise schedules: the key `noise_schedule`, and the running products of 1 - beta they mean. The last
@@ -131,6 +133,8 @@ static inline Tensor at_tensor(Tensor t, const char *file, int line)
 #define glu(x)                     glu(AT(x))
 #define shift(x, ...)              shift(AT(x), __VA_ARGS__)
 #define s4_kernel(inv_dt, ...)     s4_kernel(AT(inv_dt), __VA_ARGS__)
+#define s4_begin(state, ...)       s4_begin(AT(state), __VA_ARGS__)
+#define s4_end(state, ...)         s4_end(AT(state), __VA_ARGS__)
 #define fft_conv(u, ...)           fft_conv(AT(u), __VA_ARGS__)
 #define weight_norm(g, v)          weight_norm(AT(g), v)
 #define dml_loss(x, ...)           dml_loss(AT(x), __VA_ARGS__)

@@ -40,6 +40,7 @@ struct Sampler {
     int64_t              n;      /* samples wanted, the batch of the sampling graph */
     const SamplerConfig *config;
     const char          *prompt; /* or NULL */
+    bool                 dry;    /* only to take memory: all that a sample takes, a result of its shape, no chain */
     void                *own;
     Err          (*run)(Sampler *s, Part part);
     void        *(*feed)(Sampler *s, const char *name);      /* host buffer of a feed node: write, then run */
@@ -73,6 +74,8 @@ typedef struct ModelDef {
      * over what data-dependent masks let count heeds graph->pieces (feed "mask_count"). Marks
      * parameters that are not to be trained as frozen. Also graph_output(prediction, "output"). */
     Tensor (*loss)(Graph *graph, const void *config, int64_t batch, int64_t share);
+    /* Why a micro-batch may not be run in pieces, or NULL; the function NULL: it may. */
+    const char *(*no_cut)(const void *config);
     int    (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);   /* how many; NULL: none */
     const char  *slow_params;    /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
 

@@ -5,6 +5,12 @@
  * Four steps become one, `pools` times; S4 and feed-forward blocks stand on the way up only, and all
  * skips are sums. The head gives a mixture of logistics over the levels, or one number for each. An
  * S4 layer's C is stored as C~ of its level's length (ops/s4_step.h).
+ *
+ * With state_carry the model goes on from chunk to chunk of a file (truncated back-propagation through
+ * time): the S4 states and the last step that each UpPool shifts out are kept, as constants, for the next
+ * micro-batch, whose row r is the chunk after this one's row r. Where its feed `carry` is 0 a file begins.
+ * Pools need nothing more: a chunk's length is a multiple of theirs. Only training carries; other parts
+ * begin every chunk anew.
  */
 #include "models/sashimi.h"
 
@@ -49,6 +55,8 @@ static const Field sashimi_fields[] = {
       "of the sound, samples a second" },
     { "encoding", FIELD_CHOICE, offsetof(Sashimi, encoding), 0, 0, sashimi_encodings, NULL,
       "of the levels: linear or mu_law" },
+    { "state_carry", FIELD_BOOL, offsetof(Sashimi, state_carry), 0, 0, NULL, NULL,
+      "chunks of a file follow each other and begin where the last one ended" },
     { 0 }
 };
 
@@ -170,11 +178,13 @@ static Init init_by(Start *start, const void *arg)
 
 /* ---- the model ---- */
 
-/* u (B,L,H) through the layer's state space, fp32 inside whatever the precision. */
-static Tensor sashimi_ssm(Tensor u, const Hippo *hippo, int64_t length)
+/* u (B,L,H) through the layer's state space, fp32 inside whatever the precision; from the state that the chunk before
+ * left where `carry` is there and not 0. */
+static Tensor sashimi_ssm(Tensor u, Tensor carry, const Hippo *hippo, int64_t length)
 {
     Graph   *g = u.graph;
-    int64_t  width = dim(tensor_shape(u), -1), n = hippo->pairs;
+    Shape    s = tensor_shape(u);
+    int64_t  width = dim(s, -1), n = hippo->pairs;
     S4Start *start = NEW(g->pool, S4Start);
     *start = (S4Start){ .hippo = hippo, .length = length };
     Tensor d = param_add_f32(g, "D", SHAPE(1, width), (Init){ .kind = INIT_NORMAL, .scale = 1 });
@@ -187,9 +197,30 @@ static Tensor sashimi_ssm(Tensor u, const Hippo *hippo, int64_t length)
     Tensor p = param_add_f32(g, "P", SHAPE(1, 1, n, 2), init_by(start_copy, hippo->p));
     start->inv_dt = param_of(g, inv_dt.id)->name;
     start->c = param_of(g, c.id)->name;
-    Tensor kernel = s4_kernel(inv_dt, c, b, a_real, a_imag, p, tensor_shape(u).dim[1]);
+    Tensor kernel = s4_kernel(inv_dt, c, b, a_real, a_imag, p, s.dim[1]);
+    Tensor y = fft_conv(u, kernel, d);
+    if (tensor_ok(carry)) {
+        Tensor state = state_add(g, "state", F32, SHAPE(s.dim[0], width, n, 2), CLASS_CONSTANTS, true);
+        Tensor begin = s4_begin(state, carry, inv_dt, a_real, a_imag, p);
+        Tensor rest = s4_kernel(tile(inv_dt, 0, s.dim[0]), tile(c, 1, s.dim[0]), begin, a_real, a_imag, p, s.dim[1]);
+        y = add(y, permute_as(rest, (PermuteAttr){ 3, { s.dim[1], s.dim[0], width }, { 1, 0, 2 }, s }));
+        s4_end(state, carry, u, inv_dt, b, a_real, a_imag, p);
+    }
     scope_close(g);
-    return fft_conv(u, kernel, d);
+    return y;
+}
+
+/* x (B,L,C) one step later: first nothing, or the last step of the chunk before. */
+static Tensor sashimi_later(Tensor x, Tensor carry)
+{
+    Shape s = tensor_shape(x);
+    if (!tensor_ok(carry) || !tensor_ok(x))
+        return shift(x, 1, 1);
+    Tensor last = state_add(x.graph, "last", F32, SHAPE(s.dim[0], 1, s.dim[2]), CLASS_CONSTANTS, true);
+    Tensor first = cast(mul_rows(last, carry), tensor_type(x));
+    Tensor y = s.dim[1] > 1 ? concat((const Tensor[]){ first, slice(x, 1, 0, s.dim[1] - 1) }, 2, 1) : first;
+    assign(last, cast(slice(x, 1, s.dim[1] - 1, s.dim[1]), F32));
+    return y;
 }
 
 static Tensor sashimi_norm(Tensor x)
@@ -203,7 +234,7 @@ static Tensor sashimi_norm(Tensor x)
 }
 
 /* `layers` pairs of an S4 block and a feed-forward block, numbered from `first`. */
-static Tensor sashimi_blocks(Tensor x, const Sashimi *m, const Hippo *hippo, int64_t level,
+static Tensor sashimi_blocks(Tensor x, Tensor carry, const Sashimi *m, const Hippo *hippo, int64_t level,
                              int first)
 {
     Graph  *g = x.graph;
@@ -212,7 +243,7 @@ static Tensor sashimi_blocks(Tensor x, const Sashimi *m, const Hippo *hippo, int
         scope_open(g, "%d", i);
         Tensor h = sashimi_norm(x);
         scope_open(g, "layer.layer");
-        h = gelu(sashimi_ssm(h, hippo, sashimi_length(m, level)));
+        h = gelu(sashimi_ssm(h, carry, hippo, sashimi_length(m, level)));
         scope_close(g);
         x = add(x, glu(linear("layer.output_linear.0", h, 2 * width, (Layer){ 0 })));
         scope_close(g);
@@ -250,8 +281,8 @@ static Tensor sashimi_pool(Tensor x, int64_t out, bool down)
     return x;
 }
 
-/* tokens (B,L) -> (B,L,outputs). */
-static Tensor sashimi_predict(Tensor tokens, const Sashimi *m)
+/* tokens (B,L) -> (B,L,outputs); carry (B,1), or none: every row begins a sound. */
+static Tensor sashimi_predict(Tensor tokens, Tensor carry, const Sashimi *m)
 {
     Graph  *g = tokens.graph;
     Shape   s = tensor_shape(tokens);
@@ -270,16 +301,16 @@ static Tensor sashimi_predict(Tensor tokens, const Sashimi *m)
         scope_close(g);
     }
     scope_open(g, "c_layers");
-    x = add(sashimi_blocks(x, m, hippo, m->pools, 0), skips[m->pools]);
+    x = add(sashimi_blocks(x, carry, m, hippo, m->pools, 0), skips[m->pools]);
     scope_close(g);
     for (int i = (int)m->pools - 1; i >= 0; i--) {
         int64_t width = sashimi_width(m, i);
         scope_open(g, "u_layers.%d", (int)m->pools - 1 - i);
         scope_open(g, "0");
-        x = shift(sashimi_pool(x, 4 * width, false), 1, 1);      /* only what was heard already */
+        x = sashimi_later(sashimi_pool(x, 4 * width, false), carry);     /* only what was heard already */
         scope_close(g);
         x = add(reshape(x, SHAPE(s.dim[0], -1, width)), skips[i]);
-        x = add(sashimi_blocks(x, m, hippo, i, 1), x);
+        x = add(sashimi_blocks(x, carry, m, hippo, i, 1), x);
         scope_close(g);
     }
     x = layer_norm("norm", x, 1e-5f);
@@ -293,10 +324,11 @@ static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t 
     const Sashimi *m = config;
     Tensor tokens = feed(g, "tokens", I32, SHAPE(batch, m->length));
     Tensor target = feed(g, "target", I32, SHAPE(batch, m->length));
-    Tensor heads = sashimi_predict(tokens, m);
+    Tensor carry = m->state_carry && g->part == PART_MICRO ? feed(g, "carry", F32, SHAPE(batch, 1)) : tensor_none(g);
+    Tensor heads = sashimi_predict(tokens, carry, m);
     graph_output(heads, "output");
-    /* Padded targets do not count: each of several micro-batches is divided by what counts in all. */
-    Tensor all = share > 1 ? feed(g, "denominator", F32, SHAPE(1)) : tensor_none(g);
+    /* Padded targets do not count: each of several micro-batches, or chunks, is divided by what counts in all. */
+    Tensor all = share > 1 || g->counts_given ? feed(g, "denominator", F32, SHAPE(1)) : tensor_none(g);
     if (m->head == HEAD_CATEGORICAL)
         return cross_entropy(heads, target, all, 1);
     return dml_loss(heads, target, all, (int)sashimi_levels(m), 1);
@@ -312,13 +344,19 @@ static void sashimi_sample_graph(Graph *g, const void *config, const SamplerConf
     (void)n;
     g->part = PART_SAMPLE;
     Tensor tokens = feed(g, "tokens", I32, SHAPE(1, (int64_t)1 << 2 * m->pools));
-    graph_output(sashimi_predict(tokens, m), "output");
+    graph_output(sashimi_predict(tokens, tensor_none(g), m), "output");
+}
+
+static const char *sashimi_no_cut(const void *config)
+{
+    return ((const Sashimi *)config)->state_carry ? "each of its rows has a state of its own to carry on (model.state_carry)"
+                                                  : NULL;
 }
 
 const ModelDef model_sashimi = {
     .name = "sashimi", .summary = "state spaces over raw sound, with a mixture of logistics",
     .fields = sashimi_fields, .config_bytes = sizeof(Sashimi), .defaults = &sashimi_defaults,
-    .check = sashimi_check, .loss = sashimi_loss,
+    .check = sashimi_check, .loss = sashimi_loss, .no_cut = sashimi_no_cut,
     .slow_params = "kernel.A_real|kernel.A_imag|kernel.P|kernel.B|kernel.inv_dt",
     .sample_graph = sashimi_sample_graph, .sample = sashimi_sample,
 };

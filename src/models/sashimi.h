@@ -23,6 +23,7 @@ typedef struct Sashimi {
     int     dml_round;               /* SashimiRound */
     int64_t channels, rate;          /* of the sound: channels lie interleaved, step by step */
     int     encoding;                /* SashimiEncoding */
+    bool    state_carry;             /* a chunk of a file begins where the one before it ended */
 } Sashimi;
 
 static inline int64_t sashimi_levels(const Sashimi *m) { return (int64_t)1 << m->bits; }

@@ -86,7 +86,7 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
     for (int64_t v = 0; v < n; v++)
         voices[v] = (Voice){ sashimi_state_new(s->pool, net), NEWN(s->pool, float, sashimi_outputs(m)),
                              sashimi_levels(m) / 2 };
-    for (int64_t at = 0; at < length; at += block.steps) {
+    for (int64_t at = 0; at < length && !s->dry; at += block.steps) {
         block.steps = length - at < most ? length - at : most;
         for (int64_t i = 0; i < block.steps; i++) {
             s->uniform(s, "gumbel", at + i, block.choice + i * n * choices, n * choices);

@@ -47,7 +47,7 @@ Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
 
     TRY(s->run(s, PART_SAMPLE_BEGIN));
     s->normal(s, "x", 0, x, count);
-    for (int64_t k = steps - 1; k >= 0; k--) {
+    for (int64_t k = steps - 1; k >= 0 && !s->dry; k--) {
         int64_t t = respaced_time(m->timesteps, steps, k);
         for (int64_t i = 0; i < s->n; i++)
             times[i] = (int32_t)t;

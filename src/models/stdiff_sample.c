@@ -69,7 +69,7 @@ Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)
     TRY(s->run(s, PART_SAMPLE_BEGIN));
     for (int64_t j = 0; j < s->n; j++)
         memcpy(before + j * size, observed + ((j + 1) * To - 1) * size, (size_t)size * 4);
-    for (int64_t k = 0; k < Tp; k++) {
+    for (int64_t k = 0; k < Tp && !s->dry; k++) {
         TRY(move_on(s, m, k));
         s->normal(s, "x", k, c.x, count);
         for (int64_t i = 0; i < steps; i++) {

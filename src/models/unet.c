@@ -142,7 +142,7 @@ static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
     float        *x = (s->feed)(s, "x"), *z = NEWN(s->pool, float, count);
     int32_t      *times = (s->feed)(s, "t");
     s->normal(s, "x", 0, x, count);
-    for (int64_t k = steps - 1; k >= 0; k--) {
+    for (int64_t k = steps - 1; k >= 0 && !s->dry; k--) {
         int64_t t = respaced_time(m->timesteps, steps, k);
         double  now = bar[t], next = k ? bar[respaced_time(m->timesteps, steps, k - 1)] : 1, beta = 1 - now / next;
         double  of_clean = sqrt(next) * beta / (1 - now), of_x = sqrt(now / next) * (1 - next) / (1 - now);

@@ -1,4 +1,4 @@
-/* arrange_cpu.c -- concat, split, slice, pad and shift on the CPU: rows of bytes between two strides.
+/* arrange_cpu.c -- concat, split, slice, put, pad and shift on the CPU: rows of bytes between two strides.
  *
  * Along an axis a tensor is `outer` rows, each of extent * inner bytes; parts of a row are runs. */
 #include "ops/arrange.h"
@@ -94,6 +94,18 @@ Err slice_cpu(const Call *call)
     int64_t bytes = (at->to - at->from) * runs.inner;
     copy_runs(call, call->out[0], bytes, (char *)call->in[0] + at->from * runs.inner,
               s.dim[at->axis] * runs.inner, bytes, runs.outer);
+    return OK;
+}
+
+Err put_cpu(const Call *call)
+{
+    const Node    *n = call->node;
+    const PutAttr *at = ATTR(n, PutAttr);
+    Runs    runs = runs_of(at->whole, at->axis, in_type(n, 0));
+    int64_t bytes = in_shape(n, 0).dim[at->axis] * runs.inner, all = at->whole.dim[at->axis] * runs.inner;
+    if (call->in[1] && call->in[1] != call->out[0])
+        copy_runs(call, call->out[0], 0, call->in[1], 0, all, 1);
+    copy_runs(call, (char *)call->out[0] + at->from * runs.inner, 0, call->in[0], 0, bytes, 1);
     return OK;
 }
 

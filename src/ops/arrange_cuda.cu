@@ -1,4 +1,4 @@
-/* arrange_cuda.cu -- concat, split, slice, pad and shift on CUDA: rows of units between two strides. */
+/* arrange_cuda.cu -- concat, split, slice, put, pad and shift on CUDA: rows of units between two strides. */
 #include "ops/rows_cuda.h"
 #include "ops/units_cuda.h"
 
@@ -114,6 +114,23 @@ extern "C" Err slice_cuda(const Call *call)
     Runs    runs = { rows_of(s, at->axis, in_type(call->node, 0), &inner), 0, {} };
     int64_t width = (at->to - at->from) * inner;
     runs_add(&runs, call->out[0], width, (char *)call->in[0] + at->from * inner, s.dim[at->axis] * inner, width);
+    return runs_go(call, &runs);
+}
+
+extern "C" Err put_cuda(const Call *call)
+{
+    const Node    *n = call->node;
+    const PutAttr *at = ATTR(n, PutAttr);
+    int64_t inner, from;
+    Runs    runs = { rows_of(at->whole, at->axis, in_type(n, 0), &inner), 0, {} };
+    int64_t bytes = in_shape(n, 0).dim[at->axis] * inner, all = at->whole.dim[at->axis] * inner;
+    char   *y = (char *)call->out[0], *old = (char *)call->in[1];
+    from = at->from * inner;
+    runs_add(&runs, y + from, bytes, call->in[0], bytes, bytes);
+    if (old && old != y) {                   /* what lies before the part, and behind it */
+        runs_add(&runs, y, from, old, from, from);
+        runs_add(&runs, y + from + bytes, 0, old + from + bytes, 0, all - from - bytes);
+    }
     return runs_go(call, &runs);
 }
 

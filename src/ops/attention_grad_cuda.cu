@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int6
     extern __shared__ __align__(16) char memory[];
     QueriesShared<T, D, KEYS> &s = *(QueriesShared<T, D, KEYS> *)memory;
     int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * 64;
-    int     warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    int     warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4;
     const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
     float   scale = attention_scale_of(a), steep = scale * LOG2_E, lse[2], delta[2];
     int64_t tiles = (a.lk + KEYS - 1) / KEYS, row = query + warp * 16 + g;

@@ -3,7 +3,7 @@
  * A warpgroup (4 warps) multiplies 64 rows at a time; the right-hand side is read from shared memory,
  * the left-hand side from there or from registers, where the results lie as those of mma.sync do. The
  * last warpgroup of a block only fetches tiles into a ring of stages (`full` says that a tile is there,
- * `empty` that all have read it) and leaves its registers to the others.
+ * `empty` that all have read it) and leaves most of its registers to the others.
  *
  * A tile in shared memory is a row of columns 16 bytes wide, each with all rows of the tile: eight rows
  * of a column are the 128 bytes that the tensor cores take at a time, so the same tile serves with the
@@ -15,7 +15,7 @@
 
 #include "ops/attention_mma.h"
 
-enum { STAGES = 3 };
+enum { STAGES = 4 };
 
 template <int ROWS, int D> struct WideTile {
     enum { STEP = ROWS * 16 + 16 };              /* bytes from a column to the next */
@@ -35,6 +35,17 @@ template <int ROWS, int D> struct WideTile {
 
 /* Shall three warpgroups share a tile, or would too many of them have no rows? */
 static inline bool three_pay(int64_t rows) { return ceil_div(rows, 192) * 3 <= ceil_div(rows, 128) * 2 + 1; }
+
+/* Blocks of 64 rows a reading warpgroup, and one warpgroup that fetches. */
+template <class Kernel>
+static Err wgmma_launch(const Call *call, Kernel kernel, const AttentionCuda &a, int64_t rows, int groups, size_t bytes)
+{
+    int64_t blocks = ceil_div(rows, 64 * groups);
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    kernel<<<(unsigned)(a.n_heads * blocks), (unsigned)(groups * 128 + 128), bytes, cuda_stream(call)>>>(a, blocks);
+    CUDA_LAUNCHED();
+    return OK;
+}
 
 /* Bytes copied at a time, as a constant. */
 #define WITH_COPY(copy, COPY, ...)                                                            \
@@ -101,28 +112,35 @@ struct Place {                   /* in the ring */
     }
 };
 
-/* The fetching warpgroup: fetch(stage) only queues copies, tile after tile. A tile is announced when the one after
- * it is under way, since each thread must see its own copies end before it may say so. */
-template <class Fetch> __device__ __forceinline__ void ring_fill(Ring &ring, int64_t tiles, Fetch fetch)
+/* The fetching warpgroup: tiles of two tensors, and what a tile has besides. What comes next is on its way into
+ * registers while a stage is waited for. */
+template <class Feed, class More>
+__device__ __forceinline__ void ring_fill(Ring &ring, int64_t tiles, Feed one, Feed two, More more)
 {
     Place at = { 0, 0 };
-    int   before = 0;
+    one.load();
+    two.load();
+    more.load();
     for (int64_t tile = 0; tile < tiles; tile++) {
         barrier_wait(&ring.empty[at.stage], at.phase ^ 1);
-        fetch(at.stage);
-        copy_commit();
-        if (tile) {
-            copy_wait<1>();
-            writes_visible();
-            barrier_arrive(&ring.full[before]);
+#pragma unroll 1
+        for (int s = 0; s < Feed::SPLIT; s++) {
+            one.store(at.stage, s);
+            one.load();
+            two.store(at.stage, s);
+            two.load();
         }
-        before = at.stage;
+        more.store(at.stage);
+        more.load();
+        writes_visible();
+        barrier_arrive(&ring.full[at.stage]);
         at.next();
     }
-    copy_wait<0>();
-    writes_visible();
-    barrier_arrive(&ring.full[before]);
 }
+struct NoMore {
+    __device__ __forceinline__ void load() {}
+    __device__ __forceinline__ void store(int) {}
+};
 
 /* ---- tiles ---- */
 
@@ -146,42 +164,92 @@ __device__ __forceinline__ void tile_fetch(WideTile<ROWS, D> &to, int first, int
     }
 }
 
-/* The same for tiles of ROWS rows one after another. What a thread needs is worked out once: its share
- * of a tile is a few copies, and the fetching warps compete with the others for every instruction. */
-template <int COPY, int ROWS, int D> struct Feed {
-    const char *from;            /* this thread's first piece of the next tile */
-    int64_t     tile, step, n;   /* bytes to the next tile, to its next piece; rows left */
+/* N numbers of 4 bytes from global memory, 0 where there is nothing, and to shared memory. Volatile: the compiler
+ * must leave the load where it is, far ahead of the store. */
+template <int N> __device__ __forceinline__ void piece_load(uint32_t (&x)[N], const char *p, bool there)
+{
+    if constexpr (N == 4)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n"
+                     " mov.b32 %3, 0;\n @p ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+                     : "=&r"(x[0]), "=&r"(x[1]), "=&r"(x[2]), "=&r"(x[3]) : "l"(p), "r"((int)there));
+    else if constexpr (N == 2)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n"
+                     " @p ld.global.nc.L1::no_allocate.v2.b32 {%0, %1}, [%2];\n}"
+                     : "=&r"(x[0]), "=&r"(x[1]) : "l"(p), "r"((int)there));
+    else
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
+                     " @p ld.global.nc.L1::no_allocate.b32 %0, [%1];\n}" : "=&r"(x[0]) : "l"(p), "r"((int)there));
+}
+template <int N> __device__ __forceinline__ void piece_store(uint32_t at, const uint32_t (&x)[N], bool wanted)
+{
+    if constexpr (N == 4)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n @p st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n}"
+                     ::"r"(at), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"((int)wanted) : "memory");
+    else if constexpr (N == 2)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n @p st.shared.v2.b32 [%0], {%1, %2};\n}"
+                     ::"r"(at), "r"(x[0]), "r"(x[1]), "r"((int)wanted) : "memory");
+    else
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n @p st.shared.b32 [%0], %1;\n}"
+                     ::"r"(at), "r"(x[0]), "r"((int)wanted) : "memory");
+}
+
+/* Note [Through registers]
+ * Tiles of ROWS rows one after another, N columns at most, are loaded and stored, not copied by cp.async: a row is
+ * spread over many columns of the tile, and copies that do not lie together in shared memory are not put together
+ * into one request either. Each then takes a sector of 32 bytes from the second cache for its 16, eight requests
+ * where one would do, and the cache, not the tensor cores, sets the pace.
+ *
+ * What a thread needs is worked out once: the fetching warps compete with the others for every instruction. A tile
+ * comes in as many parts as make a thread's share of one fit into MOST registers. */
+template <int COPY, int ROWS, int D, int N, int MOST> struct Feed {
+    enum { WORDS = COPY / 4, LEAST = 128 / (N * 2 / COPY) };             /* rows at a time, at least */
+    static constexpr int share(int split) { return (ROWS / split + LEAST - 1) / LEAST; }
+    enum { SPLIT = share(1) * WORDS <= MOST ? 1 : share(2) * WORDS <= MOST ? 2 : 4, PART = ROWS / SPLIT, SHARE = share(SPLIT) };
+    static_assert(ROWS % SPLIT == 0, "parts are equal");
+
+    uint32_t    x[SHARE][WORDS];
+    const char *from;            /* this thread's first piece of the next part */
+    int         part, step;      /* bytes to the next part, to its next piece */
+    int         n;               /* rows left, from its first piece on */
     uint32_t    to;              /* its place in the first stage */
     int         row, rows;       /* its first row, and from each to the next */
 
     template <class T>
-    __device__ __forceinline__ Feed(const WideTile<ROWS, D> *stages, const T *x, int64_t ld, int64_t count, int width)
+    __device__ __forceinline__ Feed(const WideTile<ROWS, D> *stages, const T *x_, int64_t ld, int64_t count, int width)
     {
         int pieces = width * 2 / COPY, byte = (int)threadIdx.x % 128 % pieces * COPY;
         row = (int)threadIdx.x % 128 / pieces;
         rows = 128 / pieces;
-        from = (const char *)(x + row * ld) + byte;
+        from = (const char *)(x_ + row * ld) + byte;
         to = shared_at(stages->at) + (uint32_t)(byte / 16 * WideTile<ROWS, D>::STEP + row * 16 + byte % 16);
-        tile = ROWS * ld * 2;
-        step = rows * ld * 2;
-        n = count;
+        part = (int)(PART * ld * 2);
+        step = (int)(rows * ld * 2);
+        n = (int)(count < INT32_MAX ? count : INT32_MAX) - row;
         if (row >= rows)
-            row = ROWS;          /* one of the 128 that are too many */
+            row = PART;          /* one of the 128 that are too many */
     }
-    __device__ __forceinline__ void fetch(int stage)
+    /* Addresses are counted up, not made ready for each piece: registers are few. */
+    __device__ __forceinline__ void load()
     {
-        uint32_t    at = to + (uint32_t)stage * (uint32_t)sizeof(WideTile<ROWS, D>);
         const char *p = from;
-        if (n >= ROWS)
-#pragma unroll 1
-            for (int i = row; i < ROWS; i += rows, at += (uint32_t)rows * 16, p += step)
-                copy_piece<COPY>(at, p, COPY);
-        else
-#pragma unroll 1
-            for (int i = row; i < ROWS; i += rows, at += (uint32_t)rows * 16, p += step)
-                copy_piece<COPY>(at, i < n ? p : from, i < n ? COPY : 0);
-        from += tile;
-        n -= ROWS;
+        int         r = 0;
+#pragma unroll
+        for (int i = 0; i < SHARE; i++, p += step, r += rows) {
+            asm volatile("" : "+l"(p), "+r"(r));
+            piece_load<WORDS>(x[i], p, row + r < PART && r < n);
+        }
+        from += part;
+        n -= PART;
+    }
+    __device__ __forceinline__ void store(int stage, int s) const
+    {
+        uint32_t at = to + (uint32_t)stage * (uint32_t)sizeof(WideTile<ROWS, D>) + (uint32_t)s * PART * 16;
+        int      r = row;
+#pragma unroll
+        for (int i = 0; i < SHARE; i++, at += (uint32_t)rows * 16, r += rows) {
+            asm volatile("" : "+r"(at), "+r"(r));
+            piece_store<WORDS>(at, x[i], r < PART);
+        }
     }
 };
 

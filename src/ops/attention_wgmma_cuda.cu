@@ -7,7 +7,6 @@
  */
 #include "ops/attention_wgmma.h"
 
-
 template <int K, int GROUPS, int KEYS> struct WideForward {
     WideTile<64 * GROUPS, K> q;
     WideTile<KEYS, K>        k[STAGES], v[STAGES];
@@ -16,16 +15,18 @@ template <int K, int GROUPS, int KEYS> struct WideForward {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-template <int COPY, class T, int K, int GROUPS, int KEYS>
+/* Registers of the fetching warpgroup and of the others, and how many the fetching one keeps a tile's part in. */
+constexpr int forward_gives(int n, int groups) { return n > 80 ? 56 : groups == 3 ? 80 : 88; }
+constexpr int forward_takes(int n, int groups) { return groups == 3 ? (n > 80 ? 152 : 144) : n > 80 ? 224 : 208; }
+constexpr int forward_share(int n) { return n > 80 ? 16 : 24; }
+
+template <int COPY, class T, int N, int K, int GROUPS, int KEYS>
 __device__ __forceinline__ void forward_fetch(const AttentionCuda &a, WideForward<K, GROUPS, KEYS> &s, int64_t head,
                                               int64_t tiles)
 {
-    Feed<COPY, KEYS, K> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
-    Feed<COPY, KEYS, K> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
-    ring_fill(*(Ring *)s.ring, tiles, [&](int stage) {
-        k.fetch(stage);
-        v.fetch(stage);
-    });
+    Feed<COPY, KEYS, K, N, forward_share(N)> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
+    Feed<COPY, KEYS, K, N, forward_share(N)> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
+    ring_fill(*(Ring *)s.ring, tiles, k, v, NoMore());
 }
 
 /* This warpgroup's queries; their signs turned where the scale is negative, so that the highest score is
@@ -169,10 +170,10 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) forward_wgmma(const __g
     writes_visible();
     __syncthreads();
     if (group == GROUPS) {
-        registers_give<GROUPS == 3 ? 32 : 24>();
-        WITH_COPY(a.copy, COPY, { forward_fetch<COPY, T>(a, s, head, tiles); });
+        registers_give<forward_gives(N, GROUPS)>();
+        WITH_COPY(a.copy, COPY, { forward_fetch<COPY, T, N>(a, s, head, tiles); });
     } else {
-        registers_take<GROUPS == 3 ? 160 : 240>();
+        registers_take<forward_takes(N, GROUPS)>();
         forward_walk<T, N>(a, s, head, query, group, tiles);
     }
 #endif
@@ -183,22 +184,15 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) forward_wgmma(const __g
 template <class T, int K, int N, int GROUPS, int KEYS>
 static Err launch(const Call *call, const AttentionCuda &a)
 {
-    int64_t blocks = ceil_div(a.lq, 64 * GROUPS);
-    size_t  bytes = sizeof(WideForward<K, GROUPS, KEYS>);
-    auto    kernel = forward_wgmma<T, K, N, GROUPS, KEYS>;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    kernel<<<(unsigned)(a.n_heads * blocks), GROUPS * 128 + 128, bytes, cuda_stream(call)>>>(a, blocks);
-    CUDA_LAUNCHED();
-    return OK;
+    return wgmma_launch(call, forward_wgmma<T, K, N, GROUPS, KEYS>, a, a.lq, GROUPS, sizeof(WideForward<K, GROUPS, KEYS>));
 }
 
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTHS(a.width, K, N, {
-        constexpr int keys = N <= 80 ? 128 : 64;     /* what the registers hold */
         if (three_pay(a.lq))
-            return launch<T, K, N, 3, keys>(call, a);
-        return launch<T, K, N, 2, keys>(call, a);
+            return launch<T, K, N, 3, 64>(call, a);
+        return launch<T, K, N, 2, (N <= 80 ? 128 : 64)>(call, a);    /* what the registers hold */
     });
 }
 

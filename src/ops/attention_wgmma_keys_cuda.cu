@@ -18,24 +18,36 @@ template <int K, int QUERIES> struct WideKeys {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /* A query beyond the end has q, dy and delta 0, so that it adds nothing. */
-template <int COPY, class T, int K, int QUERIES>
+template <int K, int QUERIES> struct Lines {     /* lse and delta of a tile */
+    WideKeys<K, QUERIES> &s;
+    const float *lse, *delta;
+    int64_t      n;              /* queries from this thread's on */
+    uint32_t     x[1], y[1];
+    __device__ __forceinline__ void load()
+    {
+        piece_load<1>(x, (const char *)lse, n > 0);
+        piece_load<1>(y, (const char *)delta, n > 0);
+        lse += QUERIES;
+        delta += QUERIES;
+        n -= QUERIES;
+    }
+    __device__ __forceinline__ void store(int stage) const
+    {
+        int i = (int)threadIdx.x % 128;
+        piece_store<1>(shared_at(&s.lse[stage][i]), x, i < QUERIES);
+        piece_store<1>(shared_at(&s.delta[stage][i]), y, i < QUERIES);
+    }
+};
+
+template <int COPY, class T, int N, int K, int QUERIES>
 __device__ __forceinline__ void keys_fetch(const AttentionCuda &a, WideKeys<K, QUERIES> &s, int64_t head,
                                            int64_t tiles)
 {
-    Feed<COPY, QUERIES, K> q(s.q, head_rows<T>(a, a.q, head), a.q.ld, a.lq, a.width);
-    Feed<COPY, QUERIES, K> dy(s.dy, head_rows<T>(a, a.dy, head), a.dy.ld, a.lq, a.width);
-    int     i = (int)threadIdx.x % 128;
-    int64_t query = i;
-    ring_fill(*(Ring *)s.ring, tiles, [&](int stage) {
-        q.fetch(stage);
-        dy.fetch(stage);
-        if (i < QUERIES) {
-            int64_t at = head * a.lq + (query < a.lq ? query : 0);
-            copy_async(&s.lse[stage][i], a.lse + at, 4, query < a.lq);
-            copy_async(&s.delta[stage][i], a.delta + at, 4, query < a.lq);
-        }
-        query += QUERIES;
-    });
+    Feed<COPY, QUERIES, K, N, (N > 80 ? 8 : 20)> q(s.q, head_rows<T>(a, a.q, head), a.q.ld, a.lq, a.width);
+    Feed<COPY, QUERIES, K, N, (N > 80 ? 8 : 20)> dy(s.dy, head_rows<T>(a, a.dy, head), a.dy.ld, a.lq, a.width);
+    int64_t            i = (int64_t)threadIdx.x % 128, at = head * a.lq + i;
+    Lines<K, QUERIES>  lines = { s, a.lse + at, a.delta + at, i < QUERIES ? a.lq - i : 0, { 0 }, { 0 } };
+    ring_fill(*(Ring *)s.ring, tiles, q, dy, lines);
 }
 
 template <int COPY, class T, int K, int QUERIES>
@@ -176,10 +188,10 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) keys_wgmma(const __grid
     writes_visible();
     __syncthreads();
     if (group == GROUPS) {
-        registers_give<24>();
-        WITH_COPY(a.copy, COPY, { keys_fetch<COPY, T>(a, s, head, tiles); });
+        registers_give<(N > 80 ? 40 : 72)>();
+        WITH_COPY(a.copy, COPY, { keys_fetch<COPY, T, N>(a, s, head, tiles); });
     } else {
-        registers_take<240>();
+        registers_take<(N > 80 ? 232 : 216)>();
         WITH_COPY(a.copy, COPY, { own_keys_fetch<COPY, T>(a, s, head, key, group); });
         keys_walk<T, N>(a, s, head, key, group, tiles);
     }
@@ -191,13 +203,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) keys_wgmma(const __grid
 template <class T, int K, int N> static Err launch(const Call *call, const AttentionCuda &a)
 {
     constexpr int queries = N <= 80 ? 64 : 48;   /* what the registers hold */
-    int64_t blocks = ceil_div(a.lk, 64 * GROUPS);
-    size_t  bytes = sizeof(WideKeys<K, queries>);
-    auto    kernel = keys_wgmma<T, K, N, queries>;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    kernel<<<(unsigned)(a.n_heads * blocks), GROUPS * 128 + 128, bytes, cuda_stream(call)>>>(a, blocks);
-    CUDA_LAUNCHED();
-    return OK;
+    return wgmma_launch(call, keys_wgmma<T, K, N, queries>, a, a.lk, GROUPS, sizeof(WideKeys<K, queries>));
 }
 
 template <class T> static Err keys_with(const Call *call, const AttentionCuda &a)

@@ -14,16 +14,18 @@ template <int K, int GROUPS> struct WideQueries {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-template <int COPY, class T, int K, int GROUPS>
+/* Registers of the fetching warpgroup and of the others, and how many the fetching one keeps a tile's part in. */
+constexpr int queries_gives(int n, int groups) { return n > 80 || groups == 3 ? 56 : 88; }
+constexpr int queries_takes(int n, int groups) { return groups == 3 ? 152 : n > 80 ? 224 : 208; }
+constexpr int queries_share(int n) { return n > 72 ? 16 : 20; }
+
+template <int COPY, class T, int N, int K, int GROUPS>
 __device__ __forceinline__ void queries_fetch(const AttentionCuda &a, WideQueries<K, GROUPS> &s, int64_t head,
                                               int64_t tiles)
 {
-    Feed<COPY, KEYS, K> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
-    Feed<COPY, KEYS, K> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
-    ring_fill(*(Ring *)s.ring, tiles, [&](int stage) {
-        k.fetch(stage);
-        v.fetch(stage);
-    });
+    Feed<COPY, KEYS, K, N, queries_share(N)> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
+    Feed<COPY, KEYS, K, N, queries_share(N)> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
+    ring_fill(*(Ring *)s.ring, tiles, k, v, NoMore());
 }
 
 template <int COPY, class T, int K, int GROUPS>
@@ -134,10 +136,10 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) queries_wgmma(const __g
     writes_visible();
     __syncthreads();
     if (group == GROUPS) {
-        registers_give<GROUPS == 3 ? 32 : 24>();
-        WITH_COPY(a.copy, COPY, { queries_fetch<COPY, T>(a, s, head, tiles); });
+        registers_give<queries_gives(N, GROUPS)>();
+        WITH_COPY(a.copy, COPY, { queries_fetch<COPY, T, N>(a, s, head, tiles); });
     } else {
-        registers_take<GROUPS == 3 ? 160 : 240>();
+        registers_take<queries_takes(N, GROUPS)>();
         WITH_COPY(a.copy, COPY, { own_queries_fetch<COPY, T>(a, s, head, query, group); });
         queries_walk<T, N>(a, s, head, query, group, tiles);
     }
@@ -148,13 +150,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) queries_wgmma(const __g
 
 template <class T, int K, int N, int GROUPS> static Err launch(const Call *call, const AttentionCuda &a)
 {
-    int64_t blocks = ceil_div(a.lq, 64 * GROUPS);
-    size_t  bytes = sizeof(WideQueries<K, GROUPS>);
-    auto    kernel = queries_wgmma<T, K, N, GROUPS>;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    kernel<<<(unsigned)(a.n_heads * blocks), GROUPS * 128 + 128, bytes, cuda_stream(call)>>>(a, blocks);
-    CUDA_LAUNCHED();
-    return OK;
+    return wgmma_launch(call, queries_wgmma<T, K, N, GROUPS>, a, a.lq, GROUPS, sizeof(WideQueries<K, GROUPS>));
 }
 
 template <class T> static Err queries_with(const Call *call, const AttentionCuda &a)

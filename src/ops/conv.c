@@ -80,22 +80,26 @@ static Tensor conv_grad_x(Tensor dy, Tensor w, ConvAttr a)
     return node_add(dy.graph, &op_conv_grad_x, &a, TENSORS(dy, w), NULL);
 }
 
-static Tensor conv_grad_w(Tensor x, Tensor dy, Tensor w, ConvAttr a)
+static void conv_give_w(Grad *g, Tensor x, Tensor dy, ConvAttr a, bool bias)
 {
     /* The weight's extents are wanted, not its bytes: they travel in the attribute. */
-    Shape      shape = tensor_shape(w);
-    ConvWAttr attr = { .conv = a, .shape = shape };
-    return node_add(x.graph, &op_conv_grad_w, &attr, TENSORS(x, dy), NULL);
+    ConvWAttr attr = { .conv = a, .shape = tensor_shape(grad_in(g, 1)), .bias = bias };
+    Tensor    d[2], none = tensor_none(g->graph);
+    node_add(g->graph, &op_conv_grad_w, &attr, TENSORS(x, dy, grad_so_far(g, 1), bias ? grad_so_far(g, 2) : none), d);
+    grad_give_sum(g, 1, d[0]);
+    if (bias)
+        grad_give_sum(g, 2, d[1]);
 }
 
 static void conv_grad(Grad *g)
 {
     ConvAttr a = *ATTR(g->node, ConvAttr);
     Tensor   x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0);
-    if (grad_wants(g, 2))
-        grad_give(g, 2, reshape(bias_grad(dy), tensor_shape(grad_in(g, 2))));
+    bool     both = grad_wants(g, 1) && grad_wants(g, 2) && tensor_shape(grad_in(g, 2)).rank == 1;
+    if (!both)
+        bias_give(g, 2, dy);
     if (grad_wants(g, 1))                    /* before dx: x may be gone by the time dx is made */
-        grad_give(g, 1, conv_grad_w(x, dy, w, a));
+        conv_give_w(g, x, dy, a, both);
     if (grad_wants(g, 0))
         grad_give(g, 0, conv_grad_x(dy, w, a));
 }
@@ -121,17 +125,23 @@ const OpDef op_conv_grad_x = {
     .cpu = { conv_choose_cpu, conv_prepare_cpu, conv_grad_x_cpu },
 };
 
+/* in: x dy, and the sums so far of both gradients or none; out: dw and, if asked for, dbias, added to them */
 static Err conv_grad_w_shape(Node *n)
 {
+    if (in_given(n, 2) && !shape_same(in_shape(n, 2), ATTR(n, ConvWAttr)->shape))
+        return fail(E_SHAPE, "conv_grad_w: a sum of %s cannot take a gradient of %s", shape_text(in_shape(n, 2)),
+                    shape_text(ATTR(n, ConvWAttr)->shape));
     out_set(n, 0, F32, ATTR(n, ConvWAttr)->shape);
+    if (ATTR(n, ConvWAttr)->bias)
+        out_set(n, 1, F32, SHAPE(dim(in_shape(n, 1), -1)));
     return OK;
 }
 
 const OpDef op_conv_grad_w = {
-    .name = "conv_grad_w", .doc = "weight gradient of a convolution, fp32",
-    .attr_bytes = sizeof(ConvWAttr), .n_in = 2, .n_out = 1,
+    .name = "conv_grad_w", .doc = "gradients of a convolution's weight and bias, fp32, added to what is there",
+    .attr_bytes = sizeof(ConvWAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
     .shape = conv_grad_w_shape, .cost = conv_cost,
-    .cpu = { conv_choose_cpu, conv_prepare_cpu, conv_grad_w_cpu },
+    .cpu = { conv_grad_w_choose_cpu, conv_prepare_cpu, conv_grad_w_cpu },
 };
 
 static void fill_extents(ConvAttr *a, Shape wide)
@@ -167,10 +177,9 @@ static void conv_transpose_grad(Grad *g)
 {
     ConvAttr a = *ATTR(g->node, ConvAttr);
     Tensor   x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0);
-    if (grad_wants(g, 2))
-        grad_give(g, 2, reshape(bias_grad(dy), tensor_shape(grad_in(g, 2))));
+    bias_give(g, 2, dy);
     if (grad_wants(g, 1))
-        grad_give(g, 1, conv_grad_w(dy, x, w, a));
+        conv_give_w(g, dy, x, a, false);
     if (grad_wants(g, 0))
         grad_give(g, 0, node_add(g->graph, &op_conv, &a, TENSORS(dy, w, tensor_none(g->graph)), NULL));
 }

@@ -17,16 +17,19 @@ typedef struct ConvAttr {        /* axes D, H, W; D is 1/1/0 for images */
 typedef struct ConvWAttr {       /* of the weight gradient: the weight's extents without its bytes */
     ConvAttr conv;
     Shape    shape;
+    bool     bias;               /* the gradient of the bias is wanted too: dy is read once for both */
 } ConvWAttr;
 
 ConvAttr conv_attr(int stride, int pad);                     /* the same on H and W */
 Tensor   conv_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
 Tensor   conv_transpose_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
 
+Err conv_prim(const Node *n, const Device *device, const Prim **prim);    /* what does the node, and its scratch */
 Err conv_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err conv_prepare_cpu(Pool *pool, Call *call);
 Err conv_cpu(const Call *call);
 Err conv_grad_x_cpu(const Call *call);
+Err conv_grad_w_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err conv_grad_w_cpu(const Call *call);
 
 #endif

@@ -1,6 +1,7 @@
 /* conv_cpu.c -- convolutions through device/blas.h. */
 #include "device/convert.h"
 #include "ops/conv.h"
+#include "ops/linear.h"
 #include "ops/ops.h"
 #include "ops/parallel.h"
 
@@ -30,11 +31,16 @@ static ConvDesc conv_desc(const Node *n)
     return d;
 }
 
+Err conv_prim(const Node *n, const Device *device, const Prim **prim)
+{
+    ConvDesc desc = conv_desc(n);
+    return blas_conv(device->blas, &desc, device->threads, prim);
+}
+
 Err conv_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     const Prim *prim;
-    ConvDesc    desc = conv_desc(n);
-    TRY(blas_conv(device->blas, &desc, device->threads, &prim));
+    TRY(conv_prim(n, device, &prim));
     choice->workspace_bytes = prim->scratch_bytes;
     choice->name = prim->impl;
     return OK;
@@ -44,8 +50,7 @@ Err conv_prepare_cpu(Pool *pool, Call *call)
 {
     (void)pool;
     const Prim *prim;
-    ConvDesc    desc = conv_desc(call->node);
-    TRY(blas_conv(call->device->blas, &desc, call->device->threads, &prim));
+    TRY(conv_prim(call->node, call->device, &prim));
     call->prepared = (void *)(uintptr_t)prim;
     return OK;
 }
@@ -90,7 +95,39 @@ Err conv_grad_x_cpu(const Call *call)
     return OK;
 }
 
+/* Scratch of the weight gradient: the provider's; its own share of dw, since no provider adds to one that is
+ * there; lines of the bias. */
+static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+static size_t share_bytes(const Node *n) { return in_given(n, 2) ? aligned((size_t)out_bytes(n, 0)) : 0; }
+
+Err conv_grad_w_choose_cpu(const Node *n, const Device *device, Choice *choice)
+{
+    TRY(conv_choose_cpu(n, device, choice));
+    if (share_bytes(n) || ATTR(n, ConvWAttr)->bias)
+        choice->workspace_bytes = aligned(choice->workspace_bytes) + share_bytes(n);
+    if (ATTR(n, ConvWAttr)->bias)
+        choice->workspace_bytes += bias_sums_bytes(device->threads, dim(in_shape(n, 1), -1));
+    return OK;
+}
+
 Err conv_grad_w_cpu(const Call *call)
 {
-    return conv_run(call, call->in[0], call->out[0], call->in[1], NULL);
+    const Node  *n = call->node;
+    const Prim  *prim = call->prepared;
+    const float *before = call->in[2];
+    char        *after = (char *)call->workspace + aligned(prim->scratch_bytes);
+    float       *out = call->out[0], *share = (float *)after;
+    int64_t      count = shape_count(out_shape(n, 0));
+    int          threads = call->device->threads;
+    TRY(conv_run(call, call->in[0], before ? share : out, call->in[1], NULL));
+    if (before) {
+#pragma omp parallel for simd num_threads(threads) schedule(static)
+        for (int64_t i = 0; i < count; i++)
+            out[i] = before[i] + share[i];
+    }
+    if (ATTR(n, ConvWAttr)->bias)
+        bias_sums(threads, in_type(n, 1), call->in[1], shape_rows(in_shape(n, 1)), dim(in_shape(n, 1), -1),
+                  (double *)(after + share_bytes(n)), call->in[3], call->out[1]);
+    return OK;
 }

@@ -24,15 +24,16 @@ struct Weighted {
     Type        type;
     int64_t     length, channels, n;
     bool        backwards;
-    __device__ __forceinline__ float2 operator()(int64_t b, int64_t j, int64_t c) const
+    __device__ __forceinline__ float2 operator()(int64_t b, int64_t j, int64_t c, float2 w) const
     {
         if (j >= length)
             return make_float2(0, 0);
         float  x = value_at(type, p, (b * length + (backwards ? length - 1 - j : j)) * channels + c);
-        float2 w = turn(j, 2 * n);
         return make_float2(x * w.x, x * w.y);
     }
 };
+
+__device__ __forceinline__ float2 weight_of(const Weighted &s, int64_t j) { return turn(j, 2 * s.n); }
 
 /* The way back; adds d * x, where x lies as the result does. */
 struct Unweighted {
@@ -42,13 +43,12 @@ struct Unweighted {
     bool        backwards;
     const void *d, *x;           /* d NULL: none */
     Type        type_d, type_x;
-    __device__ __forceinline__ void operator()(int64_t b, int64_t j, int64_t c, float2 v) const
+    __device__ __forceinline__ void operator()(int64_t b, int64_t j, int64_t c, float2 v, float2 w) const
     {
         if (j >= length)
             return;
         int64_t at = (b * length + (backwards ? length - 1 - j : j)) * channels + c;
-        float2  w = turn(j, 2 * n);
-        float   y = (v.x * w.x + v.y * w.y) / (float)n;
+        float   y = v.x * w.x + v.y * w.y;
         if (d)
             y += value_at(type_d, d, c) * value_at(type_x, x, at);
         if (type == F32)
@@ -60,59 +60,66 @@ struct Unweighted {
     }
 };
 
-/* Stores a row where it came from: k1 + n1 k2 goes to k1 n2 + k2. */
+__device__ __forceinline__ float2 weight_of(const Unweighted &s, int64_t j)
+{
+    float2 w = turn(j, 2 * s.n);
+    return make_float2(w.x / (float)s.n, w.y / (float)s.n);
+}
+
+/* Stores a row where it came from. */
 struct InRows {
     Scratch s;
-    int     n1, n2;
-    __device__ __forceinline__ void operator()(int64_t b, int64_t k, int64_t c, float2 v) const
+    __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v, float2) const
     {
-        s(b, k % n1 * n2 + k / n1, c, v);
+        *s.at(b, e, c) = v;
     }
 };
 /* The same for an inverse, from and to the same rows. */
 struct FlipRows {
     Scratch s;
-    int     n1, n2;
-    __device__ __forceinline__ float2 operator()(int64_t b, int64_t e, int64_t c) const { return c_flip(s(b, e, c)); }
-    __device__ __forceinline__ void operator()(int64_t b, int64_t k, int64_t c, float2 v) const
+    __device__ __forceinline__ float2 operator()(int64_t b, int64_t e, int64_t c, float2) const
     {
-        s(b, k % n1 * n2 + k / n1, c, c_flip(v));
+        return c_flip(*s.at(b, e, c));
+    }
+    __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v, float2) const
+    {
+        *s.at(b, e, c) = c_flip(v);
     }
 };
+__device__ __forceinline__ int64_t row_element(const FftCuda &f, int k1, int k2) { return (int64_t)k1 * f.n2 + k2; }
+__device__ __forceinline__ int64_t element_of(const InRows &, const FftCuda &f, int k1, int k2)
+{
+    return row_element(f, k1, k2);
+}
+__device__ __forceinline__ int64_t element_of(const FlipRows &, const FftCuda &f, int k1, int k2)
+{
+    return row_element(f, k1, k2);
+}
 
 __device__ __forceinline__ void row_load(float2 *x, const FftCuda &f, int lanes, const Scratch &from, int64_t b)
 {
-    int64_t first = (int64_t)blockIdx.y * lanes, k1 = blockIdx.x;
-    for (int i = (int)threadIdx.x; i < f.n2 * lanes; i += FFT_THREADS) {
-        int     j2 = i / lanes;
-        int64_t c = first + (i - j2 * lanes);
-        x[i] = c < f.channels ? from(b, k1 * f.n2 + j2, c) : make_float2(0, 0);
-    }
+    fft_each(f.n2, lanes, f.channels, [&](int i, int j2, int64_t c, bool there) {
+        x[i] = there ? *from.at(b, (int64_t)blockIdx.x * f.n2 + j2, c) : make_float2(0, 0);
+    });
     __syncthreads();
 }
 
 __device__ __forceinline__ void row_store(const float2 *x, const FftCuda &f, int lanes, const Scratch &to, int64_t b,
                                           bool flip)
 {
-    int64_t first = (int64_t)blockIdx.y * lanes, k1 = blockIdx.x;
-    for (int i = (int)threadIdx.x; i < f.n2 * lanes; i += FFT_THREADS) {
-        int     j2 = i / lanes;
-        int64_t c = first + (i - j2 * lanes);
-        if (c < f.channels)
-            to(b, k1 * f.n2 + j2, c, flip ? c_flip(x[i]) : x[i]);
-    }
+    fft_each(f.n2, lanes, f.channels, [&](int i, int j2, int64_t c, bool there) {
+        if (there)
+            *to.at(b, (int64_t)blockIdx.x * f.n2 + j2, c) = flip ? c_flip(x[i]) : x[i];
+    });
 }
 
 /* x times a row of the kernel's spectrum, flipped for the way back. */
 __device__ __forceinline__ void row_multiply(float2 *x, const FftCuda &f, int lanes, const Scratch &spectrum)
 {
-    int64_t first = (int64_t)blockIdx.y * lanes, k1 = blockIdx.x;
-    for (int i = (int)threadIdx.x; i < f.n2 * lanes; i += FFT_THREADS) {
-        int     k2 = i / lanes;
-        int64_t c = first + (i - k2 * lanes);
-        if (c < f.channels)
-            x[i] = c_flip(c_mul(x[i], spectrum(0, k1 * f.n2 + k2, c)));
-    }
+    fft_each(f.n2, lanes, f.channels, [&](int i, int k2, int64_t c, bool there) {
+        if (there)
+            x[i] = c_flip(c_mul(x[i], *spectrum.at(0, (int64_t)blockIdx.x * f.n2 + k2, c)));
+    });
     __syncthreads();
 }
 
@@ -135,7 +142,7 @@ __global__ void __launch_bounds__(FFT_THREADS) grad_rows(int lanes, FftCuda f, S
                                                          Scratch sum, int64_t batch, bool add)
 {
     extern __shared__ float2 memory[];
-    int     n = f.n2 * lanes;
+    int     n = f.n2 << lanes;
     float2 *one = fft_buffer(memory, f.n2, lanes, 0), *two = fft_buffer(memory, f.n2, lanes, 1);
     float2 *other = fft_buffer(memory, f.n2, lanes, 2), *total = fft_buffer(memory, f.n2, lanes, 3);
     fft_turns(memory, f.n2);
@@ -226,7 +233,7 @@ static Err conv_enter(const Call *call, FftCuda f, Weighted x, int64_t batch, Sc
 static Err conv_spectrum(const Call *call, FftCuda f, const void *kernel, int64_t length, Scratch to)
 {
     Weighted k = { kernel, F32, length, f.channels, f.n, false };
-    InRows   rows = { to, f.n1, f.n2 };
+    InRows   rows = { to };
     TRY(conv_enter(call, f, k, 1, to));
     return fft_launch(call, fft_rows<Scratch, InRows>, f.n2, f.n1, f.channels, 1, 2, f, to, rows);
 }
@@ -290,7 +297,7 @@ static GradSpace grad_space(const Node *n, const FftCuda *f, int sms)
     g.dy = at, at += wants[0] || wants[1] ? g.wave : 0;
     g.u = at, at += wants[1] ? g.wave : 0;
     g.signals = at;
-    g.chunks = ceil_div(rows, 256) < 2 * sms ? ceil_div(rows, 256) : 2 * sms;
+    g.chunks = ceil_div(rows, 64) < 4 * sms ? ceil_div(rows, 64) : 4 * sms;
     g.bytes = (size_t)at * fft_signal_bytes(f) + (wants[2] ? (size_t)(g.chunks * f->channels) * sizeof(float) : 0);
     return g;
 }
@@ -357,7 +364,7 @@ extern "C" Err fft_conv_grad_cuda(const Call *call)
         }
     }
     if (wants[1]) {
-        FlipRows   rows = { sum, f.n1, f.n2 };
+        FlipRows   rows = { sum };
         Unweighted dk = { call->out[1], F32, length, f.channels, f.n, true, NULL, NULL, F32, F32 };
         TRY(fft_launch(call, fft_rows<FlipRows, FlipRows>, f.n2, f.n1, f.channels, 1, 2, f, rows, rows));
         TRY(conv_leave(call, f, sum, 1, dk));

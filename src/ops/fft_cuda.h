@@ -2,7 +2,7 @@
  *
  * As in fft.h: n = n1 * n2 in two steps (Bailey 1990), columns of length n1, then rows of length n2,
  * each by one block in shared memory, for a few neighbouring channels, so that memory is read and
- * written in whole sectors. The small ones are Stockham's autosort form with factors 4, 2, 3, 5.
+ * written in whole sectors. The small ones are Stockham's autosort form with factors 8, 4, 2, 3, 5.
  * Between the steps the signal lies as [k1][j2][channel] in scratch memory. Inverse transforms
  * exchange real and imaginary parts on the way in and out.
  *
@@ -19,7 +19,7 @@ extern "C" {
 #undef class
 }
 
-enum { FFT_THREADS = 256, FFT_ONE_PASS = 1024, FFT_SHARED = 96 << 10, FFT_SHARED_MOST = 160 << 10 };
+enum { FFT_THREADS = 256, FFT_ONE_PASS = 1024, FFT_SHARED = 96 << 10, FFT_SHARED_MOST = 160 << 10, FFT_TABLES = 3 };
 
 typedef struct FftCuda {
     int64_t n, channels;
@@ -67,6 +67,19 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
         v[2] = c_sub(a, c);
         v[1] = c_less_i(b, d);
         v[3] = c_plus_i(b, d);
+    } else if constexpr (R == 8) {
+        const float h = 0.70710678119f;
+        float2 even[4] = { v[0], v[2], v[4], v[6] }, odd[4] = { v[1], v[3], v[5], v[7] };
+        butterfly<4>(even);
+        butterfly<4>(odd);
+        odd[1] = make_float2(h * (odd[1].x + odd[1].y), h * (odd[1].y - odd[1].x));      /* eighths of a turn */
+        odd[2] = make_float2(odd[2].y, -odd[2].x);
+        odd[3] = make_float2(h * (odd[3].y - odd[3].x), -h * (odd[3].x + odd[3].y));
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            v[k] = c_add(even[k], odd[k]);
+            v[k + 4] = c_sub(even[k], odd[k]);
+        }
     } else {
         const float c1 = 0.30901699437f, c2 = -0.80901699437f, s1 = 0.95105651630f, s2 = 0.58778525229f;
         float2 a = c_add(v[1], v[4]), b = c_add(v[2], v[3]), d = c_sub(v[1], v[4]), e = c_sub(v[2], v[3]);
@@ -82,34 +95,37 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
     }
 }
 
-/* One pass with factor R; p: the product of the factors before. */
+/* One pass with factor R; p: the product of the factors before. A block has 2^lanes channels. */
 template <int R>
 __device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float2 *turns, int n, int p, int lanes)
 {
-    int part = n / R, step = part / p;
-    for (int i = (int)threadIdx.x; i < part * lanes; i += FFT_THREADS) {
-        int    b = i / lanes, l = i - b * lanes, k = b % p, to = (b - k) * R + k;
+    int      part = n / R, step = part / p;
+    unsigned over = p == 1 ? 0 : 0xffffffffu / (unsigned)p + 1;      /* b / p is the high half of b * over: b p < 2^32 */
+    for (int i = (int)threadIdx.x; i < part << lanes; i += FFT_THREADS) {
+        int    b = i >> lanes, l = i & ((1 << lanes) - 1);
+        int    k = p == 1 ? 0 : b - (int)__umulhi((unsigned)b, over) * p, to = (b - k) * R + k;
         float2 v[R];
 #pragma unroll
         for (int t = 0; t < R; t++)
-            v[t] = x[(b + t * part) * lanes + l];
+            v[t] = x[((b + t * part) << lanes) + l];
 #pragma unroll
         for (int t = 1; t < R; t++)
             v[t] = c_mul(v[t], turns[k * t * step]);
         butterfly<R>(v);
 #pragma unroll
         for (int t = 0; t < R; t++)
-            y[(to + t * p) * lanes + l] = v[t];
+            y[((to + t * p) << lanes) + l] = v[t];
     }
 }
 
-/* The transform of x, n elements of `lanes` channels, in order; y is as large. Returns where it is.
+/* The transform of x, n elements of 2^lanes channels, in order; y is as large. Returns where it is.
  * x must be complete (a barrier before); the result is (a barrier after). */
 __device__ inline float2 *fft_run(float2 *x, float2 *y, const float2 *turns, int n, int lanes)
 {
     for (int p = 1; p < n;) {
-        int rest = n / p, r = rest % 4 == 0 ? 4 : rest % 2 == 0 ? 2 : rest % 3 == 0 ? 3 : 5;
+        int rest = n / p, r = rest % 8 == 0 ? 8 : rest % 4 == 0 ? 4 : rest % 2 == 0 ? 2 : rest % 3 == 0 ? 3 : 5;
         switch (r) {
+        case 8:  fft_pass<8>(x, y, turns, n, p, lanes); break;
         case 2:  fft_pass<2>(x, y, turns, n, p, lanes); break;
         case 3:  fft_pass<3>(x, y, turns, n, p, lanes); break;
         case 4:  fft_pass<4>(x, y, turns, n, p, lanes); break;
@@ -124,10 +140,10 @@ __device__ inline float2 *fft_run(float2 *x, float2 *y, const float2 *turns, int
     return x;
 }
 
-/* Shared memory of a block: turns[n], then buffers of n * lanes. */
+/* Shared memory of a block: turns[n], before[n], after[n], then buffers of n << lanes. */
 __device__ __forceinline__ float2 *fft_buffer(float2 *memory, int n, int lanes, int i)
 {
-    return memory + n + (size_t)i * n * lanes;
+    return memory + FFT_TABLES * n + ((size_t)i * n << lanes);
 }
 
 __device__ __forceinline__ void fft_turns(float2 *turns, int n)
@@ -136,8 +152,20 @@ __device__ __forceinline__ void fft_turns(float2 *turns, int n)
         turns[i] = turn(-2 * (int64_t)i, n);
 }
 
-/* Kernels: blocks (columns or rows, groups of channels, batch). load(batch, element, channel) and
- * store(batch, element, channel, value) are small structs; "element" is as said. */
+/* Kernels: blocks (columns or rows, groups of channels, batch). load(batch, element, channel, weight) and
+ * store(batch, element, channel, value, weight) are small structs; "element" is as said. weight_of(struct,
+ * element) is the same for all channels, so it is made once a block; most have none. */
+template <class Any> __device__ __forceinline__ float2 weight_of(const Any &, int64_t) { return make_float2(1, 0); }
+
+/* All n elements of the block's channels: at(place in the buffer, element, channel, is it there). */
+template <class At> __device__ __forceinline__ void fft_each(int n, int lanes, int64_t channels, At at)
+{
+    int64_t first = (int64_t)blockIdx.y << lanes;
+    for (int i = (int)threadIdx.x; i < n << lanes; i += FFT_THREADS) {
+        int64_t c = first + (i & ((1 << lanes) - 1));
+        at(i, i >> lanes, c, c < channels);
+    }
+}
 
 /* Sample j1 n2 + j2 in; k1 n2 + j2 out. With n2 = 1 that is the frequency: the whole transform. */
 template <class Load, class Store>
@@ -145,47 +173,48 @@ __global__ void __launch_bounds__(FFT_THREADS) fft_columns(int lanes, FftCuda f,
 {
     extern __shared__ float2 memory[];
     int     n1 = f.n1, j2 = (int)blockIdx.x;
+    float2 *before = memory + n1, *after = before + n1;
     float2 *x = fft_buffer(memory, n1, lanes, 0), *y = fft_buffer(memory, n1, lanes, 1);
-    int64_t first = (int64_t)blockIdx.y * lanes, batch = blockIdx.z;
+    int64_t batch = blockIdx.z;
     fft_turns(memory, n1);
-    for (int i = (int)threadIdx.x; i < n1 * lanes; i += FFT_THREADS) {
-        int     j1 = i / lanes;
-        int64_t c = first + (i - j1 * lanes);
-        x[i] = c < f.channels ? load(batch, (int64_t)j1 * f.n2 + j2, c) : make_float2(0, 0);
+    for (int i = (int)threadIdx.x; i < n1; i += FFT_THREADS) {
+        before[i] = weight_of(load, (int64_t)i * f.n2 + j2);
+        after[i] = turn(-2 * (int64_t)j2 * i, f.n);
     }
     __syncthreads();
+    fft_each(n1, lanes, f.channels, [&](int i, int j1, int64_t c, bool there) {
+        x[i] = there ? load(batch, (int64_t)j1 * f.n2 + j2, c, before[j1]) : make_float2(0, 0);
+    });
+    __syncthreads();
     x = fft_run(x, y, memory, n1, lanes);
-    for (int i = (int)threadIdx.x; i < n1 * lanes; i += FFT_THREADS) {
-        int     k1 = i / lanes;
-        int64_t c = first + (i - k1 * lanes);
-        if (c < f.channels)
-            store(batch, (int64_t)k1 * f.n2 + j2, c,
-                  f.n2 > 1 ? c_mul(x[i], turn(-2 * (int64_t)j2 * k1, f.n)) : x[i]);
-    }
+    fft_each(n1, lanes, f.channels, [&](int i, int k1, int64_t c, bool there) {
+        if (there)
+            store(batch, (int64_t)k1 * f.n2 + j2, c, f.n2 > 1 ? c_mul(x[i], after[k1]) : x[i], make_float2(1, 0));
+    });
 }
 
-/* k1 n2 + j2 in; frequency k1 + n1 k2 out. */
+/* k1 n2 + j2 in; frequency k1 + n1 k2 out, or what element_of makes of it. */
+template <class Any> __device__ __forceinline__ int64_t element_of(const Any &, const FftCuda &f, int k1, int k2)
+{
+    return k1 + (int64_t)f.n1 * k2;
+}
 template <class Load, class Store>
 __global__ void __launch_bounds__(FFT_THREADS) fft_rows(int lanes, FftCuda f, Load load, Store store)
 {
     extern __shared__ float2 memory[];
     int     n2 = f.n2, k1 = (int)blockIdx.x;
-    float2 *x = fft_buffer(memory, n2, lanes, 0), *y = fft_buffer(memory, n2, lanes, 1);
-    int64_t first = (int64_t)blockIdx.y * lanes, batch = blockIdx.z;
+    float2 *x = fft_buffer(memory, n2, lanes, 0), *y = fft_buffer(memory, n2, lanes, 1), one = make_float2(1, 0);
+    int64_t batch = blockIdx.z;
     fft_turns(memory, n2);
-    for (int i = (int)threadIdx.x; i < n2 * lanes; i += FFT_THREADS) {
-        int     j2 = i / lanes;
-        int64_t c = first + (i - j2 * lanes);
-        x[i] = c < f.channels ? load(batch, (int64_t)k1 * n2 + j2, c) : make_float2(0, 0);
-    }
+    fft_each(n2, lanes, f.channels, [&](int i, int j2, int64_t c, bool there) {
+        x[i] = there ? load(batch, (int64_t)k1 * n2 + j2, c, one) : make_float2(0, 0);
+    });
     __syncthreads();
     x = fft_run(x, y, memory, n2, lanes);
-    for (int i = (int)threadIdx.x; i < n2 * lanes; i += FFT_THREADS) {
-        int     k2 = i / lanes;
-        int64_t c = first + (i - k2 * lanes);
-        if (c < f.channels)
-            store(batch, k1 + (int64_t)f.n1 * k2, c, x[i]);
-    }
+    fft_each(n2, lanes, f.channels, [&](int i, int k2, int64_t c, bool there) {
+        if (there)
+            store(batch, element_of(store, f, k1, k2), c, x[i], one);
+    });
 }
 
 /* Undoes fft_columns: k1 n2 + j2 in, sample j1 n2 + j2 out. */
@@ -194,24 +223,24 @@ __global__ void __launch_bounds__(FFT_THREADS) fft_columns_back(int lanes, FftCu
 {
     extern __shared__ float2 memory[];
     int     n1 = f.n1, j2 = (int)blockIdx.x;
+    float2 *before = memory + n1, *after = before + n1, one = make_float2(1, 0);
     float2 *x = fft_buffer(memory, n1, lanes, 0), *y = fft_buffer(memory, n1, lanes, 1);
-    int64_t first = (int64_t)blockIdx.y * lanes, batch = blockIdx.z;
+    int64_t batch = blockIdx.z;
     fft_turns(memory, n1);
-    for (int i = (int)threadIdx.x; i < n1 * lanes; i += FFT_THREADS) {
-        int     k1 = i / lanes;
-        int64_t c = first + (i - k1 * lanes);
-        x[i] = make_float2(0, 0);
-        if (c < f.channels)
-            x[i] = c_flip(c_mul(load(batch, (int64_t)k1 * f.n2 + j2, c), turn(2 * (int64_t)j2 * k1, f.n)));
+    for (int i = (int)threadIdx.x; i < n1; i += FFT_THREADS) {
+        before[i] = turn(2 * (int64_t)j2 * i, f.n);
+        after[i] = weight_of(store, (int64_t)i * f.n2 + j2);
     }
     __syncthreads();
+    fft_each(n1, lanes, f.channels, [&](int i, int k1, int64_t c, bool there) {
+        x[i] = there ? c_flip(c_mul(load(batch, (int64_t)k1 * f.n2 + j2, c, one), before[k1])) : make_float2(0, 0);
+    });
+    __syncthreads();
     x = fft_run(x, y, memory, n1, lanes);
-    for (int i = (int)threadIdx.x; i < n1 * lanes; i += FFT_THREADS) {
-        int     j1 = i / lanes;
-        int64_t c = first + (i - j1 * lanes);
-        if (c < f.channels)
-            store(batch, (int64_t)j1 * f.n2 + j2, c, c_flip(x[i]));
-    }
+    fft_each(n1, lanes, f.channels, [&](int i, int j1, int64_t c, bool there) {
+        if (there)
+            store(batch, (int64_t)j1 * f.n2 + j2, c, c_flip(x[i]), after[j1]);
+    });
 }
 
 /* Scratch [batch][n][channels]. */
@@ -222,20 +251,23 @@ struct Scratch {
     {
         return p + (b * n + e) * channels + c;
     }
-    __device__ __forceinline__ float2 operator()(int64_t b, int64_t e, int64_t c) const { return *at(b, e, c); }
-    __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v) const { *at(b, e, c) = v; }
+    __device__ __forceinline__ float2 operator()(int64_t b, int64_t e, int64_t c, float2) const { return *at(b, e, c); }
+    __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v, float2) const
+    {
+        *at(b, e, c) = v;
+    }
 };
 
 /* A real fp32 signal (batch, n, channels). */
 struct RealSignal {
     float  *p;
     int64_t n, channels;
-    __device__ __forceinline__ float2 operator()(int64_t b, int64_t e, int64_t c) const
+    __device__ __forceinline__ float2 operator()(int64_t b, int64_t e, int64_t c, float2) const
     {
         return make_float2(p[(b * n + e) * channels + c], 0);
     }
     /* Stores what an inverse made, flipped. */
-    __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v) const
+    __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v, float2) const
     {
         p[(b * n + e) * channels + c] = v.y;
     }
@@ -251,14 +283,14 @@ struct HalfSpectrum {
         return p + (b * (n / 2 + 1) + k) * channels + c;
     }
     /* Any frequency, flipped for the inverse; the imaginary parts of 0 and n/2 do not count. */
-    __device__ __forceinline__ float2 operator()(int64_t b, int64_t k, int64_t c) const
+    __device__ __forceinline__ float2 operator()(int64_t b, int64_t k, int64_t c, float2) const
     {
         bool   far = 2 * k > n, lies = k == 0 || 2 * k == n;
         float2 v = *at(b, far ? n - k : k, c);
         float  s = lies ? edge : inner;
         return make_float2(lies ? 0 : far ? -s * v.y : s * v.y, s * v.x);
     }
-    __device__ __forceinline__ void operator()(int64_t b, int64_t k, int64_t c, float2 v) const
+    __device__ __forceinline__ void operator()(int64_t b, int64_t k, int64_t c, float2 v, float2) const
     {
         float s = k == 0 || 2 * k == n ? edge : inner;
         if (2 * k <= n)
@@ -284,21 +316,21 @@ static inline FftCuda fft_cuda_of(int64_t n, int64_t channels, bool single)
 
 static inline size_t fft_shared(int n, int lanes, int buffers)
 {
-    return (size_t)n * sizeof(float2) * (size_t)(1 + buffers * lanes);
+    return (size_t)n * sizeof(float2) * (size_t)(FFT_TABLES + (buffers << lanes));
 }
 
 static inline int fft_lanes(int n, int64_t channels, int buffers)
 {
-    int lanes = 16;
-    while (lanes > 1 && (lanes / 2 >= channels || fft_shared(n, lanes, buffers) > FFT_SHARED))
-        lanes /= 2;
+    int lanes = 4;
+    while (lanes && ((1 << lanes) / 2 >= channels || fft_shared(n, lanes, buffers) > FFT_SHARED))
+        lanes--;
     return lanes;
 }
 
 static inline Err fft_cuda_check(const char *op, const FftCuda *f, int buffers)
 {
     int longest = f->n1 > f->n2 ? f->n1 : f->n2;
-    if (fft_shared(longest, 1, buffers) > FFT_SHARED_MOST)
+    if (fft_shared(longest, 0, buffers) > FFT_SHARED_MOST)
         return fail(E_SHAPE, "%s: a transform of length %lld does not fit the card's shared memory", op,
                     (long long)f->n);
     return OK;
@@ -321,7 +353,7 @@ static Err fft_launch(const Call *call, Kernel kernel, int n, int across, int64_
 {
     int    lanes = fft_lanes(n, channels, buffers);
     size_t bytes = fft_shared(n, lanes, buffers);
-    dim3   grid((unsigned)across, (unsigned)ceil_div(channels, lanes), (unsigned)batch);
+    dim3   grid((unsigned)across, (unsigned)ceil_div(channels, 1 << lanes), (unsigned)batch);
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     kernel<<<grid, FFT_THREADS, bytes, cuda_stream(call)>>>(lanes, args...);
     CUDA_LAUNCHED();

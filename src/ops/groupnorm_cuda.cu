@@ -3,16 +3,8 @@
 
 static NormCuda groupnorm_run(const Node *n, const GroupnormAttr *attr, int weight)
 {
-    Shape    x = in_shape(n, 0);
-    NormCuda run = {};
-    run.samples = x.dim[0];
-    run.channels = dim(x, -1);
-    run.pixels = shape_count(x) / run.samples / run.channels;
-    run.groups = attr->groups;
+    NormCuda run = norm_cuda_of(n, attr, weight);
     run.act = attr->act;
-    run.eps = attr->eps;
-    run.type = in_type(n, 0);
-    run.type_w = in_given(n, weight) ? in_type(n, weight) : F32;
     return run;
 }
 

@@ -39,10 +39,9 @@ static void linear_grad(Grad *g)
 {
     LinearAttr attr = *ATTR(g->node, LinearAttr);
     Tensor     x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0);
-    if (grad_wants(g, 2))
-        grad_give(g, 2, reshape(bias_grad(dy), tensor_shape(grad_in(g, 2))));
+    bias_give(g, 2, dy);
     if (grad_wants(g, 1))                    /* before dx: x may be gone by the time dx is made */
-        grad_give(g, 1, node_add(g->graph, &op_linear_grad_w, &attr, TENSORS(x, dy), NULL));
+        grad_give_sum(g, 1, node_add(g->graph, &op_linear_grad_w, &attr, TENSORS(x, dy, grad_so_far(g, 1)), NULL));
     if (grad_wants(g, 0))
         grad_give(g, 0, node_add(g->graph, &op_linear_grad_x, &attr, TENSORS(dy, w), NULL));
 }
@@ -67,6 +66,7 @@ const OpDef op_linear_grad_x = {
     .cpu = { linear_choose_cpu, linear_prepare_cpu, linear_grad_x_cpu },
 };
 
+/* in: x dy, and the sum so far or none; out: dW, added to that sum */
 static Err linear_grad_w_shape(Node *n)
 {
     int64_t in = dim(in_shape(n, 0), -1), out = dim(in_shape(n, 1), -1);
@@ -76,8 +76,8 @@ static Err linear_grad_w_shape(Node *n)
 }
 
 const OpDef op_linear_grad_w = {
-    .name = "linear_grad_w", .doc = "dW = x^T dy, summed over all rows, fp32",
-    .attr_bytes = sizeof(LinearAttr), .n_in = 2, .n_out = 1,
+    .name = "linear_grad_w", .doc = "dW = x^T dy, summed over all rows, fp32, added to what is there",
+    .attr_bytes = sizeof(LinearAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(2),
     .shape = linear_grad_w_shape, .cost = linear_cost,
     .cpu = { linear_choose_cpu, linear_prepare_cpu, linear_grad_w_cpu },
 };
@@ -89,6 +89,7 @@ Tensor linear_op(Tensor x, Tensor w, Tensor bias, LinearAttr attr)
     return node_add(x.graph, &op_linear, &attr, TENSORS(x, w, bias), NULL);
 }
 
+/* in: dy, and the sum so far or none */
 static Err bias_grad_shape(Node *n)
 {
     out_set(n, 0, F32, SHAPE(dim(in_shape(n, 0), -1)));
@@ -101,12 +102,19 @@ static Cost bias_grad_cost(const Node *n)
 }
 
 const OpDef op_bias_grad = {
-    .name = "bias_grad", .doc = "sum over all axes but the last, fp32",
-    .n_in = 1, .n_out = 1, .shape = bias_grad_shape, .cost = bias_grad_cost,
+    .name = "bias_grad", .doc = "sum over all axes but the last, fp32, added to what is there",
+    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), .shape = bias_grad_shape, .cost = bias_grad_cost,
     .cpu = { bias_grad_choose_cpu, NULL, bias_grad_cpu },
 };
 
-Tensor bias_grad(Tensor dy)
+void bias_give(Grad *g, int i, Tensor dy)
 {
-    return node_add(dy.graph, &op_bias_grad, NULL, TENSORS(dy), NULL);
+    Tensor before = grad_so_far(g, i);
+    if (!grad_wants(g, i))
+        return;
+    Shape shape = tensor_shape(grad_in(g, i));
+    if (shape.rank == 1)
+        grad_give_sum(g, i, node_add(g->graph, &op_bias_grad, NULL, TENSORS(dy, before), NULL));
+    else                                     /* of another shape: summed by itself */
+        grad_give(g, i, reshape(node_add(g->graph, &op_bias_grad, NULL, TENSORS(dy, tensor_none(g->graph)), NULL), shape));
 }

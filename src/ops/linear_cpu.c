@@ -28,6 +28,7 @@ static MatmulDesc linear_desc(const Node *n)
         d.m = in_out ? in : out, d.n = in_out ? out : in, d.k = rows;
         d.lda = d.m, d.ldb = d.n, d.ldc = d.n;
         d.trans_a = true;
+        d.accumulate = in_given(n, 2);
         if (!in_out) {                       /* dW is (out, in): the product's left side is dy */
             d.type_a = in_type(n, 1);
             d.type_b = in_type(n, 0);
@@ -75,21 +76,24 @@ Err linear_grad_x_cpu(const Call *call)
 
 Err linear_grad_w_cpu(const Call *call)
 {
+    if (call->in[2] && call->in[2] != call->out[0])
+        memcpy(call->out[0], call->in[2], (size_t)out_bytes(call->node, 0));
+    return linear_grad_w_product(call);
+}
+
+Err linear_grad_w_product(const Call *call)
+{
     bool in_out = ATTR(call->node, LinearAttr)->in_out;
     return linear_run(call, call->in[in_out ? 0 : 1], call->in[in_out ? 1 : 0], NULL);
 }
 
 /* Column sums: each thread sums a run of rows into its own line of the workspace, in double so that
  * millions of pixels do not lose digits; the lines are then added in order. */
-static int bias_grad_threads(const Node *n, int threads)
-{
-    return parallel_threads(threads, shape_count(in_shape(n, 0)));
-}
+size_t bias_sums_bytes(int threads, int64_t width) { return (size_t)threads * (size_t)width * sizeof(double); }
 
 Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
-    choice->workspace_bytes = (size_t)bias_grad_threads(n, device->threads) * sizeof(double) *
-                              (size_t)dim(in_shape(n, 0), -1);
+    choice->workspace_bytes = bias_sums_bytes(device->threads, dim(in_shape(n, 0), -1));
     return OK;
 }
 
@@ -113,15 +117,9 @@ static void bias_add_four(float *restrict sum, Type type, const void *x, int64_t
     }
 }
 
-Err bias_grad_cpu(const Call *call)
+void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *lines, const float *before,
+               float *out)
 {
-    const Node *n = call->node;
-    int64_t width = dim(in_shape(n, 0), -1), rows = shape_rows(in_shape(n, 0));
-    Type    type = in_type(n, 0);
-    int     threads = bias_grad_threads(n, call->device->threads);
-    double *lines = call->workspace;
-    float  *out = call->out[0];
-
 #pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
@@ -136,9 +134,9 @@ Err bias_grad_cpu(const Call *call)
                 memset(sum, 0, (size_t)m * sizeof *sum);
                 int64_t i = r;
                 for (; type != F16 && i + 4 <= end; i += 4)
-                    bias_add_four(sum, type, call->in[0], i * width + c, width, m);
+                    bias_add_four(sum, type, x, i * width + c, width, m);
                 for (; i < end; i++) {
-                    const float *row = row_load(type, call->in[0], i * width + c, m, buffer);
+                    const float *row = row_load(type, x, i * width + c, m, buffer);
                     for (int64_t j = 0; j < m; j++)
                         sum[j] += row[j];
                 }
@@ -151,7 +149,14 @@ Err bias_grad_cpu(const Call *call)
         double sum = 0;
         for (int t = 0; t < threads; t++)
             sum += lines[t * width + j];
-        out[j] = (float)sum;
+        out[j] = before ? before[j] + (float)sum : (float)sum;
     }
+}
+
+Err bias_grad_cpu(const Call *call)
+{
+    Shape dy = in_shape(call->node, 0);
+    bias_sums(call->device->threads, in_type(call->node, 0), call->in[0], shape_rows(dy), dim(dy, -1), call->workspace,
+              call->in[1], call->out[0]);
     return OK;
 }

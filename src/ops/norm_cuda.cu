@@ -1,40 +1,6 @@
 /* norm_cuda.cu -- act(weight * (x - mean) * rstd + bias), SPADE's form of it, and their gradients. */
 #include "ops/norm_cuda.h"
 
-__device__ __forceinline__ float act_of(NormAct act, float z)
-{
-    switch (act) {
-    case NORM_SILU: return __fdividef(z, 1.0f + __expf(-z));
-    case NORM_RELU: return z < 0 ? 0 : z;        /* NaN stays */
-    case NORM_GELU: return z * normcdff(z);
-    default:        return z;
-    }
-}
-
-__device__ __forceinline__ float act_slope(NormAct act, float z)
-{
-    switch (act) {
-    case NORM_SILU: {
-        float s = __fdividef(1.0f, 1.0f + __expf(-z));
-        return s * (1 + z * (1 - s));
-    }
-    case NORM_RELU: return z > 0 ? 1.0f : 0.0f;
-    case NORM_GELU: return normcdff(z) + z * 0.3989422804f * __expf(-0.5f * z * z);
-    default:        return 1;
-    }
-}
-
-__device__ __forceinline__ float affine_at(Type type, const void *p, int64_t i, float absent)
-{
-    if (!p)
-        return absent;
-    switch (type) {
-    case BF16: return get((const bf16 *)p, i);
-    case F16:  return get((const f16 *)p, i);
-    default:   return get((const float *)p, i);
-    }
-}
-
 /* Where a thread stands: vectors at, at + step, ... < end of its sample, all of the same channels. */
 struct Place {
     int64_t sample, chunk, at, end, step;
@@ -440,18 +406,23 @@ static unsigned norm_blocks(const NormCuda *run)
         else { arrange(&(run), 1); constexpr int V = 1; __VA_ARGS__ }              \
     })
 
-size_t norm_forward_cuda_bytes(const NormCuda *given, int sms)
+static size_t partial_bytes(const NormCuda *given, int sms)
 {
     NormCuda run = *given;
     cut_sums(&run, sms);
     return (size_t)(run.samples * run.chunks * run.channels) * 2 * sizeof(float);
 }
 
+size_t norm_forward_cuda_bytes(const NormCuda *run, int sms)
+{
+    return norm_group_takes(run, false) ? 0 : partial_bytes(run, sms);
+}
+
 /* totals, partial sums, means of groups */
 size_t norm_backward_cuda_bytes(const NormCuda *run, int sms)
 {
     return (size_t)(run->samples * run->channels) * 2 * sizeof(double) +
-           norm_forward_cuda_bytes(run, sms) +
+           partial_bytes(run, sms) +
            (size_t)(run->samples * run->groups) * 2 * sizeof(float);
 }
 
@@ -465,6 +436,8 @@ Err norm_forward_cuda(const Call *call, NormCuda run)
     cudaStream_t stream = cuda_stream(call);
     int          sms = cuda_handle(call)->sms;
     float       *partial = (float *)call->workspace;
+    if (norm_group_takes(&run, false))
+        return norm_group_forward_cuda(call, run);
     if (!run.var) {
         cut_sums(&run, sms);
         WITH_VECTORS(run, { moments<T, V><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, partial); });
@@ -489,6 +462,8 @@ Err norm_backward_cuda(const Call *call, NormCuda run)
     cudaStream_t stream = cuda_stream(call);
     int          sms = cuda_handle(call)->sms;
     double      *totals = (double *)call->workspace;
+    if (norm_group_takes(&run, true))
+        return norm_group_backward_cuda(call, run);
     float       *partial = (float *)(totals + 2 * run.samples * run.channels);
     cut_sums(&run, sms);
     float       *means = partial + 2 * run.samples * run.chunks * run.channels;

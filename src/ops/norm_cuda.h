@@ -39,9 +39,63 @@ typedef struct NormCuda {        /* one run; what is not used is NULL */
     int         columns, lanes, tiles;   /* vectors of a row, rows side by side, tiles of columns */
 } NormCuda;
 
+/* Of a group norm or SPADE: sizes and types; `weight` is the weight's input. */
+static inline NormCuda norm_cuda_of(const Node *n, const GroupnormAttr *attr, int weight)
+{
+    Shape    x = in_shape(n, 0);
+    NormCuda run = {};
+    run.samples = x.dim[0];
+    run.channels = dim(x, -1);
+    run.pixels = shape_count(x) / run.samples / run.channels;
+    run.groups = attr->groups;
+    run.eps = attr->eps;
+    run.type = in_type(n, 0);
+    run.type_w = in_given(n, weight) ? in_type(n, weight) : F32;
+    return run;
+}
+
+__device__ __forceinline__ float act_of(NormAct act, float z)
+{
+    switch (act) {
+    case NORM_SILU: return __fdividef(z, 1.0f + __expf(-z));
+    case NORM_RELU: return z < 0 ? 0 : z;        /* NaN stays */
+    case NORM_GELU: return z * normcdff(z);
+    default:        return z;
+    }
+}
+
+__device__ __forceinline__ float act_slope(NormAct act, float z)
+{
+    switch (act) {
+    case NORM_SILU: {
+        float s = __fdividef(1.0f, 1.0f + __expf(-z));
+        return s * (1 + z * (1 - s));
+    }
+    case NORM_RELU: return z > 0 ? 1.0f : 0.0f;
+    case NORM_GELU: return normcdff(z) + z * 0.3989422804f * __expf(-0.5f * z * z);
+    default:        return 1;
+    }
+}
+
+__device__ __forceinline__ float affine_at(Type type, const void *p, int64_t i, float absent)
+{
+    if (!p)
+        return absent;
+    switch (type) {
+    case BF16: return get((const bf16 *)p, i);
+    case F16:  return get((const f16 *)p, i);
+    default:   return get((const float *)p, i);
+    }
+}
+
 size_t norm_forward_cuda_bytes(const NormCuda *run, int sms);
 size_t norm_backward_cuda_bytes(const NormCuda *run, int sms);
 Err    norm_forward_cuda(const Call *call, NormCuda run);
 Err    norm_backward_cuda(const Call *call, NormCuda run);
+
+/* Groups that fit into a multiprocessor's own memory: one kernel, no workspace (norm_group_cuda.cu). */
+bool norm_group_takes(const NormCuda *run, bool backward);
+Err  norm_group_forward_cuda(const Call *call, NormCuda run);
+Err  norm_group_backward_cuda(const Call *call, NormCuda run);
 
 #endif

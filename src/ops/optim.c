@@ -38,18 +38,18 @@ Tensor accumulate(Tensor sum, Tensor x, Tensor counters)
 
 static Err grad_seed_shape(Node *n)
 {
-    out_set(n, 0, F32, in_shape(n, 1));
+    out_set(n, 0, F32, SHAPE(1));
     return OK;
 }
 
 const OpDef op_grad_seed = {
     .name = "grad_seed", .doc = "where the backward pass starts: the loss scale",
-    .n_in = 2, .n_out = 1, .shape = grad_seed_shape, .cost = sweep_cost, .cpu = { .run = grad_seed_cpu },
+    .n_in = 1, .n_out = 1, .shape = grad_seed_shape, .cost = sweep_cost, .cpu = { .run = grad_seed_cpu },
 };
 
-Tensor grad_seed(Tensor progress, Tensor loss)
+Tensor grad_seed(Tensor progress)
 {
-    return node_add(progress.graph, &op_grad_seed, NULL, TENSORS(progress, loss), NULL);
+    return node_add(progress.graph, &op_grad_seed, NULL, TENSORS(progress), NULL);
 }
 
 static Err grad_norm_shape(Node *n)

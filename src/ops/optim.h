@@ -44,7 +44,7 @@ typedef struct UpdateAttr {
 Tensor graph_counters(Graph *graph);
 
 Tensor accumulate(Tensor sum, Tensor x, Tensor counters);  /* sum = x on micro-batch 0, else sum + x */
-Tensor grad_seed(Tensor progress, Tensor loss);            /* d loss / d loss times the loss scale */
+Tensor grad_seed(Tensor progress);           /* [1]: d loss / d loss times the loss scale; needs no loss */
 Tensor grad_norm(Graph *graph, const Tensor *grads, int n);    /* [1]: sqrt of the sum of squares */
 /* Reads the loss too, though it has no use for it: so the loss of a step is there before anything moves. */
 Tensor tick(Tensor progress, Tensor norm_or_none, Tensor loss, TickAttr attr);

@@ -48,6 +48,20 @@ extern "C" Err grad_seed_cuda(const Call *call)
     return OK;
 }
 
+/* The last of n tensors whose first piece is not behind this block's: the one it works for. */
+__device__ __forceinline__ int job_of(const int32_t *first, int n)
+{
+    int low = 0, high = n;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (first[middle] <= (int32_t)blockIdx.x)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Norm: pieces of fixed size, each by a block in double; as many tensors in a launch as its arguments
  * hold. The pieces' sums are then added by one block in a fixed order. */
 enum { NORM_PIECE = 1 << 14, NORM_MOST = 160, NORM_THREADS = 256 };
@@ -65,17 +79,10 @@ static_assert(sizeof(NormJob) < 4000, "NormJob is passed to a kernel by value");
 __global__ void __launch_bounds__(NORM_THREADS) norm_pieces(const __grid_constant__ NormJob job)
 {
     __shared__ double lines[32];
-    int low = 0, high = job.n;               /* the tensor whose pieces these are */
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (job.first[middle] <= (int32_t)blockIdx.x)
-            low = middle;
-        else
-            high = middle;
-    }
-    int64_t      from = (int64_t)((int32_t)blockIdx.x - job.first[low]) * NORM_PIECE;
-    int64_t      left = job.count[low] - from, n = left < NORM_PIECE ? left : NORM_PIECE;
-    const float *g = job.grad[low] + from;
+    int          at = job_of(job.first, job.n);
+    int64_t      from = (int64_t)((int32_t)blockIdx.x - job.first[at]) * NORM_PIECE;
+    int64_t      left = job.count[at] - from, n = left < NORM_PIECE ? left : NORM_PIECE;
+    const float *g = job.grad[at] + from;
     double       sum = 0;
     int64_t      packs = (uintptr_t)g % 16 == 0 ? n / 4 : 0;
     for (int64_t i = threadIdx.x; i < packs; i += NORM_THREADS) {
@@ -179,9 +186,11 @@ typedef struct Update {          /* all fp32 but p, NULL where absent */
     void        *p;
     const float *grad, *progress, *rates;
     float       *m, *v, *ema, *master;
-    Type         type;           /* of p */
     int64_t      count;
     UpdateAttr   attr;
+    Type         type;           /* of p */
+    int32_t      first;          /* its first block in the launch */
+    bool         aligned;        /* four at a time */
 } Update;
 
 struct Adam {
@@ -263,37 +272,63 @@ __device__ __forceinline__ void update_pack(const Update &u, const Rule &rule, b
     any_put<N>({ u.p, u.type }, i, p);
 }
 
-template <int N, class Rule> __global__ void __launch_bounds__(ROW_THREADS) update_all(Update u)
+/* Pieces of fixed size, as many tensors in a launch as its arguments hold: most tensors of a network are small. */
+enum { UPDATE_PIECE = 8192, UPDATE_MOST = 240 };
+
+typedef struct UpdateJob {
+    Update  of[UPDATE_MOST];
+    int32_t first[UPDATE_MOST + 1];          /* its first piece in this launch */
+    int32_t n;
+} UpdateJob;
+
+static_assert(sizeof(UpdateJob) < 32000, "UpdateJob is passed to a kernel by value");
+
+template <class Rule> __global__ void __launch_bounds__(ROW_THREADS) update_all(const __grid_constant__ UpdateJob job)
 {
+    Update  u = job.of[job_of(job.first, job.n)];
+    int64_t from = (int64_t)((int32_t)blockIdx.x - u.first) * UPDATE_PIECE;
+    int64_t to = from + UPDATE_PIECE < u.count ? from + UPDATE_PIECE : u.count;
     float   rate = u.rates[RATE_GROUPS + u.attr.group], lag = 1 - u.rates[RATE_EMA_DECAY];
     bool    finite = u.progress[PROGRESS_FINITE] != 0;
     Rule    rule(u, rate);
-    int64_t packs = u.count / N, first = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x;
-    for (int64_t i = first; i < packs; i += (int64_t)gridDim.x * ROW_THREADS)
-        update_pack<N>(u, rule, finite, lag, i * N);
-    if (N > 1 && packs * N + first < u.count)
-        update_pack<1>(u, rule, finite, lag, packs * N + first);
+    int64_t packed = u.aligned ? from + (to - from) / 4 * 4 : from;
+    for (int64_t i = from + threadIdx.x * 4; i < packed; i += ROW_THREADS * 4)
+        update_pack<4>(u, rule, finite, lag, i);
+    for (int64_t i = packed + threadIdx.x; i < to; i += ROW_THREADS)
+        update_pack<1>(u, rule, finite, lag, i);
 }
 
 /* in: p grad m v ema master progress rates; out: p m v ema master */
-template <class Rule> static Err update_cuda(const Call *call, bool second)
+static Update update_of(const Call *call, bool second, int32_t first)
 {
     const Node *n = call->node;
     Update u = { call->out[0], (const float *)call->in[1], (const float *)call->in[6], (const float *)call->in[7],
                  (float *)call->out[1], second ? (float *)call->out[2] : NULL, (float *)call->out[3],
-                 (float *)call->out[4], in_type(n, 0), shape_count(in_shape(n, 0)), *ATTR(n, UpdateAttr) };
+                 (float *)call->out[4], shape_count(in_shape(n, 0)), *ATTR(n, UpdateAttr), in_type(n, 0), first, true };
     const void *all[] = { u.p, u.grad, u.m, u.v, u.ema, u.master };
-    bool        aligned = true;
     for (const void *p : all)
-        aligned = aligned && pack_aligned(p);
-    unsigned blocks = cuda_blocks(call, aligned ? ceil_div(u.count, 4) : u.count, ROW_THREADS);
-    if (aligned)
-        update_all<4, Rule><<<blocks, ROW_THREADS, 0, cuda_stream(call)>>>(u);
-    else
-        update_all<1, Rule><<<blocks, ROW_THREADS, 0, cuda_stream(call)>>>(u);
-    CUDA_LAUNCHED();
+        u.aligned = u.aligned && pack_aligned(p);
+    return u;
+}
+
+template <class Rule> static Err update_cuda(const Call *const *calls, int n, bool second)
+{
+    for (int from = 0; from < n; from += UPDATE_MOST) {
+        UpdateJob job = {};
+        job.n = n - from < UPDATE_MOST ? n - from : UPDATE_MOST;
+        for (int i = 0; i < job.n; i++) {
+            job.of[i] = update_of(calls[from + i], second, job.first[i]);
+            job.first[i + 1] = job.first[i] + (int32_t)ceil_div(job.of[i].count, UPDATE_PIECE);
+        }
+        if (!job.first[job.n])
+            continue;
+        update_all<Rule><<<(unsigned)job.first[job.n], ROW_THREADS, 0, cuda_stream(calls[0])>>>(job);
+        CUDA_LAUNCHED();
+    }
     return OK;
 }
 
-extern "C" Err adam_cuda(const Call *call) { return update_cuda<Adam>(call, true); }
-extern "C" Err sgd_cuda(const Call *call)  { return update_cuda<Sgd>(call, false); }
+extern "C" Err adam_all_cuda(const Call *const *calls, int n) { return update_cuda<Adam>(calls, n, true); }
+extern "C" Err sgd_all_cuda(const Call *const *calls, int n)  { return update_cuda<Sgd>(calls, n, false); }
+extern "C" Err adam_cuda(const Call *call) { return adam_all_cuda(&call, 1); }
+extern "C" Err sgd_cuda(const Call *call)  { return sgd_all_cuda(&call, 1); }

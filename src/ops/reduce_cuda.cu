@@ -26,7 +26,7 @@ typedef struct SumCuts {
 
 static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
 {
-    const int64_t wide = 4 * SUM_THREADS, least = 8 * 1024;      /* columns of a block; elements of a piece */
+    const int64_t wide = 4 * SUM_THREADS, least = 32 * 1024;      /* columns of a block; elements of a piece */
     SumCuts cuts = { SUM_BLOCK, m, 1 };
     if (m <= 4 || ((k >= 8 || m <= 64) && a * k >= (int64_t)sms * 4096)) {
         cuts.way = SUM_OWN;
@@ -86,6 +86,11 @@ __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int6
     }
 }
 
+__device__ __forceinline__ float sum_whole(const SumJob &job, int64_t at, float sum)
+{
+    return job.before ? job.before[at] + sum * job.scale : sum * job.scale;
+}
+
 template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob job)
 {
     int64_t packs = job.a * job.k / N;
@@ -96,7 +101,7 @@ template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob j
         sum_packs<N>(job, a * job.m * job.k + k, job.k, job.m, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            sum[j] *= job.scale;
+            sum[j] = sum_whole(job, p * N + j, sum[j]);
         any_put<N>(job.out, p * N, sum);
     }
 }
@@ -112,7 +117,7 @@ template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob 
 #pragma unroll
         for (int j = 0; j < N; j++)
             total += sum[j];
-        total = warp_sum(total) * job.scale;
+        total = sum_whole(job, a, warp_sum(total));
         if (lane == 0)
             any_put<1>(job.out, a, &total);
     }
@@ -120,11 +125,11 @@ template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob 
 
 __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float sum, float *partial)
 {
-    float scaled = sum * job.scale;
+    float whole = partial ? sum : sum_whole(job, at, sum);
     if (partial)
         partial[at] = sum;
     else
-        any_put<1>(job.out, at, &scaled);
+        any_put<1>(job.out, at, &whole);
 }
 
 /* `line` elements at a time, blockDim.x packs. side: rows side by side in a line, 0 where a line is a
@@ -178,9 +183,10 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_pieces(SumJob job, int64_t pi
         sum += partial[(a * pieces + p) * job.k + k];
     if (lanes == 32)
         sum = warp_sum(sum);
-    sum *= job.scale;
-    if (t % lanes == 0)
-        any_put<1>(job.out, at, &sum);
+    if (t % lanes)
+        return;
+    sum = sum_whole(job, at, sum);
+    any_put<1>(job.out, at, &sum);
 }
 
 static int64_t common_factor(int64_t a, int64_t b) { return b ? common_factor(b, a % b) : a; }

@@ -10,6 +10,7 @@ typedef struct SumJob {
     AnyOut  out;                 /* (A, K) */
     int64_t a, m, k;
     float   scale;
+    const float *before;         /* added to the result, or NULL */
 } SumJob;
 
 size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms);      /* of workspace */

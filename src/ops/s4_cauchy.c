@@ -12,6 +12,7 @@ S4 s4_of(const Call *call, const Node *n, int threads, bool grad)
                 .poles = c.dim[2],
                 .length = ATTR(n, S4KernelAttr)->length,
                 .grad = grad,
+                .each = shape_same(in_shape(n, S4_B), c),
                 .groups = (c.dim[1] + FFT_LANES - 1) / FFT_LANES };
     s.f = fft_open(FFT_REAL, s.length, call ? call->in[S4_PARAMS] : NULL);
     s.n_freq = s.length / 2 + 1;
@@ -35,6 +36,7 @@ static size_t slot_bytes(const S4 *s)
 {
     int64_t vecs =
         fft_spectrum_vecs(&s->f) + fft_scratch_vecs(&s->f) + (s->grad ? fft_signal_vecs(&s->f) : 0);
+    vecs += s->each ? 2 * s->poles : 0;
     return (size_t)s->poles * sizeof(PoleLanes) + (size_t)vecs * sizeof(Vec);
 }
 
@@ -68,6 +70,10 @@ Slot s4_slot(const S4 *s, void *workspace, int64_t i)
     Slot slot = { .lanes = (PoleLanes *)(void *)((char *)workspace + poles_bytes(s) +
                                                  (size_t)i * slot_bytes(s)) };
     slot.spectrum = (Vec *)(slot.lanes + s->poles);
+    if (s->each) {
+        slot.bq = slot.spectrum;
+        slot.spectrum += 2 * s->poles;
+    }
     slot.scratch = slot.spectrum + fft_spectrum_vecs(&s->f);
     slot.big = slot.scratch + fft_scratch_vecs(&s->f);
     return slot;
@@ -107,6 +113,11 @@ double complex s4_c(const S4 *s, int64_t h, int64_t n)
     return pair_at(s->param[S4_C], h * s->poles + n);
 }
 
+double complex s4_b(const S4 *s, int64_t h, int64_t n)
+{
+    return pair_at(s->param[S4_B], s->each ? h * s->poles + n : n);
+}
+
 double s4_dt(const S4 *s, int64_t h)
 {
     double x = (double)s->param[S4_INV_DT][h];
@@ -137,14 +148,20 @@ void s4_fill_poles(const S4 *s, Pole *poles)
     }
 }
 
-void s4_fill_lanes(const S4 *s, int64_t group, PoleLanes *lanes)
+void s4_fill_lanes(const S4 *s, int64_t group, const Slot *slot)
 {
+    PoleLanes *lanes = slot->lanes;
     for (int64_t n = 0; n < s->poles; n++) {
         Shared at = s4_shared(s, n);
         for (int64_t i = 0, h = group * FFT_LANES; i < FFT_LANES; i++, h++) {
-            double complex c = h < s->channels ? s4_c(s, h, n) : 0;
-            lanes[n].bc[0][i] = weight_p(at.b * c);
-            lanes[n].bc[1][i] = weight_q(at.b * c, at.a);
+            bool           there = h < s->channels;
+            double complex c = there ? s4_c(s, h, n) : 0, b = there ? s4_b(s, h, n) : 0;
+            lanes[n].bc[0][i] = weight_p(b * c);
+            lanes[n].bc[1][i] = weight_q(b * c, at.a);
+            if (slot->bq) {
+                slot->bq[2 * n][i] = weight_p(b * conj(at.p));
+                slot->bq[2 * n + 1][i] = weight_q(b * conj(at.p), at.a);
+            }
             lanes[n].pc[0][i] = weight_p(at.p * c);
             lanes[n].pc[1][i] = weight_q(at.p * c, at.a);
         }

@@ -9,7 +9,8 @@
  *     p = Re v,  q = Re(v conj(A)),  D = |A|^2 - y'^2 - 2 i y' Re A:
  *
  * one complex reciprocal R = 1 / D for a pole, shared by the four sums, and real weights on it.
- * Only v = B C and v = P C differ between channels; B Q and P Q are scalars.
+ * Only v = B C and v = P C differ between channels; B Q and P Q are scalars, unless each channel has
+ * a B of its own (S4.each): then B Q differs too.
  *
  * Near a resonance, y' = |A|, the real part of D is a small difference of large numbers. It is
  * taken as (|A| - y') (|A| + y') with |A| and y' as sums of two floats each. For large y' (k near
@@ -54,12 +55,13 @@ typedef struct S4 {
     Fft     f;
     int64_t channels, groups, poles, length, n_freq;
     int     threads, wave;
-    bool    grad;
+    bool    grad, each;
     const float *param[S4_PARAMS], *tangents;
 } S4;
 
 typedef struct Slot {            /* the buffers of one group of a wave */
     PoleLanes *lanes;
+    Vec       *bq;               /* each: p and q of B Q, 2 a pole; else NULL */
     Vec       *spectrum, *scratch;
     Vec       *big;              /* gradient only */
 } Slot;
@@ -80,10 +82,11 @@ typedef struct Shared {          /* parameters of one pole */
 
 Shared s4_shared(const S4 *s, int64_t n);
 double complex s4_c(const S4 *s, int64_t h, int64_t n);
+double complex s4_b(const S4 *s, int64_t h, int64_t n);
 double s4_dt(const S4 *s, int64_t h);
 void   s4_inverse_dt(const S4 *s, int64_t group, double *inverse_dt);    /* 1 / dt of 16 channels */
 void   s4_fill_poles(const S4 *s, Pole *poles);
-void   s4_fill_lanes(const S4 *s, int64_t group, PoleLanes *lanes);
+void   s4_fill_lanes(const S4 *s, int64_t group, const Slot *slot);
 
 static inline bool is_nyquist(const S4 *s, int64_t k) { return 2 * k == s->length; }
 
@@ -176,7 +179,8 @@ typedef struct Sums {            /* of one frequency */
     Cvec ratio_b, ratio_c;       /* r_BQ and r_PC over 1 + r_PQ */
 } Sums;
 
-INLINE void cauchy(Sums *out, const S4 *s, const Pole *poles, const PoleLanes *lanes, const Freq *f)
+/* bq: as in Slot; a constant NULL leaves no trace in the loop. */
+INLINE void cauchy(Sums *out, const S4 *s, const Pole *poles, const PoleLanes *lanes, const Vec *bq, const Freq *f)
 {
     Cvec sum[SUMS][2] = { 0 };
     for (int64_t n = 0; n < s->poles; n++) {
@@ -184,7 +188,10 @@ INLINE void cauchy(Sums *out, const S4 *s, const Pole *poles, const PoleLanes *l
         resolvent(&poles[n], f, &r);
         weigh(sum[BC], &r, &lanes[n].bc[0], &lanes[n].bc[1]);
         weigh(sum[PC], &r, &lanes[n].pc[0], &lanes[n].pc[1]);
-        weigh_scalar(sum[BQ], &r, poles[n].bq);
+        if (bq)
+            weigh(sum[BQ], &r, &bq[2 * n], &bq[2 * n + 1]);
+        else
+            weigh_scalar(sum[BQ], &r, poles[n].bq);
         weigh_scalar(sum[PQ], &r, poles[n].pq);
     }
     for (int i = 0; i < SUMS; i++) {

@@ -41,8 +41,9 @@ static Err s4_kernel_shape(Node *n)
                 s4_words[i], type_name(in_type(n, i)));
     if (c.rank != 4 || c.dim[0] != 1 || c.dim[3] != 2)
         return fail(E_SHAPE, "s4_kernel: C must be (1,H,N,2), not %s", shape_text(c));
+    bool        each = shape_same(in_shape(n, S4_B), c);
     const Shape want[S4_PARAMS] = { SHAPE(c.dim[1], 1),       c,
-                                    SHAPE(1, 1, c.dim[2], 2), SHAPE(1, c.dim[2]),
+                                    each ? c : SHAPE(1, 1, c.dim[2], 2), SHAPE(1, c.dim[2]),
                                     SHAPE(1, c.dim[2]),       SHAPE(1, 1, c.dim[2], 2) };
     for (int i = 0; i < S4_PARAMS; i++)
         if (!shape_same(in_shape(n, i), want[i]))

@@ -11,8 +11,8 @@ Err s4_kernel_choose_cpu(const Node *n, const Device *device, Choice *choice)
     return OK;
 }
 
-static void s4_spectrum(const S4 *s, const Pole *poles, const Slot *slot, const double *inverse_dt,
-                        int64_t from, int64_t to)
+INLINE void spectrum_of(const S4 *s, const Pole *poles, const Slot *slot, const Vec *bq,
+                        const double *inverse_dt, int64_t from, int64_t to)
 {
     for (int64_t k = from; k < to; k++) {
         Vec *out = slot->spectrum + 2 * k;
@@ -29,13 +29,22 @@ static void s4_spectrum(const S4 *s, const Pole *poles, const Slot *slot, const 
         Sums sums;
         Cvec less;
         freq_set(&f, s->tangents + 2 * k, inverse_dt);
-        cauchy(&sums, s, poles, slot->lanes, &f);
+        cauchy(&sums, s, poles, slot->lanes, bq, &f);
         product(&less, &sums.ratio_b, &sums.r[PC]);
         less.re = sums.r[BC].re - less.re;
         less.im = sums.r[BC].im - less.im;
         out[0] = less.re - f.half_y * less.im;
         out[1] = less.im + f.half_y * less.re;
     }
+}
+
+static void s4_spectrum(const S4 *s, const Pole *poles, const Slot *slot, const double *inverse_dt,
+                        int64_t from, int64_t to)
+{
+    if (slot->bq)
+        spectrum_of(s, poles, slot, slot->bq, inverse_dt, from, to);
+    else
+        spectrum_of(s, poles, slot, NULL, inverse_dt, from, to);
 }
 
 Err s4_kernel_cpu(const Call *call)
@@ -49,8 +58,10 @@ Err s4_kernel_cpu(const Call *call)
 #pragma omp parallel num_threads(s.threads)
         {
 #pragma omp for schedule(static)
-            for (int64_t i = 0; i < some; i++)
-                s4_fill_lanes(&s, first + i, s4_slot(&s, call->workspace, i).lanes);
+            for (int64_t i = 0; i < some; i++) {
+                Slot slot = s4_slot(&s, call->workspace, i);
+                s4_fill_lanes(&s, first + i, &slot);
+            }
 #pragma omp for schedule(static)
             for (int64_t task = 0; task < some * pieces; task++) {
                 int64_t from, to;

@@ -1,11 +1,12 @@
 /* s4_kernel_cuda.cu -- the S4 kernel and its gradient on CUDA; the arithmetic is that of s4_cauchy.h.
  *
- * A thread has one channel and one frequency and runs over the poles; what depends on channel and
+ * A thread has one channel and two frequencies and runs over the poles; what depends on channel and
  * pole is read side by side, what depends on the pole alone by all at once. Backward, a block takes
- * 32 channels and a run of frequencies, 16 at a time: in phase one each warp has a frequency and
- * makes the sums again, in phase two each warp has poles and sums over the 16; a run's sums are
- * [poles][POLE_SUMS][channels], added over the runs in double. Parameters are taken to double
- * precision and back at both ends, as on the CPU.
+ * 32 channels and a run of frequencies, 32 at a time: in phase one each warp has two frequencies and
+ * makes the sums again, in phase two each warp has poles, two at once, and sums over the 32; a run's sums
+ * are [poles][POLE_SUMS][channels], added over the runs in double. Two at once because what is read for
+ * one, and not the arithmetic, would set the pace. Parameters are taken to double precision and back at
+ * both ends, as on the CPU. EACH: every channel has a B of its own.
  */
 #include "ops/fft_cuda.h"
 
@@ -17,8 +18,9 @@ extern "C" {
 
 enum { BC, BQ, PC, PQ, SUMS };           /* v = X Y of the four sums; of each, weights p and q */
 enum { SUM_M = 2 * SUMS, SUM_DAMP, POLE_SUMS };
-enum { S4_LANES = 32, S4_FREQS = 16 };   /* channels and warps of a block */
+enum { S4_LANES = 32, S4_WARPS = 16, S4_TWO = 2, S4_FREQS = S4_WARPS * S4_TWO };     /* channels, warps of a block */
 enum { FREQ_FLOATS = 4 + 4 * SUMS };     /* a frequency of one channel in shared memory */
+enum { S4_SHARED = S4_FREQS * FREQ_FLOATS * S4_LANES * 4 };
 
 typedef struct Complex {
     double re, im;
@@ -39,11 +41,13 @@ typedef struct S4Cuda {
     double      *inverse_dt;             /* [channels] */
     Pole        *pole;                   /* [poles] */
     float4      *lanes;                  /* [poles][channels]: p, q of B C, p, q of P C */
+    float2      *bq;                     /* each: [poles][channels]: p, q of B Q; else NULL */
     float2      *spectrum, *scratch;     /* [n_freq][channels], [length][channels] */
     float       *sums;                   /* [chunks][poles][POLE_SUMS][channels] */
     float       *through;                /* [chunks][channels] */
     double      *shared;                 /* [poles][6][channels]: of B, P, A */
     size_t       bytes;
+    bool         each;
 } S4Cuda;
 
 __device__ __forceinline__ Complex z_mul(Complex a, Complex b)
@@ -57,14 +61,14 @@ __device__ __forceinline__ Complex z_at(const float *x, int64_t i)
     return { (double)x[2 * i], (double)x[2 * i + 1] };
 }
 
-struct Shared {                          /* parameters of one pole */
+struct Shared {                          /* parameters of one pole; b of one channel where each has its own */
     Complex a, b, p;
 };
 
-__device__ __forceinline__ Shared shared_of(const S4Cuda &s, int64_t n)
+__device__ __forceinline__ Shared shared_of(const S4Cuda &s, int64_t h, int64_t n)
 {
-    return { { -exp((double)s.param[S4_A_REAL][n]), -(double)s.param[S4_A_IMAG][n] }, z_at(s.param[S4_B], n),
-             z_at(s.param[S4_P], n) };
+    return { { -exp((double)s.param[S4_A_REAL][n]), -(double)s.param[S4_A_IMAG][n] },
+             z_at(s.param[S4_B], s.each ? h * s.poles + n : n), z_at(s.param[S4_P], n) };
 }
 
 __device__ __forceinline__ double dt_of(const S4Cuda &s, int64_t h)
@@ -82,9 +86,13 @@ __global__ void s4_fill(S4Cuda s)
     int64_t h = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, n = blockIdx.y;
     if (h >= s.channels)
         return;
-    Shared  at = shared_of(s, n);
+    Shared  at = shared_of(s, h, n);
     Complex c = z_at(s.param[S4_C], h * s.poles + n), bc = z_mul(at.b, c), pc = z_mul(at.p, c);
     s.lanes[n * s.channels + h] = make_float4(weight_p(bc), weight_q(bc, at.a), weight_p(pc), weight_q(pc, at.a));
+    if (s.each) {
+        Complex bq = z_mul(at.b, z_conj(at.p));
+        s.bq[n * s.channels + h] = make_float2(weight_p(bq), weight_q(bq, at.a));
+    }
     if (n == 0)
         s.inverse_dt[h] = 1 / dt_of(s, h);
     if (h == 0) {
@@ -143,148 +151,220 @@ __device__ __forceinline__ void weigh(float2 (&sum)[2], float2 r, float p, float
     sum[1].y += q * r.y;
 }
 
-__device__ __forceinline__ void cauchy(Cauchy &out, const S4Cuda &s, int64_t h, const Freq &f)
+/* p, q of B Q for one channel. */
+template <bool EACH> __device__ __forceinline__ float2 weight_bq(const S4Cuda &s, const Pole &pole, int64_t h, int64_t n)
 {
-    float2 sum[SUMS][2];
+    return EACH ? s.bq[n * s.channels + h] : make_float2(pole.bq[0], pole.bq[1]);
+}
+
+template <bool EACH>
+__device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s, int64_t h, const Freq (&f)[S4_TWO])
+{
+    float2 sum[S4_TWO][SUMS][2];
 #pragma unroll
-    for (int i = 0; i < SUMS; i++)
-        sum[i][0] = sum[i][1] = make_float2(0, 0);
-#pragma unroll 4
+    for (int j = 0; j < S4_TWO; j++)
+#pragma unroll
+        for (int i = 0; i < SUMS; i++)
+            sum[j][i][0] = sum[j][i][1] = make_float2(0, 0);
+#pragma unroll 2
     for (int64_t n = 0; n < s.poles; n++) {
         Pole   pole = s.pole[n];
         float4 w = s.lanes[n * s.channels + h];
-        float2 r = resolvent(pole, f);
-        weigh(sum[BC], r, w.x, w.y);
-        weigh(sum[PC], r, w.z, w.w);
-        weigh(sum[BQ], r, pole.bq[0], pole.bq[1]);
-        weigh(sum[PQ], r, pole.pq[0], pole.pq[1]);
+        float2 bq = weight_bq<EACH>(s, pole, h, n);
+#pragma unroll
+        for (int j = 0; j < S4_TWO; j++) {
+            float2 r = resolvent(pole, f[j]);
+            weigh(sum[j][BC], r, w.x, w.y);
+            weigh(sum[j][PC], r, w.z, w.w);
+            weigh(sum[j][BQ], r, bq.x, bq.y);
+            weigh(sum[j][PQ], r, pole.pq[0], pole.pq[1]);
+        }
     }
 #pragma unroll
-    for (int i = 0; i < SUMS; i++) {
-        out.p[i] = sum[i][0];
-        out.r[i].x = -2.0f * (f.t * sum[i][0].y + f.s * sum[i][1].x);
-        out.r[i].y = 2.0f * (f.t * sum[i][0].x - f.s * sum[i][1].y);
+    for (int j = 0; j < S4_TWO; j++) {
+#pragma unroll
+        for (int i = 0; i < SUMS; i++) {
+            out[j].p[i] = sum[j][i][0];
+            out[j].r[i].x = -2.0f * (f[j].t * sum[j][i][0].y + f[j].s * sum[j][i][1].x);
+            out[j].r[i].y = 2.0f * (f[j].t * sum[j][i][0].x - f[j].s * sum[j][i][1].y);
+        }
+        float2 below = make_float2(1.0f + out[j].r[PQ].x, out[j].r[PQ].y);
+        float  size = 1.0f / (below.x * below.x + below.y * below.y);
+        float2 inverse = make_float2(below.x * size, -(below.y * size));
+        out[j].ratio_b = c_mul(out[j].r[BQ], inverse);
+        out[j].ratio_c = c_mul(out[j].r[PC], inverse);
     }
-    float2 below = make_float2(1.0f + out.r[PQ].x, out.r[PQ].y);
-    float  size = 1.0f / (below.x * below.x + below.y * below.y);
-    float2 inverse = make_float2(below.x * size, -(below.y * size));
-    out.ratio_b = c_mul(out.r[BQ], inverse);
-    out.ratio_c = c_mul(out.r[PC], inverse);
 }
 
-/* Threads (32 channels, 8 frequencies). */
-__global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
+/* The frequency k = L/2, where the tangent has its pole. */
+__device__ __forceinline__ void s4_edge(const S4Cuda &s, int64_t h)
 {
-    int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, k = blockIdx.x * (int64_t)8 + threadIdx.y;
-    if (h >= s.channels || k >= s.n_freq)
+    float sum = 0;
+    for (int64_t n = 0; n < s.poles; n++)
+        sum += s.lanes[n * s.channels + h].x;
+    s.spectrum[s.length / 2 * s.channels + h] = make_float2((float)((double)sum / s.inverse_dt[h]), 0);
+}
+
+/* Threads (32 channels, 8 pairs of frequencies). */
+template <bool EACH> __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
+{
+    int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, first = blockIdx.x * (int64_t)(8 * S4_TWO) + threadIdx.y;
+    int64_t last = s.n_freq - (s.length % 2 == 0);
+    if (h >= s.channels)
         return;
-    if (2 * k == s.length) {
-        float sum = 0;
-        for (int64_t n = 0; n < s.poles; n++)
-            sum += s.lanes[n * s.channels + h].x;
-        s.spectrum[k * s.channels + h] = make_float2((float)((double)sum / s.inverse_dt[h]), 0);
-        return;
+    Freq   f[S4_TWO];
+    Cauchy sums[S4_TWO];
+#pragma unroll
+    for (int j = 0; j < S4_TWO; j++)         /* one too many is made like the first */
+        f[j] = freq_of(s, first + 8 * j < last ? first + 8 * j : 0, s.inverse_dt[h]);
+    cauchy<EACH>(sums, s, h, f);
+#pragma unroll
+    for (int j = 0; j < S4_TWO; j++) {
+        int64_t k = first + 8 * j;
+        if (k >= last) {
+            if (k < s.n_freq)
+                s4_edge(s, h);
+            continue;
+        }
+        float2 less = c_sub(sums[j].r[BC], c_mul(sums[j].ratio_b, sums[j].r[PC]));
+        float  half_y = 0.5f * s.tangents[2 * k];
+        s.spectrum[k * s.channels + h] = make_float2(less.x - half_y * less.y, less.y + half_y * less.x);
     }
-    Freq   f = freq_of(s, k, s.inverse_dt[h]);
-    Cauchy sums;
-    cauchy(sums, s, h, f);
-    float2 less = c_sub(sums.r[BC], c_mul(sums.ratio_b, sums.r[PC]));
-    float  half_y = 0.5f * s.tangents[2 * k];
-    s.spectrum[k * s.channels + h] = make_float2(less.x - half_y * less.y, less.y + half_y * less.x);
 }
 
 /* ---- gradient: see Note [Gradient] in s4_kernel_grad_cpu.c ---- */
 
 __device__ __forceinline__ float2 c_conj_mul(float2 a, float2 b) { return c_mul(c_conj(a), b); }
 
-/* One frequency of one channel into shared memory; adds to `through`. */
-__device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k, float (*to)[S4_LANES], float *through)
+/* Frequencies [0, there) of two, k and k + 1, of one channel into shared memory; adds to `through`. */
+template <bool EACH>
+__device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k, int there,
+                                          float (*to)[FREQ_FLOATS][S4_LANES], float *through)
 {
     int    lane = (int)threadIdx.x;
-    float  factor = (k == 0 ? 1.0f : 2.0f) / (float)s.length, half_y = 0.5f * s.tangents[2 * k];
-    float2 outer = s.spectrum[k * s.channels + h], g[SUMS];
-    Freq   f = freq_of(s, k, s.inverse_dt[h]);
-    Cauchy sums;
-    cauchy(sums, s, h, f);
-    outer = make_float2(outer.x * factor, outer.y * factor);
-    g[BC] = make_float2(outer.x + half_y * outer.y, outer.y - half_y * outer.x);
-    g[BQ] = c_conj_mul(sums.ratio_c, g[BC]);
-    g[PC] = c_conj_mul(sums.ratio_b, g[BC]);
-    g[PQ] = c_conj_mul(sums.ratio_b, g[BQ]);
-    g[BQ] = make_float2(-g[BQ].x, -g[BQ].y);
-    g[PC] = make_float2(-g[PC].x, -g[PC].y);
-    to[0][lane] = f.hi;
-    to[1][lane] = f.lo;
-    to[2][lane] = f.s;
-    to[3][lane] = f.t;
+    Freq   f[S4_TWO];
+    Cauchy sums[S4_TWO];
 #pragma unroll
-    for (int i = 0; i < SUMS; i++) {
-        float a = 2.0f * f.t * g[i].y, b = -2.0f * f.t * g[i].x;
-        to[4 + 4 * i][lane] = a;
-        to[5 + 4 * i][lane] = b;
-        to[6 + 4 * i][lane] = -2.0f * f.s * g[i].x;
-        to[7 + 4 * i][lane] = -2.0f * f.s * g[i].y;
-        *through += sums.p[i].x * a + sums.p[i].y * b;
+    for (int j = 0; j < S4_TWO; j++)
+        f[j] = freq_of(s, j < there ? k + j : k, s.inverse_dt[h]);
+    cauchy<EACH>(sums, s, h, f);
+#pragma unroll
+    for (int j = 0; j < S4_TWO; j++) {
+        if (j >= there)
+            break;
+        float  factor = (k + j == 0 ? 1.0f : 2.0f) / (float)s.length, half_y = 0.5f * s.tangents[2 * (k + j)];
+        float2 outer = s.spectrum[(k + j) * s.channels + h], g[SUMS];
+        outer = make_float2(outer.x * factor, outer.y * factor);
+        g[BC] = make_float2(outer.x + half_y * outer.y, outer.y - half_y * outer.x);
+        g[BQ] = c_conj_mul(sums[j].ratio_c, g[BC]);
+        g[PC] = c_conj_mul(sums[j].ratio_b, g[BC]);
+        g[PQ] = c_conj_mul(sums[j].ratio_b, g[BQ]);
+        g[BQ] = make_float2(-g[BQ].x, -g[BQ].y);
+        g[PC] = make_float2(-g[PC].x, -g[PC].y);
+        to[j][0][lane] = f[j].hi;
+        to[j][1][lane] = f[j].lo;
+        to[j][2][lane] = f[j].s;
+        to[j][3][lane] = f[j].t;
+#pragma unroll
+        for (int i = 0; i < SUMS; i++) {
+            float a = 2.0f * f[j].t * g[i].y, b = -2.0f * f[j].t * g[i].x;
+            to[j][4 + 4 * i][lane] = a;
+            to[j][5 + 4 * i][lane] = b;
+            to[j][6 + 4 * i][lane] = -2.0f * f[j].s * g[i].x;
+            to[j][7 + 4 * i][lane] = -2.0f * f[j].s * g[i].y;
+            *through += sums[j].p[i].x * a + sums[j].p[i].y * b;
+        }
     }
 }
 
-/* One pole of one channel over `count` frequencies. */
-__device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, int64_t n,
+/* Two poles of one channel over `count` frequencies. */
+template <bool EACH>
+__device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, const int64_t (&n)[S4_TWO],
                                           const float (*from)[FREQ_FLOATS][S4_LANES], int count,
-                                          float (&total)[POLE_SUMS], float *through)
+                                          float (&total)[S4_TWO][POLE_SUMS], float (&through)[S4_TWO])
 {
-    int    lane = (int)threadIdx.x;
-    Pole   pole = s.pole[n];
-    float4 w = s.lanes[n * s.channels + h];
-    float  weight[SUMS][2] = { { w.x, w.y }, { pole.bq[0], pole.bq[1] }, { w.z, w.w }, { pole.pq[0], pole.pq[1] } };
-    float  y = 0;
+    int   lane = (int)threadIdx.x;
+    Pole  pole[S4_TWO];
+    float weight[S4_TWO][SUMS][2], y[S4_TWO];
 #pragma unroll
-    for (int i = 0; i < POLE_SUMS; i++)
-        total[i] = 0;
+    for (int j = 0; j < S4_TWO; j++) {
+        float4 w = s.lanes[n[j] * s.channels + h];
+        pole[j] = s.pole[n[j]];
+        float2 bq = weight_bq<EACH>(s, pole[j], h, n[j]);
+        weight[j][BC][0] = w.x, weight[j][BC][1] = w.y;
+        weight[j][BQ][0] = bq.x, weight[j][BQ][1] = bq.y;
+        weight[j][PC][0] = w.z, weight[j][PC][1] = w.w;
+        weight[j][PQ][0] = pole[j].pq[0], weight[j][PQ][1] = pole[j].pq[1];
+        y[j] = 0;
+#pragma unroll
+        for (int i = 0; i < POLE_SUMS; i++)
+            total[j][i] = 0;
+    }
     for (int k = 0; k < count; k++) {
         Freq   f = { from[k][0][lane], from[k][1][lane], from[k][2][lane], from[k][3][lane] };
-        float2 r = resolvent(pole, f), g = make_float2(0, 0);
+        float2 r[S4_TWO], g[S4_TWO];
+#pragma unroll
+        for (int j = 0; j < S4_TWO; j++) {
+            r[j] = resolvent(pole[j], f);
+            g[j] = make_float2(0, 0);
+        }
 #pragma unroll
         for (int i = 0; i < SUMS; i++) {
             float a = from[k][4 + 4 * i][lane], b = from[k][5 + 4 * i][lane];
             float c = from[k][6 + 4 * i][lane], d = from[k][7 + 4 * i][lane];
-            total[2 * i] += r.x * a + r.y * b;
-            total[2 * i + 1] += r.x * c + r.y * d;
-            g.x += weight[i][0] * a + weight[i][1] * c;
-            g.y += weight[i][0] * b + weight[i][1] * d;
+#pragma unroll
+            for (int j = 0; j < S4_TWO; j++) {
+                total[j][2 * i] += r[j].x * a + r[j].y * b;
+                total[j][2 * i + 1] += r[j].x * c + r[j].y * d;
+                g[j].x += weight[j][i][0] * a + weight[j][i][1] * c;
+                g[j].y += weight[j][i][0] * b + weight[j][i][1] * d;
+            }
         }
-        float2 d = c_conj_mul(c_mul(r, r), g);   /* dR/dD = -R^2 */
-        total[SUM_M] -= f.s * d.x;
-        total[SUM_DAMP] -= f.t * d.y;
-        y -= f.hi * f.t * d.x;
+#pragma unroll
+        for (int j = 0; j < S4_TWO; j++) {
+            float2 d = c_conj_mul(c_mul(r[j], r[j]), g[j]);      /* dR/dD = -R^2 */
+            total[j][SUM_M] -= f.s * d.x;
+            total[j][SUM_DAMP] -= f.t * d.y;
+            y[j] -= f.hi * f.t * d.x;
+        }
     }
-    *through += pole.damp * total[SUM_DAMP] - 2.0f * y;
+#pragma unroll
+    for (int j = 0; j < S4_TWO; j++)
+        through[j] = pole[j].damp * total[j][SUM_DAMP] - 2.0f * y[j];
 }
 
 /* Threads (32 channels, 16 warps); blocks (runs of frequencies, channels / 32). */
-__global__ void __launch_bounds__(S4_LANES *S4_FREQS) s4_slopes(S4Cuda s)
+template <bool EACH> __global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_slopes(S4Cuda s)
 {
-    __shared__ float freq[S4_FREQS][FREQ_FLOATS][S4_LANES];
-    __shared__ float moved[S4_FREQS][S4_LANES];
+    extern __shared__ float s4_memory[];
+    float (*freq)[FREQ_FLOATS][S4_LANES] = (float (*)[FREQ_FLOATS][S4_LANES])s4_memory;      /* [S4_FREQS] */
+    __shared__ float moved[S4_WARPS][S4_LANES];
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, last = s.n_freq - (s.length % 2 == 0);
     int64_t from = blockIdx.x * s.chunk, to = from + s.chunk < last ? from + s.chunk : last;
     int     warp = (int)threadIdx.y, lane = (int)threadIdx.x;
     bool    there = h < s.channels;
     float   through = 0;
-    for (int64_t n = warp; there && n < s.poles; n += S4_FREQS)
+    for (int64_t n = warp; there && n < s.poles; n += S4_WARPS)
         for (int i = 0; i < POLE_SUMS; i++)
             s.sums[((blockIdx.x * s.poles + n) * POLE_SUMS + i) * s.channels + h] = 0;
     for (int64_t k = from; k < to; k += S4_FREQS) {
-        int count = to - k < S4_FREQS ? (int)(to - k) : S4_FREQS;
-        if (there && warp < count)
-            phase_one(s, h, k + warp, freq[warp], &through);
+        int count = to - k < S4_FREQS ? (int)(to - k) : S4_FREQS, mine = count - warp * S4_TWO;
+        if (there && mine > 0)
+            phase_one<EACH>(s, h, k + warp * S4_TWO, mine, &freq[warp * S4_TWO], &through);
         __syncthreads();
-        for (int64_t n = warp; there && n < s.poles; n += S4_FREQS) {
-            float total[POLE_SUMS];
-            phase_two(s, h, n, freq, count, total, &through);
+        for (int64_t n = warp; there && n < s.poles; n += S4_WARPS * S4_TWO) {
+            int64_t two[S4_TWO] = { n, n + S4_WARPS < s.poles ? n + S4_WARPS : n };
+            float   total[S4_TWO][POLE_SUMS], more[S4_TWO];
+            phase_two<EACH>(s, h, two, freq, count, total, more);
 #pragma unroll
-            for (int i = 0; i < POLE_SUMS; i++)
-                s.sums[((blockIdx.x * s.poles + n) * POLE_SUMS + i) * s.channels + h] += total[i];
+            for (int j = 0; j < S4_TWO; j++) {
+                if (j && two[j] == n)
+                    break;
+                through += more[j];
+#pragma unroll
+                for (int i = 0; i < POLE_SUMS; i++)
+                    s.sums[((blockIdx.x * s.poles + two[j]) * POLE_SUMS + i) * s.channels + h] += total[j][i];
+            }
         }
         __syncthreads();
     }
@@ -292,7 +372,7 @@ __global__ void __launch_bounds__(S4_LANES *S4_FREQS) s4_slopes(S4Cuda s)
     __syncthreads();
     if (warp || !there)
         return;
-    for (int i = 1; i < S4_FREQS; i++)
+    for (int i = 1; i < S4_WARPS; i++)
         through += moved[i][lane];
     s.through[blockIdx.x * s.channels + h] = through;
 }
@@ -314,6 +394,7 @@ __global__ void s4_chain(S4Cuda s)
     double dt = dt_of(s, h), edge = nyquist(s, h);
     if (n == s.poles) {
         double through = 0, direct = 0;
+#pragma unroll 8
         for (int64_t i = 0; i < s.chunks; i++)
             through += (double)s.through[i * s.channels + h];
         for (int64_t i = 0; i < s.poles; i++)
@@ -327,12 +408,21 @@ __global__ void s4_chain(S4Cuda s)
 #pragma unroll
     for (int i = 0; i < POLE_SUMS; i++)
         sum[i] = 0;
-    for (int64_t k = 0; k < s.chunks; k++)
+    for (int64_t k = 0; k < s.chunks; k += 4) {      /* many loads under way: few threads have long sums */
+        float part[4][POLE_SUMS];
 #pragma unroll
-        for (int i = 0; i < POLE_SUMS; i++)
-            sum[i] += (double)s.sums[((k * s.poles + n) * POLE_SUMS + i) * s.channels + h];
+        for (int j = 0; j < 4; j++)
+#pragma unroll
+            for (int i = 0; i < POLE_SUMS; i++)
+                part[j][i] = k + j < s.chunks ? s.sums[(((k + j) * s.poles + n) * POLE_SUMS + i) * s.channels + h] : 0;
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+#pragma unroll
+            for (int i = 0; i < POLE_SUMS; i++)
+                sum[i] += (double)part[j][i];
+    }
     sum[0] += edge * dt;
-    Shared  at = shared_of(s, n);
+    Shared  at = shared_of(s, h, n);
     Complex c = z_at(s.param[S4_C], h * s.poles + n), q = z_conj(at.p), g[SUMS];
     Complex v[SUMS] = { z_mul(at.b, c), z_mul(at.b, q), z_mul(at.p, c), z_mul(at.p, q) };
     double  d_re = 2 * at.a.re * sum[SUM_M] - 2 * sum[SUM_DAMP], d_im = 2 * at.a.im * sum[SUM_M];
@@ -349,6 +439,10 @@ __global__ void s4_chain(S4Cuda s)
     if (s.out[S4_C]) {
         s.out[S4_C][2 * (h * s.poles + n)] = (float)dc.re;
         s.out[S4_C][2 * (h * s.poles + n) + 1] = (float)dc.im;
+    }
+    if (s.each && s.out[S4_B]) {
+        s.out[S4_B][2 * (h * s.poles + n)] = (float)db.re;
+        s.out[S4_B][2 * (h * s.poles + n) + 1] = (float)db.im;
     }
     double more[6] = { db.re, db.im, dp.re, dp.im, at.a.re * d_re, -d_im };
 #pragma unroll
@@ -367,7 +461,7 @@ __global__ void s4_shared_sums(S4Cuda s)
 #pragma unroll
     for (int d = 16; d; d >>= 1)
         sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    float *out = j < 2 ? s.out[S4_B] : j < 4 ? s.out[S4_P] : j == 4 ? s.out[S4_A_REAL] : s.out[S4_A_IMAG];
+    float *out = j < 2 ? (s.each ? NULL : s.out[S4_B]) : j < 4 ? s.out[S4_P] : j == 4 ? s.out[S4_A_REAL] : s.out[S4_A_IMAG];
     if (threadIdx.x == 0 && out)
         out[j < 4 ? 2 * n + j % 2 : n] = (float)sum;
 }
@@ -389,6 +483,7 @@ static S4Cuda s4_of(const Call *call, const Node *n, int sms, bool grad)
     char  *base = call ? (char *)call->workspace : NULL;
     s.channels = c.dim[1];
     s.poles = c.dim[2];
+    s.each = shape_same(in_shape(n, S4_B), c);
     s.length = ATTR(n, S4KernelAttr)->length;
     s.n_freq = s.length / 2 + 1;
     s.f = fft_cuda_of(s.length, s.channels, true);
@@ -399,6 +494,8 @@ static S4Cuda s4_of(const Call *call, const Node *n, int sms, bool grad)
     s.inverse_dt = (double *)(base + place(&s.bytes, width * sizeof(double)));
     s.pole = (Pole *)(base + place(&s.bytes, (size_t)s.poles * sizeof(Pole)));
     s.lanes = (float4 *)(base + place(&s.bytes, pairs * sizeof(float4)));
+    if (s.each)
+        s.bq = (float2 *)(base + place(&s.bytes, pairs * sizeof(float2)));
     s.spectrum = (float2 *)(base + place(&s.bytes, (size_t)s.n_freq * width * sizeof(float2)));
     s.scratch = (float2 *)(base + place(&s.bytes, s.f.n2 == 1 ? 0 : fft_signal_bytes(&s.f)));
     if (grad) {
@@ -444,10 +541,13 @@ static Err s4_begin(const Call *call, const S4Cuda *s)
 extern "C" Err s4_kernel_cuda(const Call *call)
 {
     S4Cuda s = s4_of(call, call->node, cuda_handle(call)->sms, false);
-    dim3   blocks((unsigned)ceil_div(s.n_freq, 8), (unsigned)ceil_div(s.channels, S4_LANES));
+    dim3   blocks((unsigned)ceil_div(s.n_freq, 8 * S4_TWO), (unsigned)ceil_div(s.channels, S4_LANES));
     float  one = 1 / (float)s.length;
     TRY(s4_begin(call, &s));
-    s4_spectrum<<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
+    if (s.each)
+        s4_spectrum<true><<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
+    else
+        s4_spectrum<false><<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
     CUDA_LAUNCHED();
     HalfSpectrum from = { s.spectrum, s.length, s.channels, one, one };
     RealSignal   to = { (float *)call->out[0], s.length, s.channels };
@@ -463,7 +563,9 @@ extern "C" Err s4_kernel_grad_cuda(const Call *call)
     unsigned     groups = (unsigned)ceil_div(s.channels, S4_LANES);
     TRY(s4_begin(call, &s));
     TRY(fft_whole(call, s.f, 1, from, to, s.scratch));
-    s4_slopes<<<dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_FREQS), 0, stream>>>(s);
+    auto slopes = s.each ? s4_slopes<true> : s4_slopes<false>;
+    CUDA_TRY(cudaFuncSetAttribute(slopes, cudaFuncAttributeMaxDynamicSharedMemorySize, S4_SHARED));
+    slopes<<<dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_WARPS), S4_SHARED, stream>>>(s);
     CUDA_LAUNCHED();
     s4_chain<<<dim3(groups, (unsigned)ceil_div(s.poles + 1, 4)), dim3(S4_LANES, 4), 0, stream>>>(s);
     CUDA_LAUNCHED();

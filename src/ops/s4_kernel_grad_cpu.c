@@ -28,12 +28,12 @@ typedef struct Block {           /* phase one's result for a few frequencies */
 
 /* Frequency k, whose kernel value has gradient (re, im); adds y' dL/dy' as far as y' stands outside
  * of R. */
-INLINE void phase_one(const S4 *s, const Pole *poles, const PoleLanes *lanes, const Vec *spectrum,
+INLINE void phase_one(const S4 *s, const Pole *poles, const PoleLanes *lanes, const Vec *bq, const Vec *spectrum,
                       float factor, const Freq *f, Vec part[SUMS][4], Vec *through)
 {
     Sums sums;
     Cvec g[SUMS], outer = { spectrum[0] * factor, spectrum[1] * factor };
-    cauchy(&sums, s, poles, lanes, f);
+    cauchy(&sums, s, poles, lanes, bq, f);
     g[BC].re = outer.re + f->half_y * outer.im;
     g[BC].im = outer.im - f->half_y * outer.re;
     product_conj(&g[BQ], &sums.ratio_c, &g[BC]);
@@ -57,7 +57,7 @@ static void add_double(double *to, const Vec *v)
 }
 
 /* One pole over the block's frequencies. */
-static void phase_two(const Pole *pole, const PoleLanes *lanes, const Block *block, int64_t count,
+static void phase_two(const Pole *pole, const PoleLanes *lanes, const Vec *bq, const Block *block, int64_t count,
                       double *sums, Vec *through)
 {
     Vec weight[SUMS][2] = {
@@ -65,7 +65,7 @@ static void phase_two(const Pole *pole, const PoleLanes *lanes, const Block *blo
     };
     Vec total[POLE_SUMS] = { 0 }, y = { 0 }, zero = { 0 };
     for (int i = 0; i < 2; i++) {
-        weight[BQ][i] = zero + pole->bq[i];
+        weight[BQ][i] = bq ? bq[i] : zero + pole->bq[i];
         weight[PQ][i] = zero + pole->pq[i];
     }
     for (int64_t k = 0; k < count; k++) {
@@ -113,13 +113,17 @@ static void s4_task(const S4 *s, const Pole *poles, const Slot *slot, const doub
                 continue;
             }
             freq_set(&block.freq[count], s->tangents + 2 * k, inverse_dt);
-            phase_one(s, poles, slot->lanes, g, factor, &block.freq[count], block.part[count],
-                      &moved);
+            if (slot->bq)
+                phase_one(s, poles, slot->lanes, slot->bq, g, factor, &block.freq[count], block.part[count],
+                          &moved);
+            else
+                phase_one(s, poles, slot->lanes, NULL, g, factor, &block.freq[count], block.part[count],
+                          &moved);
             count++;
         }
         for (int64_t n = 0; n < s->poles; n++)
-            phase_two(&poles[n], &slot->lanes[n], &block, count, sums + n * POLE_SUMS * FFT_LANES,
-                      &moved);
+            phase_two(&poles[n], &slot->lanes[n], slot->bq ? slot->bq + 2 * n : NULL, &block, count,
+                      sums + n * POLE_SUMS * FFT_LANES, &moved);
         add_double(through, &moved);
     }
 }
@@ -132,6 +136,7 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
     double *sums = s4_sums(s, call->workspace, task),
            *dt_sums = sums + s->poles * POLE_SUMS * FFT_LANES;
     float  *d_inv_dt = call->out[S4_INV_DT], *d_c = call->out[S4_C];
+    float  *d_b = s->each ? call->out[S4_B] : NULL;
     for (int piece = 1; piece < pieces; piece++) {
         const double *more = s4_sums(s, call->workspace, task + piece);
         for (int64_t i = 0; i < (s->poles * POLE_SUMS + 2) * FFT_LANES; i++)
@@ -144,9 +149,9 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
         for (int64_t n = 0; n < s->poles; n++) {
             const double  *sum = sums + n * POLE_SUMS * FFT_LANES + i;
             Shared         at = s4_shared(s, n);
-            double complex c = s4_c(s, h, n), q = conj(at.p), g[SUMS];
+            double complex c = s4_c(s, h, n), b = s4_b(s, h, n), q = conj(at.p), g[SUMS];
             double complex v[SUMS] = {
-                [BC] = at.b * c, [BQ] = at.b * q, [PC] = at.p * c, [PQ] = at.p * q
+                [BC] = b * c, [BQ] = b * q, [PC] = at.p * c, [PQ] = at.p * q
             };
             double         re = creal(at.a), im = cimag(at.a);
             double         d_re = 2 * re * sum[SUM_M * FFT_LANES] - 2 * sum[SUM_DAMP * FFT_LANES];
@@ -157,13 +162,17 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
                 d_re += creal(v[j]) * dq;
                 d_im += cimag(v[j]) * dq;
             }
-            double complex dc = conj(at.b) * g[BC] + conj(at.p) * g[PC];
+            double complex dc = conj(b) * g[BC] + conj(at.p) * g[PC];
             double complex db = conj(c) * g[BC] + conj(q) * g[BQ];
             double complex dp =
-                conj(c) * g[PC] + conj(q) * g[PQ] + conj(conj(at.b) * g[BQ] + conj(at.p) * g[PQ]);
+                conj(c) * g[PC] + conj(q) * g[PQ] + conj(conj(b) * g[BQ] + conj(at.p) * g[PQ]);
             if (d_c) {
                 d_c[2 * (h * s->poles + n)] = (float)creal(dc);
                 d_c[2 * (h * s->poles + n) + 1] = (float)cimag(dc);
+            }
+            if (d_b) {
+                d_b[2 * (h * s->poles + n)] = (float)creal(db);
+                d_b[2 * (h * s->poles + n) + 1] = (float)cimag(db);
             }
             double more[6] = { creal(db), cimag(db), creal(dp), cimag(dp), re * d_re, -d_im };
             for (int j = 0; j < 6; j++)
@@ -187,7 +196,7 @@ Err s4_kernel_grad_cpu(const Call *call)
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < some; i++) {
                 Slot slot = s4_slot(&s, call->workspace, i);
-                s4_fill_lanes(&s, first + i, slot.lanes);
+                s4_fill_lanes(&s, first + i, &slot);
                 fft_real(&s.f, s4_rows(&s, call->in[S4_PARAMS + 2], first + i), slot.big,
                          slot.spectrum, slot.scratch);
             }
@@ -207,7 +216,7 @@ Err s4_kernel_grad_cpu(const Call *call)
     static const int place[6][2] = { { S4_B, 0 }, { S4_B, 1 },      { S4_P, 0 },
                                      { S4_P, 1 }, { S4_A_REAL, 0 }, { S4_A_IMAG, 0 } };
     for (int j = 0; j < 6; j++) {
-        float  *out = call->out[place[j][0]];
+        float  *out = s.each && place[j][0] == S4_B ? NULL : call->out[place[j][0]];
         int64_t width = j < 4 ? 2 : 1;
         for (int64_t n = 0; out && n < s.poles; n++)
             out[n * width + place[j][1]] = (float)shared[6 * n + j];

@@ -12,17 +12,13 @@ static double complex pair_at(const float *x, int64_t i)
     return (double)x[2 * i] + I * (double)x[2 * i + 1];
 }
 
-typedef struct Coefs {           /* of one channel: [pairs] each */
-    double complex *e, *f, *b, *p;
-} Coefs;
-
-static Coefs coefs_new(Pool *pool, int64_t pairs)
+static S4Coefs coefs_new(Pool *pool, int64_t pairs)
 {
     double complex *all = NEWN(pool, double complex, 4 * pairs);
-    return (Coefs){ .e = all, .f = all + pairs, .b = all + 2 * pairs, .p = all + 3 * pairs };
+    return (S4Coefs){ .e = all, .f = all + pairs, .b = all + 2 * pairs, .p = all + 3 * pairs };
 }
 
-static void coefs_fill(const S4Params *params, int64_t h, Coefs *to)
+void s4_coefs(const S4Params *params, int64_t h, const S4Coefs *to)
 {
     double x = (double)params->inv_dt[h], dt = x > 30 ? x : log1p(exp(x)), below = 0;
     for (int64_t n = 0; n < params->pairs; n++) {
@@ -41,7 +37,7 @@ static void coefs_fill(const S4Params *params, int64_t h, Coefs *to)
  * A state and its conjugate are one real vector (Re x, Im x), on which Abar is a real matrix and C
  * the row (2 Re C, -2 Im C). */
 
-static void abar_dense(const Coefs *coefs, int64_t pairs, double *m)
+static void abar_dense(const S4Coefs *coefs, int64_t pairs, double *m)
 {
     int64_t n = 2 * pairs;
     for (int64_t col = 0; col < n;
@@ -145,13 +141,13 @@ static bool row_solve(int64_t n, double *row, double *m)
 
 /* Every channel: undo C~ of length `from` (0: it is C), then make C~ of length `to` (0: leave C).
  */
-static Err c_between(const S4Params *params, int64_t from, int64_t to, double *out)
+static Err c_between(Pool *parent, const S4Params *params, int64_t from, int64_t to, double *out)
 {
     int64_t n = 2 * params->pairs, bad = -1;
-    Pool   *pool = pool_new(NULL, "s4");
+    Pool   *pool = pool_new(parent, "s4");
     int     threads = omp_get_max_threads();
     double *room = NEWN(pool, double, threads * (4 * n * n + 2 * n));
-    Coefs  *coefs = NEWN(pool, Coefs, threads);
+    S4Coefs *coefs = NEWN(pool, S4Coefs, threads);
     for (int i = 0; i < threads; i++)
         coefs[i] = coefs_new(pool, params->pairs);
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -159,8 +155,8 @@ static Err c_between(const S4Params *params, int64_t from, int64_t to, double *o
         double *m = room + omp_get_thread_num() * (4 * n * n + 2 * n), *spare = m + n * n,
                *row = spare + 3 * n * n;
         double *next = row + n;
-        Coefs  *mine = &coefs[omp_get_thread_num()];
-        coefs_fill(params, h, mine);
+        S4Coefs *mine = &coefs[omp_get_thread_num()];
+        s4_coefs(params, h, mine);
         for (int64_t i = 0; i < params->pairs; i++) {
             double complex c = pair_at(params->c, h * params->pairs + i);
             row[i] = 2 * creal(c);
@@ -197,7 +193,7 @@ static Err c_between_float(const S4Params *params, int64_t from, int64_t to, flo
     int64_t count = 2 * params->channels * params->pairs;
     Pool   *pool = pool_new(NULL, "s4");
     double *c = NEWN(pool, double, count);
-    Err     err = c_between(params, from, to, c);
+    Err     err = c_between(pool, params, from, to, c);
     for (int64_t i = 0; !err && i < count; i++)
         out[i] = (float)c[i];
     pool_free(pool);
@@ -226,9 +222,9 @@ Err s4_step_new(Pool *pool, const S4Params *params, int64_t length, S4Step **ste
     int64_t channels = params->channels, pairs = params->pairs, count = 2 * channels * pairs;
     S4Step *s = NEW(pool, S4Step);
     Pool   *scratch = pool_new(pool, "s4");
-    Coefs   coefs = coefs_new(scratch, pairs);
+    S4Coefs coefs = coefs_new(scratch, pairs);
     double *c = NEWN(scratch, double, count);
-    TRY(c_between(params, length, 0, c));
+    TRY(c_between(scratch, params, length, 0, c));
     *s = (S4Step){ .channels = channels,
                    .pairs = pairs,
                    .e = NEWN(pool, double, count),
@@ -237,7 +233,7 @@ Err s4_step_new(Pool *pool, const S4Params *params, int64_t length, S4Step **ste
                    .c = NEWN(pool, double, count),
                    .p = NEWN(pool, double, 2 * pairs) };
     for (int64_t h = 0; h < channels; h++) {
-        coefs_fill(params, h, &coefs);
+        s4_coefs(params, h, &coefs);
         for (int64_t n = 0; n < pairs; n++) {
             int64_t re = 2 * n * channels + h, im = re + channels;
             s->e[re] = creal(coefs.e[n]), s->e[im] = cimag(coefs.e[n]);

@@ -1,23 +1,9 @@
 /* spade_cuda.cu -- norm(h) * (1 + gamma) + beta on CUDA: a norm with maps (norm_cuda.h). */
 #include "ops/norm_cuda.h"
 
-static NormCuda spade_run(const Node *n, const GroupnormAttr *attr, int weight)
-{
-    Shape    h = in_shape(n, 0);
-    NormCuda run = {};
-    run.samples = h.dim[0];
-    run.channels = dim(h, -1);
-    run.pixels = shape_count(h) / run.samples / run.channels;
-    run.groups = attr->groups;
-    run.eps = attr->eps;
-    run.type = in_type(n, 0);
-    run.type_w = in_given(n, weight) ? in_type(n, weight) : F32;
-    return run;
-}
-
 extern "C" Err spade_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    NormCuda run = spade_run(n, ATTR(n, GroupnormAttr), 1);
+    NormCuda run = norm_cuda_of(n, ATTR(n, GroupnormAttr), 1);
     choice->workspace_bytes = norm_forward_cuda_bytes(&run, ((const CudaHandle *)device->handle)->sms);
     choice->name = "own";
     return OK;
@@ -26,7 +12,7 @@ extern "C" Err spade_choose_cuda(const Node *n, const Device *device, Choice *ch
 extern "C" Err spade_cuda(const Call *call)
 {
     const GroupnormAttr *attr = ATTR(call->node, GroupnormAttr);
-    NormCuda             run = spade_run(call->node, attr, 1);
+    NormCuda             run = norm_cuda_of(call->node, attr, 1);
     run.x = call->in[0];
     run.weight = call->in[1];
     run.bias = call->in[2];
@@ -40,7 +26,7 @@ extern "C" Err spade_cuda(const Call *call)
 
 extern "C" Err spade_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    NormCuda run = spade_run(n, &ATTR(n, GroupnormGradAttr)->of, 2);
+    NormCuda run = norm_cuda_of(n, &ATTR(n, GroupnormGradAttr)->of, 2);
     choice->workspace_bytes = norm_backward_cuda_bytes(&run, ((const CudaHandle *)device->handle)->sms);
     choice->name = "own";
     return OK;
@@ -50,7 +36,7 @@ extern "C" Err spade_grad_cuda(const Call *call)
 {
     const Node              *n = call->node;
     const GroupnormGradAttr *attr = ATTR(n, GroupnormGradAttr);
-    NormCuda                 run = spade_run(n, &attr->of, 2);
+    NormCuda                 run = norm_cuda_of(n, &attr->of, 2);
     if (in_type(n, 4) != run.type || in_type(n, 5) != run.type)
         return fail(E_DEVICE, "spade_grad: h, gamma and dy differ in type, which has no CUDA kernel");
     run.x = call->in[0];

@@ -10,7 +10,7 @@
  *   6 copies: save what is live, load what lies on the host, wait for what is pending;
  *   7 the live bytes, all outputs and the workspace included, stay within the budget;
  *   8 at the end every node has run, finals are live, and finals and persistent values hold their
- *     last version;
+ *     last version, hosted ones in their slots;
  *   9 the host slots stay within the host's budget, and the figures that the plan states (bytes in
  *     both spaces, cost with waits) are those found here.
  */
@@ -240,8 +240,9 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
         state->pending  = COPY_NONE;
         break;
     default:
-        if (!state->on_host)
-            return fail(E_PLAN, "step %d frees the host slot of %s, which has none", c->step, name);
+        if (!state->on_host || c->graph->values[value].hosted)
+            return fail(E_PLAN, "step %d frees the host slot of %s, which %s", c->step, name,
+                        state->on_host ? "is at home there" : "has none");
         state->on_host = state->slot = false;
         c->host_sum -= c->graph->values[value].bytes;
         break;
@@ -261,6 +262,9 @@ static Err check_end(const Check *c, int64_t budget)
         int32_t root = graph->values[v].view_of;
         if (state->pending != COPY_NONE)
             return fail(E_PLAN, "the copy of %s is never waited for", check_name(c, v));
+        if (graph->values[v].hosted && state->host_version != state->n_writers)
+            return fail(E_PLAN, "%s ends with version %d of %d on the host", check_name(c, v),
+                        state->host_version, state->n_writers);
         if (graph->values[v].final && (!state->live || (root >= 0 && !c->values[root].live)))
             return fail(E_PLAN, "final value %s is not live at the end", check_name(c, v));
         if ((graph->values[v].final || (graph->values[v].persistent && state->version >= 0))
@@ -311,6 +315,10 @@ Err plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes)
         .runs = NEWN(pool, int32_t, graph->n_nodes + 1),
     };
     for (int32_t v = 0; v < graph->n_values; v++) {
+        if (graph->values[v].hosted) {
+            c.values[v].on_host = c.values[v].slot = true;
+            c.host_sum += graph->values[v].bytes;
+        }
         if (!graph->values[v].persistent)
             continue;
         c.values[v].live = c.values[v].readable = true;
@@ -319,6 +327,7 @@ Err plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes)
             c.sum += graph->values[v].bytes;
     }
     c.peak = c.sum;
+    c.host_peak = c.host_sum;
     check_versions(&c, pool);
     Err err = check_steps(&c);
     if (!err)

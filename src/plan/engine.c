@@ -8,6 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool part_in_step(Part part)
+{
+    return part == PART_MICRO || part == PART_UPDATE;
+}
+
+bool program_in_step(const Program *program)
+{
+    return program->parts[PART_MICRO] || program->parts[PART_UPDATE];
+}
+
 static Err engine_choose(Engine *engine)
 {
     Graph   *graph = engine->graph;
@@ -24,7 +34,8 @@ static Err engine_choose(Engine *engine)
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
         TimeBasis basis;
         engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], identity, &basis);
-        engine->basis_ns[basis] += engine->node_ns[i];
+        if (part_in_step(node->part))
+            engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
 }
@@ -40,14 +51,20 @@ static void engine_place_persistent(Engine *engine)
     int64_t at = 0, guard = engine->guards ? GUARD_BYTES : 0;
     for (int32_t i = 0; i < graph->n_values; i++) {
         Value *value = value_at(graph, i);
-        engine->offset[i] = -1;
+        engine->offset[i] = engine->host_offset[i] = -1;
         if (!value->persistent || value->root != i)
             continue;
+        if (value->hosted && engine->device->to_host > 0) {
+            engine->host_offset[i] = align_up(engine->host_bytes, engine->device->align);
+            engine->host_bytes = engine->host_offset[i] + value->bytes;
+            continue;
+        }
         at = align_up(at + guard, engine->device->align);
         engine->offset[i] = at;
         at += value->bytes + guard;
     }
     engine->persistent_bytes = align_up(at, engine->device->align);
+    engine->host_persistent_bytes = align_up(engine->host_bytes, engine->device->align);
 }
 
 static bool engine_parts_joined(const Graph *graph, Part a, Part b)
@@ -70,7 +87,7 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
     const PlanBuffers *all = &program->buffers;
     int64_t           *end = NEWN(pool, int64_t, pgraph->n_values);
     int64_t            guard = engine->guards ? GUARD_BYTES : 0, scratch = 0;
-    int32_t            next = 0;
+    int32_t            next = 0;             /* stay */
 
     for (int32_t i = 0; i < pgraph->n_values; i++)
         if (pgraph->values[i].persistent)
@@ -80,15 +97,18 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
             continue;
         const PNode *node = &pgraph->nodes[program->plan->steps[s].id];
         int64_t     *top = &engine->part_bytes[engine->graph->nodes[program->node_of[program->plan->steps[s].id]].part];
-        for (int32_t i = 0; i < node->n_in; i++)
-            *top = end[node->in[i]] > *top ? end[node->in[i]] : *top;
-        for (scratch = 0; next < all->n_stays && all->stays[next].first_step <= s; next++) {
-            const Stay *stay = &all->stays[next];
-            int64_t     at = engine->persistent_bytes + all->buffers[stay->buffer].offset + guard;
-            if (stay->value >= 0)
-                end[stay->value] = at + pgraph->values[stay->value].bytes;
-            else
-                scratch = at + node->workspace;
+        /* Before it runs: what was loaded. With it: outputs, which may move into inputs, and workspace. */
+        for (int32_t upto = s - 1; upto <= s; upto++) {
+            for (scratch = 0; next < all->n_stays && all->stays[next].first_step <= upto; next++) {
+                const Stay *stay = &all->stays[next];
+                int64_t     at = engine->persistent_bytes + all->buffers[stay->buffer].offset + guard;
+                if (stay->value >= 0)
+                    end[stay->value] = at + pgraph->values[stay->value].bytes;
+                else
+                    scratch = at + node->workspace;
+            }
+            for (int32_t i = 0; upto < s && i < node->n_in; i++)
+                *top = end[node->in[i]] > *top ? end[node->in[i]] : *top;
         }
         for (int32_t i = 0; i < node->n_out; i++)
             *top = end[node->out[i]] > *top ? end[node->out[i]] : *top;
@@ -97,17 +117,33 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
 }
 
 /* Offsets from a file, as they are: layout_check judges them. */
-static Err engine_put(Program *program, const int64_t *offsets)
+static Err engine_put(const Program *program, const PlanBuffers *all, const int64_t *offsets, LayoutResult *layout)
 {
-    Buffer *buffers = program->buffers.buffers;
-    program->layout = (LayoutResult){ 0 };
-    for (int32_t i = 0; i < program->buffers.n_buffers; i++) {
+    *layout = (LayoutResult){ 0 };
+    for (int32_t i = 0; i < all->n_buffers; i++) {
         if (offsets[i] < 0 || offsets[i] > INT64_MAX / 2)
             return fail(E_PLAN, "phase %s puts a buffer at %lld", program->name, (long long)offsets[i]);
-        buffers[i].offset = offsets[i];
-        if (offsets[i] + buffers[i].size > program->layout.arena_bytes)
-            program->layout.arena_bytes = offsets[i] + buffers[i].size;
+        all->buffers[i].offset = offsets[i];
+        if (offsets[i] + all->buffers[i].size > layout->arena_bytes)
+            layout->arena_bytes = offsets[i] + all->buffers[i].size;
     }
+    return OK;
+}
+
+/* The host's arena: a slot for each value from its save to the end of its stay there. */
+static Err engine_place_slots(Pool *pool, const Engine *engine, Program *program, const int64_t *offsets)
+{
+    PlanBuffers *slots = &program->slots;
+    LayoutResult layout = { 0 };
+    TRY(plan_slots(pool, program->pgraph, program->plan, slots));
+    for (int32_t i = 0; i < slots->n_buffers; i++)
+        slots->buffers[i].align = engine->device->align;
+    if (offsets)
+        TRY(engine_put(program, slots, offsets, &layout));
+    else if (slots->n_buffers)
+        TRY(layout_solve(pool, slots->buffers, slots->n_buffers, &(LayoutOptions){ .max_nodes = PLACE_NODES }, &layout));
+    TRY(layout_check(slots->buffers, slots->n_buffers, layout.arena_bytes));
+    program->host_bytes = slots->n_buffers ? engine->host_persistent_bytes + layout.arena_bytes : 0;
     return OK;
 }
 
@@ -131,7 +167,8 @@ static Err engine_layout(Pool *pool, Program *program, int64_t capacity)
     return err == E_BUDGET ? OK : err;           /* too large is an answer here: the caller compares */
 }
 
-Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes, const int64_t *offsets)
+Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes, const int64_t *offsets,
+                 const int64_t *slots)
 {
     TRY(plan_check(program->pgraph, program->plan, 0));
     TRY(plan_simulate(pool, program->pgraph, program->plan, &program->meter));
@@ -142,11 +179,11 @@ Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_by
         if (engine->guards)
             buffers[i].size += 2 * GUARD_BYTES;
     }
-    TRY(offsets ? engine_put(program, offsets) : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
+    TRY(offsets ? engine_put(program, &program->buffers, offsets, &program->layout) : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
     program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
     program->plan->arena_bytes = program->arena_bytes;
-    return OK;
+    return engine_place_slots(pool, engine, program, slots);
 }
 
 /* Persistent values that this program never touches lie in the arena all the same. */
@@ -166,8 +203,10 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
 {
     program->live_bytes = program->meter.live_bytes + engine_elsewhere(engine, program, false);
     program->bound_bytes = plan_bound_bytes(program->pgraph) + engine_elsewhere(engine, program, false);
-    engine->cost_ns += (double)program->repeat * program->meter.cost;
+    if (program_in_step(program))
+        engine->cost_ns += (double)program->repeat * program->meter.cost;
     engine->recomputed += program->meter.n_recomputes;
+    engine->moved += program->slots.n_stays;
     engine->cut |= program->plan->cut;
     engine_tops(pool, engine, program);
     if (program->arena_bytes > engine->arena_bytes) {
@@ -176,6 +215,8 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
     }
     if (program->live_bytes > engine->live_bytes)
         engine->live_bytes = program->live_bytes;
+    if (program->host_bytes > engine->host_bytes)
+        engine->host_bytes = program->host_bytes;
     if (program->bound_bytes > engine->bound_bytes)
         engine->bound_bytes = program->bound_bytes;
 }
@@ -184,12 +225,19 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
  * fitted by bytes but not by place: it is asked again for less, until an answer is cheaper. */
 static const int engine_less[] = { 0, 4, 12, 24, 40 };   /* % of the room above parameters and state */
 
+/* What is left on the host for slots; 1, which is nothing, where state takes it all. 0: no limit. */
+static int64_t engine_slots_budget(const Engine *engine)
+{
+    int64_t left = engine->device->host_bytes - engine->host_persistent_bytes;
+    return !engine->device->host_bytes ? 0 : left > 0 ? left : 1;
+}
+
 static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
 {
     int64_t     room = options->budget_bytes - engine->persistent_bytes, elsewhere = engine_elsewhere(engine, program, true);
     PlanOptions search = {
         .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
-        .progress = options->progress, .progress_arg = options->progress_arg,
+        .host_budget_bytes = engine_slots_budget(engine), .progress = options->progress, .progress_arg = options->progress_arg,
     };
     for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
         Plan *plan;
@@ -205,7 +253,7 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         if (err || cheaper || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
             break;
     }
-    return engine_place(pool, engine, program, options->budget_bytes, NULL);
+    return engine_place(pool, engine, program, options->budget_bytes, NULL, NULL);
 }
 
 /* Everything kept if that fits the budget, else the planner's cheapest plan that does. A program that
@@ -214,8 +262,9 @@ static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *optio
 {
     int64_t budget = options->budget_bytes;
     TRY(plan_keep_all(pool, program->pgraph, &program->plan));
-    TRY(engine_place(pool, engine, program, 0, NULL));
-    engine->keep_all_ns += (double)program->repeat * program->meter.cost;
+    TRY(engine_place(pool, engine, program, 0, NULL, NULL));
+    if (program_in_step(program))
+        engine->keep_all_ns += (double)program->repeat * program->meter.cost;
     if (program->arena_bytes > engine->keep_all_bytes)
         engine->keep_all_bytes = program->arena_bytes;
 
@@ -230,6 +279,9 @@ const Device *engine_device(const Engine *engine, int32_t node)
 {
     return engine->choices[node].own ? &engine->own_device : engine->device;
 }
+
+/* Nobody gives scratch away for nothing: a leaner algorithm that was not measured is taken to be slower. */
+static const double lean_slower = 1.25;
 
 /* Where the preferred algorithm wants more scratch than it may have (or `own` says so), the own matrix
  * products take over if they need less. */
@@ -250,6 +302,8 @@ static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
         *choice = lean;
         choice->own = true;
         engine->node_ns[i] = node_time(engine->device, node, choice, identity, &basis);
+        if (basis != TIME_MEASURED)
+            engine->node_ns[i] *= lean_slower;
         engine->leaner++;
     }
     return OK;
@@ -257,7 +311,7 @@ static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
 
 /* Which parts are planned together: each on its own, but micro and update as one where gradients pass
  * between them without being accumulated. */
-static Err engine_list_programs(Pool *pool, Engine *engine, int64_t accumulate)
+static Err engine_list_programs(Pool *pool, Engine *engine, const EngineOptions *options)
 {
     bool present[PART_COUNT] = { false };
     for (int32_t i = 0; i < engine->graph->n_nodes; i++)
@@ -269,13 +323,13 @@ static Err engine_list_programs(Pool *pool, Engine *engine, int64_t accumulate)
         Program *program = &engine->programs[engine->n_programs++];
         program->parts[part] = true;
         program->name = part_name((Part)part);
-        program->repeat = part == PART_MICRO && accumulate > 1 ? accumulate : 1;
+        int64_t repeat = part == PART_MICRO ? options->accumulate : part == PART_VALIDATE ? options->validate : 1;
+        program->repeat = repeat > 1 ? repeat : 1;
         if (part == PART_MICRO && joined) {
             program->parts[PART_UPDATE] = true;
             program->name = "micro+update";
         }
-        TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns, engine->device->align,
-                              program));
+        TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns, engine->device, program));
     }
     return OK;
 }
@@ -293,6 +347,7 @@ Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOpt
     engine->choices = NEWN(pool, Choice, graph->n_nodes);
     engine->node_ns = NEWN(pool, double, graph->n_nodes);
     engine->offset = NEWN(pool, int64_t, graph->n_values);
+    engine->host_offset = NEWN(pool, int64_t, graph->n_values);
     engine->programs = NEWN(pool, Program, PART_COUNT);
     if (!options->no_inplace)
         graph_take_inplace(graph);
@@ -300,7 +355,7 @@ Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOpt
     TRY(engine_lean(engine, options->most_scratch, own));
     engine_place_persistent(engine);
     engine->arena_bytes = engine->persistent_bytes;
-    return engine_list_programs(pool, engine, options->accumulate);
+    return engine_list_programs(pool, engine, options);
 }
 
 Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **out)
@@ -317,14 +372,25 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
                     "are parameters and state; no such plan can do with less than %s. Ask for the least, or for a smaller "
                     "--batch", bytes_text(options->budget_bytes), bytes_text(engine->arena_bytes),
                     (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes), bytes_text(engine->bound_bytes));
+    if (!engine_fits(engine, 0))
+        return fail(E_BUDGET, "the state kept on the host and its copies need %s there (%lld bytes), %s may be taken; give "
+                    "more with --host-budget", bytes_text(engine->host_bytes), (long long)engine->host_bytes,
+                    bytes_text(device->host_bytes));
     return OK;
+}
+
+bool engine_fits(const Engine *engine, int64_t budget_bytes)
+{
+    int64_t host = engine->device->host_bytes;
+    return (!budget_bytes || engine->arena_bytes <= budget_bytes) && (!host || engine->host_bytes <= host);
 }
 
 double engine_step_ns(const Engine *engine, int64_t accumulate)
 {
     double ns = 0;
     for (int i = 0; i < engine->n_programs; i++)
-        ns += engine->programs[i].meter.cost * (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
+        if (program_in_step(&engine->programs[i]))
+            ns += engine->programs[i].meter.cost * (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
     return ns;
 }
 

@@ -17,7 +17,7 @@ void graph_digest(const Graph *graph, char digest[17])
         const Value *v = value_at(graph, i);
         hash = hash_int(hash_int(hash, v->type), v->bytes);
         hash = hash_int(hash_int(hash, v->root), v->offset);
-        hash = hash_int(hash_int(hash, v->persistent), v->shape.rank);
+        hash = hash_int(hash_int(hash, v->persistent + 2 * v->hosted), v->shape.rank);
         for (int a = 0; a < v->shape.rank; a++)
             hash = hash_int(hash, v->shape.dim[a]);
         hash = hash_text(hash, v->name ? v->name : "");
@@ -63,6 +63,22 @@ static void write_choices(JsonOut *o, const Engine *engine)
     json_out_end(o);
 }
 
+static void write_offsets(JsonOut *o, const char *key, const PlanBuffers *all)
+{
+    json_out_row(o, key);                    /* in the order in which the steps begin the buffers */
+    for (int32_t i = 0; i < all->n_buffers; i++)
+        json_out_int(o, NULL, all->buffers[i].offset);
+    json_out_end(o);
+}
+
+static void write_space(JsonOut *o, const char *name, int64_t budget_bytes, int64_t peak_bytes)
+{
+    json_out_object_row(o, name);
+    json_out_int(o, "budget_bytes", budget_bytes);
+    json_out_int(o, "peak_bytes", peak_bytes);
+    json_out_end(o);
+}
+
 static void write_phase(JsonOut *o, const Program *program)
 {
     json_out_object(o, NULL);
@@ -73,10 +89,11 @@ static void write_phase(JsonOut *o, const Program *program)
     json_out_int(o, "bound_bytes", program->bound_bytes);
     json_out_number(o, "cost", program->meter.cost);
     json_out_number(o, "base_cost", pgraph_base_cost(program->pgraph));
-    json_out_row(o, "offsets");              /* of the buffers, in the order in which the steps begin them */
-    for (int32_t i = 0; i < program->buffers.n_buffers; i++)
-        json_out_int(o, NULL, program->buffers.buffers[i].offset);
-    json_out_end(o);
+    write_offsets(o, "offsets", &program->buffers);
+    if (program->slots.n_buffers) {
+        json_out_int(o, "host_bytes", program->host_bytes);
+        write_offsets(o, "host_offsets", &program->slots);
+    }
     plan_steps_write(o, program->pgraph, program->plan);
     json_out_end(o);
 }
@@ -101,6 +118,12 @@ void engine_write(JsonOut *o, const Engine *engine, int64_t budget_bytes)
     json_out_int(o, "bound_bytes", engine->bound_bytes);
     json_out_int(o, "persistent_bytes", engine->persistent_bytes);
     json_out_int(o, "keep_all_bytes", engine->keep_all_bytes);
+    if (device->to_host > 0) {
+        json_out_object(o, "spaces");
+        write_space(o, "device", budget_bytes, engine->arena_bytes);
+        write_space(o, "host", device->host_bytes, engine->host_bytes);
+        json_out_end(o);
+    }
     json_out_number(o, "cost", engine->cost_ns);
     json_out_number(o, "base_cost", engine->keep_all_ns);
     json_out_bool(o, "cut", engine->cut);
@@ -207,40 +230,55 @@ static Err read_figure(const Json *object, const char *key, int64_t here)
     return OK;
 }
 
+static Err read_offsets(Pool *pool, const Json *phase, const char *key, int32_t n, int64_t **offsets)
+{
+    const Json *list = NULL;
+    *offsets = NEWN(pool, int64_t, n + 1);
+    if (n == 0 && !json_get(phase, key))
+        return OK;
+    TRY(json_need_array(phase, key, &list));
+    if (list->n != (uint32_t)n)
+        return json_fail(phase, list, "%u %s are given for %d buffers", list->n, key, n);
+    for (uint32_t i = 0; i < list->n; i++)
+        TRY(json_item_int(list, i, &(*offsets)[i]));
+    return OK;
+}
+
 static Err read_phase(Pool *pool, const Json *phase, Engine *engine, Program *program, int64_t budget_bytes)
 {
-    const Json *steps, *list;
+    const Json *steps;
     const char *name;
-    int64_t     repeat;
+    int64_t     repeat, host = 0, *offsets, *slots;
     Plan       *plan = program->plan = NEW(pool, Plan);
     TRY(json_need_text(phase, "name", &name));
     TRY(json_need_int(phase, "repeat", &repeat));
     TRY(json_need_array(phase, "steps", &steps));
-    TRY(json_need_array(phase, "offsets", &list));
     if (strcmp(name, program->name) || repeat != program->repeat)
         return fail(E_PLAN, "%s has a phase %s run %lld times where this step has %s, %lld times", json_name(phase), name,
                     (long long)repeat, program->name, (long long)program->repeat);
     TRY(plan_steps_read(pool, steps, program->pgraph, plan));
     for (int32_t i = 0; i < plan->n_steps; i++)
-        if (plan->steps[i].kind != STEP_RUN && plan->steps[i].kind != STEP_DROP)
+        if (plan->steps[i].kind != STEP_RUN && plan->steps[i].kind != STEP_DROP && engine->device->to_host <= 0)
             return fail(E_PLAN, "%s moves a value to the host, which %s has no use for", json_name(phase),
                         engine->device->name);
     TRY(plan_check(program->pgraph, plan, 0));
     TRY(plan_buffers(pool, program->pgraph, plan, &program->buffers));
-    if (list->n != (uint32_t)program->buffers.n_buffers)
-        return json_fail(phase, list, "%u offsets are given for %d buffers", list->n, program->buffers.n_buffers);
-    int64_t *offsets = NEWN(pool, int64_t, list->n + 1);
-    for (uint32_t i = 0; i < list->n; i++)
-        TRY(json_item_int(list, i, &offsets[i]));
+    TRY(plan_slots(pool, program->pgraph, plan, &program->slots));
+    TRY(read_offsets(pool, phase, "offsets", program->buffers.n_buffers, &offsets));
+    TRY(read_offsets(pool, phase, "host_offsets", program->slots.n_buffers, &slots));
     plan->budget_bytes = budget_bytes;
     plan->base_cost = pgraph_base_cost(program->pgraph);
     plan->bound_bytes = plan_bound_bytes(program->pgraph);
-    TRY(engine_place(pool, engine, program, 0, offsets));
+    TRY(engine_place(pool, engine, program, 0, offsets, slots));
     plan->live_bytes = program->meter.live_bytes;
     plan->cost = program->meter.cost;
     engine_count(pool, engine, program);
-    engine->keep_all_ns += (double)program->repeat * plan->base_cost;
+    if (program_in_step(program))
+        engine->keep_all_ns += (double)program->repeat * plan->base_cost;
     TRY(read_figure(phase, "live_bytes", program->live_bytes));
+    TRY(json_maybe_int(phase, "host_bytes", &host));
+    if (host != program->host_bytes)
+        TRY(read_figure(phase, "host_bytes", program->host_bytes));
     return read_figure(phase, "arena_bytes", program->arena_bytes);
 }
 

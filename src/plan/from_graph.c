@@ -1,7 +1,7 @@
 /* from_graph.c -- the planner's view of an engine graph.
  *
  * Views vanish: whoever reads a view reads its root. Persistent values keep their bytes, so that
- * live sums are whole. A value made by another part of the run must be persistent. */
+ * live sums are whole; hosted ones are hosted where the device has a memory of its own. A value made by another part of the run must be persistent. */
 #include "plan/engine.h"
 
 static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, PGraph *out, int32_t value)
@@ -13,7 +13,8 @@ static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, P
         program->value_of[out->n_values] = root;
         out->values[out->n_values++] = (PValue){
             .name = value_text(graph, root), .bytes = v->bytes, .view_of = -1, .maker = -1,
-            .persistent = v->persistent,
+            .persistent = v->persistent && !(v->hosted && out->to_host > 0),
+            .hosted = v->persistent && v->hosted && out->to_host > 0,
         };
     }
     return seen[root];
@@ -38,14 +39,16 @@ static int32_t *view_ids(Pool *pool, Program *program, const Graph *graph, int32
 }
 
 Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const Choice *choices,
-                      const double *node_ns, int64_t align, Program *program)
+                      const double *node_ns, const Device *device, Program *program)
 {
     PGraph  *out = NEW(pool, PGraph);
     int32_t *seen = NEWN(pool, int32_t, graph->n_values);
 
     out->nodes = NEWN(pool, PNode, graph->n_nodes);
     out->values = NEWN(pool, PValue, graph->n_values);
-    out->align = align;
+    out->align = device->align;
+    out->to_host = device->to_host;
+    out->to_device = device->to_device;
     program->node_of = NEWN(pool, int32_t, graph->n_nodes);
     program->value_of = NEWN(pool, int32_t, graph->n_values);
     for (int32_t i = 0; i < graph->n_values; i++)

@@ -1,6 +1,7 @@
 /* names.c -- open addressing over FNV-1a; the table is at most half full. */
 #include "plan/names.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void names_init(Names *names, Pool *pool, int32_t n_most)
@@ -50,4 +51,12 @@ Err names_id(Pool *pool, const Json *container, const Json *id, const char *what
         return json_fail(container, id, "the id of a %s must be a text or a whole number, not %s",
                          what, id ? json_kind_text(id) : "absent");
     return OK;
+}
+
+void names_write(JsonOut *o, const char *key, const char *name, bool number)
+{
+    if (number)
+        json_out_int(o, key, strtoll(name, NULL, 10));
+    else
+        json_out_string(o, key, name);
 }

@@ -31,7 +31,7 @@ uint64_t graph_identity(const Graph *graph)
     return key;
 }
 
-OpTime node_call(const Node *node, const Choice *choice, uint64_t graph)
+OpTime node_call(const Device *device, const Node *node, const Choice *choice, uint64_t graph)
 {
     const char *algorithm = choice->name ? choice->name : "";
     uint64_t    key = HASH_EMPTY;
@@ -51,13 +51,16 @@ OpTime node_call(const Node *node, const Choice *choice, uint64_t graph)
         type = in_type(node, 0);
     else if (node->n_out && node->out[0] >= 0)
         type = out_type(node, 0);
-    return (OpTime){ .key = key, .graph = graph, .op = node->op->name, .type = type_name(type), .flops = cost.flops,
+    const char *name = type == F32 && device->tf32 ? "tf32" : type_name(type);
+    if (device->tf32)
+        key = hash_bytes(key, name, strlen(name) + 1);
+    return (OpTime){ .key = key, .graph = graph, .op = node->op->name, .type = name, .flops = cost.flops,
                      .bytes = cost.bytes };
 }
 
 double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph, TimeBasis *basis)
 {
-    OpTime call = node_call(node, choice, graph);
+    OpTime call = node_call(device, node, choice, graph);
     if (device->profile)
         return profile_ns(device->profile, &call, basis);
     double by_flops = call.flops / plain_flops_per_ns, by_bytes = call.bytes / plain_bytes_per_ns;

@@ -10,7 +10,7 @@ uint64_t graph_identity(const Graph *graph);
 
 /* What a profile files the node's time under: operator, shapes, types, work, chosen algorithm. Nodes
  * with equal keys do equal work. ns is left 0. */
-OpTime node_call(const Node *node, const Choice *choice, uint64_t graph);
+OpTime node_call(const Device *device, const Node *node, const Choice *choice, uint64_t graph);
 
 double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph, TimeBasis *basis);
 

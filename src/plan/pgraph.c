@@ -75,8 +75,11 @@ static Err pgraph_check_values(const PGraph *graph)
         if (value->maker < -1 || value->maker >= graph->n_nodes)
             return fail(E_FORMAT, "value %s: there is no node %d to make it", value->name,
                         value->maker);
-        if (value->maker < 0 && !value->persistent)
+        if (value->maker < 0 && !value->persistent && !value->hosted)
             return fail(E_FORMAT, "value %s: no node makes it, so it must be persistent",
+                        value->name);
+        if (value->hosted && (value->persistent || value->view_of >= 0 || value->final))
+            return fail(E_FORMAT, "value %s: what is hosted is neither persistent nor final nor a view",
                         value->name);
         if (value->view_of < -1 || value->view_of >= graph->n_values || value->view_of == v)
             return fail(E_FORMAT, "value %s: view_of names no other value", value->name);
@@ -109,6 +112,9 @@ static Err pgraph_check_inplace(const PGraph *graph, const PNode *node)
         if (o->persistent || o->view_of >= 0)
             return fail(E_FORMAT, "node %s: inplace output %s is persistent or a view, it has no "
                         "bytes to take over", node->name, o->name);
+        if (o->hosted || v->hosted)
+            return fail(E_FORMAT, "node %s: inplace cannot take over %s, which is hosted", node->name,
+                        o->hosted ? o->name : v->name);
         if (o->bytes > v->bytes)
             return fail(E_FORMAT,
                         "node %s: inplace output %s has %lld bytes, more than the %lld of "
@@ -155,7 +161,7 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
         const PNode *node = &graph->nodes[n];
         for (int32_t i = 0; i < node->n_in; i++) {
             int32_t v = node->in[i], root = pgraph_root(graph, v);
-            if (!graph->values[v].persistent && writer[v] < 0)
+            if (!graph->values[v].persistent && !graph->values[v].hosted && writer[v] < 0)
                 return fail(E_FORMAT,
                             "node %s: reads %s before any node has made it; nodes must be "
                             "listed in a valid order", node->name, graph->values[v].name);

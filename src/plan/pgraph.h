@@ -14,7 +14,9 @@
  *   - a view has 0 bytes of its own and keeps its root alive;
  *   - a value output by several nodes has versions: a run must read the versions that it reads in
  *     the input order, so whoever reads a parameter before its update does so in every plan;
- *   - a node marked once runs exactly once.
+ *   - a node marked once runs exactly once;
+ *   - a hosted value lies on the host before and after the steps, in a slot that is always its own: it is
+ *     loaded before it is read and saved after it was written.
  */
 #ifndef PLAN_PGRAPH_H
 #define PLAN_PGRAPH_H
@@ -27,15 +29,18 @@
 
 typedef struct PValue {
     const char *name;        /* its id in graph.json */
+    bool        number;      /* there it is a whole number, not a text */
     int64_t     bytes;
     int32_t     view_of;     /* root value (never itself a view), or -1 */
     int32_t     maker;       /* the first node that outputs it; -1: none, it is persistent */
     bool        persistent;
+    bool        hosted;      /* at home on the host; never persistent, never a view */
     bool        final;       /* must be live at the end */
 } PValue;
 
 typedef struct PNode {
     const char *name;
+    bool        number;      /* as of a value */
     double      cost;        /* engine: nanoseconds */
     int64_t     workspace;   /* bytes of scratch during its run */
     int32_t    *in, *out;    /* value ids */

@@ -46,10 +46,12 @@ static Err read_value(Reader *r, const Json *list, int32_t v)
         return json_fail(list, item, "value %d must be an object", v);
     TRY(names_id(r->pool, item, json_get(item, "id"), "value", &value->name));
     value->name = pool_text(r->pool, value->name);
+    value->number = json_get(item, "id")->kind == JSON_INT;
     if (!names_add(&r->values, value->name, v))
         return json_fail(item, NULL, "there are two values %s", value->name);
     TRY(json_need_int(item, "bytes", &value->bytes));
     TRY(json_maybe_bool(item, "persistent", &value->persistent));
+    TRY(json_maybe_bool(item, "hosted", &value->hosted));
     value->maker = value->view_of = -1;
     return OK;
 }
@@ -100,6 +102,7 @@ static Err read_node(Reader *r, const Json *list, int32_t n)
         return json_fail(list, item, "node %d must be an object", n);
     TRY(names_id(r->pool, item, json_get(item, "id"), "node", &node->name));
     node->name = pool_text(r->pool, node->name);
+    node->number = json_get(item, "id")->kind == JSON_INT;
     if (!names_add(&r->nodes, node->name, n))
         return json_fail(item, NULL, "there are two nodes %s", node->name);
     TRY(json_need_number(item, "cost", &node->cost));
@@ -186,14 +189,14 @@ static void write_names(JsonOut *o, const char *key, const PGraph *graph, const 
 {
     json_out_row(o, key);
     for (int32_t i = 0; i < n; i++)
-        json_out_string(o, NULL, graph->values[ids[i]].name);
+        names_write(o, NULL, graph->values[ids[i]].name, graph->values[ids[i]].number);
     json_out_end(o);
 }
 
 static void write_node(JsonOut *o, const PGraph *graph, const PNode *node)
 {
     json_out_object_row(o, NULL);
-    json_out_string(o, "id", node->name);
+    names_write(o, "id", node->name, node->number);
     json_out_number(o, "cost", node->cost);
     write_names(o, "inputs", graph, node->in, node->n_in);
     write_names(o, "outputs", graph, node->out, node->n_out);
@@ -228,18 +231,20 @@ Err pgraph_write(const PGraph *graph, const char *path)
     json_out_row(&o, "finals");
     for (int32_t v = 0; v < graph->n_values; v++) {
         if (graph->values[v].final)
-            json_out_string(&o, NULL, graph->values[v].name);
+            names_write(&o, NULL, graph->values[v].name, graph->values[v].number);
     }
     json_out_end(&o);
     json_out_array(&o, "values");
     for (int32_t v = 0; v < graph->n_values; v++) {
         const PValue *value = &graph->values[v];
         json_out_object_row(&o, NULL);
-        json_out_string(&o, "id", value->name);
+        names_write(&o, "id", value->name, value->number);
         json_out_int(&o, "bytes", value->bytes);
         json_out_bool(&o, "persistent", value->persistent);
+        if (value->hosted)
+            json_out_bool(&o, "hosted", true);
         if (value->view_of >= 0)
-            json_out_string(&o, "view_of", graph->values[value->view_of].name);
+            names_write(&o, "view_of", graph->values[value->view_of].name, graph->values[value->view_of].number);
         json_out_end(&o);
     }
     json_out_end(&o);

@@ -6,6 +6,8 @@
  */
 #include "plan/plan.h"
 
+#include "plan/stage.h"
+
 void plan_add(Pool *pool, Plan *plan, StepKind kind, int32_t id)
 {
     VEC_ADD(pool, plan->steps, plan->n_steps, plan->cap, (Step){ kind, id });
@@ -111,11 +113,15 @@ Err plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t
 
 Err plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan)
 {
-    Pool    *scratch = pool_new(NULL, "plan_keep_all");
-    int32_t *runs = NEWN(scratch, int32_t, graph->n_nodes + 1);
+    Pool         *scratch = pool_new(NULL, "plan_keep_all");
+    int32_t      *runs = NEWN(scratch, int32_t, graph->n_nodes + 1);
+    bool          hosted = pgraph_is_hosted(graph);
+    const PGraph *seen = hosted ? pgraph_unhosted(scratch, graph) : graph;
     for (int32_t n = 0; n < graph->n_nodes; n++)
         runs[n] = n;
-    Err err = plan_from_runs(pool, graph, runs, graph->n_nodes, plan);
+    Err err = plan_from_runs(pool, seen, runs, graph->n_nodes, plan);
+    if (!err && hosted)
+        err = plan_stage(pool, graph, *plan, plan);
     pool_free(scratch);
     return err;
 }

@@ -104,3 +104,23 @@ Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers 
     pool_free(scratch);
     return OK;
 }
+
+Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
+{
+    Pool *scratch = pool_new(NULL, "plan_slots");
+    Walk  w = { .graph = graph, .pool = pool, .out = out, .stay = NEWN(scratch, int32_t, graph->n_values + 1) };
+    *out = (PlanBuffers){ 0 };
+    for (int32_t v = 0; v < graph->n_values; v++)
+        w.stay[v] = -1;
+    for (int32_t s = 0; s < plan->n_steps; s++) {
+        Step step = plan->steps[s];
+        if (step.kind == STEP_SAVE && w.stay[step.id] < 0 && !graph->values[step.id].hosted)
+            walk_open(&w, step.id, s, walk_buffer(&w, s, graph->values[step.id].bytes), -1);
+        else if (step.kind == STEP_FREE_HOST)
+            walk_close(&w, step.id, s);
+    }
+    for (int32_t v = 0; v < graph->n_values; v++)
+        walk_close(&w, v, plan->n_steps - 1);
+    pool_free(scratch);
+    return OK;
+}

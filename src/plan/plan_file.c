@@ -101,8 +101,10 @@ void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan)
         Step step = plan->steps[s];
         json_out_row(o, NULL);
         json_out_string(o, NULL, step_words[step.kind]);
-        json_out_string(o, NULL, step.kind == STEP_RUN ? graph->nodes[step.id].name
-                                                       : graph->values[step.id].name);
+        if (step.kind == STEP_RUN)
+            names_write(o, NULL, graph->nodes[step.id].name, graph->nodes[step.id].number);
+        else
+            names_write(o, NULL, graph->values[step.id].name, graph->values[step.id].number);
         json_out_end(o);
     }
     json_out_end(o);

@@ -179,6 +179,11 @@ Err plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, Pla
             r.first_view[root] = v;
         }
     }
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        r.on_host[v] = graph->values[v].hosted;
+        r.host += graph->values[v].hosted ? graph->values[v].bytes : 0;
+    }
+    meter->host_bytes = r.host;
     meter_add(&r.meter, pgraph_persistent_bytes(graph), 0);
     Err err = OK;
     for (int32_t s = 0; s < plan->n_steps && !err; s++) {

@@ -24,11 +24,15 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "plan/plan_buffers.h"
+#include "plan/proof/proof.h"
 #include "plan/solvers/solver.h"
+#include "plan/stage.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { SOLVE_THREADS = 2, LADDER_MOST = 20, ARENA_TRIES = 12 };
+enum { SOLVE_THREADS = 2, SOLVE_SEEDS = 8, SOLVE_MANY = 32, SOLVE_TURNS = 200, LADDER_MOST = 20, ARENA_TRIES = 12 };
 
 typedef struct Solve {
     Pool              *pool;         /* scratch */
@@ -49,8 +53,10 @@ typedef struct Solve {
 int64_t plan_default_effort(int32_t n_nodes)
 {
     double n = n_nodes;
-    return (int64_t)(8e6 / (0.25 + 0.0015 * n / (1 + n / 5000)));
+    return (int64_t)(7e6 / (0.25 + 0.0005 * n / (1 + n / 5000)));
 }
+
+typedef struct Winner { RunList list; int32_t number; } Winner;
 
 static void solve_tell(const Solve *s, double done, const char *text)
 {
@@ -64,25 +70,6 @@ static SolverArgs solve_args(const Solve *s, int64_t budget, int64_t effort, uin
                          .seed = s->options->seed * 7919 + salt, .deadline_s = s->deadline_s };
 }
 
-/* Run the same solver from two starts side by side and keep the better list. */
-static void solve_pair(Solve *s, SolveFn *solver, const SolverArgs args[SOLVE_THREADS],
-                       int64_t budget,
-                       RunList *best)
-{
-    RunList found[SOLVE_THREADS];
-    Pool   *pools[SOLVE_THREADS];
-    for (int i = 0; i < SOLVE_THREADS; i++)
-        pools[i] = pool_new(NULL, "solver");
-#pragma omp parallel for num_threads(SOLVE_THREADS) schedule(static, 1)
-    for (int i = 0; i < SOLVE_THREADS; i++)
-        solver(pools[i], &args[i], &found[i]);
-    for (int i = 0; i < SOLVE_THREADS; i++) {
-        s->cut |= found[i].cut;
-        run_list_keep(s->pool, best, &found[i], budget);
-        pool_free(pools[i]);
-    }
-}
-
 static void solve_one(Solve *s, SolveFn *solver, const SolverArgs *args, int64_t budget,
                       RunList *best)
 {
@@ -92,6 +79,101 @@ static void solve_one(Solve *s, SolveFn *solver, const SolverArgs *args, int64_t
     s->cut |= found.cut;
     run_list_keep(s->pool, best, &found, budget);
     pool_free(pool);
+}
+
+/* Run the same solver with several arguments, two side by side; found lives in s->pool. */
+static void solve_many(Solve *s, SolveFn *solver, const SolverArgs *args, int32_t n, RunList *found)
+{
+    Pool *pools[SOLVE_MANY];
+    for (int32_t i = 0; i < n; i++)
+        pools[i] = pool_new(s->pool, "solver");
+#pragma omp parallel for num_threads(SOLVE_THREADS) schedule(dynamic, 1)
+    for (int32_t i = 0; i < n; i++)
+        solver(pools[i], &args[i], &found[i]);
+    for (int32_t i = 0; i < n; i++)
+        s->cut |= found[i].cut;
+}
+
+/* Cheapest first, or with LOWEST the lowest; then the earlier one. */
+static int solve_by_cost(const void *a, const void *b)
+{
+    const Winner *x = a, *y = b;
+    if (x->list.cost != y->list.cost)
+        return x->list.cost < y->list.cost ? -1 : 1;
+    return x->number - y->number;
+}
+
+static int solve_by_peak(const void *a, const void *b)
+{
+    const Winner *x = a, *y = b;
+    if (x->list.peak_bytes != y->list.peak_bytes)
+        return x->list.peak_bytes < y->list.peak_bytes ? -1 : 1;
+    return solve_by_cost(a, b);
+}
+
+/* What every plan within the budget costs at least, from the fullest moments of keeping everything
+ * (proof/cut.c): a list of that cost need not be searched further. */
+static double solve_bound(const Solve *s, int64_t budget)
+{
+    enum { MOMENTS = 4 };
+    Pool     *scratch = pool_new(NULL, "solve_bound");
+    Schedule *all = schedule_new(scratch, s->task);
+    int32_t   fullest[MOMENTS] = { -1, -1, -1, -1 };
+    int64_t   load[MOMENTS] = { 0 }, live = s->task->fixed_bytes;
+    double    most = 0;
+    for (int32_t p = 0; p < all->after; p = schedule_next(all, p)) {
+        int32_t node = all->node_at[p], part = (int32_t)((int64_t)node * MOMENTS / s->task->n_nodes);
+        live += all->begin[p];
+        if (live + s->task->nodes[node].workspace > load[part]) {
+            load[part] = live + s->task->nodes[node].workspace;
+            fullest[part] = node;
+        }
+        live -= all->end[p];
+    }
+    for (int part = 0; part < MOMENTS; part++) {
+        if (fullest[part] >= 0 && load[part] > budget)
+            most = fmax(most, cut_bound(scratch, s->task, fullest[part], budget).cost);
+    }
+    pool_free(scratch);
+    return s->task->base_cost + most;
+}
+
+/* Annealing goes with the winners (Aldous and Vazirani 1994): many short runs from all seeds, the best half
+ * goes on, cooler and for twice as long, until two are left. What a run finds depends on early luck more
+ * than on its length, so eight short ones and four and two find more than one of the same effort; on
+ * the least peak 32 do, each as hot as the first.
+ * seeds: SOLVE_SEEDS; node NULL: every node once. enough: a cost that cannot be beaten. */
+static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t effort, double enough,
+                             const RunList seeds[SOLVE_SEEDS], RunList *best)
+{
+    static const double heat[] = { 0.1, 0.3, 1 };
+    Winner  all[2 * SOLVE_MANY];
+    bool    lowest = budget == LOWEST;
+    int32_t stages = lowest ? 5 : 3, runs = 1 << stages, n_all = 0;
+    /* a run must be long enough to touch everything often */
+    while (stages > 1 && effort / (stages * runs) < SOLVE_TURNS * (int64_t)s->task->n_nodes)
+        runs = 1 << --stages;
+    for (int32_t left = stages; left > 0; left--, runs /= 2) {
+        SolverArgs args[SOLVE_MANY];
+        RunList    found[SOLVE_MANY];
+        if (best->node && (lowest ? best->peak_bytes <= s->bound_bytes : best->cost <= enough))
+            break;
+        for (int32_t i = 0; i < runs; i++) {
+            args[i] = solve_args(s, budget, effort / (stages * runs), (uint64_t)(31 + SOLVE_MANY * left + i));
+            args[i].heat  = lowest ? 1 : heat[left - 1];
+            args[i].start = n_all == 0 ? seeds[i % SOLVE_SEEDS] : all[i % n_all].list;
+        }
+        solve_many(s, solver, args, runs, found);
+        for (int32_t i = 0; i < runs; i++) {
+            run_list_keep(s->pool, best, &found[i], budget);
+            if (found[i].node) {
+                all[n_all] = (Winner){ found[i], n_all };
+                n_all++;
+            }
+        }
+        qsort(all, (size_t)n_all, sizeof *all, lowest ? solve_by_peak : solve_by_cost);
+        n_all = n_all < SOLVE_MANY ? n_all : SOLVE_MANY;
+    }
 }
 
 /* The lowest budget under which next_use still finds a way, by bisection; then annealing on the
@@ -119,12 +201,12 @@ static void solve_least(Solve *s)
             low = middle + 1;
         }
     }
-    SolverArgs args[SOLVE_THREADS];
-    int64_t effort = s->effort / (s->task->n_nodes > 4000 ? 40 : 4);
-    for (int i = 0; i < SOLVE_THREADS; i++)
-        args[i] = solve_args(s, 0, effort, 11 + (uint64_t)i);
-    args[1].start = best;
-    solve_pair(s, solve_least_peak, args, LOWEST, &best);
+    SolverArgs args = solve_args(s, LOWEST, 0, 0);
+    solve_one(s, solve_segments, &args, LOWEST, &best);
+    /* from the input order and from what was found, in turns */
+    RunList seeds[SOLVE_SEEDS] = { { 0 }, best, { 0 }, best, { 0 }, best, { 0 }, best };
+    solve_tournament(s, solve_least_peak, LOWEST, s->effort / (s->task->n_nodes > 4000 ? 20 : 2), 0,
+                     seeds, &best);
     s->least = best;
 }
 
@@ -133,26 +215,25 @@ static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList
                          RunList *best)
 {
     bool       large = s->task->n_nodes > 2000;
-    SolverArgs seed = solve_args(s, budget, large ? 3 : 15, 0), args[SOLVE_THREADS];
+    SolverArgs seed = solve_args(s, budget, large ? 3 : 15, 0);
+    RunList    next_use = { 0 }, blocks = { 0 }, segments = { 0 };
     *best = (RunList){ 0 };
     if (exact_can(s->task)) {
         solve_one(s, solve_exact, &seed, budget, best);
         return;
     }
-    if (warm->node)
-        run_list_keep(s->pool, best, warm, budget);
-    solve_one(s, solve_next_use, &seed, budget, best);
+    solve_one(s, solve_next_use, &seed, budget, &next_use);
     seed.effort = 1500;
-    solve_one(s, solve_blocks, &seed, budget, best);
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < SOLVE_THREADS; i++) {
-            args[i] = solve_args(s, budget, effort / (2 * SOLVE_THREADS),
-                                 (uint64_t)(31 + 2 * round + i));
-            if (i > 0 || round > 0 || large)
-                args[i].start = *best;
-        }
-        solve_pair(s, solve_anneal, args, budget, best);
-    }
+    solve_one(s, solve_blocks, &seed, budget, &blocks);
+    solve_one(s, solve_segments, &seed, budget, &segments);
+    run_list_keep(s->pool, best, warm, budget);
+    run_list_keep(s->pool, best, &next_use, budget);
+    run_list_keep(s->pool, best, &blocks, budget);
+    run_list_keep(s->pool, best, &segments, budget);
+    RunList seeds[SOLVE_SEEDS] = { *best, next_use, { 0 }, blocks, segments, next_use, { 0 }, *warm };
+    if (large)
+        seeds[1] = *best;
+    solve_tournament(s, solve_anneal, budget, effort, solve_bound(s, budget) * (1 + 1e-12), seeds, best);
 }
 
 static int64_t solve_rung_bytes(const Solve *s, int32_t k)
@@ -170,15 +251,15 @@ static int32_t solve_lowest_rung(const Solve *s)
 }
 
 /* The effort of rung k. Low rungs are the hardest and the first to be asked for: the i-th from below
- * gets a share in proportion to 1 / (i + 2), four fifths of the effort together. Whatever budget was
- * asked for, the share is the same. */
+ * gets a share in proportion to 1 / (i + 4), all the effort together. Whatever budget was asked for,
+ * the share is the same. */
 static int64_t solve_share(const Solve *s, int32_t k)
 {
     int32_t lowest = solve_lowest_rung(s);
     double  sum = 0;
     for (int32_t i = 0; i <= s->rungs - lowest; i++)
-        sum += 1.0 / (i + 2);
-    return (int64_t)(0.8 * (double)s->effort / (k - lowest + 2) / sum);
+        sum += 1.0 / (i + 4);
+    return (int64_t)((double)s->effort / (k - lowest + 4) / sum);
 }
 
 /* Solve every rung up to budget. */
@@ -223,8 +304,7 @@ static void solve_asked(Solve *s, int64_t budget, RunList *best)
     }
     if (!is_rung && best->n != s->task->n_nodes) {
         RunList own;
-        int32_t next = s->n_rung < s->rungs ? s->n_rung : s->rungs;
-        solve_budget(s, budget, solve_share(s, next), solve_highest(s, budget), &own);
+        solve_budget(s, budget, s->effort / 8, solve_highest(s, budget), &own);
         run_list_keep(s->pool, best, &own, budget);
     }
 }
@@ -429,6 +509,8 @@ static Err solve_within(Pool *pool, Pool *scratch, const PGraph *graph, const Pl
 Err plan_solve(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan)
 {
     TRY(pgraph_check(graph));
+    if (pgraph_is_hosted(graph))
+        return plan_solve_hosted(pool, graph, options, plan);
     Pool *scratch = pool_new(NULL, "plan_solve");
     Err   err = solve_within(pool, scratch, graph, options, plan);
     pool_free(scratch);
@@ -470,8 +552,13 @@ Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, cons
     TRY(pgraph_check(graph));
     for (int i = 1; i < n; i++)
         REQUIRE(budgets[i] >= budgets[i - 1]);
-    Pool *scratch = pool_new(NULL, "plan_curve");
-    Err   err = solve_curve(pool, scratch, graph, options, budgets, n, plans);
+    Pool         *scratch = pool_new(NULL, "plan_curve");
+    bool          hosted = pgraph_is_hosted(graph);
+    const PGraph *seen = hosted ? pgraph_unhosted(scratch, graph) : graph;
+    Err           err = solve_curve(pool, scratch, seen, options, budgets, n, plans);
+    for (int i = 0; hosted && !err && i < n; i++)
+        if (plans[i])
+            err = plan_stage(pool, graph, plans[i], &plans[i]);
     pool_free(scratch);
     return err;
 }

@@ -72,14 +72,19 @@ static void explain_phases(Pool *pool, Explained *e)
     e->phases = NEWN(pool, Phase, engine->n_programs + 1);
     for (int i = 0; i < engine->n_programs; i++) {
         const Program *p = &engine->programs[i];
-        int64_t        repeat = p->parts[PART_MICRO] ? e->recipe->accumulate : 1;
+        bool           validate = p->parts[PART_VALIDATE];
+        int64_t        repeat = p->parts[PART_MICRO] ? e->recipe->accumulate
+                              : validate ? e->recipe->validate.batches : 1;
+        int64_t        every = program_in_step(p) ? 1 : validate ? e->recipe->validate.every
+                                                                 : e->recipe->sample.every;
         e->phases[e->n_phases++] = (Phase){ p->name, p->arena_bytes, p->live_bytes,
-                                            p->plan->n_steps, repeat };
+                                            p->plan->n_steps, repeat, every };
     }
     /* A checkpoint is written from what stays in the arena; its buffer on the host is outside. */
     for (int32_t i = 0; i < engine->graph->n_values; i++)
         kept += engine->offset[i] >= 0 ? value_at(engine->graph, i)->bytes : 0;
-    e->phases[e->n_phases++] = (Phase){ "save", engine->persistent_bytes, kept, 0, 0 };
+    e->phases[e->n_phases++] = (Phase){ "save", engine->persistent_bytes, kept, 0, 0,
+                                        e->recipe->save.every };
 }
 
 static bool has_batchnorm(const Graph *graph)
@@ -118,7 +123,7 @@ static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
 static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *options)
 {
     TRY(minimum_try(pool, e, e->recipe, options));
-    if (options->no_split || e->recipe->batch == 1 || has_batchnorm(e->sheet->engine->graph))
+    if (options->no_split || e->recipe->batch == 1 || recipe_no_cut(e->recipe) || has_batchnorm(e->sheet->engine->graph))
         return OK;
     Recipe *cut = recipe_copy(pool, e->recipe);
     TRY(recipe_cut(cut, cut->batch));

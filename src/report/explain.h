@@ -50,7 +50,8 @@ typedef struct Phase {
     const char *name;
     int64_t     peak_bytes, live_bytes;
     int32_t     steps;
-    int64_t     repeat;          /* in one training step */
+    int64_t     repeat;          /* runs in one training step; of a phase between steps: in one go */
+    int64_t     every;           /* steps from one to the next; 0: only at the end */
 } Phase;
 
 typedef struct Explained {

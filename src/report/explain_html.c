@@ -205,12 +205,12 @@ static void page_program(Page *p, const Program *program)
     int32_t     *run_of = NEWN(p->pool, int32_t, plan->n_steps + 1), n = 0, peak = 0;
     int64_t      elsewhere = program->live_bytes - program->meter.live_bytes;
     for (int32_t s = 0; s < plan->n_steps; s++) {
-        run_of[s] = n - 1;                   /* a drop belongs to the run before it */
+        run_of[s] = n > 0 ? n - 1 : 0;       /* a drop or a copy belongs to the run before it */
         if (plan->steps[s].kind != STEP_RUN)
             continue;
         const Node *node = &graph->nodes[program->node_of[plan->steps[s].id]];
         run_of[s] = n;
-        peak = s == program->meter.peak_step ? n : peak;
+        peak = s <= program->meter.peak_step ? n : peak;
         column_add_difference(&module, node->module);
         column_add_difference(&name, (int64_t)words_index(&p->names,
                                                           page_short(graph, node->module,

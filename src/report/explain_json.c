@@ -251,13 +251,14 @@ void explain_json_members(JsonOut *o, const Explained *e)
         json_out_int(o, "live_bytes", e->phases[i].live_bytes);
         json_out_int(o, "steps", e->phases[i].steps);
         json_out_int(o, "repeat", e->phases[i].repeat);
+        json_out_int(o, "every", e->phases[i].every);
         json_out_end(o);
     }
     json_out_end(o);
-    json_out_int(o, "budget_bytes", budget);
+    json_out_int(o, "budget_bytes", budget + engine->device->runtime_bytes);
     json_out_bool(o, "fits", s->peak_bytes <= budget);
     if (e->minimum_bytes) {
-        json_out_int(o, "minimum_bytes", e->minimum_bytes);
+        json_out_int(o, "minimum_bytes", e->minimum_bytes + engine->device->runtime_bytes);
         json_out_string(o, "minimum_how", e->minimum_how);
     }
     budgets_json(o, e);

@@ -48,8 +48,8 @@ static void md_summary(const Md *m)
              count_text(s->peak_bytes), bytes_text(s->peak_bytes), part_name(s->part), node_text(s->engine->graph, s->node));
     if (e->minimum_bytes)
         text_add(m->to, "The least budget found is %s bytes (%s): %s. ",
-                 count_text(e->minimum_bytes), bytes_text(e->minimum_bytes),
-                 e->minimum_how);
+                 count_text(e->minimum_bytes + e->device->runtime_bytes),
+                 bytes_text(e->minimum_bytes + e->device->runtime_bytes), e->minimum_how);
     text_add(m->to, "Every number here was computed by `plimsoll explain`; every table of the "
                     "peak adds up to it.\n\n");
     text_add(m->to, "Predicted time of a step: %.1f ms, by %s.\n\n", e->step_ms,
@@ -161,10 +161,11 @@ static void md_totals(const Md *m)
         if (m->e->sheet->classes[c])
             md_row(m, class_name((Class)c), m->e->sheet->classes[c]);
     md_foot(m);
-    text_add(m->to, "\n| phase | times a step | highest byte of the arena |\n|---|---|---|\n");
+    text_add(m->to, "\n| phase | runs | every so many steps | highest byte of the arena |\n|---|---|---|---|\n");
     for (int32_t i = 0; i < m->e->n_phases; i++)
-        text_add(m->to, "| %s | %lld | %s (%s) |\n", m->e->phases[i].name,
+        text_add(m->to, "| %s | %lld | %s | %s (%s) |\n", m->e->phases[i].name,
                  (long long)m->e->phases[i].repeat,
+                 m->e->phases[i].every ? count_text(m->e->phases[i].every) : "end",
                  count_text(m->e->phases[i].peak_bytes), bytes_text(m->e->phases[i].peak_bytes));
     text_add(m->to, "\n");
 }

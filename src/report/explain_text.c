@@ -20,11 +20,17 @@ static void title(const Page *p, const char *text)
     fprintf(p->to, p->colour ? "\n\033[1m%s\033[0m\n" : "\n%s\n", text);
 }
 
-/* The end of a name says more than its beginning. */
+/* The end of a name says more than its beginning; two dots before it stand for what is left out. */
 static const char *last(const char *name, int width)
 {
-    int n = (int)strlen(name);
-    return n > width ? name + n - width : name;
+    static _Thread_local char shown[2][96];
+    static _Thread_local int  next;
+    int                       n = (int)strlen(name);
+    if (n <= width)
+        return name;
+    next = !next;
+    snprintf(shown[next], sizeof shown[next], "..%s", name + n - width + 2);
+    return shown[next];
 }
 
 static void numbers(const Page *p, const char *name, int64_t bytes)
@@ -76,29 +82,14 @@ static void table(const Page *p, const char *heading, const SheetRow *rows, int3
     foot(p, own - shown, left);
 }
 
-/* Broken between words where it would be wider than the page. */
-static void sentence(FILE *to, const char *text)
-{
-    int at = fprintf(to, "%.*s", (int)strspn(text, " "), text), margin = at + 1;
-    for (const char *word = text + at; *word; word += strspn(word, " ")) {
-        int n = (int)strcspn(word, " ");
-        if (at > margin && at + 1 + n > 100)
-            at = fprintf(to, "\n%*s", margin, "") - 1;
-        at += fprintf(to, at >= margin ? " %.*s" : "%.*s", n, word);
-        word += n;
-    }
-    fputc('\n', to);
-}
-
 static void heading(const Page *p)
 {
     const Explained *e = p->e;
     const Sheet     *s = e->sheet;
     const Recipe    *r = e->recipe;
-    sentence(p->to, pool_print(s->engine->graph->pool, "%s: %s parameters, %s trained; batch %lld "
-                                                       "x %lld, %s, on %s", r->name,
-             count_text(s->parameters), count_text(s->trained), (long long)r->batch, (long long)r->accumulate,
-             recipe_precisions[r->precision], device_text(s->engine->graph->pool, e->device)));
+    print_sentence(p->to, "%s: %s parameters, %s trained; batch %lld x %lld, %s, on %s", r->name,
+                   count_text(s->parameters), count_text(s->trained), (long long)r->batch, (long long)r->accumulate,
+                   recipe_precisions[r->precision], device_text(s->engine->graph->pool, e->device));
     fprintf(p->to, p->colour ? "One training step needs \033[1m%s bytes (%s)\033[0m with "
                                "everything kept.\n"
                              : "One training step needs %s bytes (%s) with everything kept.\n",
@@ -146,11 +137,18 @@ static void tensors(const Page *p)
     foot(p, s->n_live - shown, left);
 }
 
+static const char *phase_text(const Page *p, const Phase *phase)
+{
+    return phase->every > 1 ? pool_print(p->e->sheet->engine->graph->pool, "%s (every %s steps)", phase->name,
+                                         count_text(phase->every))
+                            : phase->name;
+}
+
 static void phases(const Page *p)
 {
     title(p, "by phase (highest byte of the arena)");
     for (int32_t i = 0; i < p->e->n_phases; i++)
-        row(p, p->e->phases[i].name, p->e->phases[i].peak_bytes);
+        row(p, phase_text(p, &p->e->phases[i]), p->e->phases[i].peak_bytes);
 }
 
 static void budgets(const Page *p)
@@ -170,23 +168,21 @@ static void budgets(const Page *p)
         fputc('\n', p->to);
     }
     if (p->e->minimum_bytes)
-        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool,
-                                   "  least budget found: %s bytes (%s): %s",
-                 count_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
-                 bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes), p->e->minimum_how));
+        print_sentence(p->to, "  least budget found: %s bytes (%s): %s",
+                       count_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
+                       bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes), p->e->minimum_how);
 }
 
 static void plan(const Page *p)
 {
     const FitResult *r = p->e->fit;
-    Pool            *pool = p->e->sheet->engine->graph->pool;
     if (!r)
         return;
     title(p, "the plan");
-    sentence(p->to, pool_print(pool, "%s: %s bytes (%s), %+.1f %% of the step's time%s",
-                               r->fits ? "It fits" : "Nothing fits; the least is",
-             count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes),
-             100 * (r->step_ns / (p->e->step_ms * 1e6) - 1), r->cut ? "; the search was cut off" : ""));
+    print_sentence(p->to, "%s: %s bytes (%s), %+.1f %% of the step's time%s",
+                   r->fits ? "It fits" : "Nothing fits; the least is",
+                   count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes),
+                   100 * (r->step_ns / (p->e->step_ms * 1e6) - 1), r->cut ? "; the search was cut off" : "");
     for (int i = 0; i < r->n_changes; i++)
         fprintf(p->to, "  %-18s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from,
                 r->changes[i].to,
@@ -194,7 +190,7 @@ static void plan(const Page *p)
     if (!r->n_changes)
         fputs("  nothing is changed, nothing is run twice\n", p->to);
     for (int i = 0; i < r->n_notes; i++)
-        sentence(p->to, r->notes[i]);
+        print_sentence(p->to, "%s", r->notes[i]);
 }
 
 static void what_if(const Page *p)
@@ -205,21 +201,19 @@ static void what_if(const Page *p)
     for (int32_t i = 0; i < p->e->n_what_if; i++) {
         const WhatIf *w = &p->e->what_if[i];
         if (w->failed)
-            fprintf(p->to, "  %-52.52s %31s  %-9s\n", w->name,
+            fprintf(p->to, "  %-48.48s %31s  %-9s\n", w->name,
                     w->cut ? "(not reached)" : "(cannot be)", effort_words[w->effort]);
         else
-            fprintf(p->to, "  %-52.52s %s%-9s %10s %+8.1f%%  %-9s%s\n", w->name,
+            fprintf(p->to, "  %-48.48s %s%-9s %10s %+8.1f%%  %-9s%s\n", w->name,
                     w->saved_bytes < 0 ? "-" : " ",
                     bytes_text(w->saved_bytes < 0 ? -w->saved_bytes
                                : w->saved_bytes), bytes_text(w->peak_bytes),
                     100 * (w->slowdown - 1), effort_words[w->effort], w->cut ? " (cut)" : "");
-        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "      %s%s%s", w->how,
-                                   w->note ? "; " : "", w->note ? w->note : ""));
+        print_sentence(p->to, "      %s%s%s", w->how, w->note ? "; " : "", w->note ? w->note : "");
     }
     title(p, "believed, but not so");
     for (int32_t i = 0; i < p->e->n_beliefs; i++)
-        sentence(p->to, pool_print(p->e->sheet->engine->graph->pool, "- %s %s",
-                                   p->e->beliefs[i].belief, p->e->beliefs[i].truth));
+        print_sentence(p->to, "- %s %s", p->e->beliefs[i].belief, p->e->beliefs[i].truth);
 }
 
 static void avoided(const Page *p)
@@ -251,9 +245,7 @@ void explain_text(FILE *to, const Explained *e, bool colour)
     what_if(&p);
     Pool *pool = s->engine->graph->pool;
     fputc('\n', to);
-    sentence(to, pool_print(pool, "the batch as the data gives it: %s bytes",
-                            count_text(e->batch_bytes)));
-    sentence(to, runtime_text(pool, e->device, e->runtime_bytes));
-    sentence(to, pool_print(pool, "predicted step time %.1f ms, by %s", e->step_ms,
-                            time_text(pool, s->engine)));
+    print_sentence(to, "the batch as the data gives it: %s bytes", count_text(e->batch_bytes));
+    print_sentence(to, "%s", runtime_text(pool, e->device, e->runtime_bytes));
+    print_sentence(to, "predicted step time %.1f ms, by %s", e->step_ms, time_text(pool, s->engine));
 }

@@ -123,7 +123,12 @@ Err sheet_new(Pool *pool, const Engine *engine, Sheet **out)
     sheet->engine = engine;
     sheet->program = &engine->programs[engine->peak_program];
     sheet->step = sheet->program->meter.peak_step;
-    sheet->node = sheet->program->node_of[sheet->program->plan->steps[sheet->step].id];
+    int32_t at = sheet->step;                        /* a load may have the most: for the run it comes before */
+    while (at + 1 < sheet->program->plan->n_steps && sheet->program->plan->steps[at].kind != STEP_RUN)
+        at++;
+    while (sheet->program->plan->steps[at].kind != STEP_RUN)
+        at--;
+    sheet->node = sheet->program->node_of[sheet->program->plan->steps[at].id];
     sheet->part = engine->graph->nodes[sheet->node].part;
     sheet->peak_bytes = engine->arena_bytes;
     sheet_live(pool, sheet);

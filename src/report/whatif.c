@@ -14,7 +14,7 @@
 
 const char *const effort_words[] = { "immediate", "short", "long" };
 
-enum { SHORT_EFFORT = 2000, MOST_ROWS = 40 };
+enum { SHORT_EFFORT = 2000, MOST_ROWS = 40, LOSS_CHUNKS = 4 };
 
 typedef struct Run {
     Pool                *pool;
@@ -112,7 +112,7 @@ static Err run_split(Run *run)
     for (int which = 0; which < 2; which++) {
         int64_t pieces = which ? batch : 2;
         Recipe *r = recipe_copy(run->pool, run->e->recipe);
-        if (batch < 2 || batch % pieces || (which && batch == 2))
+        if (batch < 2 || batch % pieces || (which && batch == 2) || recipe_no_cut(r))
             continue;
         TRY(recipe_cut(r, pieces));
         TRY(run_row(run, (WhatIf){
@@ -132,7 +132,7 @@ static Err run_attention(Run *run)
         if (!strncmp(run->e->avoided[i].name, "attention scores", 16)) {
             r->levers.stored_attention = !r->levers.stored_attention;
             return run_row(run, (WhatIf){ .name = "attention that stores its scores (the plain form)",
-                                          .how = "not offered: it only costs" },
+                                          .how = "fit --allow algorithm, where it is faster" },
                            r, SEARCH_NONE);
         }
     return OK;
@@ -160,11 +160,52 @@ static Err run_scratch(Run *run)
                                   .how = "fit --allow algorithm" }, r, SEARCH_NONE);
 }
 
-/* Losses of every system work row by row and keep nothing per element. */
-static void run_loss(Run *run)
+/* A row whose lots cut something, or why there is none. */
+static Err run_lots(Run *run, WhatIf row, const Recipe *recipe, const char *why_not)
 {
-    run_refuse(run, (WhatIf){ .name = "loss in pieces", .how = "-" },
-               "done so already: no loss keeps anything per element");
+    Pool         *pool = pool_new(NULL, "lots");
+    TrainingGraph graph;
+    Err           err = recipe_graph(pool, recipe, false, &graph);
+    bool          cut = !err && graph.cut;
+    pool_free(pool);
+    TRY(err);
+    if (cut)
+        return run_row(run, row, recipe, SEARCH_NONE);
+    run_refuse(run, row, why_not);
+    return OK;
+}
+
+static Err run_loss(Run *run)
+{
+    Recipe *r = recipe_copy(run->pool, run->e->recipe);
+    r->levers.chunks = LOSS_CHUNKS;
+    return run_lots(run, (WhatIf){ .name = pool_print(run->pool, "loss and the rows before it in %d chunks", LOSS_CHUNKS),
+                                   .how = "fit --allow chunk, within a budget" }, r,
+                    "nothing before the loss works row by row in equal chunks");
+}
+
+static Err run_regions(Run *run)
+{
+    Recipe *r = recipe_copy(run->pool, run->e->recipe);
+    if (r->batch < 2)
+        return OK;
+    r->levers.regions = r->batch;
+    return run_lots(run, (WhatIf){ .name = "regions sample by sample, micro-batch and batch norm whole",
+                                   .how = "fit --allow split, within a budget" }, r,
+                    "no run of per-sample operators keeps more than it hands on");
+}
+
+static Err run_hosted(Run *run, HostState host, const char *name)
+{
+    Recipe *r = recipe_copy(run->pool, run->e->recipe);
+    WhatIf  row = { .name = name, .how = "fit, within a budget", .exact = true };
+    if (run->e->device->to_host <= 0) {
+        row.how = "-";
+        run_refuse(run, row, "host and device share one memory here");
+        return OK;
+    }
+    r->levers.host = (int)host;
+    return run_row(run, row, r, SEARCH_NONE);
 }
 
 static Err run_state(Run *run)
@@ -175,11 +216,9 @@ static Err run_state(Run *run)
         TRY(run_row(run, (WhatIf){ .name = "no average of the weights (EMA)",
                                    .how = "--set ema.rule=none", .effort = EFFORT_SHORT },
                     r, SEARCH_NONE));
-        run_refuse(run, (WhatIf){ .name = "EMA on the host", .how = "-", .exact = true },
-                   run->e->device->kind == DEVICE_CPU ? "host and device share one memory here"
-                                                      : "plans keep all state on the device; "
-                                                        "without EMA it would save the row above");
+        TRY(run_hosted(run, HOST_EMA, "EMA on the host"));
     }
+    TRY(run_hosted(run, HOST_STATE, "EMA, moments and master copies on the host"));
     r = recipe_copy(run->pool, run->e->recipe);
     if (r->optimizer.kind != OPTIMIZER_SGD) {
         r->optimizer.kind = OPTIMIZER_SGD;
@@ -341,7 +380,8 @@ Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
     TRY(run_attention(&run));
     TRY(run_release(&run));
     TRY(run_scratch(&run));
-    run_loss(&run);
+    TRY(run_loss(&run));
+    TRY(run_regions(&run));
     TRY(run_state(&run));
     TRY(run_changes(&run));
     TRY(beliefs_find(pool, e));

@@ -117,6 +117,36 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
     return err;
 }
 
+static void plateau_write(FileOut *out, const Plateau *p)
+{
+    file_out_print(out, "  \"plateau\": {\"bad\": %lld, \"cooldown\": %lld, \"sum\": %.17g, \"count\": %lld, \"rates\": "
+                   "[%.17g, %.17g]", (long long)p->bad, (long long)p->cooldown, p->sum, (long long)p->count, p->rates[0],
+                   p->rates[1]);
+    if (p->seen)
+        file_out_print(out, ", \"best\": %.17g", p->best);
+    file_out_print(out, "},\n");
+}
+
+/* A run whose schedule has only become one begins it anew. */
+static Err plateau_read(const Json *checkpoint, Plateau *p)
+{
+    const Json *json, *rates;
+    if (!p->on || !json_get(checkpoint, "plateau"))
+        return OK;
+    TRY(json_need_object(checkpoint, "plateau", &json));
+    TRY(json_need_int(json, "bad", &p->bad));
+    TRY(json_need_int(json, "cooldown", &p->cooldown));
+    TRY(json_need_int(json, "count", &p->count));
+    TRY(json_need_number(json, "sum", &p->sum));
+    TRY(json_need_array(json, "rates", &rates));
+    if (rates->n != 2)
+        return json_fail(json, rates, "a plateau has 2 rates, not %u", rates->n);
+    for (uint32_t i = 0; i < 2; i++)
+        TRY(json_item_number(rates, i, &p->rates[i]));
+    p->seen = json_get(json, "best") != NULL;
+    return p->seen ? json_need_number(json, "best", &p->best) : OK;
+}
+
 Err saver_save(Saver *saver, const RunState *state)
 {
     static FileOut out;          /* 40 KiB: not on the stack of a small thread, not on the heap */
@@ -143,8 +173,10 @@ Err saver_save(Saver *saver, const RunState *state)
     checkpoint_path(path, sizeof path, saver->folder, state->step, ".json");
     TRY(file_out_init(&out, path));
     file_out_print(&out, "{\n  \"format\": \"plimsoll-checkpoint-1\",\n  \"step\": %lld,\n  \"drawn\": %lld,\n"
-                   "  \"seed\": %lld,\n  \"tensors\": %d\n}\n", (long long)state->step, (long long)state->drawn,
-                   (long long)state->seed, saver->n);
+                   "  \"seed\": %lld,\n", (long long)state->step, (long long)state->drawn, (long long)state->seed);
+    if (state->plateau.on)
+        plateau_write(&out, &state->plateau);
+    file_out_print(&out, "  \"tensors\": %d\n}\n", saver->n);
     TRY(file_out_done(&out, OK));
     return saver_forget(saver, state->step);
 }
@@ -197,6 +229,7 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
     TRY(json_need_int(json, "step", &state->step));
     TRY(json_need_int(json, "drawn", &state->drawn));
     TRY(json_need_int(json, "seed", &state->seed));
+    TRY(plateau_read(json, &state->plateau));
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(safetensors_read(work, path, &file));
     TRY(lengths_same(path, &file, graph));

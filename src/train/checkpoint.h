@@ -8,11 +8,13 @@
 #define TRAIN_CHECKPOINT_H
 
 #include "exec/session.h"
+#include "train/recipe.h"
 
 typedef struct RunState {        /* what a run needs besides its tensors */
     int64_t step;                /* steps done */
     int64_t drawn;               /* samples drawn from the data */
     int64_t seed;
+    Plateau plateau;             /* where the schedule is one */
 } RunState;
 
 typedef struct Saver Saver;      /* header and buffers made before step 1: saving allocates nothing */

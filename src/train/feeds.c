@@ -4,14 +4,17 @@
 #include "ops/basic.h"
 #include "ops/ops.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Inputs that no data gives: how many targets count in all micro-batches of a step, and how many places of
  * `mask` are set in all pieces of one (contract 2). */
 static const char DENOMINATOR[] = "denominator";
 static const char MASK_COUNT[] = "mask_count";
+static const char CARRY[] = "carry";         /* 0: this row begins anew; the data says so where a file begins */
 
 static size_t feed_bytes(const FeedBuffer *feed)
 {
@@ -21,7 +24,7 @@ static size_t feed_bytes(const FeedBuffer *feed)
 Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds)
 {
     const Graph *graph = session_engine(session)->graph;
-    *feeds = (Feeds){ .session = session, .share = 1, .pieces = 1 };
+    *feeds = (Feeds){ .session = session, .part = part, .share = 1, .pieces = 1, .first = -1 };
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op != &op_feed || node->part != part)
@@ -29,7 +32,7 @@ Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds)
         FeedBuffer feed = { .name = ATTR(node, FeedAttr)->name, .type = out_type(node, 0), .shape = out_shape(node, 0),
                             .bytes = pool_alloc(pool, (size_t)out_bytes(node, 0), 1) };
         feeds->bytes += (int64_t)out_bytes(node, 0);
-        TRY(session_feed(session, feed.name, feed.bytes));
+        TRY(session_feed_part(session, part, feed.name, feed.bytes));
         VEC_ADD(pool, feeds->list, feeds->n, feeds->cap, feed);
     }
     return OK;
@@ -90,14 +93,72 @@ static int64_t feeds_rows(const Feeds *feeds)        /* samples of a micro-batch
     return feeds->n_served ? feeds->list[feeds->served[0]].shape.dim[0] : 0;
 }
 
-Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except)
+/* Where the held-out samples begin among n: a share of them, whole files or sequences where that is about as many. A recipe
+ * that validates on files and names no share has one in twenty, and a single sample for both. Drawn samples have no
+ * end, so none is taken from training. */
+static Err held_from(const Recipe *recipe, const DataSource *source, int64_t *from)
 {
     const DataConfig *data = &recipe->data;
-    DataFeed         *wanted = NEWN(pool, DataFeed, feeds->n + 1);
+    bool              unsaid = data->holdout <= 0;
+    double            share = !unsaid ? data->holdout : data->path && !data->holdout_path && recipe->validate.every ? 0.05 : 0;
+    int64_t           n = source->n_samples, held = llround(share * (double)n);
+    *from = n;
+    if (share <= 0 || (unsaid && n == 1))
+        return OK;
+    held = held < 1 ? 1 : held;
+    if (held >= n)
+        return fail(E_USAGE, "data.holdout: %g of %lld samples leaves none to train on", share, (long long)n);
+    *from = n - held;
+    if (!source->group)
+        return OK;
+    int64_t start = source->group(source, *from);
+    if (start == 0)                          /* training keeps the first whole, if there is a second */
+        for (start = *from; start < n && source->group(source, start) == 0; start++) { }
+    *from = start < n && n - start <= 2 * held ? start : *from;      /* a file of that length is better cut */
+    return OK;
+}
+
+/* Opens the data for the inputs in `wanted`; `held`: the samples that training does not see. */
+static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, bool held, const DataFeed *wanted)
+{
+    const DataConfig *data = &recipe->data;
+    bool              apart = held && data->holdout_path;
+    int64_t           rows = feeds_rows(feeds) * feeds->share, from;
     DataSource       *source;
+    DataSpec spec = {
+        .kind = data->kind, .path = input ? input : apart ? data->holdout_path : data->path, .samples = data->samples,
+        .seed = feeds->seed, .feeds = wanted, .n_feeds = feeds->n_served, .as_input = input != NULL,
+        .range_low = data->range_low, .range_high = data->range_high, .keep_rest = data->keep_rest,
+        .levels = (int64_t)1 << model_number(recipe, "bits", 8), .channels = model_number(recipe, "channels", 1),
+        .rate = model_number(recipe, "rate", 0), .mu_law = model_chose(recipe, "encoding", "mu_law"),
+    };
+    bool more = held && !spec.path && data->holdout <= 0;    /* drawn: nothing need be taken from training */
+    if (more)
+        spec.samples += rows;
+    TRY(data_open(pool, &spec, &source));
+    if (feeds_find(feeds, DENOMINATOR) && !source->counted)
+        return fail(E_USAGE, "data kind '%s' cannot say how many targets count; set accumulate to 1", source->name);
+    from = source->n_samples;
+    if (!input && !apart)
+        TRY(held_from(recipe, source, &from));
+    if (held) {
+        feeds->first = apart || from == source->n_samples ? 0 : from;
+        if (more)
+            feeds->first = data->samples;
+    } else {
+        feeds->held = source->n_samples - from;
+        source->n_samples = from;
+    }
+    feeds->source = source;
+    feeds->work = (Work){ .at = pool_alloc(pool, source->work_bytes + 64, 1), .n = source->work_bytes + 64 };
+    feeds->bytes += (int64_t)feeds->work.n;
+    return OK;
+}
+
+static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except, bool held)
+{
+    DataFeed *wanted = NEWN(pool, DataFeed, feeds->n + 1);
     feeds->served = NEWN(pool, int32_t, feeds->n + 1);
-    feeds->share = recipe->accumulate;
-    feeds->pieces = recipe->levers.pieces > 1 ? recipe->levers.pieces : 1;
     feeds->seed = (uint64_t)recipe->seed;
     for (int32_t i = 0; i < feeds->n; i++) {
         FeedBuffer *feed = &feeds->list[i];
@@ -113,76 +174,111 @@ Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input
             feeds->bytes += (feeds->pieces - 1) * (int64_t)feed_bytes(feed);
         }
     }
-    if (!feeds->n_served)
-        return OK;
-    DataSpec spec = {
-        .kind = data->kind, .path = input ? input : data->path, .samples = data->samples, .seed = feeds->seed,
-        .feeds = wanted, .n_feeds = feeds->n_served, .as_input = input != NULL,
-        .range_low = data->range_low, .range_high = data->range_high, .keep_rest = data->keep_rest,
-        .levels = (int64_t)1 << model_number(recipe, "bits", 8), .channels = model_number(recipe, "channels", 1),
-        .rate = model_number(recipe, "rate", 0), .mu_law = model_chose(recipe, "encoding", "mu_law"),
-    };
-    TRY(data_open(pool, &spec, &source));
-    if (feeds_find(feeds, DENOMINATOR) && !source->counted)
-        return fail(E_USAGE, "data kind '%s' cannot say how many targets count; set accumulate to 1", source->name);
-    feeds->source = source;
-    feeds->work = (Work){ .at = pool_alloc(pool, source->work_bytes + 64, 1), .n = source->work_bytes + 64 };
-    feeds->bytes += (int64_t)feeds->work.n;
+    feeds->follow = !input && feeds_find(feeds, CARRY);
+    return feeds->n_served ? feeds_source(pool, feeds, recipe, input, held, wanted) : OK;
+}
+
+Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except)
+{
+    feeds->share = recipe->accumulate;
+    feeds->pieces = recipe->levers.pieces > 1 ? recipe->levers.pieces : 1;
+    return feeds_serve(pool, feeds, recipe, input, except, false);
+}
+
+Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe)
+{
+    Validation v = recipe_validation(recipe);
+    feeds->share = v.batches;
+    feeds->pieces = v.pieces;
+    return feeds_serve(pool, feeds, recipe, NULL, NULL, true);
+}
+
+/* The number of the sample at a place of the run. */
+static int64_t feeds_sample(const Feeds *feeds, int64_t place)
+{
+    if (feeds->follow) {                     /* each row goes through all of the data, from a place of its own */
+        int64_t rows = feeds_rows(feeds), n = feeds->source->n_samples;
+        return (place % rows * n / rows + place / rows) % n;
+    }
+    if (feeds->first < 0)
+        return source_order(feeds->source, feeds->seed, place);
+    return feeds->first + place % (feeds->source->n_samples - feeds->first);
+}
+
+/* Samples of one micro-batch with all its pieces. */
+static int64_t feeds_rows_loaded(const Feeds *feeds)
+{
+    return feeds->pieces * feeds_rows(feeds);
+}
+
+/* One row of it, into the first or the second buffers. */
+static Err feeds_load_row(const Feeds *feeds, bool spare, int64_t drawn, int64_t row, bool in_order, Work work)
+{
+    const DataSource *source = feeds->source;
+    int64_t           id = in_order ? (drawn + row) % source->n_samples : feeds_sample(feeds, drawn + row);
+    void             *to[32];
+    REQUIRE(feeds->n_served <= 32);
+    for (int32_t i = 0; i < feeds->n_served; i++) {
+        const FeedBuffer *feed = &feeds->list[feeds->served[i]];
+        to[i] = (char *)(spare ? feed->spare : feed->bytes) + (size_t)row * (feed_bytes(feed) / (size_t)feed->shape.dim[0]);
+    }
+    TRY(source->load(source, id, drawn + row, to, &work));
+    for (int32_t i = 0; feeds->follow && drawn + row < feeds_rows(feeds) && i < feeds->n_served; i++)
+        if (!strcmp(feeds->list[feeds->served[i]].name, CARRY))
+            *(float *)to[i] = 0;             /* the first of all: nothing came before */
     return OK;
 }
 
-/* All rows of one micro-batch with all its pieces, into the first or the second buffers. */
-static Err feeds_load(const Feeds *feeds, bool spare, int64_t drawn, bool in_order)
+static Err feeds_load(const Feeds *feeds, int64_t drawn, bool in_order)
 {
-    const DataSource *source = feeds->source;
-    void             *to[32];
-    REQUIRE(feeds->n_served <= 32);
-    for (int64_t row = 0; row < feeds->pieces * feeds_rows(feeds); row++) {
-        for (int32_t i = 0; i < feeds->n_served; i++) {
-            const FeedBuffer *feed = &feeds->list[feeds->served[i]];
-            to[i] = (char *)(spare ? feed->spare : feed->bytes) + (size_t)row * (feed_bytes(feed) / (size_t)feed->shape.dim[0]);
-        }
-        int64_t id = in_order ? (drawn + row) % source->n_samples : source_order(source, feeds->seed, drawn + row);
-        Work    work = { .at = feeds->work.at, .n = feeds->work.n };
-        TRY(source->load(source, id, drawn + row, to, &work));
-    }
+    for (int64_t row = 0; row < feeds_rows_loaded(feeds); row++)
+        TRY(feeds_load_row(feeds, false, drawn, row, in_order, (Work){ .at = feeds->work.at, .n = feeds->work.n }));
     return OK;
 }
 
 /* ---- ahead of time ---- */
 
-typedef enum FetchState { FETCH_IDLE, FETCH_WANTED, FETCH_READY } FetchState;
+enum { LOADERS_MOST = 16 };
 
+typedef struct Loader { Prefetcher *all; pthread_t thread; Work work; } Loader;
+
+/* Threads that load the rows of the next micro-batch into the spare buffers, whichever is free the next row. */
 struct Prefetcher {
-    pthread_t       thread;
-    pthread_mutex_t lock;
-    pthread_cond_t  changed;
+    Loader          loaders[LOADERS_MOST];
+    int             n_loaders;
     Feeds          *feeds;
-    FetchState      state;       /* under the lock; the spare buffers are the thread's while WANTED */
-    int64_t         drawn;
+    pthread_mutex_t lock;        /* of all below */
+    pthread_cond_t  changed;
+    int64_t         drawn;       /* the micro-batch that was asked for; -1: none yet */
+    int64_t         next, done;  /* its rows that were begun, and ended */
     bool            stop;
-    Err             err;
+    Err             err;         /* of the first row that failed, whoever came first */
+    int64_t         err_row;
     char            said[1024];
 };
 
-static void *prefetch_run(void *arg)
+static void *loader_run(void *arg)
 {
-    Prefetcher *p = arg;
+    Loader     *me = arg;
+    Prefetcher *p = me->all;
+    int64_t     rows = feeds_rows_loaded(p->feeds);
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
-        if (p->state != FETCH_WANTED) {
+        if (p->next >= rows) {
             pthread_cond_wait(&p->changed, &p->lock);
             continue;
         }
-        int64_t drawn = p->drawn;
+        int64_t row = p->next++, drawn = p->drawn;
         pthread_mutex_unlock(&p->lock);
-        Err err = feeds_load(p->feeds, true, drawn, false);
-        if (err)
-            snprintf(p->said, sizeof p->said, "%s", err_text());
+        Err err = feeds_load_row(p->feeds, true, drawn, row, false, me->work);
         pthread_mutex_lock(&p->lock);
-        p->err = err;
-        p->state = FETCH_READY;
-        pthread_cond_broadcast(&p->changed);
+        if (err && (!p->err || row < p->err_row)) {
+            p->err = err;
+            p->err_row = row;
+            snprintf(p->said, sizeof p->said, "%s", err_text());
+        }
+        if (++p->done == rows)
+            pthread_cond_broadcast(&p->changed);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -195,9 +291,19 @@ static void prefetch_stop(void *arg)
     p->stop = true;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
-    pthread_join(p->thread, NULL);
+    for (int i = 0; i < p->n_loaders; i++)
+        pthread_join(p->loaders[i].thread, NULL);
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->lock);
+}
+
+/* Beside kernels on the processor's own cores one thread; a card leaves them free. */
+static int64_t loaders_most(const Feeds *feeds)
+{
+    if (session_engine(feeds->session)->device->kind == DEVICE_CPU)
+        return 1;
+    int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : cores < LOADERS_MOST ? cores : LOADERS_MOST;
 }
 
 Err feeds_prefetch(Pool *pool, Feeds *feeds)
@@ -205,7 +311,10 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
     if (!feeds->n_served)
         return OK;
     Prefetcher *p = NEW(pool, Prefetcher);
+    int64_t     rows = feeds_rows_loaded(feeds), most = loaders_most(feeds);
     p->feeds = feeds;
+    p->drawn = -1;
+    p->next = p->done = rows;
     for (int32_t i = 0; i < feeds->n_served; i++) {
         FeedBuffer *feed = &feeds->list[feeds->served[i]];
         size_t      bytes = (size_t)feeds->pieces * feed_bytes(feed);
@@ -214,26 +323,32 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
     }
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
-    int error = pthread_create(&p->thread, NULL, prefetch_run, p);
-    if (error)
-        return fail(E_DEVICE, "cannot start a thread to load data: %s", strerror(error));
-    feeds->prefetcher = p;
     pool_at_free(pool, prefetch_stop, p);
+    while (p->n_loaders < (most < rows ? most : rows)) {
+        Loader *loader = &p->loaders[p->n_loaders];
+        *loader = (Loader){ .all = p, .work = { .at = pool_alloc(pool, feeds->work.n, 1), .n = feeds->work.n } };
+        feeds->bytes += (int64_t)loader->work.n;
+        int error = pthread_create(&loader->thread, NULL, loader_run, loader);
+        if (error)
+            return fail(E_DEVICE, "cannot start a thread to load data: %s", strerror(error));
+        p->n_loaders++;
+    }
+    feeds->prefetcher = p;
     return OK;
 }
 
-/* Takes what the thread has loaded, or loads it here if that was something else. */
+/* Takes what was loaded, or loads it here if that was something else; then asks for the next. */
 static Err prefetch_take(Feeds *feeds, int64_t drawn)
 {
     Prefetcher *p = feeds->prefetcher;
+    int64_t     rows = feeds_rows_loaded(feeds);
     pthread_mutex_lock(&p->lock);
-    while (p->state == FETCH_WANTED)
+    while (p->done < rows)
         pthread_cond_wait(&p->changed, &p->lock);
-    bool hit = p->state == FETCH_READY && p->drawn == drawn;
-    p->state = FETCH_IDLE;
+    bool hit = p->drawn == drawn;
     pthread_mutex_unlock(&p->lock);
     if (!hit)
-        TRY(feeds_load(feeds, false, drawn, false));
+        TRY(feeds_load(feeds, drawn, false));
     else if (p->err)
         return fail(p->err, "%s", p->said);
     for (int32_t i = 0; hit && i < feeds->n_served; i++) {
@@ -243,8 +358,9 @@ static Err prefetch_take(Feeds *feeds, int64_t drawn)
         feed->bytes = now;
     }
     pthread_mutex_lock(&p->lock);
-    p->drawn = drawn + feeds->pieces * feeds_rows(feeds);
-    p->state = FETCH_WANTED;
+    p->drawn = drawn + rows;
+    p->next = p->done = 0;
+    p->err = OK;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
     return OK;
@@ -257,7 +373,7 @@ static void feeds_count(Feeds *feeds, int64_t micro_batch, int64_t drawn)
     FeedBuffer *feed = feeds_find(feeds, DENOMINATOR);
     int64_t     rows = feeds_rows(feeds), first = drawn - micro_batch % feeds->share * rows, count = 0;
     for (int64_t i = 0; feed && i < feeds->share * rows; i++)
-        count += feeds->source->counted(feeds->source, source_order(feeds->source, feeds->seed, first + i));
+        count += feeds->source->counted(feeds->source, feeds_sample(feeds, first + i));
     if (feed)
         *(float *)feed->bytes = (float)count;
 }
@@ -279,7 +395,7 @@ static Err feeds_hand_out(Feeds *feeds, int64_t piece)
 {
     for (int32_t i = 0; i < feeds->n_served; i++) {
         const FeedBuffer *feed = &feeds->list[feeds->served[i]];
-        TRY(session_feed(feeds->session, feed->name, (const char *)feed->bytes + (size_t)piece * feed_bytes(feed)));
+        TRY(session_feed_part(feeds->session, feeds->part, feed->name, (const char *)feed->bytes + (size_t)piece * feed_bytes(feed)));
     }
     return OK;
 }
@@ -300,7 +416,7 @@ Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
     feeds_count(feeds, micro_batch, drawn);
     int64_t piece = micro_batch % feeds->pieces;
     if (piece == 0) {
-        TRY(feeds->prefetcher ? prefetch_take(feeds, drawn) : feeds_load(feeds, false, drawn, false));
+        TRY(feeds->prefetcher ? prefetch_take(feeds, drawn) : feeds_load(feeds, drawn, false));
         feeds_count_mask(feeds);
     }
     return feeds_hand_out(feeds, piece);
@@ -308,5 +424,5 @@ Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
 
 Err feeds_fill_in_order(Feeds *feeds, int64_t first)
 {
-    return feeds->source ? feeds_load(feeds, false, first, true) : OK;
+    return feeds->source ? feeds_load(feeds, first, true) : OK;
 }

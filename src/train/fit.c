@@ -8,8 +8,8 @@
  *   else                      the planner searches, with a share of the effort that does not depend on
  *                             the budget, so that more memory never gives a slower plan
  *
- * An algorithm with less scratch is slower in a way the time model may not know, so leaner ones are tried
- * only where nothing else fits.
+ * The list of candidates does not depend on the budget, and every candidate's plans get faster with more of
+ * it: so more memory never gives a slower plan.
  */
 #include "train/fit.h"
 
@@ -53,6 +53,8 @@ Err allow_read(const char *text, unsigned *allow)
 
 Err recipe_cut(Recipe *recipe, int64_t pieces)
 {
+    if (pieces != 1 && recipe_no_cut(recipe))
+        return fail(E_USAGE, "a micro-batch of %s cannot be cut: %s", recipe->name, recipe_no_cut(recipe));
     if (pieces < 1 || recipe->batch % pieces)
         return fail(E_USAGE, "a micro-batch of %lld cannot be cut into %lld equal pieces", (long long)recipe->batch,
                     (long long)pieces);
@@ -76,6 +78,9 @@ static void fit_note(FitResult *r, const char *sentence)
         r->notes[r->n_notes++] = sentence;
 }
 
+static const char *const fit_host_words[] = { "all state on the device", "EMA on the host",
+                                              "EMA, moments and master copies on the host" };
+
 static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
 {
     const Recipe *now = r->recipe;
@@ -86,6 +91,14 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
                    pool_print(pool, "%lld x %lld", (long long)now->batch, (long long)now->accumulate));
     if (now->precision != asked->precision)
         fit_change(r, false, "precision", recipe_precisions[asked->precision], recipe_precisions[now->precision]);
+    if (now->levers.regions > 1)
+        fit_change(r, false, "regions", "at once",
+                   now->levers.regions == asked->batch
+                       ? pool_print(pool, "sample by sample, %d nodes", r->graph.cut)
+                       : pool_print(pool, "in %lld lots, %d nodes", (long long)now->levers.regions, r->graph.cut));
+    if (now->levers.chunks > 1)
+        fit_change(r, false, "loss", "at once",
+                   pool_print(pool, "in %lld chunks, with %d nodes before it", (long long)now->levers.chunks, r->graph.cut - 1));
     if (r->engine->leaner)
         fit_change(r, false, "algorithm", r->engine->device->library, pool_print(pool, "own, in %d nodes", r->engine->leaner));
     if (now->levers.stored_attention != asked->levers.stored_attention)
@@ -93,8 +106,12 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
                    now->levers.stored_attention ? "stored" : "streamed");
     if (now->levers.release != asked->levers.release)
         fit_change(r, true, "gradient release", "update at the end", "as each gradient is final");
+    if (now->levers.host != asked->levers.host)
+        fit_change(r, true, "placement", fit_host_words[asked->levers.host], fit_host_words[now->levers.host]);
+    if (r->engine->moved)
+        fit_change(r, true, "host transfers", "0", pool_print(pool, "%d", r->engine->moved));
     if (r->engine->recomputed)
-        fit_change(r, true, "recompute", "0", pool_print(pool, "%d", r->engine->recomputed));
+        fit_change(r, true, "recompute", "nothing", pool_print(pool, "%d runs again", r->engine->recomputed));
 }
 
 /* ---- candidates ---- */
@@ -107,7 +124,6 @@ typedef struct Candidate {
     TrainingGraph graph;
     Engine       *kept;          /* everything kept */
     bool          twin;          /* the next one is the same with gradient release: never searched */
-    bool          fallback;      /* leaner algorithms: only where nothing else fits */
     bool          asked;         /* every lever as the recipe has it */
 } Candidate;
 
@@ -133,38 +149,91 @@ static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, con
                      const EngineOptions *how, TrainingGraph *graph, Engine **engine)
 {
     EngineOptions with = *how;
+    TRY(recipe_suits(recipe, device));
     with.accumulate = recipe->accumulate;
+    with.validate = recipe_validation(recipe).batches;
     with.most_scratch = recipe->levers.most_scratch;
     TRY(recipe_graph(pool, recipe, options->given_noise, graph));
     return engine_new(pool, graph->graph, device, &with, engine);
 }
 
-static Err fit_add(Fit *fit, const Recipe *recipe, bool twin, bool fallback)
+static Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
 {
     if (fit->n == MOST_CANDIDATES)
         return OK;
     Candidate *c = &fit->list[fit->n];
-    *c = (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .fallback = fallback, .asked = fit->n == 0 };
+    *c = (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .asked = fit->n == 0 };
     c->recipe = recipe_copy(c->pool, recipe);
-    TRY(fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 }, &c->graph, &c->kept));
-    if (fallback && !c->kept->leaner)
-        pool_free(c->pool);                  /* the same as without */
+    Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 }, &c->graph, &c->kept);
+    bool no_room = err == E_BUDGET && recipe->levers.host;       /* on the host, for that much state */
+    if (err && !no_room)
+        return err;
+    bool cut = recipe->levers.regions > 1 || recipe->levers.chunks > 1;
+    if (no_room || (recipe->levers.most_scratch && !c->kept->leaner && !c->asked) || (cut && !c->graph.cut))
+        pool_free(c->pool);                  /* not possible, or the same as without */
     else
         fit->n++;
     return OK;
 }
 
 /* One setting of the other levers: as it is, and with gradient release where that is possible. */
-static Err fit_add_both(Fit *fit, Recipe *recipe, bool fallback)
+static Err fit_add_both(Fit *fit, Recipe *recipe)
 {
     bool can = !recipe->levers.release && !recipe_no_release(recipe);
-    TRY(fit_add(fit, recipe, can, fallback));
+    TRY(fit_add(fit, recipe, can));
     if (!can)
         return OK;
     recipe->levers.release = true;
-    Err err = fit_add(fit, recipe, false, fallback);
+    Err err = fit_add(fit, recipe, false);
     recipe->levers.release = false;
     return err;
+}
+
+/* The same with state on the host, where the device has a memory of its own and the step does not fit as it is:
+ * what is kept there is only ever slower. */
+static Err fit_add_all(Fit *fit, Recipe *recipe)
+{
+    int first = fit->n, host = recipe->levers.host;
+    TRY(fit_add_both(fit, recipe));
+    if (fit->device->to_host <= 0 || first == fit->n || fit->list[first].kept->keep_all_bytes <= fit->options->budget_bytes)
+        return OK;
+    for (recipe->levers.host = host + 1; recipe->levers.host <= HOST_STATE; recipe->levers.host++) {
+        if (recipe->levers.host == HOST_EMA && recipe->ema.rule == EMA_NONE)
+            continue;
+        TRY(fit_add_both(fit, recipe));
+    }
+    recipe->levers.host = host;
+    return OK;
+}
+
+static const int64_t chunk_counts[] = { 4, 16 };
+
+/* What is done otherwise within a micro-batch that stays whole: one thing at a time. */
+static Err fit_add_inside(Fit *fit, Recipe *recipe)
+{
+    unsigned allow = fit->options->allow;
+    Levers   asked = recipe->levers, *levers = &recipe->levers;
+    bool     plain = asked.regions <= 1 && asked.chunks <= 1;
+    for (int64_t lots = 2; allow & ALLOW_SPLIT && plain && lots <= recipe->batch; lots++) {
+        /* Halves or thirds, and single samples: what lies between is seldom better than both. */
+        if (recipe->batch % lots || (levers->regions > 1 && lots < recipe->batch))
+            continue;
+        levers->regions = lots;
+        TRY(fit_add_all(fit, recipe));
+    }
+    *levers = asked;
+    for (size_t i = 0; allow & ALLOW_CHUNK && plain && i < sizeof chunk_counts / sizeof *chunk_counts; i++) {
+        levers->chunks = chunk_counts[i];
+        TRY(fit_add_all(fit, recipe));
+    }
+    *levers = asked;
+    if (allow & ALLOW_ALGORITHM &&
+        graph_has(fit->list[0].graph.graph, asked.stored_attention ? &op_attention_stored : &op_attention)) {
+        levers->stored_attention = !asked.stored_attention;
+        TRY(fit_add_all(fit, recipe));
+    }
+    *levers = asked;
+    return OK;
 }
 
 static Err fit_candidates(Fit *fit, FitResult *r)
@@ -175,25 +244,32 @@ static Err fit_candidates(Fit *fit, FitResult *r)
     bool          split = allow & ALLOW_SPLIT && asked->batch > 1 && !fit->options->given_noise;
     bool          lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU && fit->device->blas != blas_own();
     const char   *why_not = recipe_no_release(asked);
-    TRY(fit_add_both(fit, recipe_copy(fit->pool, asked), false));
+    TRY(fit_add_all(fit, recipe_copy(fit->pool, asked)));
     if (split && graph_has(fit->list[0].graph.graph, &op_batchnorm) && !(allow & ALLOW_BATCHNORM_SPLIT)) {
         split = false;
         fit_note(r, "The micro-batch was not split: batch norm would take its statistics from fewer samples. Recomputation "
-                    "keeps them as they are; --allow batchnorm-split permits the split.");
+                    "and regions in lots keep them as they are; --allow batchnorm-split permits the split.");
+    }
+    if (split && recipe_no_cut(asked)) {
+        split = false;
+        fit_note(r, pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_cut(asked)));
     }
     if (why_not)
         fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
-    for (int fallback = 0; fallback <= (lean ? 1 : 0); fallback++)
+    for (int leaner = 0; leaner <= (lean ? 1 : 0); leaner++)
         for (int low = 0; low <= (down ? 1 : 0); low++)
             for (int64_t pieces = 1; pieces <= (split ? asked->batch : 1); pieces++) {
                 Recipe *recipe = recipe_copy(fit->pool, asked);
-                if (asked->batch % pieces || (!fallback && !low && pieces == 1))
+                if (asked->batch % pieces)
                     continue;
                 TRY(recipe_cut(recipe, pieces));
                 if (low)
                     recipe->precision = 1;           /* bf16 */
-                recipe->levers.most_scratch = fallback ? 1 : asked->levers.most_scratch;
-                TRY(fit_add_both(fit, recipe, fallback));
+                recipe->levers.most_scratch = leaner ? 1 : asked->levers.most_scratch;
+                if (leaner || low || pieces > 1)     /* else it is the first */
+                    TRY(fit_add_all(fit, recipe));
+                if (pieces == 1 && !leaner)
+                    TRY(fit_add_inside(fit, recipe));
             }
     return OK;
 }
@@ -201,30 +277,36 @@ static Err fit_candidates(Fit *fit, FitResult *r)
 static int candidate_order(const void *a, const void *b)
 {
     const Candidate *x = a, *y = b;
-    if (x->fallback != y->fallback)
-        return x->fallback ? 1 : -1;
     int64_t x_ns = llround(x->kept->keep_all_ns), y_ns = llround(y->kept->keep_all_ns);
     if (x_ns != y_ns)
         return x_ns < y_ns ? -1 : 1;
     /* The same price: what stays nearest to the recipe. */
-    if (x->recipe->levers.pieces != y->recipe->levers.pieces)
-        return x->recipe->levers.pieces < y->recipe->levers.pieces ? -1 : 1;
-    return (int)x->recipe->levers.release - (int)y->recipe->levers.release;
+    const Levers *p = &x->recipe->levers, *q = &y->recipe->levers;
+    int64_t       apart[] = { p->most_scratch - q->most_scratch, p->stored_attention - q->stored_attention,
+                              p->pieces - q->pieces, p->chunks - q->chunks, p->regions - q->regions, p->host - q->host,
+                              p->release - q->release, x->recipe->precision - y->recipe->precision };
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
+        if (apart[i])
+            return apart[i] < 0 ? -1 : 1;
+    return 0;
 }
 
 /* ---- searching ---- */
 
-/* The effort of one search: half of it all where several may have to share. */
+/* The effort of one search: all of it under the recipe's own numeric levers, whatever else is allowed, so that
+ * allowing more never finds less; half of it under every other setting. */
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
-    int32_t nodes = 0, searched = 0;
-    for (int i = 0; i < fit->n; i++)
-        searched += !fit->list[i].twin && !fit->list[i].fallback;
+    const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
+    bool          own = c->recipe->batch == fit->recipe->batch && c->recipe->precision == fit->recipe->precision &&
+                        is->regions == asked->regions && is->chunks == asked->chunks &&
+                        is->most_scratch == asked->most_scratch && is->stored_attention == asked->stored_attention;
+    int32_t nodes = 0;
     for (int i = 0; i < c->kept->n_programs; i++)
         if (c->kept->programs[i].pgraph->n_nodes > nodes)
             nodes = c->kept->programs[i].pgraph->n_nodes;
     int64_t effort = fit->options->effort > 0 ? fit->options->effort : plan_default_effort(nodes);
-    return searched > 1 ? effort / 2 + 1 : effort;
+    return own ? effort : effort / 2 + 1;
 }
 
 static Err fit_search(Fit *fit, Candidate *c, int64_t budget, TrainingGraph *graph, Engine **engine)
@@ -258,7 +340,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
     int64_t       budget = fit->options->budget_bytes;
     TrainingGraph graph = c->graph;
     Engine       *engine = c->kept;
-    if (r->fits && (!fit_faster(c->kept->keep_all_ns, r->step_ns) || c->fallback))
+    if (r->fits && !fit_faster(c->kept->keep_all_ns, r->step_ns))
         return OK;
     if (budget && c->kept->keep_all_bytes > budget) {
         /* What cannot fit is searched all the same while nothing else does: its least arena counts. */
@@ -268,7 +350,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
         if (err && err != E_BUDGET)
             return err;
     }
-    bool fits = !budget || engine->arena_bytes <= budget;
+    bool fits = engine_fits(engine, budget);
     r->cut |= engine->cut;
     bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->step_ns)
                        : !r->fits && (!r->engine || engine->arena_bytes < r->engine->arena_bytes);
@@ -280,10 +362,18 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 
 static Err fit_refuse(const FitResult *r, const FitOptions *options)
 {
+    const Program *peak = &r->engine->programs[r->engine->peak_program];
+    int64_t        runtime = r->engine->device->runtime_bytes;   /* what is asked for on a card holds it too */
+    int64_t        budget = options->budget_bytes + runtime, least = r->minimum_bytes + runtime;
+    if (!program_in_step(peak))
+        return fail(E_BUDGET, "no plan fits %s: phase %s needs at least %s (%lld bytes) with what may be changed, of which %s are "
+                    "parameters and state. Ask for the least, or for a smaller %s", bytes_text(budget), peak->name,
+                    bytes_text(least), (long long)least, bytes_text(r->engine->persistent_bytes),
+                    peak->parts[PART_VALIDATE] ? "validate.batch" : "sample.n");
     return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
                 "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
-                bytes_text(options->budget_bytes), bytes_text(r->minimum_bytes), (long long)r->minimum_bytes,
-                bytes_text(r->engine->persistent_bytes), bytes_text(r->bound_bytes),
+                bytes_text(budget), bytes_text(least), (long long)least, bytes_text(r->engine->persistent_bytes),
+                bytes_text(r->bound_bytes + runtime),
                 options->allow & ALLOW_PRECISION ? "or for a smaller --batch" : "for a smaller --batch, or allow more (--what-if)");
 }
 
@@ -327,7 +417,7 @@ Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOpt
     if (options->budget_bytes) {
         TRY(fit_candidates(fit, r));
     } else {
-        TRY(fit_add(fit, recipe, false, false));
+        TRY(fit_add(fit, recipe, false));
     }
     return fit_choose(fit, r);
 }
@@ -337,13 +427,13 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
     Fit *fit = NEW(pool, Fit);
     *r = (FitResult){ 0 };
     fit_begin(pool, recipe, device, options, fit);
-    TRY(fit_add(fit, recipe, false, false));
+    TRY(fit_add(fit, recipe, false));
     return fit_choose(fit, r);
 }
 
 /* ---- budget against time ---- */
 
-enum { CURVE_POINTS = 12 };
+enum { CURVE_POINTS = 12, CURVE_APART = 40 };      /* of one candidate; points of the whole curve, about */
 
 static int point_order(const void *a, const void *b)
 {
@@ -356,7 +446,8 @@ static int point_order(const void *a, const void *b)
 static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double step_ns, int32_t recomputed)
 {
     return (FitPoint){ .peak_bytes = peak_bytes, .step_ns = step_ns, .recomputed = recomputed, .batch = c->recipe->batch,
-                       .accumulate = c->recipe->accumulate, .precision = c->recipe->precision };
+                       .accumulate = c->recipe->accumulate, .precision = c->recipe->precision,
+                       .levers = c->recipe->levers };
 }
 
 /* Plans of the largest program at budgets from its bound to keep-everything; the others stay as they are. */
@@ -386,8 +477,8 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
         if (!plans[i])
             continue;
         one.plan = plans[i];
-        TRY(engine_place(c->pool, kept, &one, 0, NULL));
-        double more = (double)main->repeat * (one.meter.cost - main->meter.cost);
+        TRY(engine_place(c->pool, kept, &one, 0, NULL, NULL));
+        double more = program_in_step(main) ? (double)main->repeat * (one.meter.cost - main->meter.cost) : 0;
         points[(*n)++] = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more,
                                   one.meter.n_recomputes);
     }
@@ -405,16 +496,20 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
     fit_begin(scratch, recipe, device, options, fit);
     err = fit_candidates(fit, &unused);
     for (int i = 0; i < fit->n && !err; i++)
-        if (!fit->list[i].fallback)
-            err = curve_add(fit, &fit->list[i], points, &n);
+        err = curve_add(fit, &fit->list[i], points, &n);
     pool_free(scratch);
     TRY(err);
-    /* From the least upwards, only what is faster than everything smaller; then the largest comes first. */
+    /* From the least upwards, only what is faster than everything smaller; then the largest comes first. Of
+     * points that lie together the last is kept: it is the fastest, and hardly larger. */
     qsort(points, (size_t)n, sizeof *points, point_order);
     FitPoint *front = NEWN(pool, FitPoint, n + 1);
+    int64_t   apart = n ? (points[0].peak_bytes - points[n - 1].peak_bytes) / CURVE_APART : 0;
     for (int i = n - 1; i >= 0; i--)
-        if (!kept || points[i].step_ns < front[kept - 1].step_ns)
+        if (!kept || points[i].step_ns < front[kept - 1].step_ns) {
+            if (kept > 1 && points[i].peak_bytes - front[kept - 2].peak_bytes < apart)
+                kept--;                      /* never the least itself */
             front[kept++] = points[i];
+        }
     for (int i = 0; i < kept / 2; i++) {
         FitPoint swap = front[i];
         front[i] = front[kept - 1 - i];

@@ -16,9 +16,9 @@
 
 /*        name                   word               what it may change */
 #define ALLOW_LIST(X)                                                                              \
-    X(ALLOW_ALGORITHM,       "algorithm",       "matrix products and convolutions with less scratch") \
-    X(ALLOW_CHUNK,           "chunk",           "losses in pieces")                                  \
-    X(ALLOW_SPLIT,           "split",           "smaller micro-batches, accumulated")                \
+    X(ALLOW_ALGORITHM,       "algorithm",       "products with less scratch, attention stored or streamed") \
+    X(ALLOW_CHUNK,           "chunk",           "the loss and the rows before it in chunks")         \
+    X(ALLOW_SPLIT,           "split",           "smaller micro-batches, or regions sample by sample") \
     X(ALLOW_PRECISION,       "precision",       "bf16 where the recipe says fp32")                   \
     X(ALLOW_BATCHNORM_SPLIT, "batchnorm-split", "split although batch norm then sees fewer samples")
 
@@ -60,7 +60,7 @@ typedef struct FitResult {
     const Recipe *recipe;        /* as it will be run: batch, accumulate, precision, levers */
     TrainingGraph graph;
     Engine       *engine;        /* the plan; where nothing fits, the one of least arena */
-    FitChange     changes[8];
+    FitChange     changes[12];
     int           n_changes;
     const char   *notes[8];      /* whole sentences: what could not be used and why */
     int           n_notes;
@@ -89,6 +89,7 @@ typedef struct FitPoint {
     int32_t recomputed;
     int64_t batch, accumulate;
     int     precision;
+    Levers  levers;
 } FitPoint;
 
 Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitPoint **points,

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+static const char *const host_words[] = { "none", "ema", "state", NULL };     /* by HostState */
+
 static void write_changes(JsonOut *o, const char *key, const FitResult *r, bool exact)
 {
     json_out_array(o, key);
@@ -44,6 +46,10 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     json_out_string(&o, "asked_precision", recipe_precisions[asked->precision]);
     json_out_string(&o, "attention", levers->stored_attention ? "stored" : "streamed");
     json_out_bool(&o, "release", levers->release);
+    json_out_int(&o, "regions", levers->regions > 1 ? levers->regions : 1);
+    json_out_int(&o, "chunks", levers->chunks > 1 ? levers->chunks : 1);
+    if (levers->host)
+        json_out_string(&o, "host", host_words[levers->host]);
     json_out_end(&o);
     fit_write_changes(&o, r);
     json_out_int(&o, "default_bytes", r->default_bytes);
@@ -53,11 +59,26 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     return file_out_done(&file, json_out_done(&o));
 }
 
+/* Plans of before there were lots have neither. */
+static Err read_lots(const Json *root, const Json *levers, Levers *out)
+{
+    out->regions = out->chunks = 1;
+    if (json_get(levers, "regions"))
+        TRY(json_need_int(levers, "regions", &out->regions));
+    if (json_get(levers, "chunks"))
+        TRY(json_need_int(levers, "chunks", &out->chunks));
+    if (out->regions < 1 || out->chunks < 1 || out->regions > MOST_LOTS || out->chunks > MOST_LOTS ||
+        (out->regions > 1 && out->chunks > 1))
+        return json_fail(root, levers, "regions in %lld lots and a loss in %lld chunks: one of the two, up to %d",
+                         (long long)out->regions, (long long)out->chunks, MOST_LOTS);
+    return OK;
+}
+
 /* The recipe with the levers of the file; it must be the recipe that the plan was made for. */
 static Err read_levers(const Json *root, Recipe *recipe)
 {
     const Json *levers;
-    const char *precision, *asked, *attention;
+    const char *precision, *asked, *attention, *host = host_words[0];
     int64_t     batch, accumulate, pieces;
     int         now = 0;
     if (root->kind == JSON_OBJECT && !json_get(root, "levers") && json_get(root, "steps"))
@@ -70,6 +91,13 @@ static Err read_levers(const Json *root, Recipe *recipe)
     TRY(json_need_text(levers, "asked_precision", &asked));
     TRY(json_need_text(levers, "attention", &attention));
     TRY(json_need_bool(levers, "release", &recipe->levers.release));
+    TRY(read_lots(root, levers, &recipe->levers));
+    TRY(json_maybe_text(levers, "host", &host));
+    for (recipe->levers.host = 0; host_words[recipe->levers.host]; recipe->levers.host++)
+        if (!strcmp(host_words[recipe->levers.host], host))
+            break;
+    if (!host_words[recipe->levers.host])
+        return json_fail(root, levers, "there is no state called %s to keep on the host; it is none, ema or state", host);
     while (recipe_precisions[now] && strcmp(recipe_precisions[now], precision))
         now++;
     if (!recipe_precisions[now] || (strcmp(attention, "stored") && strcmp(attention, "streamed")))
@@ -118,8 +146,10 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
                     json_name(root));
     TRY(read_changes(pool, root, "numeric", false, r));
     TRY(read_changes(pool, root, "exact", true, r));
+    TRY(recipe_suits(recipe, device));
     TRY(recipe_graph(pool, recipe, given_noise, &r->graph));
-    TRY(engine_read(pool, root, r->graph.graph, device, &(EngineOptions){ .accumulate = recipe->accumulate }, &r->engine));
+    EngineOptions how = { .accumulate = recipe->accumulate, .validate = recipe_validation(recipe).batches };
+    TRY(engine_read(pool, root, r->graph.graph, device, &how, &r->engine));
     r->fits = true;
     r->recipe = recipe;
     r->step_ns = r->engine->cost_ns;

@@ -24,6 +24,7 @@ Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const 
 {
     Stopwatch *s = NEW(pool, Stopwatch);
     s->recipe = recipe;
+    TRY(recipe_suits(recipe, device));
     TRY(recipe_graph(pool, recipe, false, &s->graph));
     TRY(engine_new(pool, s->graph.graph, device, plan, &s->engine));
     TRY(session_new(pool, s->engine, &s->session));
@@ -119,7 +120,7 @@ static void measure_file(Pool *pool, Stopwatch *s, const Samples *samples, Profi
         const Node *node = &graph->nodes[i];
         if (s->ns[i] <= 0)                           /* a view, or a part that training does not run */
             continue;
-        OpTime call = node_call(node, &s->engine->choices[i], identity);
+        OpTime call = node_call(s->engine->device, node, &s->engine->choices[i], identity);
         call.ns = fmax(1, median(samples->ns + (int64_t)i * MEASURE_MOST, samples->n));
         m->nodes_ms += call.ns * 1e-6 * (node->part == PART_MICRO ? (double)s->recipe->accumulate : 1);
         calls[m->nodes++] = call;

@@ -1,17 +1,20 @@
 /* recipe.c -- recipes: the table of keys, and the graph they describe. */
 #include "train/recipe.h"
 
+#include "autodiff/cut.h"
 #include "base/file.h"
 #include "base/shipped.h"
 #include "base/yaml.h"
+#include "train/phases.h"
 
 #include <stdio.h>
 #include <string.h>
 
-const char *const recipe_precisions[] = { "fp32", "bf16", "fp16", NULL };
+const char *const recipe_precisions[] = { "fp32", "bf16", "fp16", "tf32", NULL };
 
 static const char *const optimizer_kinds[] = { "adamw", "adam", "sgd", NULL };
-static const char *const schedule_kinds[] = { "constant", "cosine", "restarts", NULL };
+static const char *const schedule_kinds[] = { "constant", "cosine", "restarts", "plateau", NULL };
+static const char *const plateau_watches[] = { "validation", "loss", NULL };
 static const char *const ema_rules[] = { "none", "constant", "power", "copy_first", NULL };
 
 static const Field optimizer_fields[] = {
@@ -28,12 +31,17 @@ static const Field optimizer_fields[] = {
 };
 
 static const Field schedule_fields[] = {
-    { "kind",     FIELD_CHOICE, offsetof(ScheduleConfig, kind),     0, 0, schedule_kinds, NULL, "constant, cosine or restarts" },
+    { "kind",     FIELD_CHOICE, offsetof(ScheduleConfig, kind),     0, 0, schedule_kinds, NULL, "constant, cosine, restarts or plateau" },
     { "warmup",   FIELD_INT,    offsetof(ScheduleConfig, warmup),   0, 1e12, NULL, NULL, "steps of linear warm-up" },
     { "cycles",   FIELD_NUMBER, offsetof(ScheduleConfig, cycles),   0, 1e6, NULL, NULL, "cosine: waves over the run" },
-    { "period",   FIELD_INT,    offsetof(ScheduleConfig, period),   1, 1e12, NULL, NULL, "restarts: steps of the first wave" },
+    { "period",   FIELD_INT,    offsetof(ScheduleConfig, period),   1, 1e12, NULL, NULL, "restarts: steps of the first wave; plateau on the loss: steps of one mean" },
     { "growth",   FIELD_INT,    offsetof(ScheduleConfig, growth),   1, 100, NULL, NULL, "restarts: factor of the next wave" },
-    { "floor_lr", FIELD_NUMBER, offsetof(ScheduleConfig, floor_lr), 0, 100, NULL, NULL, "restarts: least rate" },
+    { "floor_lr", FIELD_NUMBER, offsetof(ScheduleConfig, floor_lr), 0, 100, NULL, NULL, "restarts, plateau: least rate" },
+    { "watch",     FIELD_CHOICE, offsetof(ScheduleConfig, watch),     0, 0, plateau_watches, NULL, "plateau: on the validation's loss, or on the mean training loss of each period" },
+    { "factor",    FIELD_NUMBER, offsetof(ScheduleConfig, factor),    0, 0.999, NULL, NULL, "plateau: what the rate is multiplied by" },
+    { "patience",  FIELD_INT,    offsetof(ScheduleConfig, patience),  0, 1e9, NULL, NULL, "plateau: looks without a better loss that are borne" },
+    { "cooldown",  FIELD_INT,    offsetof(ScheduleConfig, cooldown),  0, 1e9, NULL, NULL, "plateau: looks after a cut that do not count" },
+    { "threshold", FIELD_NUMBER, offsetof(ScheduleConfig, threshold), 0, 0.999, NULL, NULL, "plateau: better means below (1 - threshold) times the best" },
     { 0 }
 };
 
@@ -51,6 +59,8 @@ static const Field data_fields[] = {
     { "range_low",  FIELD_NUMBER, offsetof(DataConfig, range_low),  0, 1e6, NULL, NULL, "range images: metres that become -1" },
     { "range_high", FIELD_NUMBER, offsetof(DataConfig, range_high), 0, 1e6, NULL, NULL, "range images: metres that become 1; 0: of the data" },
     { "keep_rest",  FIELD_BOOL,   offsetof(DataConfig, keep_rest),  0, 0, NULL, NULL, "sound: pad the rest of a file instead of dropping it" },
+    { "holdout",    FIELD_NUMBER, offsetof(DataConfig, holdout),    0, 0.99, NULL, NULL, "share of the samples kept out of training, for validation" },
+    { "holdout_path", FIELD_TEXT, offsetof(DataConfig, holdout_path), 0, 0, NULL, NULL, "samples for validation, apart from path" },
     { 0 }
 };
 
@@ -69,6 +79,19 @@ static const Field sampler_fields[] = {
     { 0 }
 };
 
+static const Field validate_fields[] = {
+    { "every",   FIELD_INT, offsetof(EveryConfig, every),   0, 1e12, NULL, NULL, "steps between validations; 0: none" },
+    { "batches", FIELD_INT, offsetof(EveryConfig, batches), 1, 1e6, NULL, NULL, "of held-out samples, the same ones every time" },
+    { "batch",   FIELD_INT, offsetof(EveryConfig, batch),   0, 1e6, NULL, NULL, "samples of one; 0: as many as in training" },
+    { 0 }
+};
+
+static const Field sample_fields[] = {
+    { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL, "steps between samplings; 0: none" },
+    { "n",     FIELD_INT, offsetof(EveryConfig, n),     1, 4096, NULL, NULL, "results drawn at once" },
+    { 0 }
+};
+
 static const Field save_fields[] = {
     { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL, "steps between checkpoints; 0: only at the end" },
     { "keep",  FIELD_INT, offsetof(EveryConfig, keep),  1, 1e6, NULL, NULL, "how many of the newest to keep" },
@@ -80,20 +103,37 @@ static const Field recipe_fields[] = {
     { "accumulate", FIELD_INT,    offsetof(Recipe, accumulate), 1, 1e6, NULL, NULL, "micro-batches of one step" },
     { "steps",      FIELD_INT,    offsetof(Recipe, steps),      0, 1e12, NULL, NULL, "of the whole run" },
     { "seed",       FIELD_INT,    offsetof(Recipe, seed),       0, 9e15, NULL, NULL, "of weights, noise and data order" },
-    { "precision",  FIELD_CHOICE, offsetof(Recipe, precision),  0, 0, recipe_precisions, NULL, "fp32, bf16 or fp16" },
+    { "precision",  FIELD_CHOICE, offsetof(Recipe, precision),  0, 0, recipe_precisions, NULL, "fp32, bf16, fp16 or (cards) tf32" },
     { "optimizer",  FIELD_GROUP,  offsetof(Recipe, optimizer),  0, 0, NULL, optimizer_fields, "how weights move" },
     { "schedule",   FIELD_GROUP,  offsetof(Recipe, schedule),   0, 0, NULL, schedule_fields, "how the rate moves" },
     { "ema",        FIELD_GROUP,  offsetof(Recipe, ema),        0, 0, NULL, ema_fields, "average of the weights" },
     { "data",       FIELD_GROUP,  offsetof(Recipe, data),       0, 0, NULL, data_fields, "where samples come from" },
     { "sampler",    FIELD_GROUP,  offsetof(Recipe, sampler),    0, 0, NULL, sampler_fields, "how results are drawn" },
+    { "validate",   FIELD_GROUP,  offsetof(Recipe, validate),   0, 0, NULL, validate_fields, "loss on held-out samples during training" },
+    { "sample",     FIELD_GROUP,  offsetof(Recipe, sample),     0, 0, NULL, sample_fields, "results drawn during training" },
     { "save",       FIELD_GROUP,  offsetof(Recipe, save),       0, 0, NULL, save_fields, "checkpoints" },
     { 0 }
 };
 
 Type recipe_type(const Recipe *recipe)
 {
-    static const Type types[] = { F32, BF16, F16 };
+    static const Type types[] = { F32, BF16, F16, F32 };
     return types[recipe->precision];
+}
+
+bool recipe_tf32(const Recipe *recipe)
+{
+    return !strcmp(recipe_precisions[recipe->precision], "tf32");
+}
+
+Err recipe_suits(const Recipe *recipe, const Device *device)
+{
+    if (recipe_tf32(recipe) && !device->tf32)
+        return fail(E_USAGE, "tf32 is how a card's tensor cores round fp32 factors, and %s does not; use fp32, which is "
+                    "more exact, or a card (--device)", device->name);
+    if (device->tf32 && !recipe_tf32(recipe) && recipe_type(recipe) == F32)
+        return fail(E_USAGE, "the card was opened for tf32, and %s is in fp32", recipe->name);
+    return OK;
 }
 
 /* All keys: `system`, then `model` with the system's own, then the recipe's. The system's config lies
@@ -108,9 +148,11 @@ static const Field *recipe_all_fields(Pool *pool, const ModelDef *model)
     return fields;
 }
 
-static Err recipe_model(Pool *pool, const Json *map, const ModelDef **model)
+static Err recipe_model(Pool *pool, const char *path, const Json *map, const ModelDef **model)
 {
     const char *system;
+    if (map->kind != JSON_OBJECT)
+        return fail(E_USAGE, "%s holds no keys; a recipe names at least its system, e.g. system: unet", path);
     TRY(json_need_text(map, "system", &system));
     *model = model_find(system);
     if (*model)
@@ -123,6 +165,18 @@ static Err recipe_model(Pool *pool, const Json *map, const ModelDef **model)
                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* What the keys' ranges cannot say of phases. */
+static Err recipe_phases_check(const Recipe *recipe)
+{
+    if (recipe->schedule.kind == SCHEDULE_PLATEAU && recipe->schedule.watch == WATCH_VALIDATION && !recipe->validate.every)
+        return fail(E_USAGE, "%s: schedule.kind: plateau watches the validation's loss, and validate.every is 0; set "
+                    "validate.every, or schedule.watch: loss", recipe->path);
+    if (recipe->sample.every && !recipe->model->sample)
+        return fail(E_USAGE, "%s: sample.every is %lld, but the system %s cannot be sampled; leave it at 0", recipe->path,
+                    (long long)recipe->sample.every, recipe->model->name);
+    return OK;
+}
+
 Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Recipe **out)
 {
     const Json     *map;
@@ -130,17 +184,19 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     const char     *path;
     TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, &path));
     TRY(yaml_read(pool, path, &map));
-    TRY(recipe_model(pool, map, &model));
+    TRY(recipe_model(pool, path, map, &model));
 
     Recipe *recipe = pool_alloc(pool, sizeof(Recipe) + model->config_bytes, 1);
     *recipe = (Recipe){
         .path = path, .model = model, .config = recipe + 1,
         .batch = 1, .accumulate = 1, .steps = 1000,
         .optimizer = { .lr = 1e-4, .slow_lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 },
-        .schedule = { .cycles = 0.5, .period = 1000, .growth = 2 },
+        .schedule = { .cycles = 0.5, .period = 1000, .growth = 2, .factor = 0.1, .patience = 10, .threshold = 1e-4 },
         .ema = { .decay = 0.9999, .power = 0.75 },
         .data = { .samples = 1024 },
         .sampler = { .guidance = 1, .temperature = 1 },
+        .validate = { .batches = 4 },
+        .sample = { .n = 4 },
         .save = { .keep = 2 },
     };
     memcpy(recipe->config, model->defaults, model->config_bytes);
@@ -150,13 +206,13 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
         TRY(config_set(pool, sets[i], fields, recipe));
     if (strcmp(recipe->system, model->name))
         return fail(E_USAGE, "--set system=%s: take a recipe of that system instead", recipe->system);
-    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *dot = strrchr(base, '.');
     if (!recipe->name)
-        recipe->name = pool_textn(pool, base, strcspn(base, "."));
+        recipe->name = pool_textn(pool, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
     if (model->check)
         TRY(model->check(recipe->config));
     *out = recipe;
-    return OK;
+    return recipe_phases_check(recipe);
 }
 
 Recipe *recipe_copy(Pool *pool, const Recipe *recipe)
@@ -199,7 +255,22 @@ static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
         .optimizer = (Optimizer)o->kind, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps,
         .groups = out->groups, .n_groups = out->n_groups, .clip = (float)o->clip,
         .ema = recipe->ema.rule != EMA_NONE, .accumulate = (int)recipe->accumulate, .release = recipe->levers.release,
+        .host = (HostState)recipe->levers.host,
     };
+}
+
+Validation recipe_validation(const Recipe *recipe)
+{
+    int64_t pieces = recipe->levers.pieces > 1 ? recipe->levers.pieces : 1;
+    int64_t batch = recipe->validate.batch ? recipe->validate.batch : recipe->batch * pieces;
+    if (batch % pieces)
+        pieces = 1;
+    return (Validation){ .batch = batch / pieces, .batches = recipe->validate.batches * pieces, .pieces = pieces };
+}
+
+const char *recipe_no_cut(const Recipe *recipe)
+{
+    return recipe->model->no_cut ? recipe->model->no_cut(recipe->config) : NULL;
 }
 
 const char *recipe_no_release(const Recipe *recipe)
@@ -215,9 +286,15 @@ Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGra
     graph->given_noise = given_noise;
     graph->stored_attention = recipe->levers.stored_attention;
     graph->pieces = recipe->levers.pieces;
+    graph->counts_given = !given_noise && (recipe->levers.regions > 1 || recipe->levers.chunks > 1);
     Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
     TRY(graph_check(graph));
-    *out = (TrainingGraph){ .graph = graph };
+    *out = (TrainingGraph){ 0 };
+    CutSpec cut = { .samples = recipe->levers.regions, .chunks = recipe->levers.chunks };
+    TRY(graph_cut(graph, &cut, &out->graph, &loss, &out->cut));
     TrainSpec spec = recipe_spec(recipe, out);
-    return autodiff_train(graph, loss, &spec, &out->train);
+    TRY(autodiff_train(out->graph, loss, &spec, &out->train));
+    graph_order_lots(out->graph);
+    out->graph->counts_given = false;        /* other phases count for themselves */
+    return given_noise ? OK : phases_build(recipe, out);     /* a comparison is of steps alone */
 }

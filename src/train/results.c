@@ -36,7 +36,7 @@ static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t 
                     pixels[((top + y) * width + left + x) * shown + k] = level_of(v);
                 }
     }
-    Err err = png_write(path, pixels, height, width, (int)shown);
+    Err err = png_write_in(work, path, pixels, height, width, (int)shown);
     pool_free(work);
     return err;
 }
@@ -44,6 +44,12 @@ static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t 
 static void report_file(Pool *pool, SampleReport *report, const char *path)
 {
     VEC_ADD(pool, report->files, report->n_files, report->cap_files, path);
+}
+
+/* folder/name, or nothing where there is no folder. */
+static const char *path_in(Pool *pool, const char *folder, const char *name)
+{
+    return folder ? pool_print(pool, "%s/%s", folder, name) : NULL;
 }
 
 static int64_t square_side(int64_t n) { return (int64_t)ceil(sqrt((double)n)); }
@@ -65,7 +71,7 @@ Err results_sheet(Pool *pool, const char *path, const float *data, Shape s, bool
 static Err results_pictures(Pool *pool, const char *folder, const SampleResult *r, SampleReport *report)
 {
     bool        clips = r->kind == RESULT_CLIPS, written;
-    const char *word = clips ? "clip" : "sample", *sheet = pool_print(pool, "%s/%ss.png", folder, word);
+    const char *word = clips ? "clip" : "sample", *sheet = path_in(pool, folder, pool_print(pool, "%ss.png", word));
     Shape       one = shape_drop(r->shape, 0);
     if (r->columns)
         TRY(sheet_write(pool, sheet, r->data, r->shape.dim[0], r->columns, one, true));
@@ -73,7 +79,7 @@ static Err results_pictures(Pool *pool, const char *folder, const SampleResult *
         TRY(results_sheet(pool, sheet, r->data, r->shape, &written));
     report_file(pool, report, sheet);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
-        const char  *path = pool_print(pool, "%s/%s-%03lld.png", folder, word, (long long)i);
+        const char  *path = path_in(pool, folder, pool_print(pool, "%s-%03lld.png", word, (long long)i));
         const float *data = r->data + i * shape_count(one);
         if (clips)
             TRY(sheet_write(pool, path, data, one.dim[0], strip_columns(one), shape_drop(one, 0), false));
@@ -88,12 +94,12 @@ Err results_write(Pool *pool, const char *folder, const SampleResult *r, SampleR
 {
     if (r->kind != RESULT_AUDIO)
         return results_pictures(pool, folder, r, report);
-    const char *picture = pool_print(pool, "%s/sounds.png", folder);
+    const char *picture = path_in(pool, folder, "sounds.png");
     TRY(results_sound_picture(pool, picture, r));
     report_file(pool, report, picture);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
-        const char *path = pool_print(pool, "%s/sound-%03lld.wav", folder, (long long)i);
-        TRY(wav_write(path, r->data + i * r->shape.dim[1] * r->shape.dim[2], r->shape.dim[1], r->shape.dim[2], r->rate));
+        const char *path = path_in(pool, folder, pool_print(pool, "sound-%03lld.wav", (long long)i));
+        TRY(wav_write_in(pool, path, r->data + i * r->shape.dim[1] * r->shape.dim[2], r->shape.dim[1], r->shape.dim[2], r->rate));
         report_file(pool, report, path);
     }
     return OK;

@@ -79,7 +79,7 @@ Err results_sound_picture(Pool *pool, const char *path, const SampleResult *r)
         draw_wave(&s, pixels + i * band * COLUMNS);
         draw_spectrum(work, &s, pixels + (i * band + WAVE) * COLUMNS);
     }
-    Err err = png_write(path, pixels, height, COLUMNS, 1);
+    Err err = png_write_in(work, path, pixels, height, COLUMNS, 1);
     pool_free(work);
     return err;
 }

@@ -36,7 +36,8 @@ typedef struct SampleReport {
 Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device, const SampleOptions *options,
                SampleReport *report);
 
-/* Pictures as one sheet and one by one, clips as strips of frames, sound as WAV and as a picture. */
+/* Pictures as one sheet and one by one, clips as strips of frames, sound as WAV and as a picture. folder, or path,
+ * NULL: all but the writing. */
 Err results_write(Pool *pool, const char *folder, const SampleResult *result, SampleReport *report);
 /* Numbers in [-1,1], (n,H,W,C) or (n,F,H,W,C), as one sheet; anything else is left aside. */
 Err results_sheet(Pool *pool, const char *path, const float *data, Shape shape, bool *written);

@@ -25,10 +25,55 @@ double schedule_factor(const Recipe *recipe, int64_t step)
         double least = recipe->optimizer.lr > 0 ? s->floor_lr / recipe->optimizer.lr : 0;
         return least + (1 - least) * 0.5 * (1 + cos(3.141592653589793 * (double)at / (double)period));
     }
+    case SCHEDULE_PLATEAU:                   /* its rates are the run's state */
     case SCHEDULE_CONSTANT:
         break;
     }
     return 1;
+}
+
+Plateau plateau_start(const Recipe *recipe, const double *rates, int n)
+{
+    Plateau p = { .on = recipe->schedule.kind == SCHEDULE_PLATEAU };
+    REQUIRE(n <= (int)(sizeof p.rates / sizeof *p.rates));
+    for (int i = 0; i < n; i++)
+        p.rates[i] = rates[i];
+    return p;
+}
+
+void plateau_look(Plateau *p, const ScheduleConfig *s, double loss)
+{
+    const double least_change = 1e-8;        /* PyTorch's eps: a smaller cut is not made */
+    if (!p->seen || loss < p->best * (1 - s->threshold)) {
+        p->seen |= isfinite(loss);
+        p->best = loss;
+        p->bad = 0;
+    } else {
+        p->bad++;
+    }
+    if (p->cooldown > 0) {
+        p->cooldown--;
+        p->bad = 0;
+    }
+    if (p->bad <= s->patience)
+        return;
+    for (size_t i = 0; i < sizeof p->rates / sizeof *p->rates; i++) {
+        double rate = fmax(p->rates[i] * s->factor, s->floor_lr);
+        if (p->rates[i] - rate > least_change)
+            p->rates[i] = rate;
+    }
+    p->cooldown = s->cooldown;
+    p->bad = 0;
+}
+
+void plateau_step(Plateau *p, const ScheduleConfig *s, double loss)
+{
+    p->sum += loss;
+    if (++p->count < s->period)
+        return;
+    plateau_look(p, s, p->sum / (double)p->count);
+    p->sum = 0;
+    p->count = 0;
 }
 
 double ema_decay(const Recipe *recipe, int64_t step)     /* step counts from 0 */

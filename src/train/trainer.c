@@ -8,6 +8,7 @@
 #include "train/checkpoint.h"
 #include "train/feeds.h"
 #include "train/fit.h"
+#include "train/phases.h"
 
 #include <errno.h>
 #include <math.h>
@@ -27,9 +28,11 @@ typedef struct Trainer {
     TrainingGraph       graph;
     Session            *session;
     Feeds               feeds;
+    Phases             *phases;
     Saver              *saver;
     FILE               *log;
     const char         *log_path;
+    double              flushed;     /* when the log last reached its file */
     RunState            state;
     int32_t             counters[COUNTER_WORDS];     /* what the next step is given */
     float               rates[RATE_GROUPS + 2];
@@ -86,13 +89,18 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(feeds_open(pool, &t->feeds, t->recipe, NULL, NULL));
         TRY(feeds_prefetch(pool, &t->feeds));
         if (t->feeds.source && !o->quiet)
-            fprintf(stderr, "data: %s, %s samples%s%s\n", t->feeds.source->name, count_text(t->feeds.source->n_samples),
+            fprintf(stderr, "data: %s, %s samples%s%s%s\n", t->feeds.source->name, count_text(t->feeds.source->n_samples),
                     t->recipe->data.path ? " from " : ", drawn by the program",
-                    t->recipe->data.path ? t->recipe->data.path : "");
+                    t->recipe->data.path ? t->recipe->data.path : "",
+                    t->feeds.held ? pool_print(pool, ", %s held out", count_text(t->feeds.held)) : "");
     }
     if (o->init)
         TRY(weights_load(pool, t->session, o->init, o->init_partial));
     t->state.seed = t->recipe->seed;
+    double rates[2] = { t->recipe->optimizer.lr, t->recipe->optimizer.lr };
+    if (t->graph.n_groups > 1)
+        rates[0] = t->recipe->optimizer.slow_lr;
+    t->state.plateau = plateau_start(t->recipe, rates, t->graph.n_groups);
     if (!o->out)
         return OK;
     if (o->resume) {
@@ -130,7 +138,7 @@ static Err train_step(Trainer *t, double *loss)
     counters[COUNTER_STEP] = (int32_t)t->state.step;
     rates[RATE_EMA_DECAY] = (float)ema_decay(recipe, t->state.step);
     for (int i = 0; i < t->graph.n_groups; i++)
-        rates[RATE_GROUPS + i] = (float)((double)t->graph.groups[i].lr * factor);
+        rates[RATE_GROUPS + i] = (float)((t->state.plateau.on ? t->state.plateau.rates[i] : (double)t->graph.groups[i].lr) * factor);
     TRY(session_write(t->session, g->rates.id, rates));
     for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
         counters[COUNTER_MICRO] = (int32_t)micro;
@@ -153,32 +161,63 @@ static Err train_step(Trainer *t, double *loss)
     return OK;
 }
 
-static Err train_log(Trainer *t, double loss, double ms)
+/* What is due after a step, before its line of the log: looking at held-out samples, and what follows from it. */
+static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *done)
+{
+    const ScheduleConfig *schedule = &t->recipe->schedule;
+    *done = t->phases && phase_due(&t->recipe->validate, t->state.step);
+    if (*done) {
+        TRY(phases_validate(t->phases, &result->validation_last));
+        result->validations++;
+    }
+    if (t->state.plateau.on && schedule->watch == WATCH_LOSS)
+        plateau_step(&t->state.plateau, schedule, loss);
+    else if (t->state.plateau.on && *done)
+        plateau_look(&t->state.plateau, schedule, result->validation_last);
+    return OK;
+}
+
+static Err train_log(Trainer *t, double loss, double ms, const double *validation)
 {
     if (!t->log)
         return OK;
     float        progress[PROGRESS_WORDS];
     const float *rates = t->rates;
     TRY(session_read(t->session, t->graph.train.progress.id, progress));
-    fprintf(t->log, "{\"step\": %lld, \"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, \"ms\": %.3f}\n",
+    fprintf(t->log, "{\"step\": %lld, \"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, \"ms\": %.3f",
             (long long)t->state.step, loss, (double)rates[RATE_GROUPS + t->graph.n_groups - 1],
             (double)progress[PROGRESS_NORM], ms);
+    if (validation && isfinite(*validation))
+        fprintf(t->log, ", \"val_loss\": %.9g", *validation);
+    else if (validation)
+        fputs(", \"val_loss\": null", t->log);
+    fputs("}\n", t->log);
     return OK;
 }
 
-static void train_show(const Trainer *t, double loss, double ms, bool last)
+static int64_t train_measured(const Trainer *t)
+{
+    int64_t most = 0;
+    for (int part = 0; part < PART_COUNT; part++)
+        if (session_measured_bytes(t->session, (Part)part) > most)
+            most = session_measured_bytes(t->session, (Part)part);
+    return most;
+}
+
+static void train_show(const Trainer *t, double loss, double ms, const double *validation, bool last)
 {
     bool terminal = isatty(2);
-    if (t->options->quiet || (!terminal && !last && t->state.step % 50 && t->state.step != 1))
+    char word[48] = "";
+    if (t->options->quiet || (!terminal && !last && !validation && t->state.step % 50 && t->state.step != 1))
         return;
+    if (validation)
+        snprintf(word, sizeof word, "  validation %.5f", *validation);
     int64_t left = t->recipe->steps - t->state.step;
     double  seconds = (double)left * ms / 1000;
-    fprintf(stderr, "%sstep %lld/%lld  loss %.5f  %.1f ms/step  %lld:%02lld left  memory %s of %s planned%s",
-            terminal ? "\r" : "", (long long)t->state.step, (long long)t->recipe->steps, loss, ms,
-            (long long)seconds / 60, (long long)seconds % 60,
-            bytes_text(session_measured_bytes(t->session, PART_MICRO) > session_measured_bytes(t->session, PART_UPDATE)
-                       ? session_measured_bytes(t->session, PART_MICRO) : session_measured_bytes(t->session, PART_UPDATE)),
-            bytes_text(session_engine(t->session)->arena_bytes), terminal && !last ? "   " : "\n");
+    fprintf(stderr, "%sstep %lld/%lld  loss %.5f%s  %.1f ms/step  %lld:%02lld left  memory %s of %s planned%s",
+            terminal ? "\r" : "", (long long)t->state.step, (long long)t->recipe->steps, loss, word, ms,
+            (long long)seconds / 60, (long long)seconds % 60, bytes_text(train_measured(t)),
+            bytes_text(session_engine(t->session)->arena_bytes), terminal && !last && !validation ? "   " : "\n");
 }
 
 static int order_floats(const void *a, const void *b)
@@ -211,17 +250,32 @@ static Err train_loop(Trainer *t, TrainResult *result)
             result->loss_first = loss;
         result->loss_last = loss;
         t->times_ms[t->n_times++ % MAX_TIMES] = (float)ms;
-        err = train_log(t, loss, ms);
-        train_show(t, loss, ms, t->state.step == t->recipe->steps || train_stop);
-        int64_t every = t->recipe->save.every;
-        if (t->saver && every && t->state.step % every == 0) {
-            err = err ? err : train_save(t);
+        bool looked = false;
+        err = train_validate(t, loss, result, &looked);
+        const double *validation = looked ? &result->validation_last : NULL;
+        err = err ? err : train_log(t, loss, ms, validation);
+        train_show(t, loss, ms, validation, t->state.step == t->recipe->steps || train_stop);
+        if (!err && t->phases && phase_due(&t->recipe->sample, t->state.step))
+            err = phases_sample(t->phases, t->state.step);
+        if (!err && t->saver && phase_due(&t->recipe->save, t->state.step)) {
+            err = train_save(t);
             saved = t->state.step;
         }
     }
     if (!err && t->saver && saved != t->state.step)
         err = train_save(t);
     return err ? err : log_flush(t);
+}
+
+static Err train_phases(Pool *pool, Trainer *t)
+{
+    const TrainOptions *o = t->options;
+    bool                sample = t->recipe->sample.every > 0;
+    if (o->given || (!sample && !t->recipe->validate.every))
+        return OK;
+    if (sample && !o->out && !o->quiet)
+        fprintf(stderr, "nothing is sampled: without --out RUN there is nowhere to put it\n");
+    return phases_open(pool, t->session, t->recipe, &t->graph, o->out, o->quiet, &t->phases);
 }
 
 /* The plan that was asked for, that of the run which goes on, or a new one. */
@@ -254,10 +308,12 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     TRY(session_init(t->session, (uint64_t)recipe->seed));
     TRY(feeds_new(pool, t->session, PART_MICRO, &t->feeds));
     TRY(train_open(pool, t));
+    TRY(train_phases(pool, t));
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
     if (!options->quiet)
-        fprintf(stderr, "plan: %s, predicted %.1f ms/step by %s\n", bytes_text(engine->arena_bytes),
+        fprintf(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s\n", bytes_text(engine->arena_bytes),
+                engine->host_bytes ? " and on the host " : "", engine->host_bytes ? bytes_text(engine->host_bytes) : "",
                 engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
     struct sigaction action = { .sa_handler = train_on_signal }, old_int, old_term;
@@ -277,10 +333,12 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     result->predicted_ms = engine_step_ns(engine, recipe->accumulate) * 1e-6;
     result->time_source = engine_time_source(engine);
     result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
-    result->loader_bytes = t->feeds.bytes;
+    result->loader_bytes = t->feeds.bytes + (t->phases ? phases_bytes(t->phases) : 0);
     result->interrupted = train_stop && t->state.step < recipe->steps;
     for (int part = 0; part < PART_COUNT; part++) {
         int64_t measured = session_measured_bytes(t->session, (Part)part);
+        result->phase_planned[part] = session_planned_bytes(t->session, (Part)part);
+        result->phase_measured[part] = measured;
         if (measured && measured != session_planned_bytes(t->session, (Part)part) && !err)
             err = fail(E_PLAN, "phase %s used %lld bytes where %lld were planned (this is a bug; please report it)",
                        part_name((Part)part), (long long)measured,
@@ -288,5 +346,10 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
         if (measured > result->measured_bytes)
             result->measured_bytes = measured;
     }
+    result->host_planned_bytes = engine->host_bytes;
+    result->host_measured_bytes = session_measured_host_bytes(t->session);
+    if (!err && result->steps && result->host_measured_bytes != engine->host_bytes)
+        err = fail(E_PLAN, "%lld bytes were used on the host where %lld were planned (this is a bug; please report it)",
+                   (long long)result->host_measured_bytes, (long long)engine->host_bytes);
     return err;
 }

@@ -1,4 +1,4 @@
-/* trainer.h -- the outer loop: data in, steps, log, checkpoints, a clean end.
+/* trainer.h -- the outer loop: data in, steps, log, validation, samples, checkpoints, a clean end.
  *
  * Everything is taken before step 1; a step then allocates nothing. SIGINT and SIGTERM finish the
  * step, save and end well. A loss that is not finite stops before the weights move, names the first
@@ -27,8 +27,12 @@ typedef struct TrainResult {
     int64_t steps;               /* done by this call */
     int64_t step;                /* total now */
     double  loss_first, loss_last;
+    double  validation_last;     /* the last of `validations` */
+    int64_t validations;
     double  step_ms;             /* median of all but the first few */
     int64_t planned_bytes, measured_bytes;
+    int64_t phase_planned[PART_COUNT], phase_measured[PART_COUNT];   /* 0: not there; did not run */
+    int64_t host_planned_bytes, host_measured_bytes;     /* of the host arena; 0: none */
     int64_t loader_bytes;        /* batch buffers on the host, outside the arena */
     int32_t recomputed;          /* nodes run a second time in a step */
     int64_t batch, accumulate;   /* as run: a plan may cut the recipe's micro-batches */

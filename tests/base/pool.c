@@ -95,6 +95,50 @@ static void texts_and_lists(void)
     pool_free(pool);
 }
 
+/* One round of some work: large and small pieces, a child with a child, an undo. All must be zero. */
+static void a_round(Pool *pool, char *log)
+{
+    Pool          *child = pool_new(pool, "child"), *deep = pool_new(child, "deep");
+    unsigned char *all[4] = { pool_alloc(pool, 100, 1), pool_alloc(child, 200000, 1), pool_alloc(deep, 5000, 1),
+                              pool_alloc(pool, 70000, 1) };
+    const size_t   bytes[4] = { 100, 200000, 5000, 70000 };
+    for (int i = 0; i < 4; i++) {
+        size_t dirty = 0;
+        for (size_t j = 0; j < bytes[i]; j++)
+            dirty += all[i][j] != 0;
+        CHECK_INT(dirty, 0);
+        memset(all[i], 0xAB, bytes[i]);
+    }
+    pool_at_free(pool, note, log);
+    pool_free(child);
+    memset(pool_alloc(pool, 150000, 1), 0xCD, 150000);       /* where the child was */
+    pool_free(pool_new(pool, "empty"));
+}
+
+static void kept_memory_is_used_again(void)
+{
+    Pool  *top = pool_new(NULL, "top"), *kept = pool_new(top, "kept");
+    char   log[8] = "x";
+    size_t held = 0;
+    pool_keep(kept);
+    for (int round = 0; round < 4; round++) {
+        a_round(kept, log);
+        pool_reset(kept);
+        if (round == 0)
+            held = pool_bytes(kept);
+        CHECK_INT(pool_bytes(kept), held);
+    }
+    CHECK(held >= 275000 && held < 550000);
+    a_round(kept, log);
+    pool_free(top);                                          /* with what it keeps, in the middle of a round */
+    Pool *plain = pool_new(NULL, "plain");
+    pool_alloc(plain, 1000, 1);
+    pool_reset(plain);                                       /* not kept: given back */
+    CHECK_INT(pool_bytes(plain), 0);
+    pool_alloc(plain, 10, 1);
+    pool_free(plain);
+}
+
 static void overflow_stops_the_program(void)
 {
     static const size_t counts[][2] = { { SIZE_MAX, 2 }, { SIZE_MAX, 1 }, { (size_t)1 << 33,
@@ -121,6 +165,7 @@ int main(void)
     RUN(children_go_first_then_undo_in_reverse);
     RUN(siblings_may_go_in_any_order);
     RUN(texts_and_lists);
+    RUN(kept_memory_is_used_again);
     RUN(overflow_stops_the_program);
     return test_end();
 }

@@ -22,6 +22,35 @@ static void grows(void)
     pool_free(pool);
 }
 
+/* Broken between words, never wider than 100 columns unless one word is; the margin holds. */
+static void sentences_wrap(void)
+{
+    char  page[4096], long_word[151];
+    FILE *to = fmemopen(page, sizeof page, "w");
+    memset(long_word, 'w', 150);
+    long_word[150] = '\0';
+    print_sentence(to, "%s", "");
+    print_sentence(to, "short");
+    print_sentence(to, "  %s.", "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen seventeen");
+    print_sentence(to, "    %s and more", long_word);
+    fclose(to);
+    const char *lines[] = { "", "short",
+        "  one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen",
+        "    seventeen.", NULL, "      and more" };
+    char *at = page;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char *end = strchr(at, '\n');
+        CHECK(end != NULL);
+        *end = '\0';
+        if (lines[i])
+            CHECK_TEXT(at, lines[i]);
+        else
+            CHECK_INT(strlen(at), 154);
+        at = end + 1;
+    }
+    CHECK_TEXT(at, "");
+}
+
 static void bytes_out(void)
 {
     static const struct { int64_t bytes; const char *text; } cases[] = {
@@ -52,7 +81,7 @@ static void bytes_in(void)
         { "1.5K", 1536 },
         { "0", 0 }, { "123", 123 }, { "123B", 123 }, { "2 TiB", (int64_t)2 << 40 },
         { "16gib", (int64_t)16 << 30 },
-        { "80%", 800 }, { "100 %", 1000 }, { "1e9", 1000000000 }, { "3TB", 3000000000000 },
+        { "80%", 800 }, { "10%", 100 }, { "0.01%", 1 }, { "33.3%", 333 }, { "85.05%", 851 }, { "200%", 2000 }, { "100 %", 1000 }, { "1e9", 1000000000 }, { "3TB", 3000000000000 },
     };
     int64_t bytes;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -102,6 +131,7 @@ static void sentences(void)
 int main(void)
 {
     RUN(grows);
+    RUN(sentences_wrap);
     RUN(bytes_out);
     RUN(bytes_in);
     RUN(nearest);

@@ -38,17 +38,50 @@ expect 2 "did you mean 'train'" trian
 expect 2 "did you mean '--steps'" train unet-small --step 3
 expect 2 "takes a whole number" train unet-small --steps many
 expect 2 "needs a value" train unet-small --steps
+expect 2 "--steps takes 0 or more" train unet-small --steps -1
+expect 2 "--batch takes 1 to" explain unet-small --batch 0
+expect 2 "--threads takes 1 to" explain unet-small --threads 99999999999
+expect 2 "takes seconds, more than 0" fit unet-small --time-limit -2
+expect 2 "--effort takes 0 or more" fit unet-small --effort -2
+expect 2 "--budget must be more than 0 bytes" explain unet-small --budget 0
 expect 2 "did you mean 'unet-small'" explain unet-smal
 expect 2 "did you mean 'batch'" explain unet-small --set bacth=3
 expect 2 "must be from 1 to" explain unet-small --set batch=0
 expect 2 "did you mean 'bf16'" explain unet-small --precision bf61
 expect 2 "do not divide" explain unet-small --set model.groups=7
 expect 2 "is not a size" explain unet-small --budget lots
+expect 2 "tensor cores round" explain unet-small --precision tf32
+expect 2 "has one memory" fit unet-small --budget 1GiB --host-budget 1GiB
+expect 2 "is not a size" fit dit3d-small --device h200 --budget 1GiB --host-budget much
+expect 2 "must be in bytes" fit dit3d-small --device h200 --budget 1GiB --host-budget 50%
+expect 0 "on the host" fit dit3d-small --device h200 --budget 640MiB --allow none --effort 200
+expect 3 "no plan fits" fit dit3d-small --device h200 --budget 640MiB --allow none --effort 200 --host-budget 1MiB
+
+# what is shown fits 100 columns, and is plain where nobody looks
+narrow() {
+    "$program" "$@" > "$work/out" 2> "$work/err"
+    is "plimsoll $*: wider than 100 columns: $(grep -E '^.{101}' "$work/out" | head -1)" sh -c "! grep -qE '^.{101}' '$work/out'"
+    is "plimsoll $*: colours in a pipe" sh -c "! grep -q '\033' '$work/out'"
+}
+narrow help
+for command in explain fit compare train sample probe plan layout; do
+    narrow $command --help
+done
+narrow explain stablesr-small --what-if --time-limit 1 --effort 20
+narrow fit unet-small --effort 20 --time-limit 2 --curve
+narrow compare unet-small stablesr-small --sweep batch=1,2,nothing --effort 20 --time-limit 2
+narrow train unet-small --steps 1 --batch 2 --set accumulate=1
 
 printf 'system: unet\nbatch: 4\nmodle: {heads: 2}\n' > "$work/bad.yaml"
 expect 2 "bad.yaml:3" explain "$work/bad.yaml"
 printf 'system: unett\n' > "$work/bad2.yaml"
 expect 2 "did you mean 'unet'" explain "$work/bad2.yaml"
+printf '# nothing\n' > "$work/none.yaml"
+expect 2 "none.yaml holds no keys" explain "$work/none.yaml"
+printf 'system: unet\n' > "$work/v1.5.yaml"
+expect 0 "v1.5: " explain "$work/v1.5.yaml" --effort -1
+expect 2 "too large for a number" explain unet-small --set optimizer.lr=1e999
+expect 2 "--set model.widths=[8:1:" explain unet-small --set model.widths=[8
 printf 'system: unet\n\tbatch: 4\n' > "$work/tab.yaml"
 expect 1 "tab.yaml:2" explain "$work/tab.yaml"
 
@@ -74,6 +107,8 @@ expect 2 "is not a size" compare unet-small --budget 8GiB,much
 printf 'id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n' > "$work/b.csv"
 expect 0 "3 buffers in 8 bytes" layout "$work/b.csv" --capacity 8 -o "$work/o.csv"
 is "layout wrote no offsets" grep -q '^id,lower,upper,size,offset' "$work/o.csv"
+printf 'id,lower,upper,size,align\na,0,2,3,1\nb,0,2,3,4\n' > "$work/a.csv"
+expect 3 "the least found takes 6" layout "$work/a.csv" --capacity 1
 expect 3 "no layout within 7 bytes" layout "$work/b.csv" --capacity 7
 expect 1 "nothere.csv" layout "$work/nothere.csv"
 printf 'id,lower,upper,size\na,0,2,x\n' > "$work/x.csv"
@@ -89,6 +124,7 @@ cat > "$work/g.json" <<'G'
 G
 expect 0 '"fits": true' plan "$work/g.json" --budget 40 --json -o "$work/p.json"
 is "plan wrote no plan" grep -q 'plimsoll-plan-1' "$work/p.json"
+expect 2 "--budget must be more than 0 bytes" plan "$work/g.json" --budget 0
 expect 3 "the least peak found is 40" plan "$work/g.json" --budget 39
 expect 0 "all states were searched" plan "$work/g.json" --budget 40 --prove
 expect 0 '"any_order_cost": 3' plan "$work/g.json" --budget 40 --prove --json
@@ -166,6 +202,9 @@ expect 0 "changes no number" fit unet-small $small $tight --budget "$least" -o "
 expect 3 "no plan fits" fit unet-small $small $tight --budget 1KiB --json
 expect 0 '"curve"' fit unet-small $small $tight --budget "$least" --curve --json
 expect 0 "if you also allow" fit unet-small $small $tight --budget "$least" --what-if --time-limit 2
+expect 0 "Proof, under these levers" fit unet-small $small $tight --budget "$least" --prove --prove-limit 1
+expect 0 '"gap_percent"' fit unet-small $small $tight --budget "$least" --prove --prove-limit 1 --json
+expect 3 "no plan at all needs less" fit unet-small $small $tight --budget 1KiB --prove --effort 100
 expect 2 "--allow takes none or a list" fit unet-small --allow everything
 expect 0 "nodes are run a second time" train unet-small $small --threads 2 --steps 2 --plan "$work/plan.json" --out "$work/planned"
 is "a run keeps its plan" cmp -s "$work/plan.json" "$work/planned/plan.json"
@@ -185,7 +224,12 @@ expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --j
 expect 0 "plimsoll probe measures this machine" explain unet-small
 expect 0 '"runtime_bytes"' fit unet-small --json
 expect 3 "leave nothing for an arena" fit unet-small --device a10 --budget 500MiB
-expect 3 "no plan fits" fit unet-small --device a10 --budget 530MiB
+expect 3 "no plan fits 530 MiB" fit unet-small --device a10 --budget 530MiB --effort 20
+least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
+expect 0 "fits" fit unet-small --device a10 --budget "$least" --effort 20
+expect 3 "\"minimum_bytes\": $least" fit unet-small --device a10 --budget 530MiB --effort 20 --json
+expect 0 '"budget_bytes": 1073741824' fit unet-small --device a10 --budget 1GiB --effort 20 --json
+expect 0 '"fits": false' explain unet-small --device a10 --budget 500MiB --effort 20 --json
 expect 2 "did you mean 'rtx-3090'" explain unet-small --device rtx3090
 expect 2 "no device or file 'nothing-like-it-at-all'" explain unet-small --device nothing-like-it-at-all
 expect 2 "can be planned for (explain, fit) but not run" train unet-small --device v100-16gb
@@ -193,7 +237,7 @@ expect 2 "can be planned for" train unet-small --device generic-cpu
 expect 2 "holds for 8 threads, not 3" explain unet-small --device generic-cpu --threads 3
 expect 1 "README.md:1" explain unet-small --device README.md
 expect 2 "probe takes no arguments" probe unet-small
-expect 2 "measures this machine's processor" probe --device h200
+expect 2 "probe measures what is here" probe --device h200
 expect 2 "is not a size" probe --take lots
 expect 2 "there is no recipe" probe --model no-such-recipe-anywhere --take 1MiB -o "$work/machine.json"
 is "a probe that fails should write nothing" [ ! -e "$work/machine.json" ]

@@ -12,7 +12,8 @@ is() {
     if "$@"; then passed=$((passed + 1)); else echo "$what" && failed=$((failed + 1)); fi
 }
 small="unet-small --set model.widths=[8] --set model.groups=4 --set model.heads=2 --set model.height=8 --set model.width=8
-       --batch 2 --threads 2 --set save.every=1 --set save.keep=2 --quiet"
+       --batch 2 --threads 2 --set save.every=1 --set save.keep=2 --set validate.every=2 --set validate.batches=1
+       --set schedule.kind=plateau --set schedule.patience=0 --set schedule.factor=0.9 --quiet"
 steps=60
 newest() { ls "$work/killed" 2> /dev/null | sed -n 's/^step-0*\([0-9]*\)\.json$/\1/p' | sort -n | tail -1; }
 
@@ -54,7 +55,8 @@ is "its place in the data too" cmp "$work/whole/$last.json" "$work/killed/$last.
 is "no unfinished file should stay" [ "$(ls -A "$work/killed" | grep -c tmp)" = 0 ]
 is "two checkpoints should stay" [ "$(ls "$work/killed" | grep -c safetensors)" = 2 ]
 is "every step should stand in the log once" [ "$(sed 's/^{"step": \([0-9]*\), .*}$/\1/' "$work/killed/log.jsonl" | tr '\n' ' ')" = "$(seq -s ' ' 1 $((steps + 1))) " ]
-cut -d, -f1-2 "$work/whole/log.jsonl" > "$work/a" && head -$steps "$work/killed/log.jsonl" | cut -d, -f1-2 > "$work/b"
+cut -d, -f1-4,6 "$work/whole/log.jsonl" > "$work/a" && head -$steps "$work/killed/log.jsonl" | cut -d, -f1-4,6 > "$work/b"
+is "validations should stand in the log" [ "$(grep -c val_loss "$work/a")" = $((steps / 2)) ]
 is "the losses in both logs should be the same" cmp "$work/a" "$work/b"
 
 # A disk that is full while a checkpoint is saved, and while the log is: a small file system where one may be mounted.

@@ -51,7 +51,7 @@ static void kernels_keep_the_light(void)
         for (int i = 0; i < k.size * k.size / 2; i++)        /* point-symmetric about the middle */
             CHECK_NEAR(k.at[i], k.at[k.size * k.size - 1 - i], 1e-6);
         if (trial < 20) {
-            blur(good, S, S, &k, bad);
+            blur(good, S, S, &k, bad, &work);
             CHECK_NEAR(mean(bad), mean(good), 0.02);
         }
     }
@@ -62,10 +62,10 @@ static void kernels_keep_the_light(void)
     float flat[N], out[N];
     for (int i = 0; i < N; i++)
         flat[i] = 0.25f;
-    blur(flat, S, S, &k, out);
+    blur(flat, S, S, &k, out, &work);
     for (int i = 0; i < N; i++)
         CHECK_NEAR(out[i], 0.25, 1e-5);
-    blur(flat, 3, 2, &k, out);                               /* smaller than the kernel */
+    blur(flat, 3, 2, &k, out, &work);                               /* smaller than the kernel */
     CHECK_NEAR(out[0], 0.25, 1e-5);
 }
 

@@ -9,6 +9,8 @@
 #include "models/prompt.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static Pool *pool;
 
@@ -184,6 +186,28 @@ static void pictures_of_any_size(void)
     refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no .png files");
     Opened wide = { .feeds = { { "x", F32, SHAPE(8, 12, 4) } }, .n = 1 };
     refused(&wide, (DataSpec){ .path = at_path("pictures") }, E_USAGE, "1 or 3 channels");
+}
+
+/* A folder may be called x.png; a link back up is not followed; a pipe is refused, not waited for. */
+static void odd_things_in_folders(void)
+{
+    Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
+    make_png("odd/x.png/a.png", 8, 8, 3, 1);
+    make_png("odd/sub/b.png", 8, 8, 3, 1);
+    make_png("elsewhere/c.png", 8, 8, 3, 1);
+    CHECK_INT(symlink("..", at_path("odd/sub/up")), 0);
+    CHECK_INT(symlink(".", at_path("odd/self")), 0);
+    CHECK_INT(symlink("/", at_path("odd/root")), 0);
+    CHECK_INT(symlink("turn2", at_path("odd/turn1")), 0);
+    CHECK_INT(symlink("turn1", at_path("odd/turn2")), 0);
+    CHECK_INT(symlink("../elsewhere", at_path("odd/link")), 0);
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("odd") }));
+    CHECK_INT(o.source->n_samples, 3);
+    CHECK_INT(mkfifo(at_path("odd/pipe.png"), 0600), 0);
+    refused(&o, (DataSpec){ .path = at_path("odd") }, E_IO, "pipe.png: it is a device or pipe");
+    CHECK_OK(file_remove(at_path("odd/pipe.png")));
+    CHECK_INT(symlink("nowhere", at_path("odd/dangling.png")), 0);
+    refused(&o, (DataSpec){ .path = at_path("odd") }, E_IO, "dangling.png");
 }
 
 static void a_file_that_changes(void)        /* after opening: an error, not a crash */
@@ -495,6 +519,7 @@ int main(void)
     RUN(order_is_a_permutation);
     RUN(kinds_are_found);
     RUN(pictures_of_any_size);
+    RUN(odd_things_in_folders);
     RUN(a_file_that_changes);
     RUN(clips_of_frames);
     RUN(pairs_of_pictures);

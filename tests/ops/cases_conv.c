@@ -15,6 +15,11 @@ static void conv_case(Case *c, ConvCase s)
 
 #define CONV2(args) "y = F.conv2d(x.permute(0,3,1,2).contiguous(), w.permute(3,2,0,1).contiguous(), " args ").permute(0,2,3,1)"
 
+#define TWICE                                                                                            \
+    "v = w.permute(3,2,0,1).contiguous()\n"                                                               \
+    "y = F.conv2d(x.permute(0,3,1,2).contiguous(), v, b, padding=1)\n"                                    \
+    "z = F.conv2d(y, v, b, padding=1).permute(0,2,3,1)"
+
 static void conv3(Case *c)        { conv_case(c, (ConvCase){ 2, 5, 6, 4, 3, 3, 1, 1, true }); }
 static void conv1(Case *c)        { conv_case(c, (ConvCase){ 1, 4, 3, 5, 7, 1, 1, 0, true }); }
 static void thin_in(Case *c)      { conv_case(c, (ConvCase){ 1, 9, 7, 1, 5, 5, 1, 2, true }); }
@@ -25,6 +30,23 @@ static void down4(Case *c)        { conv_case(c, (ConvCase){ 1, 8, 6, 3, 5, 4, 2
 static void patch2(Case *c)       { conv_case(c, (ConvCase){ 2, 4, 6, 3, 5, 2, 2, 0, true }); }
 static void large(Case *c)        { conv_case(c, (ConvCase){ 2, 33, 31, 35, 67, 3, 1, 1, true }); }
 static void large_down(Case *c)   { conv_case(c, (ConvCase){ 2, 33, 30, 19, 40, 3, 2, 1, true }); }
+
+static void eights(Case *c)       { conv_case(c, (ConvCase){ 2, 5, 11, 32, 40, 3, 1, 1, true }); }
+static void eights_thin(Case *c)  { conv_case(c, (ConvCase){ 1, 7, 9, 32, 3, 3, 1, 0, true }); }
+static void tiles(Case *c)        { conv_case(c, (ConvCase){ 3, 12, 21, 136, 72, 3, 1, 1, true }); }
+static void pieces(Case *c)       { conv_case(c, (ConvCase){ 2, 24, 40, 64, 32, 5, 1, 2, false }); }
+
+/* One weight and one bias for two maps: their gradients are sums. */
+static void twice(Case *c, int64_t channels)
+{
+    Tensor x = case_in(c, "x", SHAPE(1, 4, 6, channels), -1, 1), w = case_in(c, "w", SHAPE(3, 3, channels, channels), -1, 1);
+    Tensor b = case_in(c, "b", SHAPE(channels), -1, 1);
+    Tensor y = conv_op(x, w, b, conv_attr(1, 1));
+    case_out(c, "z", conv_op(y, w, b, conv_attr(1, 1)));
+}
+
+static void twice_few(Case *c)  { twice(c, 3); }
+static void twice_many(Case *c) { twice(c, 32); }
 
 static void uneven_pad(Case *c)              /* the VAE encoder pads right and bottom only */
 {
@@ -56,6 +78,12 @@ const OpCase cases_conv[] = {
     { "3x3 stride 2", down3, CONV2("b, stride=2, padding=1") },
     { "4x4 stride 2", down4, CONV2("None, stride=2, padding=1") },
     { "2x2 patches", patch2, CONV2("b, stride=2") },
+    { "channels in eights", eights, CONV2("b, padding=1") },
+    { "channels in eights to three", eights_thin, CONV2("b") },
+    { "a weight used twice", twice_few, TWICE },
+    { "a weight used twice, 32 channels", twice_many, TWICE },
+    { "several tiles", tiles, CONV2("b, padding=1"), CASE_LIVE_ONLY },
+    { "several pieces", pieces, CONV2("None, padding=2"), CASE_LIVE_ONLY },
     { "uneven padding", uneven_pad,
       "y = F.conv2d(F.pad(x.permute(0,3,1,2), (0,1,0,1)).contiguous(), w.permute(3,2,0,1).contiguous(), b, stride=2).permute(0,2,3,1)" },
     { "3x3x3", volume, "y = F.conv3d(x.permute(0,4,1,2,3).contiguous(), w.permute(4,3,0,1,2).contiguous(), b, padding=1).permute(0,2,3,4,1)" },

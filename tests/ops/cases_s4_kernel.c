@@ -31,6 +31,20 @@ static void narrow(Case *c)
     kernel(c, 9, 32, 4096, 1300, -7, -2);
 } /* one group: frequencies are cut */
 
+/* A B of each channel's own. */
+static void own_b(Case *c, int64_t h, int64_t n, int64_t length)
+{
+    Tensor inv_dt = case_in_f32(c, "inv_dt", SHAPE(h, 1), -2, 1);
+    Tensor cc = case_in_f32(c, "c", SHAPE(1, h, n, 2), -1, 1), b = case_in_f32(c, "b", SHAPE(1, h, n, 2), -1, 1);
+    Tensor ar = case_in_f32(c, "ar", SHAPE(1, n), -1, 0.5f), ai = case_in_f32(c, "ai", SHAPE(1, n), 0, 3);
+    Tensor p = case_in_f32(c, "p", SHAPE(1, 1, n, 2), -1, 1);
+    case_out(c, "y", s4_kernel(inv_dt, cc, b, ar, ai, p, length));
+}
+
+static void own_small(Case *c) { own_b(c, 3, 4, 16); }
+static void own_odd(Case *c)   { own_b(c, 18, 3, 15); }
+static void own_large(Case *c) { own_b(c, 40, 32, 3000); }
+
 static void some_fixed(Case *c)              /* only C and P are trained */
 {
     kernel(c, 2, 3, 12, 3, -2, 0);
@@ -38,10 +52,11 @@ static void some_fixed(Case *c)              /* only C and P are trained */
         case_graph(c)->params[i].frozen = i != 1 && i != 5;
 }
 
-#define KERNEL(L, fixed) \
+#define KERNEL(L, fixed) KERNEL_OF(L, fixed, "b[0, 0]")
+#define KERNEL_OF(L, fixed, b) \
     "L = " #L "\n" \
     "if " #fixed ": inv_dt, b, ar, ai = (t.detach() for t in (inv_dt, b, ar, ai))\n" \
-    "C, B, P = (torch.view_as_complex(t) for t in (c[0], b[0, 0], p[0, 0]))\n" \
+    "C, B, P = (torch.view_as_complex(t) for t in (c[0], " b ", p[0, 0]))\n" \
     "dt, A = F.softplus(inv_dt), torch.complex(-ar.exp(), -ai)[0]\n" \
     "w = torch.polar(torch.ones((L + 1) // 2).double(), -2 * math.pi * torch.arange((L + 1) // " \
     "2).double() / L)\n" \
@@ -61,6 +76,10 @@ const OpCase cases_s4_kernel[] = {
     { "slow steps", slow, KERNEL(64, False), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
     { "steps beyond the poles", fast, KERNEL(36, False), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
     { "C and P alone", some_fixed, KERNEL(12, True), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
+    { "each channel's own B", own_small, KERNEL_OF(16, False, "b[0]"), CASE_F32_ONLY },
+    { "each channel's own B, odd", own_odd, KERNEL_OF(15, False, "b[0]"), CASE_F32_ONLY },
+    { "each channel's own B, large", own_large, KERNEL_OF(3000, False, "b[0]"),
+      CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "large", large, KERNEL(3000, False), CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "one group, narrow resonances", narrow, KERNEL(4096, False),
       CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },

@@ -19,8 +19,9 @@ static Tensor in(Graph *g, const char *name, Type type, Shape shape)
 static uint64_t key_of(Tensor y, const Choice *choice)
 {
     static const Choice plain;
+    static const Device device;
     CHECK(tensor_ok(y));
-    return node_call(&y.graph->nodes[value_at(y.graph, y.id)->maker], choice ? choice : &plain, 0).key;
+    return node_call(&device, &y.graph->nodes[value_at(y.graph, y.id)->maker], choice ? choice : &plain, 0).key;
 }
 
 static void keys(void)
@@ -59,7 +60,7 @@ static void times(void)
     CHECK(plain > 1000);
     device.threads = 0;                                  /* a device that has none */
     CHECK(isfinite(node_time(&device, node, &choice, 5, &basis)));
-    OpTime    op = node_call(node, &choice, 5);
+    OpTime    op = node_call(&device, node, &choice, 5);
     Bandwidth bandwidth = { 1, 1e9, 1e9, 1e9 };
     Profile   profile = { .name = "p", .launch_ns = 10, .bandwidth = &bandwidth, .n_bandwidth = 1 };
     device.profile = &profile;

@@ -112,6 +112,33 @@ static const Bad graphs[] = {
     { "format", "[]" },
 };
 
+/* Ids that are numbers in the graph are numbers in the plan and in the graph written again. */
+static void ids_keep_their_kind(void)
+{
+    static const char text[] = "{\"format\": \"plimsoll-graph-1\", \"finals\": [7], \"values\": [{\"id\": 7, \"bytes\": 1}, "
+                               "{\"id\": \"8\", \"bytes\": 2}], \"nodes\": [{\"id\": 3, \"cost\": 1, \"outputs\": [\"8\"]}, "
+                               "{\"id\": \"n\", \"cost\": 1, \"inputs\": [\"8\"], \"outputs\": [7]}]}";
+    Pool       *pool = pool_new(NULL, "test");
+    const char *path = temp_path(pool, "ids.json");
+    PGraph     *g;
+    Plan       *plan, *again;
+    char       *written;
+    size_t      n;
+    CHECK_OK(file_write(path, text, sizeof text - 1));
+    CHECK_OK(pgraph_read(pool, path, &g));
+    CHECK_OK(plan_keep_all(pool, g, &plan));
+    CHECK_OK(plan_write(path, g, plan));
+    CHECK_OK(file_read(pool, path, &written, &n));
+    CHECK(strstr(written, "[\"run\", 3]") && strstr(written, "[\"run\", \"n\"]") && strstr(written, "[\"drop\", \"8\"]"));
+    CHECK_OK(plan_read(pool, path, g, &again));
+    CHECK_INT(again->n_steps, plan->n_steps);
+    CHECK_OK(pgraph_write(g, path));
+    CHECK_OK(file_read(pool, path, &written, &n));
+    CHECK(strstr(written, "\"id\": 7") && strstr(written, "\"id\": \"8\"") && strstr(written, "\"id\": 3"));
+    unlink(path);
+    pool_free(pool);
+}
+
 static void bad_files_are_refused(void)
 {
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
@@ -162,6 +189,7 @@ static void bad_plans_are_refused(void)
 int main(void)
 {
     RUN(there_and_back);
+    RUN(ids_keep_their_kind);
     RUN(bad_files_are_refused);
     RUN(bad_plans_are_refused);
     return test_end();

@@ -97,7 +97,7 @@ static void published_optima(void)
         } else if (CHECK_INT(pgraph_read(pool, path, &g), OK)) {
             PlanOptions options = {
                 .budget_bytes = (int64_t)ceil(known[i].fraction * (double)g->base_peak_bytes),
-                .effort = 2000000,
+                .effort = 3000000,
             };
             CHECK_OK(plan_solve(pool, g, &options, &plan));
             CHECK_OK(plan_check(g, plan, options.budget_bytes));

@@ -50,7 +50,8 @@ def merged(base, changes):
 def embed_time(t, dim, dtype=torch.float32):
     """[cos(t f_k) | sin(t f_k)], f_k = 10000^(-k/half): (B,) -> (B, dim). Angles in float64."""
     half = dim // 2
-    freq = torch.exp(-math.log(10000.0) * torch.arange(half, dtype=torch.float64) / half)
+    k = torch.arange(half, dtype=torch.float64, device=t.device)
+    freq = torch.exp(-math.log(10000.0) * k / half)
     angle = t.to(torch.float64)[:, None] * freq
     return torch.cat([angle.cos(), angle.sin()], dim=-1).to(dtype)
 
@@ -118,7 +119,7 @@ def alpha_bar(model):
 
 
 def add_noise(x0, eps, t, abar):
-    a = abar.to(x0.dtype)[t].view(-1, *[1] * (x0.dim() - 1))
+    a = abar.to(x0)[t].view(-1, *[1] * (x0.dim() - 1))
     return a.sqrt() * x0 + (1 - a).sqrt() * eps
 
 

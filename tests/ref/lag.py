@@ -110,7 +110,7 @@ class Lsa(nn.Module):
     def forward(self, x):
         q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2)
                    for y in self.Dense_0(x).chunk(3, -1))
-        others = ~torch.eye(x.shape[1], dtype=torch.bool)
+        others = ~torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
         q = (self.temperature.exp() * q).to(k.dtype)
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=others, scale=1.0)
         return self.Dense_1(y.transpose(1, 2).flatten(-2))

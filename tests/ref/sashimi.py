@@ -86,7 +86,7 @@ class Kernel(nn.Module):
         """(H, L), through its Fourier transform at the roots of unity."""
         L = self.length
         dt, A, B, P, C = self.terms()
-        k = torch.arange(L // 2, dtype=torch.float64)             # k = L/2 is apart
+        k = torch.arange(L // 2, dtype=torch.float64, device=dt.device)          # k = L/2 is apart
         w = torch.polar(torch.ones_like(k), -2 * math.pi * k / L)
         z = (2 * (1 - w) / (1 + w)).to(A.dtype)
         front = (2 / (1 + w)).to(A.dtype)

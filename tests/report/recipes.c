@@ -15,6 +15,23 @@ static int64_t rows_sum(const SheetRow *rows, int32_t n)
     return sum;
 }
 
+/* What the path says lies below a module is what its total counts. */
+static void totals_follow_paths(const Sheet *sheet)
+{
+    for (int32_t i = 0; i < sheet->n_modules; i++) {
+        const char *path = sheet->modules[i].name;
+        size_t      n = strlen(path);
+        int64_t     below = 0;
+        for (int32_t k = 0; k < sheet->n_modules; k++) {
+            const char *name = sheet->modules[k].name;
+            CHECK(k == i || strcmp(name, path));
+            if (!strcmp(path, "(model)") || (!strncmp(name, path, n) && (!name[n] || name[n] == '.')))
+                below += sheet->modules[k].bytes;
+        }
+        CHECK_INT(sheet->modules[i].total, below);
+    }
+}
+
 static void recipe_adds_up(const char *name, const char *precision)
 {
     Pool         *pool = pool_new(NULL, "recipe");
@@ -43,6 +60,7 @@ static void recipe_adds_up(const char *name, const char *precision)
     CHECK_INT(tensors, sheet->peak_bytes);
     CHECK_INT(rows_sum(sheet->modules, sheet->n_modules) + sheet->gap_bytes, sheet->peak_bytes);
     CHECK_INT(rows_sum(sheet->lines, sheet->n_lines) + sheet->gap_bytes, sheet->peak_bytes);
+    totals_follow_paths(sheet);
     CHECK(sheet->gap_bytes >= 0 && sheet->trained > 0 && sheet->trained <= sheet->parameters);
     for (int i = 0; i < engine->n_programs; i++) {
         gap += engine->programs[i].layout.arena_bytes - engine->programs[i].layout.bound_bytes;

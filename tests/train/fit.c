@@ -208,6 +208,12 @@ static void damaged(void)
         { "\"arena_bytes\": ", "\"arena_bytes\": 1", "arena_bytes" },
         { "\"live_bytes\": ", "\"live_bytes\": 1", "live_bytes" },
         { "\"persistent_bytes\": ", "\"persistent_bytes\": 1", "persistent_bytes" },
+        { "\"regions\": 1", "\"regions\": 0", "one of the two" },
+        { "\"regions\": 1", "\"regions\": 5000", "one of the two" },
+        { "\"regions\": 1", "\"regions\": 1.5", "regions" },
+        { "\"chunks\": 1", "\"chunks\": -4", "one of the two" },
+        { "\"chunks\": 1", "\"chunks\": \"4\"", "chunks" },
+        { "\"regions\": 1", "\"regions\": 2", "" },         /* another graph */
         { "{", "[", "" },
     };
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
@@ -227,6 +233,44 @@ static void damaged(void)
     CHECK(strstr(err_text(), "bare graph") != NULL);
     unlink(PLAN);
     CHECK_INT(fit_read(pool, PLAN, recipe, device, false, &fit), E_IO);
+    pool_free(pool);
+}
+
+/* Lots go through a file; another count of lots is another graph. A proof never promises less than the plan does. */
+static void lots(void)
+{
+    Pool       *pool = pool_new(NULL, "lots");
+    Device     *device = cpu(pool, 2, "own");
+    const char *sets[] = { "model.length=256", "batch=4" };
+    Recipe     *asked, *recipe;
+    FitResult   fit, back;
+    EngineProof proof;
+    CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/sashimi-small.yaml", sets, 2, &asked));
+    for (int i = 0; i < 2; i++) {
+        recipe = recipe_copy(pool, asked);
+        *(i ? &recipe->levers.chunks : &recipe->levers.regions) = 4;
+        CHECK_OK(fit_plan(pool, recipe, device, &(FitOptions){ 0 }, &fit));
+        CHECK(fit.graph.cut > 1);
+        CHECK_OK(fit_write(PLAN, asked, &fit));
+        CHECK_OK(fit_read(pool, PLAN, asked, device, false, &back));
+        CHECK_INT(back.graph.cut, fit.graph.cut);
+        CHECK_INT(back.engine->arena_bytes, fit.engine->arena_bytes);
+        CHECK_INT(i ? back.recipe->levers.chunks : back.recipe->levers.regions, 4);
+        CHECK_OK(engine_prove(pool, fit.engine, fit.engine->arena_bytes, 1, &proof));
+        CHECK(proof.reached && proof.bytes <= fit.engine->arena_bytes);
+        CHECK_NEAR(proof.cost_ns, fit.step_ns, 1);
+    }
+    unlink(PLAN);
+    /* Within a budget: the bound is between every node once and the plan; the least is above the bound of bytes. */
+    FitOptions how = { .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE };
+    CHECK_INT(fit_run(pool, asked, device, &how, &fit), E_BUDGET);
+    CHECK_OK(engine_prove(pool, fit.engine, 1, 1, &proof));
+    CHECK(proof.bytes > 0 && proof.bytes <= fit.minimum_bytes);
+    how.budget_bytes = (fit.minimum_bytes + fit.default_bytes) / 2;
+    CHECK_OK(fit_run(pool, asked, device, &how, &fit));
+    CHECK(fit.engine->recomputed > 0);
+    CHECK_OK(engine_prove(pool, fit.engine, how.budget_bytes, 1, &proof));
+    CHECK(proof.cost_ns >= fit.default_ns * (1 - 1e-9) && proof.cost_ns <= fit.step_ns * (1 + 1e-9));
     pool_free(pool);
 }
 
@@ -259,6 +303,7 @@ int main(void)
     RUN(release);
     RUN(followed);
     RUN(damaged);
+    RUN(lots);
     RUN(curve);
     return test_end();
 }

@@ -52,11 +52,13 @@ static void recipes(void)
             CHECK(param->trained == (param->grad >= 0) && param->trained == (param->m >= 0) &&
                   param->trained == (param->ema >= 0));
         }
-        for (int32_t v = 0; v < train.graph->n_values; v++)
-            if (train.graph->values[v].name && !strcmp(train.graph->values[v].name, "context")) {
-                context = train.graph->values[v].bytes;
+        for (int32_t v = 0; v < train.graph->n_values; v++) {
+            const Value *value = &train.graph->values[v];
+            if (value->name && !strcmp(value->name, "context") && train.graph->nodes[value->maker].part == PART_MICRO) {
+                context = value->bytes;
                 n_contexts++;
             }
+        }
         CHECK_INT(n_contexts, 1);
         CHECK_INT(context, rows[i].context_bytes);
         CHECK_INT(total, rows[i].total);

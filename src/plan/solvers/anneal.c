@@ -45,6 +45,7 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     double   node = 1.0 / args->task->n_nodes;
     double   hot = fmin(fmax(anneal.hot, anneal.hot_node * node), anneal.most_node * node);
     double   cold = fmin(anneal.cold, hot / 100);
+    hot = args->heat > 0 ? fmax(hot * args->heat, cold) : hot;
     double   price = anneal.price, cooling = log(cold / hot);
     double   per_byte = 1 / (double)(budget > 0 ? budget : 1);
     Search   x;

@@ -11,6 +11,7 @@
  * above the budget for its cost; and whole blocks, every class but those that tie blocks together.
  * Then every x[c] is lowered as far as the budget allows, dearest class first.
  */
+#include "plan/solvers/remaking.h"
 #include "plan/solvers/search.h"
 
 #include <stdlib.h>
@@ -32,15 +33,7 @@ typedef struct Blocks {
     Schedule *s;
     Class    *classes;
     int32_t   n_classes, cap_classes;
-    int32_t  *window;        /* [value] last reader before its longest idle window, or -1: none */
-    bool     *dropped;       /* [value] */
-    bool     *present;       /* [value] */
-    int32_t  *last;          /* [value] its last reader of all */
-    int32_t  *n_runs;        /* [node] */
-    int32_t  *deadline;      /* [node] must not run after this node of the input order */
-    int32_t   now;           /* node of the input order being run */
-    int32_t  *runs;
-    int32_t   n, cap;
+    Remaking  r;             /* window: before the longest idle time across the peak */
     int64_t   left;          /* evaluations */
 } Blocks;
 
@@ -104,20 +97,18 @@ static void blocks_classify(Blocks *b)
     for (int32_t v = 0; v < task->n_values; v++) {
         const TaskValue *value = &task->values[v];
         int32_t from = value->maker, longest = 0, until = 0;
-        b->window[v] = -1;
-        b->last[v]   = value->final ? task->n_nodes : from;
+        b->r.window[v] = -1;
         for (int32_t r = 0; r < value->n_readers; r++) {
             if (value->readers[r] - from > longest) {
                 longest = value->readers[r] - from;
                 until   = value->readers[r];
-                b->window[v] = from;
+                b->r.window[v] = from;
             }
             from = value->readers[r];
-            b->last[v] = from > b->last[v] ? from : b->last[v];
         }
         if (value->bytes == 0 || longest < 2 || task->nodes[value->maker].once
-            || b->window[v] >= peak || until <= peak) {   /* idle at the peak, or of no use */
-            b->window[v] = -1;
+            || b->r.window[v] >= peak || until <= peak) {   /* idle at the peak, or of no use */
+            b->r.window[v] = -1;
             continue;
         }
         int32_t index = 0;
@@ -142,54 +133,16 @@ static void blocks_classify(Blocks *b)
         b->n_classes = BLOCKS_CLASSES;
 }
 
-/* Bring value back: its maker runs again, after whatever it needs. */
-static bool blocks_make(Blocks *b, int32_t value, int32_t depth)
-{
-    const Task     *task = b->args->task;
-    int32_t         node = task->values[value].maker;
-    const TaskNode *t = &task->nodes[node];
-    if (t->once || b->deadline[node] < b->now || t->n_takes > 0 || depth > 20000
-        || b->n > 4 * task->n_nodes || ++b->n_runs[node] > SCHEDULE_MAX_RUNS - 2)
-        return false;
-    for (int32_t i = 0; i < t->n_in; i++) {
-        if (!b->present[t->in[i]] && !blocks_make(b, t->in[i], depth + 1))
-            return false;
-    }
-    VEC_ADD(b->pool, b->runs, b->n, b->cap, node);
-    for (int32_t i = 0; i < t->n_out; i++)
-        b->present[t->out[i]] = true;
-    return true;
-}
-
-/* The schedule that the numbers x stand for. A value made again stays until its last reader. */
+/* The schedule that the numbers x stand for. */
 static bool blocks_list(Blocks *b)
 {
     const Task *task = b->args->task;
-    memset(b->dropped, 0, sizeof *b->dropped * (size_t)task->n_values);
-    memset(b->present, 0, sizeof *b->present * (size_t)task->n_values);
-    memset(b->n_runs, 0, sizeof *b->n_runs * (size_t)task->n_nodes);
+    memset(b->r.dropped, 0, sizeof *b->r.dropped * (size_t)task->n_values);
     for (int32_t c = 0; c < b->n_classes; c++) {
         for (int32_t i = 0; i < b->classes[c].x; i++)
-            b->dropped[b->classes[c].values[i]] = true;
+            b->r.dropped[b->classes[c].values[i]] = true;
     }
-    b->n = 0;
-    for (int32_t n = 0; n < task->n_nodes; n++) {
-        const TaskNode *t = &task->nodes[n];
-        b->now = n;
-        for (int32_t i = 0; i < t->n_in; i++) {
-            if (!b->present[t->in[i]] && !blocks_make(b, t->in[i], 0))
-                return false;
-        }
-        VEC_ADD(b->pool, b->runs, b->n, b->cap, n);
-        for (int32_t i = 0; i < t->n_out; i++)
-            b->present[t->out[i]] = true;
-        for (int32_t i = 0; i < t->n_in + t->n_out; i++) {
-            int32_t v = i < t->n_in ? t->in[i] : t->out[i - t->n_in];
-            if (i < t->n_takes || (b->dropped[v] && b->window[v] == n) || b->last[v] <= n)
-                b->present[v] = false;
-        }
-    }
-    return true;
+    return remaking_list(&b->r);
 }
 
 static bool blocks_judge(Blocks *b, Load *load)
@@ -197,14 +150,14 @@ static bool blocks_judge(Blocks *b, Load *load)
     b->left--;
     if (!blocks_list(b))
         return false;
-    schedule_set(b->s, b->runs, b->n);
+    schedule_set(b->s, b->r.runs, b->r.n);
     *load = schedule_load(b->s, b->args->budget_bytes);
     return true;
 }
 
 static void blocks_keep(Blocks *b, Pool *pool, Load load, RunList *out)
 {
-    RunList list = { .node = b->runs, .n = b->n, .cost = b->s->cost,
+    RunList list = { .node = b->r.runs, .n = b->r.n, .cost = b->s->cost,
                      .peak_bytes = load.peak_bytes };
     run_list_keep(pool, out, &list, b->args->budget_bytes);
 }
@@ -326,15 +279,12 @@ static void blocks_whole(Blocks *b, Pool *pool, RunList *out)
 void solve_blocks(Pool *pool, const SolverArgs *args, RunList *out)
 {
     Pool  *scratch = pool_new(NULL, "blocks");
-    size_t n_values = (size_t)args->task->n_values + 1;
     Blocks b = {
         .args = args, .pool = scratch, .s = schedule_new(scratch, args->task),
-        .window = NEWN(scratch, int32_t, n_values), .dropped = NEWN(scratch, bool, n_values),
-        .present = NEWN(scratch, bool, n_values), .last = NEWN(scratch, int32_t, n_values),
-        .n_runs = NEWN(scratch, int32_t, args->task->n_nodes + 1), .left = args->effort,
+        .left = args->effort,
     };
     *out = (RunList){ 0 };
-    b.deadline = task_deadlines(scratch, args->task);
+    remaking_init(&b.r, scratch, args->task);
     blocks_classify(&b);
     blocks_climb(&b, pool, out);
     if (out->node)

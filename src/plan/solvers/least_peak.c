@@ -1,8 +1,8 @@
 /* least_peak.c -- the schedule of least peak, whatever it costs. Knows no budget.
  *
  * Annealing on the bytes above a bar; whenever the peak comes under the bar, the bar is lowered by
- * a part of its distance to the structural bound. Many short runs beat one long one: what is found
- * depends on early luck, so the effort is dealt out in rounds, each from the start given.
+ * a part of its distance to the structural bound. The highest moment alone would leave all others
+ * unseen, so bytes somewhat below the bar count too, a little.
  */
 #include "plan/solvers/search.h"
 
@@ -12,10 +12,11 @@ static const struct {
     double  hot, cold;       /* temperature, in parts of the bar */
     double  hot_node;        /* or at least this, divided by the nodes */
     double  cost_weight;     /* one whole step of extra cost, in parts of the bar */
-    int64_t round_effort;
+    double  sum_weight;      /* the sum over runs of bytes above `near`, likewise */
+    double  near;            /* of the bar */
     int     lower;           /* the bar goes down by 1/lower of its distance to the bound */
     double  give_up;
-} least = { 1e-3, 3e-5, 0.3, 1e-4, 400000, 50, 12 };
+} least = { 1e-3, 3e-5, 0.3, 1e-4, 0.05, 0.9, 50, 12 };
 
 static const double least_mix[MOVE_KINDS] = { 0.40, 0.15, 0.10, 0.35 };
 
@@ -40,18 +41,27 @@ static int64_t least_bar(int64_t peak, int64_t bound)
     return bar > bound ? bar : bound;
 }
 
-static void least_round(Pool *pool, const SolverArgs *args, int64_t bound, RunList *out)
+static Load least_load(Schedule *s, int64_t bar)
 {
+    return schedule_load(s, (int64_t)(least.near * (double)bar));
+}
+
+void solve_least_peak(Pool *pool, const SolverArgs *args, RunList *out)
+{
+    int64_t bound = plan_bound_bytes(args->task->graph);
     Pool   *scratch = pool_new(NULL, "least_peak");
     double  unit = args->task->base_cost > 0 ? args->task->base_cost : 1;
     double  hot = fmax(least.hot, least.hot_node / args->task->n_nodes);
+    hot = args->heat > 0 ? fmax(hot * args->heat, least.cold) : hot;
     double  cooling = log(least.cold / hot);
     Search  x;
+    *out = (RunList){ 0 };
     search_init(&x, scratch, args);
     Load    now = schedule_load(x.s, 0);
     if (least_better(out, x.s, now))
         search_keep(pool, &x, now, out);
     int64_t bar = least_bar(now.peak_bytes, bound);
+    now = least_load(x.s, bar);
     for (int64_t turn = 0; turn + x.s->n_edits < args->effort && out->peak_bytes > bound; turn++) {
         double  heat = hot * exp(cooling * (double)(turn + x.s->n_edits) / (double)args->effort);
         double  over = (double)(now.peak_bytes - bar) / (double)(bar + 1), cost = x.s->cost;
@@ -66,8 +76,9 @@ static void least_round(Pool *pool, const SolverArgs *args, int64_t bound, RunLi
             schedule_undo(x.s, mark);
             continue;
         }
-        Load   then = schedule_load(x.s, bar);
+        Load   then = least_load(x.s, bar);
         double rise = fmax(0, (double)(then.peak_bytes - bar) / (double)(bar + 1)) - over
+                      + least.sum_weight * (then.excess - now.excess) / (double)(bar + 1)
                       + least.cost_weight * (x.s->cost - cost) / unit;
         if (rise > 0 && search_unit(&x) >= exp(-rise / heat)) {
             schedule_undo(x.s, mark);
@@ -77,23 +88,10 @@ static void least_round(Pool *pool, const SolverArgs *args, int64_t bound, RunLi
         now = then;
         if (least_better(out, x.s, now))
             search_keep(pool, &x, now, out);
-        if (now.peak_bytes <= bar)
+        if (now.peak_bytes <= bar) {
             bar = least_bar(now.peak_bytes, bound);
+            now = least_load(x.s, bar);
+        }
     }
     pool_free(scratch);
-}
-
-void solve_least_peak(Pool *pool, const SolverArgs *args, RunList *out)
-{
-    int64_t    bound = plan_bound_bytes(args->task->graph);
-    int64_t    rounds = args->effort / least.round_effort + 1;
-    SolverArgs round = *args;
-    *out = (RunList){ 0 };
-    round.effort = args->effort / rounds;
-    for (int64_t k = 0; k < rounds && !out->cut; k++) {
-        round.seed = args->seed * 1000003u + (uint64_t)k;
-        least_round(pool, &round, bound, out);
-        if (out->peak_bytes <= bound)
-            break;
-    }
 }

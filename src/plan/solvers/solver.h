@@ -23,6 +23,7 @@ typedef struct SolverArgs {
     int64_t     effort;      /* runs put in or taken out, schedules judged */
     uint64_t    seed;
     RunList     start;       /* where to begin; node NULL: every node once */
+    double      heat;        /* of annealing, in parts of the usual; 0: the usual */
     double      deadline_s;  /* of clock_now(); 0: none */
 } SolverArgs;
 
@@ -34,6 +35,7 @@ typedef void SolveFn(Pool *pool, const SolverArgs *args, RunList *out);
     X(least_peak, "small graphs *", "annealing on the peak alone, the bar lowered as it goes") \
     X(next_use,   "none; quick",    "run the step, drop what is cheap and needed late")        \
     X(blocks,     "none; quick",    "drop equal values of the first k blocks, class by class") \
+    X(segments,   "none; quick",    "forget what is inside a segment, borders by dynamic programming") \
     X(anneal,     "small graphs *", "annealing over lists of runs")    /* * in practice */
 
 #define X(name, when, text) SolveFn solve_##name;

@@ -1,0 +1,70 @@
+"""Budget against measured time: one recipe from everything kept down to the least, in ten rungs, exact levers only.
+
+    ladder.py BUILD [--device cuda] [--rungs N] [--effort N] [--steps N] [--limit S] RECIPE [KEY=VALUE ...]
+
+Each rung is a run of bench_step: the plan is found, placed and run. Prints budget, arena, host arena, second runs, values moved to
+the host and back, predicted and measured ms."""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+MIB = 2 ** 20
+
+
+def run(args, extra, seconds):
+    """bench_step's line; (None, its last word) where it fails."""
+    command = [os.path.join(args.build, "bench_step"), "--device", args.device, "--steps", str(args.steps), "--effort",
+               str(args.effort), *extra, args.recipe, *args.sets]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=max(1, seconds))
+    except subprocess.TimeoutExpired:
+        return None, f"cut after {seconds:.0f} s"
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            return json.loads(line), ""
+    return None, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+
+
+def least(said):
+    """The bytes a refusal names: "... needs at least 9.3 GiB (9987654321 bytes) ..."."""
+    return int(said.split("at least", 1)[1].split("(", 1)[1].split(" ", 1)[0])
+
+
+def main():
+    parser = argparse.ArgumentParser(description="budget against measured time")
+    parser.add_argument("build")
+    parser.add_argument("recipe")
+    parser.add_argument("sets", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--rungs", type=int, default=10)
+    parser.add_argument("--effort", type=int, default=20000)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=1800, help="seconds for all")
+    args = parser.parse_intermixed_args()
+    deadline = time.monotonic() + args.limit
+    kept, why = run(args, [], args.limit)
+    if not kept:
+        print(f"skipped: {why}")
+        return 77
+    none, why = run(args, ["--budget", "1"], deadline - time.monotonic())
+    if none or "at least" not in why:
+        print(f"no least arena was named: {why}")
+        return 1
+    low, high = least(why), kept["arena"]
+    print(f"{'budget MiB':>12} {'arena MiB':>11} {'host MiB':>10} {'again':>6} {'moved':>6} {'predicted':>10} {'ms':>9} {'+%':>6}")
+    for i in range(args.rungs):
+        budget = low + (high - low) * (args.rungs - 1 - i) // (args.rungs - 1)
+        row, why = (kept, "") if i == 0 else run(args, ["--budget", str(budget)], deadline - time.monotonic())
+        if not row:
+            print(f"{budget / MIB:12.0f} {why}", flush=True)
+            continue
+        print(f"{budget / MIB:12.0f} {row['arena'] / MIB:11.0f} {row['host'] / MIB:10.0f} {row['recomputed']:6} {row['moved']:6} "
+              f"{row['predicted']:10.1f} {row['ms']:9.1f} {100 * (row['ms'] / kept['ms'] - 1):6.1f}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,11 @@
+/* probe_cuda.h -- plain kernels that show what a card's memory gives: read, write, copy. */
+#ifndef DEVICE_PROBE_CUDA_H
+#define DEVICE_PROBE_CUDA_H
+
+#include "device/cuda.h"
+#include "device/profile.h"
+
+Err cuda_nothing(cudaStream_t stream);       /* one launch that does nothing */
+Err cuda_bandwidth(const CudaHandle *handle, int64_t bytes, Bandwidth *bandwidth);   /* takes two such arrays */
+
+#endif

@@ -1,0 +1,263 @@
+/* segments.c -- checkpointing by segments (Chen et al. 2016), the borders placed by dynamic programming.
+ *
+ * Up to the fullest moment of keeping everything, the input order is cut into segments. What later segments
+ * read is kept; what only its own segment and the time after the fullest moment read is forgotten, and made
+ * again from the kept values when it is needed. So the peak is about
+ *
+ *      all kept values  +  the forgotten values of the largest segment
+ *
+ * For each of some limits on the second, the borders with the least sum of the first are found: a value counts
+ * once, in the segment that makes it, whether it goes to the next segment or over many (a long skip), so the
+ * sum is over segments and the search is exact over the borders looked at:
+ *
+ *      f(j) = min over i < j with forgotten(i, j) <= limit of f(i) + kept(i, j)
+ *
+ * Then only as many segments as the budget asks for are forgotten, the first ones: their second runs come when
+ * memory is empty again. And not everything in them: values that cost most for their bytes are kept, from none
+ * of the bytes to three quarters of them, each choice with borders of its own. Blocks of any kind and size are found without being told; in a network of equal
+ * blocks the borders are the blocks'. Every list is judged exactly.
+ */
+#include "plan/solvers/remaking.h"
+#include "plan/solvers/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEGMENTS_BORDERS = 200, SEGMENTS_LIMITS = 8 };
+
+typedef struct Segments {
+    const SolverArgs *args;
+    Pool     *pool;          /* scratch */
+    Schedule *s;
+    Remaking  r;
+    int32_t   peak;          /* node of the fullest moment */
+    int32_t  *until;         /* [value] its last reader up to the peak */
+    bool     *across;        /* [value] read after the peak, and its maker may run again */
+    bool     *cheap;         /* [value] across, and forgotten in a segment that forgets */
+    int32_t  *by_price;      /* values across, the dearest for their bytes first */
+    int32_t   n_across;
+    int64_t   across_bytes;
+    int32_t  *segment;       /* [node] up to the peak: of the borders being judged */
+    int32_t  *border;        /* [0, n_borders) last node of a possible segment; the last is the peak */
+    int32_t   n_borders;
+    int64_t  *kept, *lost;   /* [i * (n_borders + 1) + j] bytes of a segment after border i - 1 to border j - 1 */
+} Segments;
+
+typedef struct Priced { double price; int32_t value; } Priced;
+
+static int segments_dearest(const void *a, const void *b)
+{
+    const Priced *x = a, *y = b;
+    if (x->price != y->price)
+        return x->price < y->price ? 1 : -1;
+    return x->value - y->value;
+}
+
+static void segments_values(Segments *g)
+{
+    const Task *task = g->args->task;
+    g->peak = g->s->node_at[schedule_load(g->s, 0).peak_position];
+    for (int32_t v = 0; v < task->n_values; v++) {
+        const TaskValue *value = &task->values[v];
+        g->until[v] = value->maker;
+        for (int32_t r = 0; r < value->n_readers && value->readers[r] <= g->peak; r++)
+            g->until[v] = value->readers[r];
+        g->across[v] = g->r.last[v] > g->peak && value->maker <= g->peak && !task->nodes[value->maker].once;
+        g->r.window[v] = g->until[v];
+    }
+    Priced *list = NEWN(g->pool, Priced, task->n_values + 1);
+    for (int32_t v = 0; v < task->n_values; v++) {
+        double bytes = (double)task->values[v].bytes;
+        if (g->across[v] && bytes > 0) {
+            list[g->n_across++] = (Priced){ task->nodes[task->values[v].maker].cost / bytes, v };
+            g->across_bytes += task->values[v].bytes;
+        }
+    }
+    if (g->n_across > 0)
+        qsort(list, (size_t)g->n_across, sizeof *list, segments_dearest);
+    for (int32_t i = 0; i < g->n_across; i++)
+        g->by_price[i] = list[i].value;
+}
+
+/* Keep this part of the bytes, the dearest values for their bytes. */
+static void segments_spare(Segments *g, double part)
+{
+    int64_t left = (int64_t)(part * (double)g->across_bytes);
+    memcpy(g->cheap, g->across, sizeof *g->cheap * (size_t)g->args->task->n_values);
+    for (int32_t i = 0; i < g->n_across && left > 0; i++) {
+        left -= g->args->task->values[g->by_price[i]].bytes;
+        if (left >= 0)
+            g->cheap[g->by_price[i]] = false;
+    }
+}
+
+/* Where few bytes go over: in each of so many stretches, the node after which the fewest do. */
+static void segments_borders(Segments *g)
+{
+    const Task *task = g->args->task;
+    int32_t     n = g->peak + 1, stretches = n < SEGMENTS_BORDERS ? n : SEGMENTS_BORDERS;
+    int64_t    *over = NEWN(g->pool, int64_t, n + 1), live = 0;
+    for (int32_t v = 0; v < task->n_values; v++) {
+        if (task->values[v].maker <= g->peak) {
+            over[task->values[v].maker] += task->values[v].bytes;
+            over[g->until[v]]           -= task->values[v].bytes;
+        }
+    }
+    for (int32_t p = 0; p < n; p++)
+        over[p] = live += over[p];
+    for (int32_t k = 0; k < stretches; k++) {
+        int32_t from = (int32_t)((int64_t)n * k / stretches), to = (int32_t)((int64_t)n * (k + 1) / stretches);
+        int32_t best = from;
+        for (int32_t p = from; p < to; p++)
+            best = over[p] <= over[best] ? p : best;
+        g->border[g->n_borders++] = best;
+    }
+    g->border[g->n_borders - 1] = g->peak;
+}
+
+/* kept and lost of every segment: a value that is made before border a and last read before border z is kept
+ * by segments that end between, and lost in those that end later. */
+static void segments_bytes(Segments *g)
+{
+    const Task *task = g->args->task;
+    int32_t     n = g->n_borders, w = n + 1, *index = NEWN(g->pool, int32_t, g->peak + 2);
+    for (int32_t p = 0, b = 0; p <= g->peak; p++) {
+        index[p] = b;                        /* the first border at or after p */
+        b += p == g->border[b];
+    }
+    memset(g->kept, 0, sizeof *g->kept * (size_t)(w * w));
+    memset(g->lost, 0, sizeof *g->lost * (size_t)(w * w));
+    for (int32_t v = 0; v < task->n_values; v++) {
+        if (task->values[v].maker > g->peak)
+            continue;
+        int64_t bytes = task->values[v].bytes;
+        int32_t a = index[task->values[v].maker], z = index[g->until[v]];
+        if (g->across[v] && !g->cheap[v])            /* kept whatever the borders are */
+            continue;
+        for (int32_t i = 0; i <= a; i++) {           /* differences along the ends; summed below */
+            g->kept[i * w + a] += bytes;
+            g->kept[i * w + z] -= bytes;
+            g->lost[i * w + z] += g->cheap[v] ? bytes : 0;
+        }
+    }
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t j = i + 1; j < n; j++) {
+            g->kept[i * w + j] += g->kept[i * w + j - 1];
+            g->lost[i * w + j] += g->lost[i * w + j - 1];
+        }
+}
+
+/* The borders of least kept bytes with no segment above limit. Gives their number, 0: there are none. */
+static int32_t segments_cut(const Segments *g, int64_t limit, int32_t *cuts)
+{
+    int32_t n = g->n_borders, w = n + 1, count = 0, from[SEGMENTS_BORDERS + 1];
+    int64_t f[SEGMENTS_BORDERS + 1] = { 0 };
+    for (int32_t j = 1; j <= n; j++) {
+        f[j] = INT64_MAX;
+        for (int32_t i = j - 1; i >= 0 && g->lost[i * w + j - 1] <= limit; i--) {
+            if (f[i] < INT64_MAX && f[i] + g->kept[i * w + j - 1] < f[j]) {
+                f[j] = f[i] + g->kept[i * w + j - 1];
+                from[j] = i;
+            }
+        }
+    }
+    if (f[n] == INT64_MAX)
+        return 0;
+    for (int32_t j = n; j > 0; j = from[j])
+        cuts[count++] = g->border[j - 1];
+    for (int32_t i = 0; i < count / 2; i++) {
+        int32_t swap = cuts[i];
+        cuts[i] = cuts[count - 1 - i];
+        cuts[count - 1 - i] = swap;
+    }
+    return count;
+}
+
+/* The first `most` segments forget. */
+static bool segments_judge(Segments *g, const int32_t *cuts, int32_t most, Pool *pool, RunList *out)
+{
+    const Task *task = g->args->task;
+    for (int32_t p = 0, k = 0; p <= g->peak; p++) {
+        g->segment[p] = k;
+        k += p == cuts[k];
+    }
+    for (int32_t v = 0; v < task->n_values; v++) {
+        int32_t maker = task->values[v].maker, k = maker > g->peak ? most : g->segment[maker];
+        bool    inner = k < most && g->until[v] <= cuts[k] && (g->cheap[v] || !g->across[v]);
+        g->r.dropped[v] = inner && g->cheap[v];
+        g->r.kept[v] = k < most && !inner;
+    }
+    if (!remaking_list(&g->r))
+        return false;
+    schedule_set(g->s, g->r.runs, g->r.n);
+    int64_t budget = g->args->budget_bytes;
+    RunList list = { .node = g->r.runs, .n = g->r.n, .cost = g->s->cost,
+                     .peak_bytes = schedule_load(g->s, budget < 0 ? 0 : budget).peak_bytes };
+    run_list_keep(pool, out, &list, budget);
+    return budget != LOWEST && list.peak_bytes <= budget;
+}
+
+static int segments_by_bytes(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* All limits for one choice of what is spared: from the largest smallest segment up to everything in one. */
+static void segments_try(Segments *g, Pool *pool, RunList *out)
+{
+    int32_t  n = g->n_borders, w = n + 1, n_limits = 0;
+    Pool    *scratch = pool_new(NULL, "segments_try");
+    int32_t *cuts = NEWN(scratch, int32_t, w);
+    int64_t *limits = NEWN(scratch, int64_t, n * n + 1), least = 0;
+    segments_bytes(g);
+    for (int32_t i = 0; i < n; i++)
+        least = g->lost[i * w + i] > least ? g->lost[i * w + i] : least;
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t j = i; j < n; j++)
+            if (g->lost[i * w + j] >= least)
+                limits[n_limits++] = g->lost[i * w + j];
+    qsort(limits, (size_t)n_limits, sizeof *limits, segments_by_bytes);
+    for (int32_t k = 0; k < SEGMENTS_LIMITS; k++) {
+        /* more of the small ones: the square of equal steps */
+        double  part = (double)(k * k) / (SEGMENTS_LIMITS * SEGMENTS_LIMITS);
+        int32_t count = segments_cut(g, limits[(int32_t)(part * n_limits)], cuts), low = 0, high = count;
+        if (count == 0 || !segments_judge(g, cuts, count, pool, out))
+            continue;
+        while (low < high) {                 /* the fewest segments that will do */
+            int32_t middle = (low + high) / 2;
+            if (segments_judge(g, cuts, middle, pool, out))
+                high = middle;
+            else
+                low = middle + 1;
+        }
+    }
+    pool_free(scratch);
+}
+
+void solve_segments(Pool *pool, const SolverArgs *args, RunList *out)
+{
+    static const double spared[] = { 0, 0.1, 0.25, 0.5, 0.75 };
+    Pool    *scratch = pool_new(NULL, "segments");
+    Segments g = { .args = args, .pool = scratch, .s = schedule_new(scratch, args->task) };
+    size_t   n_values = (size_t)args->task->n_values + 1;
+    *out = (RunList){ 0 };
+    remaking_init(&g.r, scratch, args->task);
+    g.until    = NEWN(scratch, int32_t, n_values);
+    g.across   = NEWN(scratch, bool, n_values);
+    g.cheap    = NEWN(scratch, bool, n_values);
+    g.by_price = NEWN(scratch, int32_t, n_values);
+    g.border   = NEWN(scratch, int32_t, SEGMENTS_BORDERS + 1);
+    segments_values(&g);
+    segments_borders(&g);
+    g.segment = NEWN(scratch, int32_t, g.peak + 1);
+    g.kept    = NEWN(scratch, int64_t, (g.n_borders + 1) * (g.n_borders + 1));
+    g.lost    = NEWN(scratch, int64_t, (g.n_borders + 1) * (g.n_borders + 1));
+    for (size_t i = 0; i < sizeof spared / sizeof *spared && !search_late(args, 0); i++) {
+        segments_spare(&g, spared[i]);
+        segments_try(&g, pool, out);
+        if (args->budget_bytes == LOWEST)
+            break;                           /* what is spared only adds to the peak */
+    }
+    pool_free(scratch);
+}

@@ -1,0 +1,217 @@
+/* drawing.c -- what a model's sampling loop may use, filled from a session. */
+#include "train/drawing.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "device/convert.h"
+#include "train/feeds.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct Drawing {
+    Pool          *pool;         /* of the report's texts */
+    Session       *session;
+    const Recipe  *recipe;
+    DrawingOptions options;
+    Feeds          feeds[3];     /* of begin, step and end */
+    float        **wide;         /* per graph output that is not fp32: its numbers as fp32 */
+    double         shown;        /* time of the last word */
+    Pool          *work;         /* of drawing_again; kept */
+};
+
+enum { BEGIN, STEP, END };
+const Part drawing_parts[3] = { PART_SAMPLE_BEGIN, PART_SAMPLE, PART_SAMPLE_END };
+
+static bool drawing_has(Part part)
+{
+    return part == drawing_parts[BEGIN] || part == drawing_parts[STEP] || part == drawing_parts[END];
+}
+
+static Err drawing_run(Sampler *s, Part part)
+{
+    Session *session = ((Drawing *)s->own)->session;
+    if (s->dry)
+        return OK;
+    TRY(session_run(session, part));
+    return device_wait(session_engine(session)->device);     /* faults come out here, not in a later read */
+}
+
+static void *drawing_feed(Sampler *s, const char *name)
+{
+    Drawing    *d = s->own;
+    FeedBuffer *feed = NULL;
+    for (int i = 0; i < 3 && !feed; i++)
+        feed = feeds_find(&d->feeds[i], name);
+    REQUIRE(feed);                           /* the sampling graph has a feed of that name */
+    return feed->bytes;
+}
+
+static const float *drawing_output(Sampler *s, const char *name)
+{
+    Drawing     *d = s->own;
+    const Graph *graph = session_engine(d->session)->graph;
+    int32_t      i = 0;
+    while (i < graph->n_outputs && (!drawing_has(graph->outputs[i].part) || strcmp(graph->outputs[i].name, name)))
+        i++;
+    REQUIRE(i < graph->n_outputs);           /* the sampling graph has an output of that name */
+    if (s->dry)
+        return d->wide[i];
+    const Value *value = value_at(graph, graph->outputs[i].value);
+    const void  *data = session_output(d->session, name);
+    if (value->type == F32 || !data)
+        return data;
+    convert_rows(F32, d->wide[i], value->type, data, (size_t)shape_count(value->shape));
+    return d->wide[i];
+}
+
+/* As the sampling graph has it: an average is rounded to the type its parameter computes in. */
+static const float *drawing_weight(Sampler *s, const char *name)
+{
+    Drawing *d = s->own;
+    Graph   *graph = session_engine(d->session)->graph;
+    Param   *p = param_find(graph, name);
+    REQUIRE(p);
+    int64_t count = shape_count(p->disk);
+    Type    type = value_at(graph, p->value)->type;
+    float  *disk = NEWN(s->pool, float, count);
+    if (session_get_param(d->session, (int32_t)(p - graph->params), d->options.averaged && p->ema >= 0 ? p->ema : p->value, disk))
+        return NULL;
+    for (int64_t i = 0; type != F32 && i < count; i++) {
+        float rounded[1];
+        convert_rows(type, rounded, F32, &disk[i], 1);
+        convert_rows(F32, &disk[i], type, rounded, 1);
+    }
+    return disk;
+}
+
+static RandomKey drawing_key(const Drawing *d, const char *name, int64_t index)
+{
+    return (RandomKey){ (uint64_t)d->options.seed, random_stream(name), (uint32_t)index };
+}
+
+static void drawing_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
+{
+    if (!s->dry)
+        random_normals(drawing_key(s->own, name, index), 0, n, to);
+}
+
+static void drawing_uniform(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
+{
+    if (!s->dry)
+        random_uniforms(drawing_key(s->own, name, index), 0, n, to);
+}
+
+static void drawing_progress(Sampler *s, int64_t done, int64_t of)
+{
+    Drawing *d = s->own;
+    double   now = clock_now();
+    bool     terminal = isatty(2), last = done == of;
+    if (d->options.quiet || (!last && now - d->shown < (terminal ? 0.1 : 5)))
+        return;
+    d->shown = now;
+    fprintf(stderr, "%ssampling %lld/%lld%s", terminal ? "\r" : "", (long long)done, (long long)of,
+            terminal && !last ? "   " : "\n");
+}
+
+/* What the first part starts from: the data, or what is given. A prompt takes the place of texts. */
+static Err drawing_inputs(Pool *pool, Drawing *d)
+{
+    const DrawingOptions *o = &d->options;
+    Feeds                *feeds = &d->feeds[BEGIN];
+    TRY(feeds_open(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
+    if (o->prompt && !feeds_find(feeds, "text"))
+        return fail(E_USAGE, "--prompt: %s takes no text", d->recipe->model->name);
+    if (!feeds->source)
+        return o->input ? fail(E_USAGE, "--input: %s draws from nothing, so it takes no input", d->recipe->model->name) : OK;
+    feeds->seed = (uint64_t)o->seed;
+    return OK;
+}
+
+Err drawing_new(Pool *pool, Session *session, const Recipe *recipe, const DrawingOptions *options, Drawing **out)
+{
+    Drawing     *d = *out = NEW(pool, Drawing);
+    const Graph *graph = session_engine(session)->graph;
+    *d = (Drawing){ .pool = pool, .session = session, .recipe = recipe, .options = *options };
+    d->wide = NEWN(pool, float *, graph->n_outputs + 1);
+    for (int32_t i = 0; i < graph->n_outputs; i++)
+        if (drawing_has(graph->outputs[i].part))
+            d->wide[i] = NEWN(pool, float, shape_count(value_at(graph, graph->outputs[i].value)->shape));
+    for (int i = 0; i < 3; i++)
+        TRY(feeds_new(pool, session, drawing_parts[i], &d->feeds[i]));
+    return drawing_inputs(pool, d);
+}
+
+int64_t drawing_bytes(const Drawing *d)
+{
+    return d->feeds[BEGIN].bytes + d->feeds[STEP].bytes + d->feeds[END].bytes;
+}
+
+static Err drawing_about(Drawing *d, SampleReport *report)
+{
+    const Feeds *feeds = &d->feeds[BEGIN];
+    if (!feeds->source || !feeds->source->about)
+        return OK;
+    report->about = NEWN(d->pool, const char *, d->options.n);
+    for (int64_t i = 0; i < d->options.n; i++) {
+        char    room[256];
+        int64_t id = d->options.input ? i % feeds->source->n_samples : source_order(feeds->source, feeds->seed, i);
+        report->about[i] = pool_text(d->pool, feeds->source->about(feeds->source, id, room, sizeof room));
+    }
+    return OK;
+}
+
+static Err drawing_write(Pool *pool, const Drawing *d, const char *folder, const SampleResult *result, SampleReport *report)
+{
+    if (folder)
+        TRY(folder_make(folder));
+    for (int32_t i = 0; i < d->feeds[BEGIN].n_served; i++) {
+        const FeedBuffer *feed = &d->feeds[BEGIN].list[d->feeds[BEGIN].served[i]];
+        const char       *path = folder ? pool_print(pool, "%s/input-%s.png", folder, feed->name) : NULL;
+        bool              written = false;
+        if (feed->type == F32)
+            TRY(results_sheet(pool, path, feed->bytes, feed->shape, &written));
+        if (written)
+            VEC_ADD(pool, report->files, report->n_files, report->cap_files, path);
+    }
+    return results_write(pool, folder, result, report);
+}
+
+/* folder NULL: dry. */
+static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport *report)
+{
+    const Recipe *recipe = d->recipe;
+    Feeds        *feeds = &d->feeds[BEGIN];
+    SampleResult  result;
+    Sampler s = { .pool = pool, .n = d->options.n, .config = &recipe->sampler, .prompt = d->options.prompt, .own = d, .dry = !folder,
+                  .run = drawing_run, .feed = drawing_feed, .output = drawing_output, .weight = drawing_weight,
+                  .normal = drawing_normal, .uniform = drawing_uniform, .progress = drawing_progress };
+    if (feeds->source)
+        TRY(d->options.input ? feeds_fill_in_order(feeds, 0) : feeds_fill(feeds, 0, 0));
+    double start = clock_now();
+    TRY(recipe->model->sample(&s, recipe->config, &result));
+    report->seconds = clock_now() - start;
+    return drawing_write(pool, d, folder, &result, report);
+}
+
+Err drawing_draw(Drawing *d, const char *folder, SampleReport *report)
+{
+    TRY(drawing_about(d, report));
+    return drawing_once(d->pool, d, folder, report);
+}
+
+Err drawing_again(Drawing *d, const char *folder)
+{
+    SampleReport unused = { 0 };
+    Err          err = drawing_once(d->work, d, folder, &unused);
+    pool_reset(d->work);
+    return err;
+}
+
+Err drawing_prepare(Drawing *d)
+{
+    d->work = pool_new(d->pool, "drawing");
+    pool_keep(d->work);
+    return drawing_again(d, NULL);
+}

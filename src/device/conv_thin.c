@@ -1,14 +1,14 @@
-/* conv_thin.c -- convolutions onto a few channels (an image out of a network, the gradient of one), fp32
- * and stride 1.
+/* conv_thin.c -- convolutions onto a few channels (an image out of a network, the gradient of one),
+ * fp32 and stride 1.
  *
  *   forward         y[p][c]  = sum over taps t   P[p + t - pad][t, c],   P = x  * w(taps, few)
  *   backward data   dx[p][c] = sum over taps t   P[p - t + pad][t, c],   P = dy * w(taps, few)
  *
  * A window product would leave most lanes idle at three columns. Here all taps are columns of one
- * product of the deep side as it lies (27 of 32 lanes for 3 x 3 taps of 3 channels), and what a result
- * needs is then gathered from it, tap after tap in one order. Blocks of rows stay in the second cache;
- * the last rows of a block are kept for the next, which needs them too.
- */
+ * product of the deep side as it lies (27 of 32 lanes for 3 x 3 taps of 3 channels), and what a
+ * result needs is then gathered from it, tap after tap in one order. Blocks of rows stay in the
+ * second cache; the last rows of a block are kept for the next, which needs them
+ * too. */
 #include "device/blas_own.h"
 
 #include "device/gemm.h"

@@ -3,8 +3,8 @@
  *   plan  shape, threads -> parts and block sizes, exact scratch bytes
  *   run   each job: for blocks of n, for blocks of k: pack B, for blocks of m: pack A, then kernels
  *
- * Scratch:  job 0 [A panels | B panels | sums]  job 1 [...]  ...  then partial sums over k, if any.
- */
+ * Scratch:  job 0 [A panels | B panels | sums]  job 1 [...]  ...  then partial sums over k, if
+ * any. */
 #include "device/gemm_int.h"
 
 #include "device/blas.h"
@@ -229,9 +229,9 @@ typedef struct Block {
     bool         add;
 } Block;
 
-/* Each panel of A against all panels of B: the one stays in the first cache while the others, which lie
- * one behind the other, stream past it from the second (the kernel fetches ahead), and C is walked
- * along its rows. */
+/* Each panel of A against all panels of B: the one stays in the first cache while the others, which
+ * lie one behind the other, stream past it from the second (the kernel fetches ahead), and C is
+ * walked along its rows. */
 static void gemm_rows(const Sums *s, const Block *block, Range m, Range n)
 {
     int64_t      rows = m.hi - m.lo, panels = (rows + GEMM_MR - 1) / GEMM_MR;

@@ -64,8 +64,8 @@ struct GemmSide {
     /* Write kk*width floats (and up to GEMM_LANES more): rows beyond count are zero. */
     void (*pack)(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                  int64_t k0, int64_t kk, float *dst);
-    /* bf16: the block X[i][k0 .. k0+nk) as it is stored, where it lies or in room, rows (of k, or of
-     * i if along_i) *ld apart. It may give less of k than asked: a multiple of AMX_K. Asked for:
+    /* bf16: the block X[i][k0 .. k0+nk) as it is stored, where it lies or in room, rows (of k, or
+     * of i if along_i) *ld apart. It may give less of k than asked: a multiple of AMX_K. Asked for:
      * at most GEMM_ROOM_I of i by AMX_K of k if along_i, else AMX_NR of i by any k. */
     const uint16_t *(*block)(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
                              uint16_t *room, int64_t *ld);

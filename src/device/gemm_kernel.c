@@ -1,9 +1,9 @@
 /* gemm_kernel.c -- the arithmetic of the own matrix product, and the packing of panels.
  *
- * Written with the compiler's vector types: the same text is the AVX-512, the AVX2 and the SSE one. One
- * function is instantiated for every number of rows and for one or two vectors of columns, with
- * all loops over sums unrolled, so that the sums are registers; edges then cost what they are.
- */
+ * Written with the compiler's vector types: the same text is the AVX-512, the AVX2 and the SSE one.
+ * One function is instantiated for every number of rows and for one or two vectors of columns, with
+ * all loops over sums unrolled, so that the sums are registers; edges then cost what they
+ * are. */
 #include "device/gemm.h"
 
 #include "device/convert.h"

@@ -436,8 +436,8 @@ static void conv_fixed(const Blas *blas)
             }
 }
 
-/* Onto few channels: several blocks of rows, parts that end within an image, paddings wider than the
- * kernel's reach, results wider and narrower than what they come from. */
+/* Onto few channels: several blocks of rows, parts that end within an image, paddings wider than
+ * the kernel's reach, results wider and narrower than what they come from. */
 static void conv_onto_few(void)
 {
     static const ConvDesc shapes[] = {

@@ -4,11 +4,12 @@
  *   exact        our plan with exact levers only: it gives the same bits
  *   levers       our plan with splits and leaner algorithms too (batch norm is not split)
  *   per block    plain checkpointing: a block's inputs are kept, its forward runs again before its
- * backward. Blocks are the modules at one depth of names; the depth and the number of blocks that
- *                does best is taken
+ *                backward. Blocks are the modules at one depth of names; the depth and the number of
+ *                blocks that does best is taken
  *
- * Times are predicted, as % over everything kept. "least" is the smallest arena found where the
- * budget is too small. An argument sets the effort of each search. */
+ * Times are predicted, as % over everything kept. "least" is the smallest arena found where the budget
+ * is too small. Arguments: the effort of each search (0: the default), a part of the recipes' names, a
+ * device (cpu, h200). */
 #include "base/clock.h"
 #include "base/text.h"
 #include "train/fit.h"
@@ -135,7 +136,7 @@ static void blocks_try(Engine *engine, const Blocks *b, int32_t most, int64_t bu
     Pool    *pool = pool_new(NULL, "blocks");
     Program  one = engine->programs[0];
     Cell     cell;
-    if (!blocks_plan(pool, b, most, &one.plan) && !engine_place(pool, engine, &one, 0, NULL)) {
+    if (!blocks_plan(pool, b, most, &one.plan) && !engine_place(pool, engine, &one, 0, NULL, NULL)) {
         double more = (double)one.repeat * (one.meter.cost - engine->programs[0].meter.cost);
         cell = (Cell){ one.arena_bytes <= budget, one.arena_bytes, 100 * more / engine->cost_ns };
         if (!best->bytes || cell_better(cell, *best))
@@ -175,7 +176,7 @@ static void print_cell(Cell cell)
     fflush(stdout);
 }
 
-static void bench_row(const Row *row, const char *precision, int64_t effort)
+static void bench_row(const Row *row, const char *precision, int64_t effort, const char *name)
 {
     Pool       *pool = pool_new(NULL, "seeds");
     const char *set = pool_print(pool, "precision=%s", precision);
@@ -183,7 +184,7 @@ static void bench_row(const Row *row, const char *precision, int64_t effort)
     Device     *device;
     FitResult   kept, exact, all, split;
     FitOptions  how = { .effort = effort };
-    if (recipe_read(pool, row->recipe, &set, 1, &recipe) || device_cpu(pool, NULL, &device) ||
+    if (recipe_read(pool, row->recipe, &set, 1, &recipe) || device_open(pool, name, NULL, &device) ||
         fit_plan(pool, recipe, device, &how, &kept)) {
         fprintf(stderr, "%s\n", err_text());
         exit(1);
@@ -216,12 +217,12 @@ static void bench_row(const Row *row, const char *precision, int64_t effort)
 int main(int argc, char **argv)
 {
     int64_t     effort = argc > 1 ? strtoll(argv[1], NULL, 10) : 0;
-    const char *only = argc > 2 ? argv[2] : "";
+    const char *only = argc > 2 ? argv[2] : "", *device = argc > 3 ? argv[3] : "cpu";
     printf("%-20s %s %7s  %9s  %22s  %22s  %22s\n", "recipe", "    ", "budget", "kept",
            "exact levers", "with split", "per block");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int low = 0; low < 2; low++)
             if (strstr(rows[i].recipe, only))
-                bench_row(&rows[i], low ? "bf16" : "fp32", effort);
+                bench_row(&rows[i], low ? "bf16" : "fp32", effort, device);
     return 0;
 }

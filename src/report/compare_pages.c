@@ -68,11 +68,9 @@ void compare_text(FILE *to, const Comparison *c, bool colour)
         compare_block(to, c, first, last, colour);
         fputc('\n', to);
     }
-    fprintf(to, "peak: everything kept; least: the least arena found (?: time was up); yes: fits, "
-                "everything kept;\n"
-                "+N%%: fits re-planned, so much slower by %s (* search cut short); no: does not "
-                "fit\n",
-            c->time_source ? c->time_source : "roofline");
+    print_sentence(to, "peak: everything kept; least: the least arena found (?: time was up); yes: fits, everything kept; "
+                   "+N%%: fits re-planned, so much slower by %s (* search cut short); no: does not fit",
+                   c->time_source ? c->time_source : "roofline");
 }
 
 Err compare_json(FILE *to, const Comparison *c)

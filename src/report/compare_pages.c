@@ -136,8 +136,8 @@ void compare_md(Text *to, const Comparison *c)
             continue;
         }
         text_add(to, "| %s | %s | %lld x %lld | %s | %s | %s | %s |", r->name,
-                 count_text(r->parameters), (long long)r->batch,
-                 (long long)r->accumulate, r->precision, bytes_text(r->state_bytes), bytes_text(r->peak_bytes),
+                 count_text(r->parameters), (long long)r->batch, (long long)r->accumulate,
+                 r->precision, bytes_text(r->state_bytes), bytes_text(r->peak_bytes),
                  bytes_text(r->minimum_bytes));
         for (int32_t b = 0; b < c->n_budgets; b++)
             text_add(to, " %s |", cell_text(&r->cells[b], room, sizeof room));

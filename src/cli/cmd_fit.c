@@ -253,6 +253,8 @@ static void show_offers(const Shown *s)
             printf("nothing changes here%s\n", cut);
         else if (r->fits && !now->fits)
             printf("it fits: %s, time %+.1f %%%s\n", bytes_text(r->engine->arena_bytes), percent(r->step_ns, now->default_ns), cut);
+        else if (r->fits && percent(now->step_ns, r->step_ns) < 0.05)
+            printf("nothing is gained%s\n", cut);
         else if (r->fits)
             printf("%s, time %+.1f %% instead of %+.1f %%%s\n", bytes_text(r->engine->arena_bytes),
                    percent(r->step_ns, now->default_ns), percent(now->step_ns, now->default_ns), cut);

@@ -201,6 +201,8 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "plan takes one file: plimsoll plan graph.json --budget B -o plan.json");
     if (opt.curve && opt.layout)
         return fail(E_USAGE, "--curve counts live bytes: leave out --layout");
+    if (opt.effort < 0 || opt.time_limit < 0 || opt.prove_limit < 0)
+        return fail(E_USAGE, "--effort, --time-limit and --prove-limit take 0 (the default) or more");
     TRY(pgraph_read(pool, args[0], &graph));
     TRY(plan_keep_all(pool, graph, &keep));
     int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : keep->live_bytes;

@@ -53,7 +53,7 @@ typedef struct Solve {
 int64_t plan_default_effort(int32_t n_nodes)
 {
     double n = n_nodes;
-    return (int64_t)(7e6 / (0.25 + 0.0005 * n / (1 + n / 5000)));
+    return (int64_t)(7e6 / (0.25 + 0.0008 * n / (1 + n / 5000)));
 }
 
 typedef struct Winner { RunList list; int32_t number; } Winner;
@@ -223,7 +223,7 @@ static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList
         return;
     }
     solve_one(s, solve_next_use, &seed, budget, &next_use);
-    seed.effort = 1500;
+    seed.effort = large ? 500 : 1500;
     solve_one(s, solve_blocks, &seed, budget, &blocks);
     solve_one(s, solve_segments, &seed, budget, &segments);
     run_list_keep(s->pool, best, warm, budget);
@@ -304,7 +304,7 @@ static void solve_asked(Solve *s, int64_t budget, RunList *best)
     }
     if (!is_rung && best->n != s->task->n_nodes) {
         RunList own;
-        solve_budget(s, budget, s->effort / 8, solve_highest(s, budget), &own);
+        solve_budget(s, budget, s->effort / (s->rungs == LADDER_MOST ? 8 : 3), solve_highest(s, budget), &own);
         run_list_keep(s->pool, best, &own, budget);
     }
 }

@@ -298,8 +298,8 @@ static const Family families[] = {
     { "vgg", family_vgg, 5, 30 },                  { "resnet", family_resnet, 2, 14 },
     { "mobilenet", family_mobilenet, 2, 14 },      { "unet", family_unet, 2, 6 },
     { "transformer", family_transformer, 1, 8 },   { "blocks", family_blocks, 2, 16 },
-    { "recurrence", family_recurrence, 3, 16 },    { "leave-one-out", family_leave_one_out, 3, 10 },
-    { "layered", family_layered, 30, 120 },
+    { "recurrence", family_recurrence, 2, 16 },    { "leave-one-out", family_leave_one_out, 2, 10 },
+    { "layered", family_layered, 28, 120 },
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 

@@ -19,6 +19,7 @@ test: build                     ## everything that must hold on this machine
 	@cd $(BUILD) && ctest -j2 --output-on-failure --timeout 900
 
 check: asan valgrind            ## slower: warnings on two compilers, sanitizers, valgrind
+	@scripts/check_lines.sh
 	@scripts/check_warnings.sh
 
 asan: setup

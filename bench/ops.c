@@ -2,10 +2,10 @@
  *
  *   bench_ops [SECONDS [THREADS [BACKEND]]]
  *
- * Cases come in a fixed order, fp32 before bf16. Every line "run" on standard input is answered by one
- * round of SECONDS: the best time of each operator, one line each, then an empty line. Any other line
- * goes on to the next case. So the reader can take turns with what it compares.
- */
+ * Cases come in a fixed order, fp32 before bf16. Every line "run" on standard input is answered by
+ * one round of SECONDS: the best time of each operator, one line each, then an empty line. Any
+ * other line goes on to the next case. So the reader can take turns with what it
+ * compares. */
 #include "autodiff/autodiff.h"
 #include "base/clock.h"
 #include "exec/session.h"
@@ -35,27 +35,33 @@ static Tensor none(Graph *g) { return tensor_none(g); }
 
 static Tensor matmul_square(Graph *g)
 {
-    return linear_op(in(g, "x", SHAPE(1024, 1024)), in(g, "w", SHAPE(1024, 1024)), none(g), (LinearAttr){ 0 });
+    return linear_op(in(g, "x", SHAPE(1024, 1024)), in(g, "w", SHAPE(1024, 1024)), none(g),
+                     (LinearAttr){ 0 });
 }
 static Tensor matmul_tall(Graph *g)
 {
-    return linear_op(in(g, "x", SHAPE(16384, 1152)), in(g, "w", SHAPE(128, 1152)), none(g), (LinearAttr){ 0 });
+    return linear_op(in(g, "x", SHAPE(16384, 1152)), in(g, "w", SHAPE(128, 1152)), none(g),
+                     (LinearAttr){ 0 });
 }
 static Tensor matmul_token(Graph *g)
 {
-    return linear_op(in(g, "x", SHAPE(512, 384)), in(g, "w", SHAPE(1536, 384)), in(g, "b", SHAPE(1536)), (LinearAttr){ 0 });
+    return linear_op(in(g, "x", SHAPE(512, 384)), in(g, "w", SHAPE(1536, 384)),
+                     in(g, "b", SHAPE(1536)), (LinearAttr){ 0 });
 }
 static Tensor conv_3x3(Graph *g)
 {
-    return conv_op(in(g, "x", SHAPE(2, 32, 256, 128)), in(g, "w", SHAPE(3, 3, 128, 128)), none(g), conv_attr(1, 1));
+    return conv_op(in(g, "x", SHAPE(2, 32, 256, 128)), in(g, "w", SHAPE(3, 3, 128, 128)), none(g),
+                   conv_attr(1, 1));
 }
 static Tensor conv_thin(Graph *g)
 {
-    return conv_op(in(g, "x", SHAPE(2, 64, 256, 3)), in(g, "w", SHAPE(3, 3, 3, 64)), none(g), conv_attr(1, 1));
+    return conv_op(in(g, "x", SHAPE(2, 64, 256, 3)), in(g, "w", SHAPE(3, 3, 3, 64)), none(g),
+                   conv_attr(1, 1));
 }
 static Tensor conv_down(Graph *g)
 {
-    return conv_op(in(g, "x", SHAPE(2, 32, 256, 128)), in(g, "w", SHAPE(3, 3, 128, 256)), none(g), conv_attr(2, 1));
+    return conv_op(in(g, "x", SHAPE(2, 32, 256, 128)), in(g, "w", SHAPE(3, 3, 128, 256)), none(g),
+                   conv_attr(2, 1));
 }
 static Tensor attention_1024(Graph *g)
 {
@@ -71,11 +77,13 @@ static Tensor attention_256(Graph *g)
 }
 static Tensor layernorm_rows(Graph *g)
 {
-    return layernorm(in(g, "x", SHAPE(4096, 1024)), in(g, "w", SHAPE(1024)), in(g, "b", SHAPE(1024)), 1e-5f);
+    return layernorm(in(g, "x", SHAPE(4096, 1024)), in(g, "w", SHAPE(1024)),
+                     in(g, "b", SHAPE(1024)), 1e-5f);
 }
 static Tensor groupnorm_map(Graph *g)
 {
-    return groupnorm(in(g, "x", SHAPE(2, 32, 256, 128)), in(g, "w", SHAPE(128)), in(g, "b", SHAPE(128)), 32, 1e-5f, NORM_SILU);
+    return groupnorm(in(g, "x", SHAPE(2, 32, 256, 128)), in(g, "w", SHAPE(128)),
+                     in(g, "b", SHAPE(128)), 32, 1e-5f, NORM_SILU);
 }
 static Tensor softmax_rows(Graph *g) { return softmax(in(g, "x", SHAPE(4096, 1024))); }
 static Tensor gelu_map(Graph *g)     { return gelu(in(g, "x", SHAPE(4096, 1024))); }
@@ -111,16 +119,21 @@ static void print_times(const char *name, Type type, const Graph *graph, const d
 {
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        if (!node->op->view && node->op != &op_mse_loss && node->op != &op_mse_loss_grad && node->op != &op_cast)
-            printf("{\"case\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", \"ms\": %.4f, \"flops\": %.0f}\n", name, type_name(type),
-                   node->op->name, best[i] * 1e-6, node->op->cost(node).flops);
+        if (!node->op->view && node->op != &op_mse_loss && node->op != &op_mse_loss_grad &&
+            node->op != &op_cast)
+            printf("{\"case\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", \"ms\": %.4f, \"flops\": "
+                   "%.0f}\n",
+                   name, type_name(type), node->op->name, best[i] * 1e-6,
+                   node->op->cost(node).flops);
     }
     printf("\n");
     fflush(stdout);
 }
 
-/* One case: a round of `seconds` for every line "run" that comes in, until a line says otherwise. */
-static Err bench(Pool *parent, const Device *device, const char *name, Tensor (*build)(Graph *), Type type, double seconds)
+/* One case: a round of `seconds` for every line "run" that comes in, until a line says
+ * otherwise. */
+static Err bench(Pool *parent, const Device *device, const char *name, Tensor (*build)(Graph *),
+                 Type type, double seconds)
 {
     Pool    *pool = pool_new(parent, "bench");
     Graph   *graph = graph_new(pool, type);
@@ -129,7 +142,8 @@ static Err bench(Pool *parent, const Device *device, const char *name, Tensor (*
     float    one = 1;
     char     line[32];
     Tensor   y = build(graph);
-    Tensor   target = state_add(graph, "target", tensor_type(y), tensor_shape(y), CLASS_CONSTANTS, false);
+    Tensor target =
+        state_add(graph, "target", tensor_type(y), tensor_shape(y), CLASS_CONSTANTS, false);
     Tensor   seed = constant_add(graph, "seed", F32, SHAPE(1), &one, CLASS_CONSTANTS);
     TRY(autodiff_backward(graph, mse_loss(y, target, 1), seed, NULL));
     TRY(engine_new(pool, graph, device, NULL, &engine));

@@ -58,9 +58,9 @@ static void bench_instances(void)
         if (err)
             printf("%-10s %6.2f %s\n", rows[i].graph, rows[i].fraction, err_text());
         else
-            printf("%-10s %6.2f %9.3f %9.3f %8s %+9.2f%% %8.2f %8.2f\n", rows[i].graph, rows[i].fraction,
-                   extra, rows[i].known, rows[i].how, 100 * (extra / rows[i].known - 1),
-                   clock_now() - begin, cpu_now() - cpu);
+            printf("%-10s %6.2f %9.3f %9.3f %8s %+9.2f%% %8.2f %8.2f\n", rows[i].graph,
+                   rows[i].fraction, extra, rows[i].known, rows[i].how,
+                   100 * (extra / rows[i].known - 1), clock_now() - begin, cpu_now() - cpu);
         fflush(stdout);
         pool_free(pool);
     }

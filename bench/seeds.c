@@ -3,12 +3,13 @@
  *   kept         everything kept, every lever at its default
  *   exact        our plan with exact levers only: it gives the same bits
  *   levers       our plan with splits and leaner algorithms too (batch norm is not split)
- *   per block    plain checkpointing: a block's inputs are kept, its forward runs again before its backward.
- *                Blocks are the modules at one depth of names; the depth and the number of blocks that
- *                does best is taken
+ *   per block    plain checkpointing: a block's inputs are kept, its forward runs again before its
+ *                backward. Blocks are the modules at one depth of names; the depth and the number of
+ *                blocks that does best is taken
  *
- * Times are predicted, as % over everything kept. "least" is the smallest arena found where the budget is too
- * small. Arguments: the effort of each search (0: the default), a part of the recipes' names, a device (cpu, h200). */
+ * Times are predicted, as % over everything kept. "least" is the smallest arena found where the budget
+ * is too small. Arguments: the effort of each search (0: the default), a part of the recipes' names, a
+ * device (cpu, h200). */
 #include "base/clock.h"
 #include "base/text.h"
 #include "train/fit.h"
@@ -24,8 +25,9 @@ typedef struct Row {
 } Row;
 
 static const Row rows[] = {
-    { "stdiff-64x2048", 24 }, { "stdiff-64x2048", 16 }, { "stablesr-edge-before", 24 }, { "lag-32x6", 8 },
-    { "sashimi-24576", 2 },   { "sashimi-24576", 1 },   { "dit3d-xl", 16 },
+    { "stdiff-64x2048", 24 }, { "stdiff-64x2048", 16 }, { "stablesr-edge-before", 24 },
+    { "lag-32x6", 8 },        { "sashimi-24576", 2 },   { "sashimi-24576", 1 },
+    { "dit3d-xl", 16 },
 };
 
 typedef struct Cell {            /* an answer: bytes and time */
@@ -84,11 +86,13 @@ static Err blocks_plan(Pool *pool, const Blocks *b, int32_t most, Plan **plan)
 {
     const PGraph *graph = b->graph;
     int32_t      *runs = NEWN(pool, int32_t, 2 * graph->n_nodes + 1), n_runs = 0;
-    bool *inner = NEWN(pool, bool, graph->n_values), *again = NEWN(pool, bool, graph->n_nodes), *done = NEWN(pool, bool, b->n + 1);
+    bool *inner = NEWN(pool, bool, graph->n_values), *again = NEWN(pool, bool, graph->n_nodes),
+         *done = NEWN(pool, bool, b->n + 1);
     for (int32_t v = 0; v < graph->n_values; v++) {
         int32_t maker = graph->values[v].maker;
-        inner[v] = maker >= 0 && b->of[maker] >= 0 && b->of[maker] < most && !graph->nodes[maker].once &&
-                   !graph->values[v].persistent && !graph->values[v].final;
+        inner[v] = maker >= 0 && b->of[maker] >= 0 && b->of[maker] < most &&
+                   !graph->nodes[maker].once && !graph->values[v].persistent &&
+                   !graph->values[v].final;
     }
     for (int32_t n = 0; n < graph->n_nodes; n++)
         for (int32_t i = 0; i < graph->nodes[n].n_in; i++) {
@@ -96,7 +100,8 @@ static Err blocks_plan(Pool *pool, const Blocks *b, int32_t most, Plan **plan)
             if (inner[v] && b->of[n] >= 0 && b->of[n] != b->of[maker])
                 inner[v] = false;
         }
-    for (int32_t n = graph->n_nodes - 1; n >= 0; n--)        /* needed by backward, or by what runs again */
+    for (int32_t n = graph->n_nodes - 1; n >= 0;
+         n--) /* needed by backward, or by what runs again */
         for (int32_t i = 0; i < graph->nodes[n].n_in; i++) {
             int32_t v = graph->nodes[n].in[i];
             if (inner[v] && (b->of[n] < 0 || again[n]))
@@ -104,7 +109,8 @@ static Err blocks_plan(Pool *pool, const Blocks *b, int32_t most, Plan **plan)
         }
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         for (int32_t i = 0; i < graph->nodes[n].n_in && b->of[n] < 0; i++) {
-            int32_t v = graph->nodes[n].in[i], block = inner[v] ? b->of[graph->values[v].maker] : -1;
+            int32_t v = graph->nodes[n].in[i],
+                    block = inner[v] ? b->of[graph->values[v].maker] : -1;
             if (block < 0 || done[block])
                 continue;
             done[block] = true;
@@ -152,7 +158,8 @@ static Cell per_block(Pool *pool, Engine *engine, int64_t budget)
 
 /* ---- the table ---- */
 
-static Cell ours(Pool *pool, const Recipe *recipe, const Device *device, FitOptions how, unsigned allow, FitResult *r)
+static Cell ours(Pool *pool, const Recipe *recipe, const Device *device, FitOptions how,
+                 unsigned allow, FitResult *r)
 {
     how.allow = allow;
     Err err = fit_run(pool, recipe, device, &how, r);
@@ -184,7 +191,8 @@ static void bench_row(const Row *row, const char *precision, int64_t effort, con
     }
     how.budget_bytes = row->gib << 30;
     double begin = clock_now();
-    printf("%-20s %s %3lld GiB  %9s", row->recipe, precision, (long long)row->gib, bytes_text(kept.default_bytes));
+    printf("%-20s %s %3lld GiB  %9s", row->recipe, precision, (long long)row->gib,
+           bytes_text(kept.default_bytes));
     print_cell(ours(pool, recipe, device, how, ALLOW_NONE, &exact));
     print_cell(ours(pool, recipe, device, how, ALLOW_DEFAULT, &all));
     printf(" (%lld x %lld%s)", (long long)all.recipe->batch, (long long)all.recipe->accumulate,
@@ -197,7 +205,8 @@ static void bench_row(const Row *row, const char *precision, int64_t effort, con
         if (split.recipe->batch != all.recipe->batch) {
             printf("with --allow batchnorm-split:");
             print_cell(cell);
-            printf(" (%lld x %lld)", (long long)split.recipe->batch, (long long)split.recipe->accumulate);
+            printf(" (%lld x %lld)", (long long)split.recipe->batch,
+                   (long long)split.recipe->accumulate);
         }
         printf("\n");
     }
@@ -209,7 +218,8 @@ int main(int argc, char **argv)
 {
     int64_t     effort = argc > 1 ? strtoll(argv[1], NULL, 10) : 0;
     const char *only = argc > 2 ? argv[2] : "", *device = argc > 3 ? argv[3] : "cpu";
-    printf("%-20s %s %7s  %9s  %22s  %22s  %22s\n", "recipe", "    ", "budget", "kept", "exact levers", "with split", "per block");
+    printf("%-20s %s %7s  %9s  %22s  %22s  %22s\n", "recipe", "    ", "budget", "kept",
+           "exact levers", "with split", "per block");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int low = 0; low < 2; low++)
             if (strstr(rows[i].recipe, only))

@@ -1,9 +1,11 @@
-/* time.c -- predicted against measured step time of the small recipes: everything kept, and two budgets.
+/* time.c -- predicted against measured step time of the small recipes: everything kept, and two
+ * budgets.
  *
  *   bench_time [RECIPE...]
  *
- * The operators are timed in steps that keep everything; plans for the budgets are made with those times.
- * Then the three plans take steps by turns, so that a busy machine burdens all alike. Best steps count.
+ * The operators are timed in steps that keep everything; plans for the budgets are made with those
+ * times. Then the three plans take steps by turns, so that a busy machine burdens all alike. Best
+ * steps count.
  */
 #include "base/shipped.h"
 #include "base/text.h"
@@ -18,14 +20,16 @@ enum { PLANS = 3, ROUNDS = 15, EFFORT = 1000 };      /* any plan will do: it is 
 
 static Err plans_print(Pool *pool, const Recipe *recipe, const Device *device, const Measured *m)
 {
-    static const double shares[PLANS] = { 1, 0.7, 0.5 };     /* of what is above parameters and state */
+    static const double shares[PLANS] = { 1, 0.7, 0.5 }; /* of what is above parameters and state */
     Stopwatch *plans[PLANS] = { NULL };
     double     best[PLANS], ms;
     TRY(stopwatch_new(pool, recipe, device, NULL, &plans[0]));
     const Engine *full = stopwatch_engine(plans[0]);
     for (int i = 1; i < PLANS; i++) {
         double        above = (double)(full->arena_bytes - full->persistent_bytes);
-        EngineOptions plan = { .budget_bytes = full->persistent_bytes + (int64_t)(shares[i] * above), .effort = EFFORT };
+        EngineOptions plan = { .budget_bytes =
+                                   full->persistent_bytes + (int64_t)(shares[i] * above),
+                               .effort = EFFORT };
         Err           err = stopwatch_new(pool, recipe, device, &plan, &plans[i]);
         if (err == E_BUDGET)
             plans[i] = NULL;
@@ -45,11 +49,13 @@ static Err plans_print(Pool *pool, const Recipe *recipe, const Device *device, c
             continue;
         }
         double predicted = engine_step_ns(engine, recipe->accumulate) * 1e-6;
-        printf("%-18s %10s %5d recomputed  predicted %8.2f ms  measured %8.2f ms  ratio %.3f  (%.0f %% measured)\n", recipe->name,
-               bytes_text(engine->arena_bytes), engine->recomputed, predicted, best[i], predicted / best[i],
-               100 * engine_time_share(engine, TIME_MEASURED));
+        printf("%-18s %10s %5d recomputed  predicted %8.2f ms  measured %8.2f ms  ratio %.3f  "
+               "(%.0f %% measured)\n",
+               recipe->name, bytes_text(engine->arena_bytes), engine->recomputed, predicted,
+               best[i], predicted / best[i], 100 * engine_time_share(engine, TIME_MEASURED));
     }
-    printf("%-18s operators alone sum to %.2f ms of a step of %.2f ms\n", "", m->nodes_ms, m->step_ms);
+    printf("%-18s operators alone sum to %.2f ms of a step of %.2f ms\n", "", m->nodes_ms,
+           m->step_ms);
     return OK;
 }
 
@@ -61,7 +67,10 @@ static Err bench(Pool *parent, const char *name, Device *device)
     Profile *profile = NEW(pool, Profile);
     Device   timed = *device;
     TRY(recipe_read(pool, name, NULL, 0, &recipe));
-    TRY(probe_rates(pool, device, &(ProbeOptions){ .bandwidth_bytes = 32 << 20, .largest_flops = 1e8, .seconds = 0.005 }, profile));
+    TRY(probe_rates(
+        pool, device,
+        &(ProbeOptions){ .bandwidth_bytes = 32 << 20, .largest_flops = 1e8, .seconds = 0.005 },
+        profile));
     TRY(measure_recipe(pool, recipe, device, &(MeasureOptions){ .seconds = 3 }, profile, &m));
     profile_ready(pool, profile);
     timed.profile = profile;

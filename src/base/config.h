@@ -46,9 +46,12 @@ struct Field {
     const char        *help;
 };
 
-Err  config_read(Pool *pool, const Json *map, const Field *fields, void *config);    /* keys not given keep */
-Err  config_set(Pool *pool, const char *assignment, const Field *fields, void *config);   /* "a.b=value" */
-void config_write(JsonOut *out, const Field *fields, const void *config);            /* members of an open object */
+Err config_read(Pool *pool, const Json *map, const Field *fields,
+                void *config); /* keys not given keep */
+Err config_set(Pool *pool, const char *assignment, const Field *fields,
+               void *config); /* "a.b=value" */
+void config_write(JsonOut *out, const Field *fields,
+                  const void *config); /* members of an open object */
 void config_write_yaml(Text *text, const Field *fields, const void *config, int indent);
 
 #endif

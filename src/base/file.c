@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -162,6 +163,22 @@ static int file_open_temp(FileOut *out)
             return fd;
     }
     return -1;
+}
+
+static void folder_unlock(void *fd)
+{
+    close((int)(intptr_t)fd);
+}
+
+Err folder_lock(Pool *pool, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return file_fail("open", path, errno);
+    pool_at_free(pool, folder_unlock, (void *)(intptr_t)fd);
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)   /* where locks are not known, do without */
+        return fail(E_IO, "%s is in use by another process; wait for it, or name another folder", path);
+    return OK;
 }
 
 void folder_tidy(const char *path)

@@ -55,6 +55,7 @@ bool file_exists(const char *path);            /* anything by that name */
 bool folder_exists(const char *path);
 bool folder_within(const char *folder, const char *path);  /* a folder, and not a link back to one that holds it */
 Err  folder_make(const char *path);            /* with its parents; fine if it is there */
+Err  folder_lock(Pool *pool, const char *path); /* against other processes, until the pool is freed */
 void folder_tidy(const char *path);            /* removes temporaries of writers that were killed */
 /* Names in the order of file_name_order, without those that start with '.'. */
 Err  folder_list(Pool *pool, const char *path, char ***names, int *n);

@@ -16,7 +16,13 @@ static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t n)
     return hash;
 }
 
-static inline uint64_t hash_int(uint64_t hash, int64_t number) { return hash_bytes(hash, &number, sizeof number); }
-static inline uint64_t hash_text(uint64_t hash, const char *text) { return hash_bytes(hash, text, strlen(text) + 1); }
+static inline uint64_t hash_int(uint64_t hash, int64_t number)
+{
+    return hash_bytes(hash, &number, sizeof number);
+}
+static inline uint64_t hash_text(uint64_t hash, const char *text)
+{
+    return hash_bytes(hash, text, strlen(text) + 1);
+}
 
 #endif

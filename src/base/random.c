@@ -27,8 +27,8 @@ uint32_t random_below_at(RandomKey key, uint64_t element, uint32_t n)
     return (uint32_t)(((uint64_t)w[element % 4] * n) >> 32);
 }
 
-/* Many numbers: LANES blocks side by side, so that the ten rounds run as vectors. Words are produced
- * by place in the block (all w0, all w1, ...) and interleaved at the end. */
+/* Many numbers: LANES blocks side by side, so that the ten rounds run as vectors. Words are
+ * produced by place in the block (all w0, all w1, ...) and interleaved at the end. */
 enum { LANES = 32 };
 
 typedef struct Lanes {

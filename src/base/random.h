@@ -2,8 +2,8 @@
  *
  * Philox 4x32-10 (Salmon et al. 2011): four 32-bit numbers from a 128-bit counter and a 64-bit key.
  * We use key = (seed), counter = (element / 4, stream, step): the same element of the same node in
- * the same step is the same number, whatever ran before, on however many threads, on any device.
- */
+ * the same step is the same number, whatever ran before, on however many threads, on any
+ * device. */
 #ifndef BASE_RANDOM_H
 #define BASE_RANDOM_H
 
@@ -50,8 +50,8 @@ ON_BOTH static inline float random_unit(uint32_t bits)
  *
  *     sqrt(-2 log u) (cos 2 pi v, sin 2 pi v)
  *
- * Written out, with explicit fmaf, so that vector code and single calls give the same bits under any
- * compiler. log is f + f^2 p(f) around 1 on [sqrt 1/2, sqrt 2]; the angle is cut to the nearest
+ * Written out, with explicit fmaf, so that vector code and single calls give the same bits under
+ * any compiler. log is f + f^2 p(f) around 1 on [sqrt 1/2, sqrt 2]; the angle is cut to the nearest
  * quarter turn without error, and sine and cosine are polynomials on an eighth to either side. */
 ON_BOTH static inline float random_log(float u)          /* of a normal float in (0,1) */
 {

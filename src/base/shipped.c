@@ -42,7 +42,8 @@ Err shipped_list(Pool *pool, const char *folder, const char *ext, char ***names,
     return OK;
 }
 
-Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *what, const char *name, const char **path)
+Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *what,
+                 const char *name, const char **path)
 {
     const char *places[N_PLACES];
     shipped_places(pool, folder, places);

@@ -72,6 +72,8 @@ static Err budgets_read(Pool *pool, const Device *device, const char *list, Comp
         int64_t bytes;
         TRY(bytes_read(pool_textn(pool, at, strcspn(at, ",")),
                        device->memory_bytes + device->runtime_bytes, &bytes));
+        if (bytes <= 0)
+            return fail(E_USAGE, "--budget must be more than 0 bytes");
         VEC_ADD(pool, c->budgets, c->n_budgets, cap, bytes);
     }
     return OK;

@@ -111,6 +111,15 @@ static void json_offers(JsonOut *o, const Shown *s)
     json_out_end(o);
 }
 
+/* The first part that reaches the top of the arena; a program may hold two. */
+static const char *peak_phase(const Engine *engine)
+{
+    int part = 0;
+    while (part + 1 < PART_COUNT && engine->part_bytes[part] < engine->arena_bytes)
+        part++;
+    return part_name((Part)part);
+}
+
 static Err fit_json(const Shown *s)
 {
     const FitResult *r = &s->fit;
@@ -125,7 +134,7 @@ static Err fit_json(const Shown *s)
     json_out_int(&o, "peak_bytes", engine->arena_bytes);
     json_out_int(&o, "live_bytes", engine->live_bytes);
     json_out_int(&o, "arena_bytes", engine->arena_bytes);
-    json_out_string(&o, "peak_phase", engine->programs[engine->peak_program].name);
+    json_out_string(&o, "peak_phase", peak_phase(engine));
     json_out_int(&o, "keep_all_bytes", r->default_bytes);
     json_out_int(&o, "persistent_bytes", engine->persistent_bytes);
     if (engine->host_bytes)
@@ -253,6 +262,8 @@ static void show_offers(const Shown *s)
             printf("nothing changes here%s\n", cut);
         else if (r->fits && !now->fits)
             printf("it fits: %s, time %+.1f %%%s\n", bytes_text(r->engine->arena_bytes), percent(r->step_ns, now->default_ns), cut);
+        else if (r->fits && percent(now->step_ns, r->step_ns) < 0.05)
+            printf("nothing is gained%s\n", cut);
         else if (r->fits)
             printf("%s, time %+.1f %% instead of %+.1f %%%s\n", bytes_text(r->engine->arena_bytes),
                    percent(r->step_ns, now->default_ns), percent(now->step_ns, now->default_ns), cut);

@@ -1,6 +1,7 @@
 /* cmd_train.c -- `train`: run a recipe's plan. */
 #include "cli/model_options.h"
 
+#include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
 #include "train/fit.h"
@@ -73,6 +74,17 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     return json_out_done(&o);
 }
 
+/* A path as a text of YAML, whatever is in it. */
+static const char *quoted(Pool *pool, const char *path)
+{
+    Text text = { .pool = pool };
+    text_addn(&text, "'", 1);
+    for (; *path; path++)
+        text_addn(&text, *path == '\'' ? "''" : path, *path == '\'' ? 2 : 1);
+    text_addn(&text, "'", 1);
+    return text.at;
+}
+
 static Err cmd_train_run(Pool *pool, int n_args, char **args)
 {
     Recipe     *recipe;
@@ -93,7 +105,9 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (opt.seed >= 0)
         more[n++] = pool_print(pool, "seed=%lld", (long long)opt.seed);
     if (opt.data)
-        more[n++] = pool_print(pool, "data.path=\"%s\"", opt.data);
+        more[n++] = pool_print(pool, "data.path=%s", quoted(pool, opt.data));
+    if (!n_args && !file_exists(pool_print(pool, "%s/recipe.yaml", opt.resume)))
+        return fail(E_USAGE, "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes one)", opt.resume);
     const char *name = n_args ? args[0] : pool_print(pool, "%s/recipe.yaml", opt.resume);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
     TrainOptions run = { .out = opt.resume ? opt.resume : opt.out, .resume = opt.resume != NULL, .init = opt.init,
@@ -104,6 +118,11 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     TRY(train_run(pool, recipe, device, &run, &result));
     if (opt.json)
         return train_json(recipe, &result);
+    if (!result.steps) {
+        print_sentence(stdout, "%s: nothing is left to do: step %lld of %lld is done; --steps N asks for more", recipe->name,
+                       (long long)result.step, (long long)recipe->steps);
+        return OK;
+    }
     print_sentence(stdout, "%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured", recipe->name,
                    (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
                    count_text(result.planned_bytes), count_text(result.measured_bytes));

@@ -238,7 +238,8 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
         most = a->files[i].info.channels > most ? a->files[i].info.channels : most;
     size_t frames = (size_t)(a->frames + 1);             /* with carry, a frame of the chunk before */
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = n_chunks, .load = audio_load, .counted = audio_counted, .group = audio_group, .about = audio_about, .own = a,
+    **out = (DataSource){ .n_samples = n_chunks, .load = audio_load, .counted = audio_counted, .group = audio_group,
+                          .about = audio_about, .own = a,
                           .work_bytes = 2 * work_size(frames * (size_t)most * 4) + work_size(frames * (size_t)a->channels * 4) };
     return a->carry >= 0 ? audio_ranges(pool, a, (*out)->work_bytes) : OK;
 }

@@ -6,18 +6,21 @@
 enum { WEAK = 100, STRONG = 200 };
 
 /* Grey levels 0..255, smoothed by 5x5 of deviation 1.4 and rounded, as from a picture in bytes. */
-static void canny_smooth(const float *rgb, int64_t h, int64_t w, float *grey, float *half, float *to)
+static void canny_smooth(const float *rgb, int64_t h, int64_t w, float *grey, float *half,
+                         float *to)
 {
     float taps[5], sum = 0;
     for (int i = -2; i <= 2; i++)
         sum += taps[i + 2] = expf(-(float)(i * i) / (2 * 1.4f * 1.4f));
     for (int64_t p = 0; p < h * w; p++)
-        grey[p] = rintf(255 * (0.299f * rgb[3 * p] + 0.587f * rgb[3 * p + 1] + 0.114f * rgb[3 * p + 2]));
+        grey[p] =
+            rintf(255 * (0.299f * rgb[3 * p] + 0.587f * rgb[3 * p + 1] + 0.114f * rgb[3 * p + 2]));
     for (int pass = 0; pass < 2; pass++)
         for (int64_t p = 0; p < h * w; p++) {
             float v = 0;
             for (int64_t i = -2; i <= 2; i++)
-                v += taps[i + 2] * (pass ? half[mirror(p / w + i, h) * w + p % w] : grey[p / w * w + mirror(p % w + i, w)]);
+                v += taps[i + 2] * (pass ? half[mirror(p / w + i, h) * w + p % w]
+                                         : grey[p / w * w + mirror(p % w + i, w)]);
             (pass ? to : half)[p] = pass ? rintf(v / sum) : v / sum;
         }
 }
@@ -30,14 +33,19 @@ static float at(const float *x, int64_t h, int64_t w, int64_t row, int64_t col)
 }
 
 /* Sobel slopes; the strength is |dx| + |dy|. */
-static void canny_slopes(const float *x, int64_t h, int64_t w, float *dx, float *dy, float *strength)
+static void canny_slopes(const float *x, int64_t h, int64_t w, float *dx, float *dy,
+                         float *strength)
 {
     for (int64_t r = 0; r < h; r++)
         for (int64_t c = 0; c < w; c++) {
-            float right = at(x, h, w, r - 1, c + 1) + 2 * at(x, h, w, r, c + 1) + at(x, h, w, r + 1, c + 1);
-            float left = at(x, h, w, r - 1, c - 1) + 2 * at(x, h, w, r, c - 1) + at(x, h, w, r + 1, c - 1);
-            float below = at(x, h, w, r + 1, c - 1) + 2 * at(x, h, w, r + 1, c) + at(x, h, w, r + 1, c + 1);
-            float above = at(x, h, w, r - 1, c - 1) + 2 * at(x, h, w, r - 1, c) + at(x, h, w, r - 1, c + 1);
+            float right =
+                at(x, h, w, r - 1, c + 1) + 2 * at(x, h, w, r, c + 1) + at(x, h, w, r + 1, c + 1);
+            float left =
+                at(x, h, w, r - 1, c - 1) + 2 * at(x, h, w, r, c - 1) + at(x, h, w, r + 1, c - 1);
+            float below =
+                at(x, h, w, r + 1, c - 1) + 2 * at(x, h, w, r + 1, c) + at(x, h, w, r + 1, c + 1);
+            float above =
+                at(x, h, w, r - 1, c - 1) + 2 * at(x, h, w, r - 1, c) + at(x, h, w, r - 1, c + 1);
             dx[r * w + c] = right - left;
             dy[r * w + c] = below - above;
             strength[r * w + c] = fabsf(right - left) + fabsf(below - above);
@@ -58,7 +66,8 @@ static bool is_ridge(const float *s, float dx, float dy, int64_t h, int64_t w, i
         step_r = 1;
         step_c = ay > ax * 2.41421356f ? 0 : (dx < 0) != (dy < 0) ? -1 : 1;
     }
-    return here > outside0(s, h, w, r - step_r, c - step_c) && here >= outside0(s, h, w, r + step_r, c + step_c);
+    return here > outside0(s, h, w, r - step_r, c - step_c) &&
+           here >= outside0(s, h, w, r + step_r, c + step_c);
 }
 
 void canny(const float *rgb, int64_t h, int64_t w, uint8_t *edges, Work *work)

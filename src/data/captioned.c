@@ -2,10 +2,10 @@
  *
  *   DIR/NAME/1.png ... or DIR/NAME.npy  frames; .npy (F,H,W,C): uint8, or floats in [-1,1]
  *   DIR/NAME.txt                        the caption
- *   DIR/NAME.text.npy                   optional: its embedding; else the caption's characters are used
+ *   DIR/NAME.text.npy                   optional: its embedding; else the caption's characters
  *
- * The first F frames, the last repeated if there are fewer; cut to the middle, black where smaller.
- */
+ * The first F frames, the last repeated if there are fewer; cut to the middle, black where
+ * smaller. */
 #include "data/kinds.h"
 
 #include "base/file.h"
@@ -35,16 +35,16 @@ typedef struct CaptionedClips {
 } CaptionedClips;
 
 /* One frame of (h,w) by get(y,x,channel), its middle over ours. */
-#define PLACE_MIDDLE(c, out, h, w, ...)                                                             \
-    do {                                                                                            \
-        int64_t up_ = ((h) - (c)->height) / 2, left_ = ((w) - (c)->width) / 2;                      \
-        for (int64_t y_ = 0; y_ < (c)->height; y_++)                                                \
-            for (int64_t x_ = 0; x_ < (c)->width; x_++)                                             \
-                for (int64_t ch = 0; ch < (c)->channels; ch++) {                                    \
-                    int64_t y = y_ + up_, x = x_ + left_;                                           \
-                    bool    in_ = y >= 0 && y < (h) && x >= 0 && x < (w);                           \
-                    (out)[(y_ * (c)->width + x_) * (c)->channels + ch] = in_ ? (__VA_ARGS__) : -1;  \
-                }                                                                                   \
+#define PLACE_MIDDLE(c, out, h, w, ...)                                                            \
+    do {                                                                                           \
+        int64_t up_ = ((h) - (c)->height) / 2, left_ = ((w) - (c)->width) / 2;                     \
+        for (int64_t y_ = 0; y_ < (c)->height; y_++)                                               \
+            for (int64_t x_ = 0; x_ < (c)->width; x_++)                                            \
+                for (int64_t ch = 0; ch < (c)->channels; ch++) {                                   \
+                    int64_t y = y_ + up_, x = x_ + left_;                                          \
+                    bool in_ = y >= 0 && y < (h) && x >= 0 && x < (w);                             \
+                    (out)[(y_ * (c)->width + x_) * (c)->channels + ch] = in_ ? (__VA_ARGS__) : -1; \
+                }                                                                                  \
     } while (0)
 
 static Err clip_npy(const CaptionedClips *c, const Captioned *item, float *to, Work *work)
@@ -78,7 +78,8 @@ static Err clip_frames(const CaptionedClips *c, const Captioned *item, float *to
     return OK;
 }
 
-static Err captioned_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err captioned_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                          Work *work)
 {
     (void)draw;
     const CaptionedClips *c = source->own;
@@ -87,7 +88,8 @@ static Err captioned_load(const DataSource *source, int64_t id, int64_t draw, vo
         memcpy(to[c->text], item->text, (size_t)c->text_width * sizeof(float));
     if (c->clip < 0)
         return OK;
-    return item->npy ? clip_npy(c, item, to[c->clip], work) : clip_frames(c, item, to[c->clip], work);
+    return item->npy ? clip_npy(c, item, to[c->clip], work)
+                     : clip_frames(c, item, to[c->clip], work);
 }
 
 static const char *captioned_about(const DataSource *source, int64_t id, char *room, size_t n)
@@ -123,8 +125,8 @@ static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder,
     TRY(npy_read(one, given, &a));
     TRY(npy_numbers(given, &a));
     if (a.count != c->text_width)
-        return fail(E_FORMAT, "%s holds %lld numbers; an embedding here has %lld", given, (long long)a.count,
-                    (long long)c->text_width);
+        return fail(E_FORMAT, "%s holds %lld numbers; an embedding here has %lld", given,
+                    (long long)a.count, (long long)c->text_width);
     for (int64_t i = 0; i < a.count; i++)
         item->text[i] = npy_number(&a, i);
     pool_free(one);
@@ -146,10 +148,11 @@ static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, cons
     } else if (name_ends(name, ".npy") && !name_ends(name, ".text.npy")) {
         TRY(npy_look(path, &a, &bytes));
         if (a.rank != 4 || a.count < 1 || (a.shape[3] != c->channels && a.shape[3] != 1))
-            return fail(E_FORMAT, "%s has %d axes%s; a clip is (frames, height, width, %lld)", path, a.rank,
-                        a.rank == 4 ? " of other extents" : "", (long long)c->channels);
+            return fail(E_FORMAT, "%s has %d axes%s; a clip is (frames, height, width, %lld)", path,
+                        a.rank, a.rank == 4 ? " of other extents" : "", (long long)c->channels);
         if (a.type != NPY_U1 && a.type != NPY_F4 && a.type != NPY_F8)
-            return fail(E_FORMAT, "%s holds %s; a clip is uint8, or floats in [-1,1]", path, npy_type_name(a.type));
+            return fail(E_FORMAT, "%s holds %s; a clip is uint8, or floats in [-1,1]", path,
+                        npy_type_name(a.type));
         c->npy_bytes = bytes > c->npy_bytes ? bytes : c->npy_bytes;
         item.npy = path;
         item.name = pool_textn(pool, name, strlen(name) - 4);
@@ -191,28 +194,37 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
     for (int i = 0; i < n; i++)
         TRY(captioned_add(pool, c, spec->path, names[i]));
     if (!c->n)
-        return fail(E_FORMAT, "%s holds no clips: folders NAME of PNG frames or files NAME.npy, each with a caption NAME.txt",
+        return fail(E_FORMAT,
+                    "%s holds no clips: folders NAME of PNG frames or files NAME.npy, each with a "
+                    "caption NAME.txt",
                     spec->path);
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = c->n, .load = captioned_load, .about = captioned_about, .own = c,
+    **out = (DataSource){ .n_samples = c->n,
+                          .load = captioned_load,
+                          .about = captioned_about,
+                          .own = c,
                           .work_bytes = picture_open_work(&c->largest) + work_size(c->npy_bytes) +
-                                        work_size((size_t)(c->largest.pixels * c->channels) * sizeof(float)) };
+                                        work_size((size_t)(c->largest.pixels * c->channels) *
+                                                  sizeof(float)) };
     return OK;
 }
 
 /* ---- drawn ---- */
 
 enum { COLOURS = 6, CAPTION = 64 };
-static const char *const colour_names[COLOURS] = { "red", "yellow", "green", "cyan", "blue", "magenta" };
+static const char *const colour_names[COLOURS] = { "red",  "yellow", "green",
+                                                   "cyan", "blue",   "magenta" };
 
 static void shape_caption(int64_t id, char *to)
 {
-    snprintf(to, CAPTION, "%s %s", colour_names[id % COLOURS], form_names[id / COLOURS % FORM_COUNT]);
+    snprintf(to, CAPTION, "%s %s", colour_names[id % COLOURS],
+             form_names[id / COLOURS % FORM_COUNT]);
 }
 
-/* "red disc": on black, it crosses half of the picture from left to right. The caption says nearly all
- * there is to see, so that a small model can learn it in minutes. */
-static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+/* "red disc": on black, it crosses half of the picture from left to right. The caption says nearly
+ * all there is to see, so that a small model can learn it in minutes. */
+static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t draw,
+                                 void *const *to, Work *work)
 {
     (void)draw;
     (void)work;
@@ -242,7 +254,8 @@ static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t d
     return OK;
 }
 
-static const char *captioned_shapes_about(const DataSource *source, int64_t id, char *room, size_t n)
+static const char *captioned_shapes_about(const DataSource *source, int64_t id, char *room,
+                                          size_t n)
 {
     (void)source;
     char caption[CAPTION];
@@ -256,7 +269,9 @@ Err captioned_shapes_open(Pool *pool, const DataSpec *spec, DataSource **out)
     CaptionedClips *c;
     TRY(captioned_new(pool, spec, "captioned-shapes", &c));
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = spec->samples, .load = captioned_shapes_load, .about = captioned_shapes_about,
+    **out = (DataSource){ .n_samples = spec->samples,
+                          .load = captioned_shapes_load,
+                          .about = captioned_shapes_about,
                           .own = c };
     return OK;
 }

@@ -52,7 +52,8 @@ void draw_picture(RandomKey key, int64_t height, int64_t width, int64_t channels
             if (kind < 2)
                 in = draw_form(kind ? FORM_BOX : FORM_DISC, dx, dy, radius);
             else
-                in = 0.5f + 0.5f * sinf(6.2831853f * (dx * slope_x + dy * slope_y) / (0.4f * size + 1));
+                in = 0.5f +
+                     0.5f * sinf(6.2831853f * (dx * slope_x + dy * slope_y) / (0.4f * size + 1));
             float back = 0.5f * (slope_y * dy / (float)height + slope_x * dx / (float)width) - 0.5f;
             for (int64_t c = 0; c < channels; c++) {
                 float colour = 2 * u[6 + c % 8] - 0.6f;

@@ -8,13 +8,17 @@
 
 Err npy_numbers(const char *path, const Npy *a)
 {
-    if (a->type == NPY_F4 || a->type == NPY_F8 || a->type == NPY_U1 || a->type == NPY_U2 || a->type == NPY_I2)
+    if (a->type == NPY_F4 || a->type == NPY_F8 || a->type == NPY_U1 || a->type == NPY_U2 ||
+        a->type == NPY_I2)
         return OK;
-    return fail(E_FORMAT, "%s holds %s; float32, float64, uint8, uint16 and int16 are read (x.astype('float32') in numpy)", path,
-                npy_type_name(a->type));
+    return fail(E_FORMAT,
+                "%s holds %s; float32, float64, uint8, uint16 and int16 are read "
+                "(x.astype('float32') in numpy)",
+                path, npy_type_name(a->type));
 }
 
-float npy_number(const Npy *a, int64_t i)    /* a file may begin its numbers anywhere: copied, not cast */
+float npy_number(const Npy *a,
+                 int64_t i) /* a file may begin its numbers anywhere: copied, not cast */
 {
     const char *at = (const char *)a->data + i * (int64_t)npy_type_bytes(a->type);
     double      d;

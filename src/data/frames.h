@@ -11,10 +11,10 @@ float npy_number(const Npy *array, int64_t i);
 
 /* An .npy file read into the work; its numbers are good while the work is. */
 Err npy_load(const char *path, Work *work, Npy *array);
-Err npy_look(const char *path, Npy *array, size_t *file_bytes);      /* its head; data is not valid */
+Err npy_look(const char *path, Npy *array, size_t *file_bytes); /* its head; data is not valid */
 
-/* Range image of metres (H,W), as the originals scale it: valid (r > 0) between low and high to 0..255,
- * cut to whole numbers; the rest 0. Then to [-1,1]. valid: (H,W) 0/1, or NULL. */
+/* Range image of metres (H,W), as the originals scale it: valid (r > 0) between low and high to
+ * 0..255, cut to whole numbers; the rest 0. Then to [-1,1]. valid: (H,W) 0/1, or NULL. */
 void range_scale(const Npy *metres, double low, double high, float *to, uint8_t *valid);
 
 #endif

@@ -5,12 +5,13 @@
 #include "data/png.h"
 
 /* A cut-out of a raster with 1 or 3 channels; grey is repeated, colour becomes luminance. */
-void raster_floats(const Raster *r, int64_t y, int64_t x, int64_t height, int64_t width, int64_t channels, float *to);
+void raster_floats(const Raster *r, int64_t y, int64_t x, int64_t height, int64_t width,
+                   int64_t channels, float *to);
 
 /* Separable filters that widen when the picture shrinks, so nothing is skipped. */
 typedef enum ResizeKind { RESIZE_BOX, RESIZE_LINEAR, RESIZE_CUBIC } ResizeKind;
-void   image_resize(const float *from, int64_t h, int64_t w, int64_t channels, float *to, int64_t to_h, int64_t to_w,
-                    ResizeKind kind, Work *work);
+void image_resize(const float *from, int64_t h, int64_t w, int64_t channels, float *to,
+                  int64_t to_h, int64_t to_w, ResizeKind kind, Work *work);
 size_t image_resize_work(int64_t h, int64_t w, int64_t channels, int64_t to_h, int64_t to_w);
 
 typedef struct PictureList {
@@ -27,7 +28,8 @@ void largest_note(PngInfo *largest, const PngInfo *info);
 Err    picture_list(Pool *pool, const char *path, PictureList *list);
 Err    picture_open(const char *path, Work *work, Raster *out);
 size_t picture_open_work(const PngInfo *largest);
-Err    picture_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to, Work *work);
+Err picture_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to,
+                 Work *work);
 size_t picture_work(const PngInfo *largest, int64_t height, int64_t width);
 
 static inline int64_t mirror(int64_t i, int64_t n)           /* -1 -> 1, n -> n - 2; any distance */

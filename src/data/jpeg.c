@@ -1,5 +1,5 @@
-/* jpeg.c -- what JPEG (ITU T.81) loses, without its files: the lossless coding is left out, so the result
- * is what a decoder would show. */
+/* jpeg.c -- what JPEG (ITU T.81) loses, without its files: the lossless coding is left out, so the
+ * result is what a decoder would show. */
 #include "data/degrade.h"
 
 #include <math.h>
@@ -23,7 +23,8 @@ static void basis_fill(float basis[8][8])
 {
     for (int u = 0; u < 8; u++)
         for (int i = 0; i < 8; i++)
-            basis[u][i] = (float)((u ? 0.5 : 0.35355339059327373) * cos((2 * i + 1) * u * 0.19634954084936207));
+            basis[u][i] = (float)((u ? 0.5 : 0.35355339059327373) *
+                                  cos((2 * i + 1) * u * 0.19634954084936207));
 }
 
 static void block_loss(float block[64], const float step[64], float basis[8][8])
@@ -57,8 +58,10 @@ static void block_loss(float block[64], const float step[64], float basis[8][8])
         }
 }
 
-/* One channel, of cells of `cell` x `cell` pixels (2: colour), in blocks of 8x8 cells; edges repeated. */
-static void plane_loss(float *x, int64_t h, int64_t w, int channel, int64_t cell, const float step[64], float basis[8][8])
+/* One channel, of cells of `cell` x `cell` pixels (2: colour), in blocks of 8x8 cells; edges
+ * repeated. */
+static void plane_loss(float *x, int64_t h, int64_t w, int channel, int64_t cell,
+                       const float step[64], float basis[8][8])
 {
     int64_t side = 8 * cell;
     for (int64_t by = 0; by < h; by += side)
@@ -89,7 +92,8 @@ void jpeg_loss(float *x, int64_t h, int64_t w, int quality)
         colour[i] = (float)fmin(fmax((colour_table[i] * scale + 50) / 100, 1), 255);
     }
     for (int64_t p = 0; p < h * w; p++) {
-        float r = 255 * x[3 * p], g = 255 * x[3 * p + 1], b = 255 * x[3 * p + 2], y = 0.299f * r + 0.587f * g + 0.114f * b;
+        float r = 255 * x[3 * p], g = 255 * x[3 * p + 1], b = 255 * x[3 * p + 2],
+              y = 0.299f * r + 0.587f * g + 0.114f * b;
         x[3 * p] = y - 128;
         x[3 * p + 1] = 0.564334f * (b - y);
         x[3 * p + 2] = 0.713267f * (r - y);

@@ -1,7 +1,8 @@
-/* levels.h -- sound as one of Q levels a step: linear, or mu-law, which spends levels on quiet sound.
+/* levels.h -- sound as one of Q levels a step: linear, or mu-law, which spends levels on quiet
+ * sound.
  *
- * facts of the system: u in [0,1] becomes floor(u (Q - 0.01) + 0.005); decoded as 2k/Q - 1.
- */
+ * facts of the system: u in [0,1] becomes floor(u (Q - 0.01) + 0.005); decoded as 2k/Q -
+ * 1. */
 #ifndef DATA_LEVELS_H
 #define DATA_LEVELS_H
 

@@ -1,10 +1,10 @@
 /* pairs.c -- good and bad pictures: image, image_lq (S,S,3) in [-1,1], edge (S,S,3) of -1 and 1.
  *
- * Training: a square cut from a PNG (mirrored at the borders if smaller, flipped for half of the draws),
- * sharpened; its bad version and its edges. As an input for sampling the picture itself is the bad one,
- * enlarged to the size, and edges are its own.
- * With latents (l,l,4) asked for: DIR/latent/NAME.npy and DIR/latent_lq/NAME.npy of (4,l,l), as the
- * autoencoder gives them, already scaled, and DIR/edge/NAME.png.
+ * Training: a square cut from a PNG (mirrored at the borders if smaller, flipped for half of the
+ * draws), sharpened; its bad version and its edges. As an input for sampling the picture itself is
+ * the bad one, enlarged to the size, and edges are its own. With latents (l,l,4) asked for:
+ * DIR/latent/NAME.npy and DIR/latent_lq/NAME.npy of (4,l,l), as the autoencoder gives them, already
+ * scaled, and DIR/edge/NAME.png.
  */
 #include "data/kinds.h"
 
@@ -44,7 +44,8 @@ static void put_signed(const float *from, int64_t n, float *to)
 static void pair_make(const Pairs *p, const float *picture, Dice *dice, void *const *to, Work *work)
 {
     int64_t n = p->side * p->side * 3;
-    float  *good = work_take(work, (size_t)n * sizeof *good), *bad = work_take(work, (size_t)n * sizeof *bad);
+    float *good = work_take(work, (size_t)n * sizeof *good),
+          *bad = work_take(work, (size_t)n * sizeof *bad);
     sharpen(picture, p->side, p->side, good, work);
     if (p->image >= 0)
         put_signed(good, n, to[p->image]);
@@ -59,17 +60,21 @@ static void pair_make(const Pairs *p, const float *picture, Dice *dice, void *co
 /* A square of the picture, from a place of the draw. */
 static void pair_crop(const Pairs *p, const Raster *r, Dice *dice, float *to)
 {
-    int64_t side = p->side, room_y = r->height > side ? r->height - side : 0, room_x = r->width > side ? r->width - side : 0;
+    int64_t side = p->side, room_y = r->height > side ? r->height - side : 0,
+            room_x = r->width > side ? r->width - side : 0;
     int64_t y0 = dice_below(dice, (int)room_y + 1), x0 = dice_below(dice, (int)room_x + 1);
     bool    flip = dice_unit(dice) < 0.5f;
     for (int64_t y = 0; y < side; y++)
         for (int64_t x = 0; x < side; x++) {
-            int64_t from_y = room_y ? y0 + y : mirror(y, r->height), from_x = room_x ? x0 + x : mirror(x, r->width);
-            raster_floats(r, from_y, from_x, 1, 1, 3, to + (y * side + (flip ? side - 1 - x : x)) * 3);
+            int64_t from_y = room_y ? y0 + y : mirror(y, r->height),
+                    from_x = room_x ? x0 + x : mirror(x, r->width);
+            raster_floats(r, from_y, from_x, 1, 1, 3,
+                          to + (y * side + (flip ? side - 1 - x : x)) * 3);
         }
 }
 
-static Err pairs_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err pairs_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                      Work *work)
 {
     const Pairs *p = source->own;
     int64_t      n = p->side * p->side * 3;
@@ -94,13 +99,15 @@ static Err pairs_load(const DataSource *source, int64_t id, int64_t draw, void *
     return OK;
 }
 
-static Err drawn_pairs_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err drawn_pairs_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                            Work *work)
 {
     const Pairs *p = source->own;
     int64_t      side = p->side, n = side * side * 3;
-    Dice         dice = { sample_key(source, "pairs", draw), 0 }, drawing = { sample_key(source, "drawn-pairs", id), 0 };
+    Dice dice = { sample_key(source, "pairs", draw), 0 },
+         drawing = { sample_key(source, "drawn-pairs", id), 0 };
     float       *picture = work_take(work, (size_t)n * sizeof *picture), rgb[3];
-    draw_picture(drawing.key, side, side, 3, picture);       /* a backdrop, and small things on it */
+    draw_picture(drawing.key, side, side, 3, picture); /* a backdrop, and small things on it */
     drawing.next = 16;
     for (int64_t i = 0; i < n; i++)
         picture[i] = picture[i] * 0.5f + 0.5f;
@@ -110,7 +117,8 @@ static Err drawn_pairs_load(const DataSource *source, int64_t id, int64_t draw, 
         float radius = dice_range(&drawing, 0.04f, 0.16f) * (float)side;
         draw_hue(dice_unit(&drawing), rgb);
         for (int64_t i = 0; i < side * side; i++) {
-            float in = draw_form(form, (float)(i % side) + 0.5f - cx, (float)(i / side) + 0.5f - cy, radius);
+            float in = draw_form(form, (float)(i % side) + 0.5f - cx, (float)(i / side) + 0.5f - cy,
+                                 radius);
             for (int c = 0; c < 3; c++)
                 picture[3 * i + c] += in * (rgb[c] - picture[3 * i + c]);
         }
@@ -133,7 +141,8 @@ static Err latent_load(const Pairs *p, const char *path, float *to, Work *work)
     return OK;
 }
 
-static Err latents_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err latents_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                        Work *work)
 {
     (void)draw;
     const Pairs *p = source->own;
@@ -158,11 +167,13 @@ static Err latent_look(Pairs *p, const char *path)
     Npy    a;
     size_t bytes;
     if (!file_exists(path))
-        return fail(E_FORMAT, "%s is missing: every picture in edge/ needs latent/ and latent_lq/ of its name", path);
+        return fail(
+            E_FORMAT,
+            "%s is missing: every picture in edge/ needs latent/ and latent_lq/ of its name", path);
     TRY(npy_look(path, &a, &bytes));
     if (a.rank != 3 || a.shape[0] != 4 || a.shape[1] != p->cells || a.shape[2] != p->cells)
-        return fail(E_FORMAT, "%s has %d axes and %lld numbers; a latent here is (4, %lld, %lld)", path, a.rank,
-                    (long long)a.count, (long long)p->cells, (long long)p->cells);
+        return fail(E_FORMAT, "%s has %d axes and %lld numbers; a latent here is (4, %lld, %lld)",
+                    path, a.rank, (long long)a.count, (long long)p->cells, (long long)p->cells);
     p->npy_bytes = bytes > p->npy_bytes ? bytes : p->npy_bytes;
     return OK;
 }
@@ -180,8 +191,11 @@ static Err latents_open(Pool *pool, const DataSpec *spec, Pairs *p, DataSource *
         TRY(latent_look(p, p->latents[i]));
         TRY(latent_look(p, p->latents_bad[i]));
     }
-    *out = (DataSource){ .n_samples = p->files.n, .load = latents_load, .own = p,
-                         .work_bytes = picture_work(&p->files.largest, p->side, p->side) + work_size(p->npy_bytes) };
+    *out = (DataSource){ .n_samples = p->files.n,
+                         .load = latents_load,
+                         .own = p,
+                         .work_bytes = picture_work(&p->files.largest, p->side, p->side) +
+                                       work_size(p->npy_bytes) };
     return OK;
 }
 
@@ -200,17 +214,22 @@ static Err pairs_new(Pool *pool, const DataSpec *spec, const char *kind, Pairs *
     int   *const places[] = { &p->image, &p->bad, &p->edge };
     const char *const names[] = { "image", "image_lq", "edge" };
     for (int i = 0; i < 3; i++) {
-        TRY(spec_need(spec, kind, names[i], F32, spec_find(spec, names[i]) >= 0 ? 3 : 0, places[i]));
+        TRY(spec_need(spec, kind, names[i], F32, spec_find(spec, names[i]) >= 0 ? 3 : 0,
+                      places[i]));
         if (*places[i] < 0)
             continue;
         Shape shape = spec->feeds[*places[i]].shape;
-        if (shape.dim[0] != shape.dim[1] || shape.dim[2] != 3 || (p->side && p->side != shape.dim[0]))
-            return fail(E_USAGE, "data kind '%s' gives square pictures of 3 channels, all of one size; the model asks for %s %s",
+        if (shape.dim[0] != shape.dim[1] || shape.dim[2] != 3 ||
+            (p->side && p->side != shape.dim[0]))
+            return fail(E_USAGE,
+                        "data kind '%s' gives square pictures of 3 channels, all of one size; the "
+                        "model asks for %s %s",
                         kind, names[i], shape_text(shape));
         p->side = shape.dim[0];
     }
     TRY(spec_need(spec, kind, "latent", F32, spec_find(spec, "latent") >= 0 ? 3 : 0, &p->latent));
-    TRY(spec_need(spec, kind, "latent_lq", F32, spec_find(spec, "latent_lq") >= 0 ? 3 : 0, &p->latent_bad));
+    TRY(spec_need(spec, kind, "latent_lq", F32, spec_find(spec, "latent_lq") >= 0 ? 3 : 0,
+                  &p->latent_bad));
     p->as_input = spec->as_input;
     if (p->latent >= 0 || p->latent_bad >= 0)
         p->cells = spec->feeds[p->latent >= 0 ? p->latent : p->latent_bad].shape.dim[0];
@@ -231,8 +250,12 @@ Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
     if (p->cells)
         return latents_open(pool, spec, p, *out);
     TRY(picture_list(pool, spec->path, &p->files));
-    **out = (DataSource){ .n_samples = p->files.n, .load = pairs_load, .about = pairs_about, .own = p,
-                          .work_bytes = pairs_work(p) + picture_work(&p->files.largest, p->side, p->side) };
+    **out = (DataSource){ .n_samples = p->files.n,
+                          .load = pairs_load,
+                          .about = pairs_about,
+                          .own = p,
+                          .work_bytes =
+                              pairs_work(p) + picture_work(&p->files.largest, p->side, p->side) };
     return OK;
 }
 
@@ -241,6 +264,8 @@ Err drawn_pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
     Pairs *p;
     TRY(pairs_new(pool, spec, "drawn-pairs", &p));
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = spec->samples, .load = drawn_pairs_load, .own = p, .work_bytes = pairs_work(p) };
+    **out = (DataSource){
+        .n_samples = spec->samples, .load = drawn_pairs_load, .own = p, .work_bytes = pairs_work(p)
+    };
     return OK;
 }

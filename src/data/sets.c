@@ -1,9 +1,9 @@
 /* sets.c -- sets of pictures of one class: images (ns,H,W,C) in [-1,1].
  *
  * Each class is shuffled anew in every epoch and cut into sets; what does not fill a set waits for
- * another epoch. Files: one folder of PNG pictures for each class, or CIFAR's binary records (1 label
- * byte, or 2 of which the second counts; then 32x32 bytes each of red, green and blue).
- */
+ * another epoch. Files: one folder of PNG pictures for each class, or CIFAR's binary records (1
+ * label byte, or 2 of which the second counts; then 32x32 bytes each of red, green and
+ * blue). */
 #include "data/kinds.h"
 
 #include "base/file.h"
@@ -53,19 +53,22 @@ static void record_load(const Sets *s, const unsigned char *planes, float *to, W
         for (int c = 0; c < 3; c++)
             rgb[c] = (float)planes[c * CIFAR_SIDE * CIFAR_SIDE + p] / 255;
         for (int64_t c = 0; c < s->channels; c++)
-            all[p * s->channels + c] = s->channels == 1 ? 0.299f * rgb[0] + 0.587f * rgb[1] + 0.114f * rgb[2] : rgb[c];
+            all[p * s->channels + c] =
+                s->channels == 1 ? 0.299f * rgb[0] + 0.587f * rgb[1] + 0.114f * rgb[2] : rgb[c];
     }
-    image_resize(all, CIFAR_SIDE, CIFAR_SIDE, s->channels, to, s->height, s->width, RESIZE_CUBIC, work);
+    image_resize(all, CIFAR_SIDE, CIFAR_SIDE, s->channels, to, s->height, s->width, RESIZE_CUBIC,
+                 work);
 }
 
-static Err sets_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err sets_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                     Work *work)
 {
     const Sets    *s = source->own;
     const ClassOf *c = sets_class(s, id);
     int64_t        size = s->height * s->width * s->channels, epoch = draw / source->n_samples;
     for (int64_t k = 0; k < s->size; k++) {
-        int64_t at = shuffled(class_count(c), source->seed ^ random_stream(c->name), (uint64_t)epoch,
-                              (id - c->first_set) * s->size + k);
+        int64_t at = shuffled(class_count(c), source->seed ^ random_stream(c->name),
+                              (uint64_t)epoch, (id - c->first_set) * s->size + k);
         float  *out = (float *)to[s->feed] + k * size;
         size_t  used = work->used;
         if (c->records)
@@ -102,10 +105,12 @@ static Err sets_binary(Pool *pool, Sets *s, const char *path)
     TRY(file_read(pool, path, &bytes, &n));
     labels = n % (CIFAR_PIXELS + 1) == 0 ? 1 : 2;
     if (!n || n % (CIFAR_PIXELS + labels))
-        return fail(E_FORMAT, "%s has %zu bytes, no whole number of CIFAR records of %d or %d bytes", path, n, CIFAR_PIXELS + 1,
-                    CIFAR_PIXELS + 2);
+        return fail(E_FORMAT,
+                    "%s has %zu bytes, no whole number of CIFAR records of %d or %d bytes", path, n,
+                    CIFAR_PIXELS + 1, CIFAR_PIXELS + 2);
     for (size_t at = 0; at < n; at += CIFAR_PIXELS + labels) {
-        ClassOf *c = class_add(pool, s, pool_print(pool, "class %d", (unsigned char)bytes[at + labels - 1]));
+        ClassOf *c =
+            class_add(pool, s, pool_print(pool, "class %d", (unsigned char)bytes[at + labels - 1]));
         VEC_ADD(pool, c->records, c->n, c->cap, (const unsigned char *)bytes + at + labels);
     }
     return OK;
@@ -118,8 +123,10 @@ static Err sets_read(Pool *pool, Sets *s, const char *path, PngInfo *largest)
     if (!file_exists(path))
         return fail(E_IO, "there is no folder or file %s", path);
     if (!folder_exists(path))
-        return name_ends(path, ".bin") ? sets_binary(pool, s, path)
-                                       : fail(E_FORMAT, "%s is neither a folder of classes nor a CIFAR .bin file", path);
+        return name_ends(path, ".bin")
+                   ? sets_binary(pool, s, path)
+                   : fail(E_FORMAT, "%s is neither a folder of classes nor a CIFAR .bin file",
+                          path);
     TRY(folder_list(pool, path, &names, &n));
     for (int i = 0; i < n; i++) {
         const char *sub = pool_print(pool, "%s/%s", path, names[i]);
@@ -130,7 +137,7 @@ static Err sets_read(Pool *pool, Sets *s, const char *path, PngInfo *largest)
         } else if (name_ends(names[i], ".bin"))
             TRY(sets_binary(pool, s, sub));
     }
-    if (!s->n) {                             /* loose pictures: one class, as for a set that is given */
+    if (!s->n) { /* loose pictures: one class, as for a set that is given */
         ClassOf *c = class_add(pool, s, path);
         TRY(picture_list(pool, path, &c->files));
         largest_note(largest, &c->files.largest);
@@ -141,7 +148,8 @@ static Err sets_read(Pool *pool, Sets *s, const char *path, PngInfo *largest)
 static Err sets_new(Pool *pool, const DataSpec *spec, const char *kind, Sets **out)
 {
     Sets *s = *out = NEW(pool, Sets);
-    TRY(spec_need(spec, kind, spec_find(spec, "images") >= 0 ? "images" : "support", F32, 4, &s->feed));
+    TRY(spec_need(spec, kind, spec_find(spec, "images") >= 0 ? "images" : "support", F32, 4,
+                  &s->feed));
     Shape shape = spec->feeds[s->feed].shape;
     TRY(channels_check(kind, shape));
     s->size = shape.dim[0];
@@ -165,8 +173,9 @@ Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
         n += class_count(c) / s->size;
     }
     if (!n)
-        return fail(E_FORMAT, "%s: no class has the %lld pictures of a set; the largest of %d has %lld", spec->path,
-                    (long long)s->size, s->n, (long long)most);
+        return fail(E_FORMAT,
+                    "%s: no class has the %lld pictures of a set; the largest of %d has %lld",
+                    spec->path, (long long)s->size, s->n, (long long)most);
     /* A class without a whole set begins where the next does, and is never met. */
     int32_t kept = 0;
     for (int32_t i = 0; i < s->n; i++)
@@ -174,9 +183,14 @@ Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
             s->classes[kept++] = s->classes[i];
     s->n = kept;
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = n, .load = sets_load, .about = sets_about, .own = s,
-                          .work_bytes = picture_work(&largest, s->height, s->width) + work_size((size_t)cifar * sizeof(float)) +
-                                        image_resize_work(CIFAR_SIDE, CIFAR_SIDE, 3, s->height, s->width) };
+    **out = (DataSource){ .n_samples = n,
+                          .load = sets_load,
+                          .about = sets_about,
+                          .own = s,
+                          .work_bytes =
+                              picture_work(&largest, s->height, s->width) +
+                              work_size((size_t)cifar * sizeof(float)) +
+                              image_resize_work(CIFAR_SIDE, CIFAR_SIDE, 3, s->height, s->width) };
     return OK;
 }
 
@@ -186,7 +200,8 @@ enum { HUES = 6 };
 static const char *const hue_names[HUES] = { "red", "yellow", "green", "cyan", "blue", "magenta" };
 
 /* Sets of one hue and one form, on black; place, size and light vary a little within the set. */
-static Err coloured_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err coloured_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                         Work *work)
 {
     (void)draw;
     (void)work;
@@ -222,6 +237,8 @@ Err coloured_sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
     Sets *s;
     TRY(sets_new(pool, spec, "coloured-sets", &s));
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = spec->samples, .load = coloured_load, .about = coloured_about, .own = s };
+    **out = (DataSource){
+        .n_samples = spec->samples, .load = coloured_load, .about = coloured_about, .own = s
+    };
     return OK;
 }

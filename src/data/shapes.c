@@ -10,17 +10,20 @@ typedef struct Shapes {
     PictureList  files;
 } Shapes;
 
-static Err shapes_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err shapes_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                       Work *work)
 {
     (void)draw;
     (void)work;
     Shape s = ((const Shapes *)source->own)->shape;
-    draw_picture((RandomKey){ .seed = source->seed, .stream = 77, .step = (uint32_t)id }, s.dim[0], s.dim[1], s.dim[2], to[0]);
+    draw_picture((RandomKey){ .seed = source->seed, .stream = 77, .step = (uint32_t)id }, s.dim[0],
+                 s.dim[1], s.dim[2], to[0]);
     return OK;
 }
 
 /* Bicubic to the size that is asked for, whatever the file's. */
-static Err pictures_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err pictures_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                         Work *work)
 {
     (void)draw;
     const Shapes *own = source->own;
@@ -59,7 +62,11 @@ Err pictures_open(Pool *pool, const DataSpec *spec, DataSource **out)
     TRY(channels_check("pictures", own->shape));
     TRY(picture_list(pool, spec->path, &own->files));
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = own->files.n, .load = pictures_load, .about = pictures_about, .own = own,
-                          .work_bytes = picture_work(&own->files.largest, own->shape.dim[0], own->shape.dim[1]) };
+    **out = (DataSource){ .n_samples = own->files.n,
+                          .load = pictures_load,
+                          .about = pictures_about,
+                          .own = own,
+                          .work_bytes = picture_work(&own->files.largest, own->shape.dim[0],
+                                                     own->shape.dim[1]) };
     return OK;
 }

@@ -7,6 +7,7 @@
 #include "device/blas.h"
 
 #include "base/hash.h"
+#include "device/blas_own.h"
 #include "device/plugin.h"
 
 #include <dlfcn.h>
@@ -173,5 +174,7 @@ Err blas_conv(const Blas *preferred, const ConvDesc *desc, int threads, const Pr
     key.threads = threads;
     key.is_conv = 1;
     key_of_conv(&key, desc);
+    if (preferred && !preferred->alone && conv_thin_fits(desc, threads))
+        preferred = blas_own();
     return blas_get(preferred, desc->type_w == BF16 || desc->type_y == BF16, desc, &key, prim);
 }

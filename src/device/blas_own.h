@@ -1,4 +1,5 @@
-/* blas_own.h -- what the parts of the own provider share; for blas_own.c and conv_own.c only. */
+/* blas_own.h -- what the parts of the own provider share; for its own files and blas.c
+ * only. */
 #ifndef DEVICE_BLAS_OWN_H
 #define DEVICE_BLAS_OWN_H
 
@@ -11,5 +12,9 @@ struct OwnPrim {
 };
 
 Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
+
+/* Convolutions onto a few channels, which are the own provider's whoever else is there. */
+bool  conv_thin_fits(const ConvDesc *desc, int threads);
+Prim *conv_thin(Pool *pool, const ConvDesc *desc, int threads);
 
 #endif

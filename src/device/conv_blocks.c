@@ -1,4 +1,5 @@
-/* conv_blocks.c -- the operands of a convolution as blocks of bf16, for AMX (gemm.h, GemmSide.block).
+/* conv_blocks.c -- the operands of a convolution as blocks of bf16, for AMX (gemm.h,
+ * GemmSide.block).
  *
  * Neighbouring positions of a row see the same line a fixed distance apart. So a block whose
  * positions lie in one row of the grid and whose elements lie in one line is already there, in

@@ -302,6 +302,10 @@ static Err conv_own_check(const ConvDesc *d, int threads)
 Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
 {
     TRY(conv_own_check(desc, threads));
+    if (conv_thin_fits(desc, threads)) {
+        *prim = conv_thin(pool, desc, threads);
+        return OK;
+    }
     OwnConv *own = NEW(pool, OwnConv);
     own->desc = *desc;
     const ConvDesc *d = &own->desc;

@@ -59,8 +59,8 @@ static inline int64_t conv_run(const Window *w, const Origin *o, int64_t n)
     return gemm_min(n, w->grid[2] - o->q[2]);
 }
 
-/* Where a line begins that this position sees: source row `row`, element `from` of it (which may lie
- * outside). False: the row itself lies outside. */
+/* Where a line begins that this position sees: source row `row`, element `from` of it (which may
+ * lie outside). False: the row itself lies outside. */
 static inline bool conv_find(const Window *w, const Origin *o, Line l, int64_t *row, int64_t *from)
 {
     int64_t d = o->q[0] * w->step[0] + w->base[0] + l.td,

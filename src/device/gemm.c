@@ -3,8 +3,8 @@
  *   plan  shape, threads -> parts and block sizes, exact scratch bytes
  *   run   each job: for blocks of n, for blocks of k: pack B, for blocks of m: pack A, then kernels
  *
- * Scratch:  job 0 [A panels | B panels | sums]  job 1 [...]  ...  then partial sums over k, if any.
- */
+ * Scratch:  job 0 [A panels | B panels | sums]  job 1 [...]  ...  then partial sums over k, if
+ * any. */
 #include "device/gemm_int.h"
 
 #include "device/blas.h"
@@ -59,11 +59,13 @@ void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, i
     int64_t job_m = gemm_ceil_part(m, plan->parts_m, 1);
     int64_t job_n = gemm_ceil_part(n, plan->parts_n, GEMM_NR),
         job_k = gemm_ceil_part(k, plan->parts_k, 1);
-    plan->nc = gemm_even(job_n, GEMM_NC, GEMM_NR);
-    plan->kc = gemm_even(job_k, gemm_max(GEMM_KC, GEMM_B_FLOATS / plan->nc), 1);
+    plan->nc = gemm_even(job_n, direct ? GEMM_NC_DIRECT : GEMM_NC, GEMM_NR);
+    int64_t least = job_k <= GEMM_KC_ONCE ? GEMM_KC_ONCE : GEMM_KC_LEAST;
+    plan->kc = gemm_even(job_k, gemm_max(least, GEMM_B_FLOATS / plan->nc), 1);
     bool aside = !direct && plan->parts_k == 1;
     plan->mb = aside ? gemm_even(job_m, GEMM_TILE_ROWS, 1) : gemm_max(job_m, 1);
-    plan->mc = gemm_even(plan->mb, gemm_max(GEMM_A_FLOATS / plan->kc / GEMM_MR, 1) * GEMM_MR, 1);
+    plan->mc = gemm_even(plan->mb, gemm_max(GEMM_A_FLOATS / plan->kc / GEMM_MR, 1) * GEMM_MR,
+                         GEMM_MR);
 
     int64_t b_cols = gemm_round_up(gemm_min(plan->nc, job_n), GEMM_LANES);
     plan->a_floats = (size_t)gemm_round_up(plan->mc * plan->kc + GEMM_LANES, 16);
@@ -152,34 +154,26 @@ static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i
     }
 }
 
-/* One panel of B against all panels of A. */
-static void gemm_column(const Sums *s, const float *a, int64_t lda, Range m, const float *b,
-                        int64_t b_step,
-                        Range n, int64_t kk, bool first)
-{
-    float   init[GEMM_NR] = { 0 }, edge[GEMM_MR * GEMM_NR];
-    int64_t cols = n.hi - n.lo, rows = m.hi - m.lo, panels = (rows + GEMM_MR - 1) / GEMM_MR;
-    int     vectors = cols > GEMM_LANES ? 2 : 1;
-    bool    whole = s->padded || cols == vectors * GEMM_LANES;
-    if (first && s->bias)
-        convert_rows(F32, init, s->type_bias,
-                     (const char *)s->bias + n.lo * type_bytes(s->type_bias), (size_t)cols);
-    for (int64_t p = 0; p < panels; p++) {
-        Range    r = gemm_part(rows, panels, p, 1);
-        float   *c = s->data + (m.lo + r.lo - s->row0) * s->ld + n.lo - s->col0;
-        bool     add = s->add || !first;
-        GemmTile tile = { .k = kk, .a = a, .lda = lda, .b = b, .b_step = b_step, .init = init,
-                          .alpha = s->alpha, .c = whole ? c : edge,
-                          .ldc = whole ? s->ld : GEMM_NR, .add = whole && add };
-        gemm_kernel(r.hi - r.lo, vectors, &tile);
-        a += (r.hi - r.lo) * (lda ? lda : kk);
-        for (int64_t y = 0; !whole && y < r.hi - r.lo; y++)
-            for (int64_t x = 0; x < cols; x++)
-                c[y * s->ld + x] = edge[y * GEMM_NR + x] + (add ? c[y * s->ld + x] : 0.0f);
-    }
-}
-
 static int64_t gemm_panel_width(int64_t cols) { return cols > GEMM_LANES ? GEMM_NR : GEMM_LANES; }
+
+/* One tile: `rows` rows from row i on, columns n. */
+static void gemm_one_tile(const Sums *s, const GemmTile *panels, int64_t i, int64_t rows, Range n,
+                          bool add)
+{
+    float    edge[GEMM_MR * GEMM_NR], *c = s->data + (i - s->row0) * s->ld + n.lo - s->col0;
+    int64_t  cols = n.hi - n.lo;
+    int      vectors = cols > GEMM_LANES ? 2 : 1;
+    bool     whole = s->padded || cols == vectors * GEMM_LANES;
+    GemmTile tile = *panels;
+    tile.alpha = s->alpha;
+    tile.c = whole ? c : edge;
+    tile.ldc = whole ? s->ld : GEMM_NR;
+    tile.add = whole && add;
+    gemm_kernel(rows, vectors, &tile);
+    for (int64_t y = 0; !whole && y < rows; y++)
+        for (int64_t x = 0; x < cols; x++)
+            c[y * s->ld + x] = edge[y * GEMM_NR + x] + (add ? c[y * s->ld + x] : 0.0f);
+}
 
 /* One panel, for k in [k, k + run), in the pieces that packers take. */
 static void gemm_pack_panel(const GemmSide *side, Range i, int64_t width, int64_t k, int64_t run,
@@ -225,6 +219,41 @@ static void gemm_pack_b(const GemmSide *b, Range n, int64_t k0, int64_t kk, floa
     }
 }
 
+/* What a block of k reads: panels of A and B, or the operands where they lie. */
+typedef struct Block {
+    const float *a, *b;          /* packed, or A's rows from m.lo on if lda */
+    int64_t      lda, kk;
+    const float *b_there;        /* columns below `in_place` of B as it lies, rows ldb apart */
+    int64_t      ldb, in_place;
+    const float *init;           /* for columns n */
+    bool         add;
+} Block;
+
+/* Each panel of A against all panels of B: the one stays in the first cache while the others, which
+ * lie one behind the other, stream past it from the second (the kernel fetches ahead), and C is
+ * walked along its rows. */
+static void gemm_rows(const Sums *s, const Block *block, Range m, Range n)
+{
+    int64_t      rows = m.hi - m.lo, panels = (rows + GEMM_MR - 1) / GEMM_MR;
+    const float *a = block->a;
+    for (int64_t p = 0; p < panels; p++) {
+        Range        r = gemm_part(rows, panels, p, 1);
+        const float *b = block->b;
+        for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
+            Range    cols = { j, gemm_min(j + GEMM_NR, n.hi) };
+            bool     there = j < block->in_place;
+            int64_t  width = gemm_panel_width(cols.hi - cols.lo);
+            GemmTile tile = { .k = block->kk, .a = a, .lda = block->lda,
+                              .b = there ? block->b_there + (j - n.lo) : b,
+                              .b_step = there ? block->ldb : width,
+                              .init = block->init + (j - n.lo) };
+            gemm_one_tile(s, &tile, m.lo + r.lo, r.hi - r.lo, cols, block->add);
+            b += there ? 0 : width * block->kk;
+        }
+        a += (r.hi - r.lo) * (block->lda ? block->lda : block->kk);
+    }
+}
+
 /* The product of rows m, columns n, over all of k, in blocks; s is where row 0, column 0 goes. */
 static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const Sums *s,
                        Range m, Range n, Range k, float *a_panels, float *b_panels, bool b_packed)
@@ -235,32 +264,29 @@ static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, 
     int64_t in_place = few ? n.lo + (n.hi - n.lo) / GEMM_NR * GEMM_NR : n.lo;
     bool    a_in_place = n.hi - n.lo <= GEMM_FEW_COLS && a->pack == gemm_pack_along_k &&
                          a->type == F32;
-    int64_t lda = a_in_place ? a->ld : 0;
+    float   init[GEMM_NC_DIRECT + GEMM_NR] = { 0 };
+    if (s->bias)
+        convert_rows(F32, init, s->type_bias,
+                     (const char *)s->bias + n.lo * type_bytes(s->type_bias),
+                     (size_t)(n.hi - n.lo));
     int64_t k0 = k.lo;
     do {                                     /* once even for k = 0: the result is then the bias */
-        int64_t kk = gemm_min(p->kc, k.hi - k0);
+        Block block = { .kk = gemm_min(p->kc, k.hi - k0), .b = b_panels, .ldb = b->ld,
+                        .in_place = in_place, .lda = a_in_place ? a->ld : 0, .init = init,
+                        .add = s->add || k0 > k.lo };
+        if (few)
+            block.b_there = (const float *)b->data + k0 * b->ld + n.lo;
         if (!b_packed)
-            gemm_pack_b(b, (Range){ in_place, n.hi }, k0, kk, b_panels);
+            gemm_pack_b(b, (Range){ in_place, n.hi }, k0, block.kk, b_panels);
         for (int64_t i0 = m.lo; i0 < m.hi; i0 += p->mc) {
             Range rows = { i0, gemm_min(i0 + p->mc, m.hi) };
-            const float *a_rows = a_panels;
-            if (a_in_place)
-                a_rows = (const float *)a->data + i0 * a->ld + k0;
-            else
-                gemm_pack_a(a, rows, k0, kk, a_panels);
-            const float *panel = b_panels;
-            for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
-                Range   cols = { j, gemm_min(j + GEMM_NR, n.hi) };
-                int64_t width = gemm_panel_width(cols.hi - cols.lo);
-                if (j < in_place) {
-                    const float *at = (const float *)b->data + k0 * b->ld + j;
-                    gemm_column(s, a_rows, lda, rows, at, b->ld, cols, kk, k0 == k.lo);
-                    continue;
-                }
-                gemm_column(s, a_rows, lda, rows, panel, width, cols, kk, k0 == k.lo);
-                panel += width * kk;
-            }
+            block.a = a_in_place ? (const float *)a->data + i0 * a->ld + k0 : a_panels;
+            if (!a_in_place)
+                gemm_pack_a(a, rows, k0, block.kk, a_panels);
+            gemm_rows(s, &block, rows, n);
         }
+        for (int64_t x = 0; s->bias && x < n.hi - n.lo; x++)
+            init[x] = 0.0f;                  /* a bias is added once */
         k0 += p->kc;
     } while (k0 < k.hi);
 }

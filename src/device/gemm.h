@@ -42,11 +42,15 @@ enum { GEMM_LANES = 4, GEMM_MR = 4 };        /* 8 sums; packing wants no more ro
 enum {
     GEMM_NR = 2 * GEMM_LANES,
     GEMM_KC = 320,                           /* the most of k a packer is asked for at once */
+    GEMM_KC_LEAST = 256,                     /* C is read and written once for so much of k, */
+    GEMM_KC_ONCE = 384,                      /* and only once if this is all of it */
     GEMM_NC = 512,                           /* the most columns of a block */
+    GEMM_NC_DIRECT = 1024,                   /* the same where no sums are kept aside */
     GEMM_A_FLOATS = 56 << 10,                /* packed A and B of a block: both stay in L2 */
     GEMM_B_FLOATS = 160 << 10,
     GEMM_FEW_ROWS = 2 * GEMM_MR,             /* up to so many rows B is not packed, */
     GEMM_FEW_COLS = 192,                     /* up to so many columns A is not */
+    GEMM_AHEAD = 12,                         /* steps of k that B is fetched ahead */
     GEMM_TILE_ROWS = 48 * GEMM_MR,           /* rows of fp32 sums kept aside when C is not fp32 */
     GEMM_ROOM = 8192,                        /* elements of a block that does not lie well */
     GEMM_ROOM_I = 256, GEMM_ROOM_K = 256,    /* the most of it along i or k */
@@ -60,8 +64,8 @@ struct GemmSide {
     /* Write kk*width floats (and up to GEMM_LANES more): rows beyond count are zero. */
     void (*pack)(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                  int64_t k0, int64_t kk, float *dst);
-    /* bf16: the block X[i][k0 .. k0+nk) as it is stored, where it lies or in room, rows (of k, or of
-     * i if along_i) *ld apart. It may give less of k than asked: a multiple of AMX_K. Asked for:
+    /* bf16: the block X[i][k0 .. k0+nk) as it is stored, where it lies or in room, rows (of k, or
+     * of i if along_i) *ld apart. It may give less of k than asked: a multiple of AMX_K. Asked for:
      * at most GEMM_ROOM_I of i by AMX_K of k if along_i, else AMX_NR of i by any k. */
     const uint16_t *(*block)(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
                              uint16_t *room, int64_t *ld);

@@ -1,8 +1,8 @@
 /* gemm_amx.c -- the own product of two bf16 operands, by AMX: blocks and the forms amx.h wants.
  *
  * Which operand is A matters more than the shape: rows of k are copied into A's tiles but turned
- * for B's panels; rows of i are paired for B but paired and turned for A. Turning is what costs.
- */
+ * for B's panels; rows of i are paired for B but paired and turned for A. Turning is what
+ * costs. */
 #include "device/gemm_int.h"
 
 enum {
@@ -74,8 +74,9 @@ static void amx_stage_pairs(uint32_t *stage, int64_t wide, const uint16_t *src, 
     }
 }
 
-/* Row r of a piece of `have` elements into chunks of AMX_K, each `step` after the one before; filled
- * up with zeros. Rows are read to their end, one after the other: the way they lie in memory. */
+/* Row r of a piece of `have` elements into chunks of AMX_K, each `step` after the one before;
+ * filled up with zeros. Rows are read to their end, one after the other: the way they lie in
+ * memory. */
 static void amx_copy_row(uint16_t *dst, int64_t step, const uint16_t *src, int64_t have)
 {
     int64_t x = 0;

@@ -1,9 +1,9 @@
 /* gemm_kernel.c -- the arithmetic of the own matrix product, and the packing of panels.
  *
- * Written with the compiler's vector types: the same text is the AVX-512, the AVX2 and the SSE one. One
- * function is instantiated for every number of rows and for one or two vectors of columns, with
- * all loops over sums unrolled, so that the sums are registers; edges then cost what they are.
- */
+ * Written with the compiler's vector types: the same text is the AVX-512, the AVX2 and the SSE one.
+ * One function is instantiated for every number of rows and for one or two vectors of columns, with
+ * all loops over sums unrolled, so that the sums are registers; edges then cost what they
+ * are. */
 #include "device/gemm.h"
 
 #include "device/convert.h"
@@ -46,10 +46,18 @@ static inline __attribute__((always_inline)) void kernel_tile(const int rows, co
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++)
             sum[r][v] = (Vec){ 0 };
+#pragma GCC unroll 14
+    for (int r = 0; r < rows; r++)           /* C, for when the sums are there */
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++)
+            __builtin_prefetch(t->c + r * t->ldc + v * GEMM_LANES, 1);
     for (int64_t k = 0; k < k_end; k++, b += b_step) {
         Vec b0 = *(const Vec *)b, b1 = b0;
-        if (vectors == 2)
+        __builtin_prefetch(b + GEMM_AHEAD * b_step);
+        if (vectors == 2) {
             b1 = *(const Vec *)(b + GEMM_LANES);
+            __builtin_prefetch(b + GEMM_AHEAD * b_step + GEMM_LANES);
+        }
 #pragma GCC unroll 14
         for (int r = 0; r < rows; r++) {
             float ar = in_place ? third[r / 3][r % 3 * lda] : a[r];

@@ -42,8 +42,8 @@ static Err card_memory(Card *c)
     c->profile->total_bytes = device->memory_bytes + device->runtime_bytes;
     c->profile->usable_bytes = tried;
     c->profile->runtime_bytes = device->runtime_bytes;
-    c->profile->memory_origin = pool_print(c->pool, "%s: total by its driver; usable: one arena, taken and cleared; runtime: "
-                                           "context, libraries and room for recordings", c->origin);
+    c->profile->memory_origin = pool_print(c->pool, "%s: total by its driver; usable: one arena, taken and cleared; "
+                                           "runtime: context, libraries and room for recordings", c->origin);
     return OK;
 }
 
@@ -76,8 +76,8 @@ static Err card_transfers(Card *c)
     err = err ? err : device_host_bytes(work, c->device, TRANSFER_BYTES, &host);
     err = err ? err : card_transfer(c, COPY_TO_HOST, arena->base, host, &c->profile->to_host);
     err = err ? err : card_transfer(c, COPY_TO_DEVICE, arena->base, host, &c->profile->to_device);
-    c->profile->transfer_origin = pool_print(c->pool, "%s: pinned memory, %d MiB, one way at a time, best of %d", c->origin,
-                                             TRANSFER_BYTES >> 20, TRIES);
+    c->profile->transfer_origin = pool_print(c->pool, "%s: pinned memory, %d MiB, one way at a time, best of %d",
+                                             c->origin, TRANSFER_BYTES >> 20, TRIES);
     pool_free(work);
     return err;
 }
@@ -104,8 +104,8 @@ static Err prim_recorded(const Device *device, const Prim *prim, const PrimArgs 
     return err;
 }
 
-static Err card_prim(Card *c, const Device *device, RateKind kind, const char *type, const Prim *prim, size_t a, size_t b,
-                     size_t y, double flops)
+static Err card_prim(Card *c, const Device *device, RateKind kind, const char *type, const Prim *prim, size_t a,
+                     size_t b, size_t y, double flops)
 {
     Pool    *work = pool_new(c->pool, "rate");
     size_t   sizes[] = { a, b, y, prim->scratch_bytes }, at[4], all = 0;
@@ -116,13 +116,16 @@ static Err card_prim(Card *c, const Device *device, RateKind kind, const char *t
         all += (sizes[i] + 255) / 256 * 256;
     }
     Err err = arena_new(work, device, (int64_t)all, &arena);
-    if (!err)
-        err = prim_recorded(device, prim, &(PrimArgs){ .a = arena->base + at[0], .b = arena->base + at[1],
-                                                       .c = arena->base + at[2], .scratch = arena->base + at[3] }, &seconds);
+    if (!err) {
+        char    *base = arena->base;
+        PrimArgs args = { .a = base + at[0], .b = base + at[1], .c = base + at[2], .scratch = base + at[3] };
+        err = prim_recorded(device, prim, &args, &seconds);
+    }
     pool_free(work);
     TRY(err);
     VEC_ADD(c->pool, c->profile->rates, c->profile->n_rates, c->profile->cap_rates,
-            (Rate){ kind, type, flops, flops / seconds, pool_print(c->pool, "%s, implementation %s", c->origin, prim->impl) });
+            (Rate){ kind, type, flops, flops / seconds,
+                    pool_print(c->pool, "%s, implementation %s", c->origin, prim->impl) });
     return OK;
 }
 
@@ -142,7 +145,8 @@ static Err card_matmuls(Card *c, const Device *device, Type type, const char *na
 /* 3x3 over maps of 8 images: width grows as the side shrinks, as down a U-Net; then the widest map of all. */
 static Err card_convs(Card *c, const Device *device, Type type, const char *name)
 {
-    static const int64_t sizes[][2] = { { 8, 64 }, { 16, 64 }, { 16, 128 }, { 32, 128 }, { 32, 256 }, { 64, 256 }, { 64, 512 } };
+    static const int64_t sizes[][2] = { { 8, 64 }, { 16, 64 }, { 16, 128 }, { 32, 128 }, { 32, 256 }, { 64, 256 },
+                                        { 64, 512 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         int64_t     side = sizes[i][0], width = sizes[i][1], n = 8;
         ConvDesc    desc = { .kind = CONV_FORWARD, .n = n, .ci = width, .co = width, .in = { 1, side, side },
@@ -160,7 +164,9 @@ static Err card_convs(Card *c, const Device *device, Type type, const char *name
 
 Err probe_card(Pool *pool, const Device *device, const Device *tf32, const ProbeOptions *options, Profile *profile)
 {
-    static const struct { Type type; const char *name; } kinds[] = { { F32, "f32" }, { F32, "tf32" }, { BF16, "bf16" }, { F16, "f16" } };
+    static const struct { Type type; const char *name; } kinds[] = {
+        { F32, "f32" }, { F32, "tf32" }, { BF16, "bf16" }, { F16, "f16" },
+    };
     static const ProbeOptions defaults = { 0 };
     REQUIRE(device->api && device->queues);
     Card c = { .pool = pool, .device = device, .o = options ? options : &defaults, .profile = profile,
@@ -176,7 +182,8 @@ Err probe_card(Pool *pool, const Device *device, const Device *tf32, const Probe
     card_tell(&c, 0.3, "bandwidth");
     TRY(device->api->measure(device, ARRAY_BYTES, &bandwidth, &profile->launch_ns));
     VEC_ADD(pool, profile->bandwidth, profile->n_bandwidth, profile->cap_bandwidth, bandwidth);
-    profile->bandwidth_origin = pool_print(pool, "%s: own kernels over arrays of %lld bytes", c.origin, (long long)ARRAY_BYTES);
+    profile->bandwidth_origin = pool_print(pool, "%s: own kernels over arrays of %lld bytes", c.origin,
+                                           (long long)ARRAY_BYTES);
     profile->launch_origin = pool_print(pool, "%s: one launch that does nothing among many of a recording", c.origin);
     card_tell(&c, 0.4, "transfers");
     TRY(card_transfers(&c));

@@ -550,6 +550,16 @@ Err session_run(Session *session, Part part)
     return OK;
 }
 
+/* Launches that went in one share its time by the bytes they write. */
+static void session_share(const Launch *launches, int32_t n, double all, double *ns)
+{
+    double bytes = 0;
+    for (int32_t i = 0; i < n; i++)
+        bytes += out_bytes(launches[i].call.node, 0) + 1;
+    for (int32_t i = 0; i < n; i++)
+        ns[launches[i].call.node->id] = all * (out_bytes(launches[i].call.node, 0) + 1) / bytes;
+}
+
 /* By the device's own clock: a stamp before every launch, in a recording, as the step itself runs. What two
  * stamps in a row take is the clock's own. */
 static Err session_stamped(Session *session, Part part, void **stamps, double *ns)
@@ -557,17 +567,20 @@ static Err session_stamped(Session *session, Part part, void **stamps, double *n
     const Device    *device = session->engine->device;
     const DeviceApi *api = device->api;
     void            *recording = NULL;
-    int32_t          n = 0;
-    double           own;
+    int32_t          at = 0, n;
+    double           own, all;
     TRY(api->record_begin(device));
-    Err err = api->stamp(device, stamps[n++]);
-    for (int32_t i = session->from[part]; i < session->to[part] && !err; i++) {
+    Err err = api->stamp(device, stamps[at++]);
+    for (int32_t i = session->from[part]; i < session->to[part] && !err; i += n) {
         Launch *launch = &session->launches[part][i];
-        err = api->stamp(device, stamps[n++]);
+        n = session_together(session, part, i);
+        err = api->stamp(device, stamps[at++]);
         if (!err)
-            err = launch->copy ? session_move(session, part, launch) : launch->run(&launch->call);
+            err = launch->copy ? session_move(session, part, launch)
+                  : n > 1      ? launch->run_all(&session->calls[part][i], n)
+                               : launch->run(&launch->call);
     }
-    err = err ? err : api->stamp(device, stamps[n++]);
+    err = err ? err : api->stamp(device, stamps[at]);
     err = err ? err : session_settle(session, part);
     Err ended = api->record_end(device, &recording);
     if (!err && !ended) {
@@ -578,14 +591,14 @@ static Err session_stamped(Session *session, Part part, void **stamps, double *n
         api->forget(device, recording);
     TRY(err ? err : ended);
     TRY(api->stamp_ns(device, stamps[0], stamps[1], &own));
-    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+    at = 1;
+    for (int32_t i = session->from[part]; i < session->to[part]; i += n, at++) {
         const Launch *launch = &session->launches[part][i];
-        void        **at = stamps + 1 + i - session->from[part];
-        double        all;
+        n = session_together(session, part, i);
         if (launch->copy)
             continue;
-        TRY(api->stamp_ns(device, at[0], at[1], &all));
-        ns[launch->call.node->id] = fmax(100, all - own);
+        TRY(api->stamp_ns(device, stamps[at], stamps[at + 1], &all));
+        session_share(launch, n, fmax(100, all - own), ns);
     }
     return OK;
 }

@@ -2,12 +2,12 @@
  *
  * A level hears one vector and says one. Each but the last keeps four vectors waiting; when the
  * fourth has come, the level below hears them pooled, and what it says is unpooled into a queue of
- * four that is spoken during the NEXT four steps: the step by which the training form shifts. So level
- * i works every 4^i-th step.
+ * four that is spoken during the NEXT four steps: the step by which the training form shifts. So
+ * level i works every 4^i-th step.
  *
- * S4 states are double (ops/s4_step.h), all else fp32. Weights lie (in, out), so that a product runs
- * along the outputs; pools have their features as the waiting vectors lie, s*H+h.
- */
+ * S4 states are double (ops/s4_step.h), all else fp32. Weights lie (in, out), so that a product
+ * runs along the outputs; pools have their features as the waiting vectors lie,
+ * s*H+h. */
 #include "models/sashimi.h"
 
 #include "ops/s4_step.h"

@@ -2,10 +2,11 @@
  *
  *   image, image_lq, edge (B,s,s,3) in [-1,1]  ->  mean squared error of the predicted noise
  *
- * Both images become latents (frozen autoencoder). The noisy latent of the good image, fused with the
- * processed edge map, goes through a frozen text-to-image UNet; struct maps of the low-quality latent
- * steer it (stablesr_unet.c). Wang et al. (2024). The text is always the empty prompt, so its context
- * is one constant tensor. Trained: SPADE, struct encoder, edge branch, input convolution.
+ * Both images become latents (frozen autoencoder). The noisy latent of the good image, fused with
+ * the processed edge map, goes through a frozen text-to-image UNet; struct maps of the low-quality
+ * latent steer it (stablesr_unet.c). Wang et al. (2024). The text is always the empty prompt, so
+ * its context is one constant tensor. Trained: SPADE, struct encoder, edge branch, input
+ * convolution.
  */
 #include "models/stablesr.h"
 
@@ -19,14 +20,24 @@ static const char *const latents_words[] = { "computed", "given", NULL };
 static const char *const fusion_words[] = { "conv", "concat", NULL };
 static const char *const trained_words[] = { "default", "published", "all", NULL };
 
-#define INT(key, low, high, help)      { #key, FIELD_INT, offsetof(StableSr, key), low, high, NULL, NULL, help }
-#define INTS(key, low, high, help)     { #key, FIELD_INTS, offsetof(StableSr, key), low, high, NULL, NULL, help }
-#define NUMBER(key, low, high, help)   { #key, FIELD_NUMBER, offsetof(StableSr, key), low, high, NULL, NULL, help }
+#define INT(key, low, high, help)                                             \
+    {                                                                         \
+#key, FIELD_INT, offsetof(StableSr, key), low, high, NULL, NULL, help \
+    }
+#define INTS(key, low, high, help)                                             \
+    {                                                                          \
+#key, FIELD_INTS, offsetof(StableSr, key), low, high, NULL, NULL, help \
+    }
+#define NUMBER(key, low, high, help)                                             \
+    {                                                                            \
+#key, FIELD_NUMBER, offsetof(StableSr, key), low, high, NULL, NULL, help \
+    }
 
 const Field stablesr_fields[] = {
     INT(image, 8, 8192, "side of the pictures"),
     INT(latent, 1, 1024, "side of the latents"),
-    { "latents", FIELD_CHOICE, offsetof(StableSr, latents), 0, 0, latents_words, NULL, "computed, or given by the data" },
+    { "latents", FIELD_CHOICE, offsetof(StableSr, latents), 0, 0, latents_words, NULL,
+      "computed, or given by the data" },
     INT(channels, 2, 8192, "UNet: width of the first level"),
     INTS(mult, 1, 64, "UNet: width of each level, times channels"),
     INT(layers, 1, STABLESR_LAYERS, "residual blocks of a level, in UNet and struct encoder"),
@@ -44,31 +55,53 @@ const Field stablesr_fields[] = {
     INT(struct_out, 1, 8192, "channels of the struct maps"),
     INT(vae_channels, 1, 8192, "autoencoder: width of the first level"),
     INTS(vae_mult, 1, 64, "autoencoder: width of each level"),
-    INT(edge_stem, 0, 8192, "edge processor: channels after its first, halving convolution; 0: it has none"),
+    INT(edge_stem, 0, 8192,
+        "edge processor: channels after its first, halving convolution; 0: it has none"),
     INT(edge_width, 1, 8192, "edge processor: channels at full size"),
     INT(edge_convs, 1, 64, "edge processor: convolutions at full size"),
     INTS(edge_ladder, 1, 8192, "edge processor: channels after each halving; the last are 4"),
-    { "fusion", FIELD_CHOICE, offsetof(StableSr, fusion), 0, 0, fusion_words, NULL, "of latent and edge: conv or concat" },
+    { "fusion", FIELD_CHOICE, offsetof(StableSr, fusion), 0, 0, fusion_words, NULL,
+      "of latent and edge: conv or concat" },
     { "trainable", FIELD_CHOICE, offsetof(StableSr, trained), 0, 0, trained_words, NULL,
       "default; published: without edge branch and input; all: everything but the autoencoder" },
     INT(timesteps, 1, 100000, "of the diffusion"),
-    { "noise_schedule", FIELD_CHOICE, offsetof(StableSr, noise_schedule), 0, 0, noise_schedules, NULL,
-      "how noise grows with time" },
+    { "noise_schedule", FIELD_CHOICE, offsetof(StableSr, noise_schedule), 0, 0, noise_schedules,
+      NULL, "how noise grows with time" },
     NUMBER(beta_start, 0, 1, "noise of the first step"),
     NUMBER(beta_end, 0, 1, "noise of the last step"),
     { 0 }
 };
 
 const StableSr stablesr_defaults = {
-    .image = 512, .latent = 64, .channels = 320, .mult = { { 1, 2, 4, 4 }, 4 }, .layers = 2, .attention_levels = 3,
-    .head_width = 64, .groups = 32, .context_tokens = 77, .context_width = 1024, .spade_hidden = 128,
-    .struct_channels = 256, .struct_mult = { { 1, 1, 2, 2 }, 4 }, .struct_heads = 4, .struct_out = 256,
-    .vae_channels = 128, .vae_mult = { { 1, 2, 4, 4 }, 4 },
-    .edge_stem = 64, .edge_width = 256, .edge_convs = 3, .edge_ladder = { { 128, 64, 16, 4 }, 4 },
-    .timesteps = 1000, .noise_schedule = NOISE_SCALED_LINEAR, .beta_start = 8.5e-4, .beta_end = 0.012,
+    .image = 512,
+    .latent = 64,
+    .channels = 320,
+    .mult = { { 1, 2, 4, 4 }, 4 },
+    .layers = 2,
+    .attention_levels = 3,
+    .head_width = 64,
+    .groups = 32,
+    .context_tokens = 77,
+    .context_width = 1024,
+    .spade_hidden = 128,
+    .struct_channels = 256,
+    .struct_mult = { { 1, 1, 2, 2 }, 4 },
+    .struct_heads = 4,
+    .struct_out = 256,
+    .vae_channels = 128,
+    .vae_mult = { { 1, 2, 4, 4 }, 4 },
+    .edge_stem = 64,
+    .edge_width = 256,
+    .edge_convs = 3,
+    .edge_ladder = { { 128, 64, 16, 4 }, 4 },
+    .timesteps = 1000,
+    .noise_schedule = NOISE_SCALED_LINEAR,
+    .beta_start = 8.5e-4,
+    .beta_end = 0.012,
 };
 
-static Err check_widths(const char *key, int64_t channels, const Ints *mult, int64_t by, const char *what)
+static Err check_widths(const char *key, int64_t channels, const Ints *mult, int64_t by,
+                        const char *what)
 {
     for (int i = 0; i < mult->n; i++)
         if (channels * mult->at[i] % by)
@@ -82,39 +115,53 @@ Err stablesr_check(const void *config)
     const StableSr *m = config;
     static const Ints once = { { 1 }, 1 };
     if (m->mult.n < 1 || m->vae_mult.n < 1 || m->edge_ladder.n < 1)
-        return fail(E_USAGE, "model.mult, model.vae_mult and model.edge_ladder need at least one level");
+        return fail(E_USAGE,
+                    "model.mult, model.vae_mult and model.edge_ladder need at least one level");
     if (m->struct_mult.n != m->mult.n)
-        return fail(E_USAGE, "model.struct_mult has %d levels and model.mult %d; every UNet level needs a map of its size",
+        return fail(E_USAGE,
+                    "model.struct_mult has %d levels and model.mult %d; every UNet level needs a "
+                    "map of its size",
                     m->struct_mult.n, m->mult.n);
     int64_t shrink = (int64_t)1 << (m->vae_mult.n - 1), scale = (int64_t)1 << (m->mult.n - 1);
     if (m->image != m->latent * shrink)
-        return fail(E_USAGE, "model.image must be %lld times model.latent for %d levels of the autoencoder; %lld is not %lld",
-                    (long long)shrink, m->vae_mult.n, (long long)m->image, (long long)(m->latent * shrink));
+        return fail(E_USAGE,
+                    "model.image must be %lld times model.latent for %d levels of the autoencoder; "
+                    "%lld is not %lld",
+                    (long long)shrink, m->vae_mult.n, (long long)m->image,
+                    (long long)(m->latent * shrink));
     if (m->latent % scale)
-        return fail(E_USAGE, "model.latent must be a multiple of %lld for %d levels", (long long)scale, m->mult.n);
+        return fail(E_USAGE, "model.latent must be a multiple of %lld for %d levels",
+                    (long long)scale, m->mult.n);
     if (m->edge_ladder.at[m->edge_ladder.n - 1] != STABLESR_LATENT)
-        return fail(E_USAGE, "model.edge_ladder must end with %d channels, as many as a latent has", STABLESR_LATENT);
+        return fail(E_USAGE, "model.edge_ladder must end with %d channels, as many as a latent has",
+                    STABLESR_LATENT);
     if (m->image >> (m->edge_ladder.n + (m->edge_stem > 0)) < 1)
-        return fail(E_USAGE, "model.edge_ladder halves a picture of %lld too often", (long long)m->image);
+        return fail(E_USAGE, "model.edge_ladder halves a picture of %lld too often",
+                    (long long)m->image);
     if (m->channels % 2 || m->struct_channels % 2)
-        return fail(E_USAGE, "model.channels and model.struct_channels must be even: half of a time embedding is sines");
+        return fail(E_USAGE, "model.channels and model.struct_channels must be even: half of a "
+                             "time embedding is sines");
     TRY(check_widths("channels", m->channels, &m->mult, m->groups, "number of groups"));
-    TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->groups, "number of groups"));
+    TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->groups,
+                     "number of groups"));
     TRY(check_widths("struct_out", m->struct_out, &once, m->groups, "number of groups"));
     TRY(check_widths("vae_channels", m->vae_channels, &m->vae_mult, m->groups, "number of groups"));
     TRY(check_widths("channels", m->channels, &m->mult, m->head_width, "width of a head"));
-    TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->struct_heads, "number of heads"));
+    TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->struct_heads,
+                     "number of heads"));
     return OK;
 }
 
 double *stablesr_alpha_bar(Pool *pool, const StableSr *m)
 {
-    return alpha_bar_table(pool, (NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start, m->beta_end);
+    return alpha_bar_table(pool, (NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start,
+                           m->beta_end);
 }
 
 /* ---- edge branch ---- */
 
-static Tensor conv_bn(const char *name, Tensor x, int64_t width, int kernel, int stride, bool relu_after)
+static Tensor conv_bn(const char *name, Tensor x, int64_t width, int kernel, int stride,
+                      bool relu_after)
 {
     scope_open(x.graph, "%s", name);
     x = batch_norm("1", conv2d("0", x, width, kernel, stride, 1, (Layer){ 0 }), relu_after);
@@ -133,7 +180,8 @@ Tensor stablesr_edge(Tensor edge, const StableSr *m)
     for (int i = 0; i < m->edge_convs; i++)
         h = conv_bn(pool_print(g->pool, "stage1_layers.%d", i), h, m->edge_width, 3, 1, true);
     for (int i = 0; i < m->edge_ladder.n; i++)
-        h = conv_bn(pool_print(g->pool, "stage2_layers.%d", i), h, m->edge_ladder.at[i], 4, 2, i + 1 < m->edge_ladder.n);
+        h = conv_bn(pool_print(g->pool, "stage2_layers.%d", i), h, m->edge_ladder.at[i], 4, 2,
+                    i + 1 < m->edge_ladder.n);
     h = adaptive_avg_pool(h, m->latent, m->latent);
     scope_close(g);
     return h;
@@ -144,7 +192,8 @@ static Tensor stablesr_fuse(Tensor latent, Tensor edge, const StableSr *m)
     Tensor both = concat2(cast(latent, tensor_type(edge)), edge);
     if (m->fusion == FUSION_CONCAT)
         return both;
-    return conv_bn("model.diffusion_model.edge_fusion.fusion_conv", both, 2 * STABLESR_LATENT, 3, 1, true);
+    return conv_bn("model.diffusion_model.edge_fusion.fusion_conv", both, 2 * STABLESR_LATENT, 3, 1,
+                   true);
 }
 
 /* ---- context ---- */
@@ -156,27 +205,31 @@ static Tensor stablesr_context(Graph *g, const StableSr *m)
         return tensor_class(feed(g, "context", F32, shape), CLASS_CONSTANTS);
     if (!m->context) {
         float *data = NEWN(g->pool, float, shape_count(shape));
-        random_normals((RandomKey){ .seed = 77, .stream = random_stream("context") }, 0, shape_count(shape), data);
+        random_normals((RandomKey){ .seed = 77, .stream = random_stream("context") }, 0,
+                       shape_count(shape), data);
         return constant_add(g, "context", F32, shape, data, CLASS_CONSTANTS);
     }
     Npy npy;
     Err err = npy_read(g->pool, m->context, &npy);
     if (err)
         return graph_poison(g, err, "%s", err_text());
-    if (npy.type != NPY_F4 || npy.rank != 2 || npy.shape[0] != m->context_tokens || npy.shape[1] != m->context_width)
-        return graph_poison(g, E_FORMAT, "%s: model.context must be a float32 array of shape %s", m->context, shape_text(shape));
+    if (npy.type != NPY_F4 || npy.rank != 2 || npy.shape[0] != m->context_tokens ||
+        npy.shape[1] != m->context_width)
+        return graph_poison(g, E_FORMAT, "%s: model.context must be a float32 array of shape %s",
+                            m->context, shape_text(shape));
     return constant_add(g, "context", F32, shape, npy.data, CLASS_CONSTANTS);
 }
 
 /* ---- training ---- */
 
-/* Every weight of the autoencoder belongs to the system, also those no training step uses: the decoder,
- * and all of it where latents are given. They are built aside, and taken over by name. */
+/* Every weight of the autoencoder belongs to the system, also those no training step uses: the
+ * decoder, and all of it where latents are given. They are built aside, and taken over by name. */
 static void vae_params(Graph *g, const StableSr *m)
 {
     Graph *aside = graph_new(g->pool, g->compute);
     Shape  z = SHAPE(1, m->latent, m->latent, STABLESR_LATENT);
-    stablesr_encode(feed(aside, "image", F32, SHAPE(1, m->image, m->image, 3)), feed(aside, "noise", F32, z), m);
+    stablesr_encode(feed(aside, "image", F32, SHAPE(1, m->image, m->image, 3)),
+                    feed(aside, "noise", F32, z), m);
     stablesr_decode(feed(aside, "latent", F32, z), m);
     for (int32_t i = 0; i < aside->n_params; i++) {
         const Param *p = &aside->params[i];
@@ -194,7 +247,9 @@ static void zero_edge_channels(float *data, Shape disk, uint64_t seed, const voi
     int64_t     taps = disk.dim[2] * disk.dim[3];
     RandomKey   key = { .seed = seed, .stream = random_stream("stablesr input") };
     for (int64_t i = 0; i < shape_count(disk); i++)
-        data[i] = i / taps % disk.dim[1] < STABLESR_LATENT ? init->scale * (2 * random_uniform_at(key, (uint64_t)i) - 1) : 0;
+        data[i] = i / taps % disk.dim[1] < STABLESR_LATENT
+                      ? init->scale * (2 * random_uniform_at(key, (uint64_t)i) - 1)
+                      : 0;
 }
 
 static bool is_trained(const char *name, const StableSr *m)
@@ -203,14 +258,16 @@ static bool is_trained(const char *name, const StableSr *m)
         return true;
     if (m->trained == TRAINED_ALL)
         return !strstr(name, "first_stage_model");
-    return m->trained == TRAINED_DEFAULT && (strstr(name, "edge_processor") || strstr(name, "edge_fusion") ||
-                                             strstr(name, "diffusion_model.input_blocks.0.0."));
+    return m->trained == TRAINED_DEFAULT &&
+           (strstr(name, "edge_processor") || strstr(name, "edge_fusion") ||
+            strstr(name, "diffusion_model.input_blocks.0.0."));
 }
 
 static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
-    Shape  pictures = SHAPE(batch, m->image, m->image, 3), z = SHAPE(batch, m->latent, m->latent, STABLESR_LATENT);
+    Shape pictures = SHAPE(batch, m->image, m->image, 3),
+          z = SHAPE(batch, m->latent, m->latent, STABLESR_LATENT);
     Tensor edge = feed(g, "edge", F32, pictures), good, low, maps[STABLESR_LEVELS];
     if (m->latents == LATENTS_GIVEN) {
         good = feed(g, "latent", F32, z);
@@ -221,7 +278,8 @@ static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t
     }
     Tensor t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
     Tensor noise = noise_normal(g, "eps", z);
-    Tensor noisy = q_sample(good, noise, alpha_bar_constant(g, stablesr_alpha_bar(g->pool, m), m->timesteps), t);
+    Tensor noisy = q_sample(good, noise,
+                            alpha_bar_constant(g, stablesr_alpha_bar(g->pool, m), m->timesteps), t);
 
     Tensor x = stablesr_fuse(noisy, stablesr_edge(edge, m), m);
     stablesr_struct(maps, low, t, m);
@@ -246,28 +304,33 @@ static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t
 /* What does not change along the chain is computed once, and kept for its steps. */
 static Tensor kept(Tensor x, const char *name)
 {
-    Tensor state = state_add(x.graph, name, tensor_type(x), tensor_shape(x), CLASS_ACTIVATIONS, false);
+    Tensor state =
+        state_add(x.graph, name, tensor_type(x), tensor_shape(x), CLASS_ACTIVATIONS, false);
     if (tensor_ok(x))
         assign(state, x);
     return state;
 }
 
-static void stablesr_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
+static void stablesr_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
+                                  int64_t n)
 {
     const StableSr *m = config;
-    Shape pictures = SHAPE(n, m->image, m->image, 3), z = SHAPE(n, m->latent, m->latent, STABLESR_LATENT);
+    Shape pictures = SHAPE(n, m->image, m->image, 3),
+          z = SHAPE(n, m->latent, m->latent, STABLESR_LATENT);
     Part  part = g->part;
     (void)sampler;
 
     g->part = PART_SAMPLE_BEGIN;
-    Tensor low = stablesr_encode(feed(g, "image_lq", F32, pictures), noise_normal(g, "vae_lq", z), m);
+    Tensor low =
+        stablesr_encode(feed(g, "image_lq", F32, pictures), noise_normal(g, "vae_lq", z), m);
     low = kept(low, "sample.latent_lq");
     Tensor edge = kept(stablesr_edge(feed(g, "edge", F32, pictures), m), "sample.edge");
 
     g->part = PART_SAMPLE;
     Tensor x = feed(g, "x", F32, z), t = feed(g, "t", I32, SHAPE(n)), maps[STABLESR_LEVELS];
     stablesr_struct(maps, low, t, m);
-    graph_output(stablesr_unet(stablesr_fuse(x, edge, m), t, stablesr_context(g, m), maps, m), "noise");
+    graph_output(stablesr_unet(stablesr_fuse(x, edge, m), t, stablesr_context(g, m), maps, m),
+                 "noise");
 
     g->part = PART_SAMPLE_END;
     graph_output(stablesr_decode(feed(g, "result", F32, z), m), "image");

@@ -1,7 +1,7 @@
 /* stablesr.h -- StableSR with an edge branch: its sizes, and its networks as graph builders.
  *
- * Maps are channels-last. Latents are (B, latent, latent, 4), already times STABLESR_SCALE.
- */
+ * Maps are channels-last. Latents are (B, latent, latent, 4), already times
+ * STABLESR_SCALE. */
 #ifndef MODELS_STABLESR_H
 #define MODELS_STABLESR_H
 
@@ -45,7 +45,8 @@ Tensor  stablesr_decode(Tensor latent, const StableSr *m);
 /* Edges of a picture (B, image, image, 3) as a map of a latent's size. */
 Tensor  stablesr_edge(Tensor edge, const StableSr *m);
 
-/* maps[level], of the size that UNet level works at. context is (tokens, width), the same for all. */
+/* maps[level], of the size that UNet level works at. context is (tokens, width), the same for
+ * all. */
 void    stablesr_struct(Tensor *maps, Tensor latent, Tensor t, const StableSr *m);
 Tensor  stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, const StableSr *m);
 

@@ -5,8 +5,8 @@
  *                   residual block
  *   struct encoder  the low-quality latent and t -> one map for every level of the UNet
  *
- * Wang et al. (2024), StableSR, section 3.1. Names follow its checkpoints: the middle and every step of
- * the way down and up is a list of layers, named by number.
+ * Wang et al. (2024), StableSR, section 3.1. Names follow its checkpoints: the middle and every
+ * step of the way down and up is a list of layers, named by number.
  */
 #include "models/layers.h"
 #include "models/stablesr.h"
@@ -16,7 +16,8 @@ static Layer norm_of(const StableSr *m, float eps)
     return (Layer){ .groups = (int)m->groups, .eps = eps };
 }
 
-/* A sinusoid of t through two linear layers; with the SiLU every residual block begins its own with. */
+/* A sinusoid of t through two linear layers; with the SiLU every residual block begins its own
+ * with. */
 static Tensor time_embed(Tensor t, int64_t width)
 {
     Tensor time = linear("time_embed.0", time_embedding(t, width, 10000), 4 * width, (Layer){ 0 });
@@ -31,7 +32,7 @@ static Tensor spade_block(Tensor h, Tensor map, const StableSr *m)
     Tensor a = relu(conv2d("mlp_shared.0", map, m->spade_hidden, 3, 1, 1, (Layer){ 0 }));
     Tensor gamma = conv2d("mlp_gamma", a, width, 3, 1, 1, (Layer){ 0 });
     Tensor beta = conv2d("mlp_beta", a, width, 3, 1, 1, (Layer){ 0 });
-    scope_open(h.graph, "param_free_norm");              /* so called; it has an affine all the same */
+    scope_open(h.graph, "param_free_norm"); /* so called; it has an affine all the same */
     Tensor w = param_add(h.graph, "weight", SHAPE(width), (Init){ .kind = INIT_ONES });
     Tensor b = param_add(h.graph, "bias", SHAPE(width), (Init){ .kind = INIT_ZEROS });
     scope_close(h.graph);
@@ -41,7 +42,8 @@ static Tensor spade_block(Tensor h, Tensor map, const StableSr *m)
 }
 
 /* Without a map (none) the plain block of the struct encoder. */
-static Tensor res_block(const char *name, Tensor x, Tensor time, Tensor map, int64_t width, const StableSr *m)
+static Tensor res_block(const char *name, Tensor x, Tensor time, Tensor map, int64_t width,
+                        const StableSr *m)
 {
     scope_open(x.graph, "%s", name);
     Tensor h = norm_act("in_layers.0", x, norm_of(m, 1e-5f), NORM_SILU);
@@ -63,7 +65,8 @@ static Tensor self_attention(const char *name, Tensor x, int heads)
     int64_t width = channels_of(x);
     Layer   plain = { .no_bias = true };
     scope_open(x.graph, "%s", name);
-    Tensor q = linear("to_q", x, width, plain), k = linear("to_k", x, width, plain), v = linear("to_v", x, width, plain);
+    Tensor q = linear("to_q", x, width, plain), k = linear("to_k", x, width, plain),
+           v = linear("to_v", x, width, plain);
     x = linear("to_out.0", attention(q, k, v, heads, NULL), width, (Layer){ 0 });
     scope_close(x.graph);
     return x;
@@ -91,7 +94,8 @@ static Tensor transformer(const char *name, Tensor x, Tensor context, const Stab
     int64_t width = channels_of(x);
     int     heads = (int)(width / m->head_width);
     scope_open(x.graph, "%s", name);
-    Tensor h = linear("proj_in", norm_act("norm", x, norm_of(m, 1e-6f), NORM_LINEAR), width, (Layer){ 0 });
+    Tensor h =
+        linear("proj_in", norm_act("norm", x, norm_of(m, 1e-6f), NORM_LINEAR), width, (Layer){ 0 });
     scope_open(x.graph, "transformer_blocks.0");
     h = add(h, self_attention("attn1", layer_norm("norm1", h, 1e-5f), heads));
     h = add(h, cross_attention("attn2", layer_norm("norm2", h, 1e-5f), context, heads));
@@ -123,7 +127,8 @@ Tensor stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, con
         }
         if (level < last) {
             scope_open(g, "input_blocks.%d", n);
-            h = skips[n++] = skip(conv2d("0.op", h, m->channels * m->mult.at[level], 3, 2, 1, (Layer){ 0 }));
+            h = skips[n++] =
+                skip(conv2d("0.op", h, m->channels * m->mult.at[level], 3, 2, 1, (Layer){ 0 }));
             scope_close(g);
         }
     }
@@ -140,11 +145,12 @@ Tensor stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, con
             if (level < m->attention_levels)
                 h = transformer("1", h, context, m);
             if (level > 0 && i == m->layers)
-                h = conv2d(level < m->attention_levels ? "2.conv" : "1.conv", upsample_nearest(h, 2), width, 3, 1, 1,
-                           (Layer){ 0 });
+                h = conv2d(level < m->attention_levels ? "2.conv" : "1.conv",
+                           upsample_nearest(h, 2), width, 3, 1, 1, (Layer){ 0 });
             scope_close(g);
         }
-    h = conv2d("out.2", norm_act("out.0", h, norm_of(m, 1e-5f), NORM_SILU), STABLESR_LATENT, 3, 1, 1, (Layer){ 0 });
+    h = conv2d("out.2", norm_act("out.0", h, norm_of(m, 1e-5f), NORM_SILU), STABLESR_LATENT, 3, 1,
+               1, (Layer){ 0 });
     scope_close(g);
     return h;
 }
@@ -154,7 +160,8 @@ static Tensor struct_attention(const char *name, Tensor x, const StableSr *m)
 {
     int64_t width = channels_of(x);
     scope_open(x.graph, "%s", name);
-    Tensor h = conv1d("qkv", norm_act("norm", x, norm_of(m, 1e-5f), NORM_LINEAR), 3 * width, (Layer){ 0 });
+    Tensor h =
+        conv1d("qkv", norm_act("norm", x, norm_of(m, 1e-5f), NORM_LINEAR), 3 * width, (Layer){ 0 });
     h = attention_qkv(h, (int)m->struct_heads, &(AttentionOptions){ .by_head = true });
     x = add(x, conv1d("proj_out", h, width, (Layer){ .zero = true }));
     scope_close(x.graph);
@@ -192,6 +199,7 @@ void stablesr_struct(Tensor *maps, Tensor latent, Tensor t, const StableSr *m)
     taps[last] = res_block("2", h, time, none, m->struct_channels * m->struct_mult.at[last], m);
     scope_close(g);
     for (int level = 0; level <= last; level++)
-        maps[level] = res_block(pool_print(g->pool, "fea_tran.%d", level), taps[level], time, none, m->struct_out, m);
+        maps[level] = res_block(pool_print(g->pool, "fea_tran.%d", level), taps[level], time, none,
+                                m->struct_out, m);
     scope_close(g);
 }

@@ -1,12 +1,13 @@
 /* stablesr_vae.c -- StableSR's KL autoencoder: images to latents and back.
  *
- * Rombach et al. (2022); names follow Stable Diffusion's `first_stage_model`. StableSR takes it as it is
- * and never trains it. Where no pretrained one exists, `system: stablesr-vae` makes one:
+ * Rombach et al. (2022); names follow Stable Diffusion's `first_stage_model`. StableSR takes it as
+ * it is and never trains it. Where no pretrained one exists, `system: stablesr-vae` makes one:
  *
- *   image (B,s,s,3) in [-1,1]  ->  mean squared error of what comes back, in full and coarsely, and a little
- *                                  of the KL divergence of the scaled latents from N(0,1)
+ *   image (B,s,s,3) in [-1,1]  ->  mean squared error of what comes back, in full and coarsely, and
+ * a little of the KL divergence of the scaled latents from N(0,1)
  *
- * The published one is also trained against a perceptual loss and a discriminator; these are left out.
+ * The published one is also trained against a perceptual loss and a discriminator; these are left
+ * out.
  */
 #include "models/layers.h"
 #include "models/stablesr.h"
@@ -22,7 +23,8 @@ static Layer norm_of(const StableSr *m)
 static Tensor vae_block(const char *name, Tensor x, int64_t width, const StableSr *m)
 {
     scope_open(x.graph, "%s", name);
-    Tensor h = conv2d("conv1", norm_act("norm1", x, norm_of(m), NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
+    Tensor h =
+        conv2d("conv1", norm_act("norm1", x, norm_of(m), NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
     h = conv2d("conv2", norm_act("norm2", h, norm_of(m), NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
     if (channels_of(x) != width)
         x = conv2d("nin_shortcut", x, width, 1, 1, 0, (Layer){ 0 });
@@ -37,7 +39,8 @@ static Tensor vae_attention(const char *name, Tensor x, const StableSr *m)
     int64_t width = channels_of(x);
     scope_open(x.graph, "%s", name);
     Tensor h = norm_act("norm", x, norm_of(m), NORM_LINEAR);
-    Tensor q = conv2d("q", h, width, 1, 1, 0, (Layer){ 0 }), k = conv2d("k", h, width, 1, 1, 0, (Layer){ 0 });
+    Tensor q = conv2d("q", h, width, 1, 1, 0, (Layer){ 0 }),
+           k = conv2d("k", h, width, 1, 1, 0, (Layer){ 0 });
     Tensor v = conv2d("v", h, width, 1, 1, 0, (Layer){ 0 });
     x = add(x, conv2d("proj_out", attention(q, k, v, 1, NULL), width, 1, 1, 0, (Layer){ 0 }));
     scope_close(x.graph);
@@ -57,7 +60,8 @@ static Tensor vae_middle(Tensor x, const StableSr *m)
 
 static Tensor vae_out(Tensor x, int64_t channels, const StableSr *m)
 {
-    return conv2d("conv_out", norm_act("norm_out", x, norm_of(m), NORM_SILU), channels, 3, 1, 1, (Layer){ 0 });
+    return conv2d("conv_out", norm_act("norm_out", x, norm_of(m), NORM_SILU), channels, 3, 1, 1,
+                  (Layer){ 0 });
 }
 
 /* min(max(x, low), high) */
@@ -109,9 +113,11 @@ Tensor stablesr_decode(Tensor latent, const StableSr *m)
     Graph *g = latent.graph;
     int    last = m->vae_mult.n - 1;
     scope_open(g, "first_stage_model");
-    Tensor h = conv2d("post_quant_conv", affine(latent, 1 / STABLESR_SCALE, 0), STABLESR_LATENT, 1, 1, 0, (Layer){ 0 });
+    Tensor h = conv2d("post_quant_conv", affine(latent, 1 / STABLESR_SCALE, 0), STABLESR_LATENT, 1,
+                      1, 0, (Layer){ 0 });
     scope_open(g, "decoder");
-    h = vae_middle(conv2d("conv_in", h, m->vae_channels * m->vae_mult.at[last], 3, 1, 1, (Layer){ 0 }), m);
+    h = vae_middle(
+        conv2d("conv_in", h, m->vae_channels * m->vae_mult.at[last], 3, 1, 1, (Layer){ 0 }), m);
     for (int level = last; level >= 0; level--) {
         int64_t width = m->vae_channels * m->vae_mult.at[level];
         scope_open(g, "up.%d", level);
@@ -133,8 +139,8 @@ Tensor stablesr_decode(Tensor latent, const StableSr *m)
 static const float KL_SHARE = 1e-6f, COARSE_SHARE = 8;
 static const float LOGVAR_START = -8;
 
-/* Latents begin as their means, hardly drawn: with a deviation of 1 around means of a few tenths, what is
- * not learned through that noise at once never is. */
+/* Latents begin as their means, hardly drawn: with a deviation of 1 around means of a few tenths,
+ * what is not learned through that noise at once never is. */
 static void narrow_start(float *data, Shape disk, uint64_t seed, const void *arg)
 {
     (void)seed;
@@ -143,9 +149,9 @@ static void narrow_start(float *data, Shape disk, uint64_t seed, const void *arg
         data[i] = i < STABLESR_LATENT ? 0 : LOGVAR_START;
 }
 
-/* Convolutions that keep the variance, and no biases. PyTorch's start shrinks what comes in by sqrt(3) at
- * each and adds a constant, so that the last norm sees little but constants: colours would take thousands
- * of steps. */
+/* Convolutions that keep the variance, and no biases. PyTorch's start shrinks what comes in by
+ * sqrt(3) at each and adds a constant, so that the last norm sees little but constants: colours
+ * would take thousands of steps. */
 static void vae_starts(Graph *g)
 {
     for (int32_t i = 0; i < g->n_params; i++) {
@@ -156,7 +162,7 @@ static void vae_starts(Graph *g)
         else if (!strcmp(end, ".bias"))
             p->init = (Init){ .kind = INIT_ZEROS };
         if (!strcmp(p->name, "first_stage_model.quant_conv.weight"))
-            p->init.scale /= STABLESR_SCALE;             /* scaled latents then have about deviation 1 */
+            p->init.scale /= STABLESR_SCALE; /* scaled latents then have about deviation 1 */
         else if (!strcmp(p->name, "first_stage_model.quant_conv.bias"))
             p->init = (Init){ .kind = INIT_CUSTOM, .custom = narrow_start };
     }
@@ -175,9 +181,11 @@ static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t shar
     /* KL = (mean^2 + variance - log variance - 1) / 2 */
     Tensor zero = constant_add(g, "nothing", F32, z, NULL, CLASS_CONSTANTS);
     Tensor spread = exp_of(affine(logvar, 0.5f, twice_log / 2));
-    Tensor squares = add(mse_loss(affine(mean, STABLESR_SCALE, 0), zero, part), mse_loss(spread, zero, part));
+    Tensor squares =
+        add(mse_loss(affine(mean, STABLESR_SCALE, 0), zero, part), mse_loss(spread, zero, part));
     Tensor logs = mean_axes(affine(logvar, part, part * (twice_log + 1)), 0, 3);
-    /* The same at the latents' size: without it their few numbers go to edges, and colours come late. */
+    /* The same at the latents' size: without it their few numbers go to edges, and colours come
+     * late. */
     back = cast(back, F32);
     Tensor coarse = mse_loss(adaptive_avg_pool(back, m->latent, m->latent),
                              adaptive_avg_pool(image, m->latent, m->latent), COARSE_SHARE * part);
@@ -210,7 +218,13 @@ static Err vae_sample(Sampler *s, const void *config, SampleResult *result)
 }
 
 const ModelDef model_stablesr_vae = {
-    .name = "stablesr-vae", .summary = "StableSR's autoencoder, where no pretrained one exists",
-    .fields = stablesr_fields, .config_bytes = sizeof(StableSr), .defaults = &stablesr_defaults,
-    .check = stablesr_check, .loss = vae_loss, .sample_graph = vae_sample_graph, .sample = vae_sample,
+    .name = "stablesr-vae",
+    .summary = "StableSR's autoencoder, where no pretrained one exists",
+    .fields = stablesr_fields,
+    .config_bytes = sizeof(StableSr),
+    .defaults = &stablesr_defaults,
+    .check = stablesr_check,
+    .loss = vae_loss,
+    .sample_graph = vae_sample_graph,
+    .sample = vae_sample,
 };

@@ -1,11 +1,12 @@
 /* dml_cpu.c -- discretised mixture of logistics on the CPU.
  *
- * BLOCK rows are turned so that each component's numbers lie side by side, and every step is a vector
- * loop over rows.
+ * BLOCK rows are turned so that each component's numbers lie side by side, and every step is a
+ * vector loop over rows.
  *
- * The mass of a bin, sigma(plus) - sigma(minus), is computed as sigma(plus) sigma(-minus) (1 - e^-d) with
- * d = plus - minus: the same number without the cancellation. Where it is below 1e-5 the density at the
- * middle times the width takes its place, as in PixelCNN++; the first and last bins reach to infinity. */
+ * The mass of a bin, sigma(plus) - sigma(minus), is computed as sigma(plus) sigma(-minus) (1 -
+ * e^-d) with d = plus - minus: the same number without the cancellation. Where it is below 1e-5 the
+ * density at the middle times the width takes its place, as in PixelCNN++; the first and last bins
+ * reach to infinity. */
 #include "ops/dml.h"
 
 #include "device/convert.h"

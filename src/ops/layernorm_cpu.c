@@ -21,7 +21,7 @@ typedef struct Rows {            /* one run of a kernel, forward or backward */
     int         threads;
     Type        type, type_y, type_w;
     const void *x, *dy, *weight, *bias;
-    int64_t     pitch;           /* elements from one sample's weight to the next's; 0: one for all */
+    int64_t pitch; /* elements from one sample's weight to the next's; 0: one for all */
     float       plus;            /* added to the weight */
     double      eps;
     void       *y;               /* or dx */

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { NORM_BLOCK = 2048 };      /* elements: so that a block and its columns stay in the first cache */
+enum { NORM_BLOCK = 2048 }; /* elements: so that a block and its columns stay in the first cache */
 
 NormPlan norm_plan(int64_t samples, int64_t pixels, int64_t channels, int64_t groups, bool may_fold,
                    int threads)

@@ -1,6 +1,7 @@
 /* optim_cpu.c -- accumulation, norm and weight updates on the CPU.
  *
- * An update is bound by memory: each of p, grad, m, v, EMA is read and written once, in one pass. */
+ * An update is bound by memory: each of p, grad, m, v, EMA is read and written once, in one
+ * pass. */
 #include "device/convert.h"
 #include "ops/optim.h"
 #include "ops/parallel.h"
@@ -75,7 +76,8 @@ Err grad_norm_cpu(const Call *call)
         int     threads = parallel_threads(call->device->threads, count);
 #pragma omp parallel for num_threads(threads) schedule(static)
         for (int64_t p = 0; p < pieces; p++) {
-            int64_t from = p * NORM_PIECE, to = from + NORM_PIECE < count ? from + NORM_PIECE : count;
+            int64_t from = p * NORM_PIECE,
+                    to = from + NORM_PIECE < count ? from + NORM_PIECE : count;
             double  sum = 0;
 #pragma omp simd reduction(+ : sum)
             for (int64_t j = from; j < to; j++)
@@ -180,8 +182,9 @@ static Err update_cpu(const Call *call,
             if (!master && type != F32)
                 row_load(type, call->in[0], i, k, buffer);
             if (finite)
-                row((UpdateRow){ p, m ? m + i : NULL, v ? v + i : NULL, (const float *)call->in[1] + i }, k, attr,
-                    rate, progress);
+                row((UpdateRow){ p, m ? m + i : NULL, v ? v + i : NULL,
+                                 (const float *)call->in[1] + i },
+                    k, attr, rate, progress);
             if (ema && lag == 1)             /* decay 0 is a copy, exactly */
                 memcpy(ema + i, p, (size_t)k * sizeof *p);
             else if (ema)

@@ -1,15 +1,15 @@
 /* parallel.h -- how CPU kernels share work among threads.
  *
  * Every loop is cut into pieces whose bounds depend only on the extent and the thread count, never
- * on timing, and every reduction adds its pieces in index order: so results repeat bit for bit.
- */
+ * on timing, and every reduction adds its pieces in index order: so results repeat bit for
+ * bit. */
 #ifndef OPS_PARALLEL_H
 #define OPS_PARALLEL_H
 
 #include <omp.h>
 #include <stdint.h>
 
-enum { ROW_BLOCK = 1024 };           /* fp32 values staged on the stack at a time (device/convert.h) */
+enum { ROW_BLOCK = 1024 }; /* fp32 values staged on the stack at a time (device/convert.h) */
 
 /* Threads of a region with this much elementwise work: always all of them, however small the work.
  * A team of another size makes libgomp throw the old one away and allocate, in every step. */
@@ -20,7 +20,8 @@ static inline int parallel_threads(int threads, int64_t elements)
 }
 
 /* Piece i of n of [0, count), cut at multiples of unit. */
-static inline void parallel_piece(int64_t count, int64_t unit, int i, int n, int64_t *from, int64_t *to)
+static inline void parallel_piece(int64_t count, int64_t unit, int i, int n, int64_t *from,
+                                  int64_t *to)
 {
     int64_t units = (count + unit - 1) / unit;
     *from = units * i / n * unit;

@@ -1,8 +1,8 @@
 /* permute_cpu.c -- axes in another order, on the CPU.
  *
- * Axes that stay neighbours are first made one. If the innermost axis stays innermost, runs of bytes
- * are copied; otherwise the innermost axes of input and output span a plane that is transposed tile
- * by tile, so that both sides touch whole cache lines. */
+ * Axes that stay neighbours are first made one. If the innermost axis stays innermost, runs of
+ * bytes are copied; otherwise the innermost axes of input and output span a plane that is
+ * transposed tile by tile, so that both sides touch whole cache lines. */
 #include "ops/permute.h"
 
 #include "ops/parallel.h"

@@ -1,9 +1,9 @@
 /* reduce_cpu.c -- sums over the middle of (A, M, K), and repetition, on the CPU.
  *
- * M is cut into pieces of a fixed number of rows, K into blocks; every (a, piece, block) is summed on
- * its own and the pieces are then added in order. The cuts depend on the shape alone, so the sum is
- * the same on any number of threads. Narrow rows (small K) are summed many at a time, side by side in
- * one vector-friendly stripe, and the stripe is folded at the end. */
+ * M is cut into pieces of a fixed number of rows, K into blocks; every (a, piece, block) is summed
+ * on its own and the pieces are then added in order. The cuts depend on the shape alone, so the sum
+ * is the same on any number of threads. Narrow rows (small K) are summed many at a time, side by
+ * side in one vector-friendly stripe, and the stripe is folded at the end. */
 #include "ops/reduce.h"
 
 #include "device/convert.h"
@@ -49,8 +49,8 @@ static void stripe_add(float *restrict sum, const float *x, const float *y, int6
             sum[i] += x[i];
 }
 
-/* Rows from..to of one block of K into out[width]; `stripe` rows are taken at a time where the block
- * is all of K and so the rows follow one another. */
+/* Rows from..to of one block of K into out[width]; `stripe` rows are taken at a time where the
+ * block is all of K and so the rows follow one another. */
 static void sum_piece(const Call *call, const ReduceAttr *at, int64_t a, int64_t from, int64_t to,
                       int64_t k0, int64_t width, float *out)
 {

@@ -25,7 +25,7 @@ static inline Type rows_grad_type(Tensor x)
     return value_at(x.graph, x.id)->persistent ? F32 : tensor_type(x);
 }
 
-static inline bool rows_all_bf16(const Node *n, int n_in)    /* output 0 and the first n_in inputs */
+static inline bool rows_all_bf16(const Node *n, int n_in) /* output 0 and the first n_in inputs */
 {
     for (int i = 0; i < n_in; i++)
         if (in_type(n, i) != BF16)

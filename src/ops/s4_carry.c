@@ -55,7 +55,8 @@ const OpDef op_s4_begin = {
     .shape = s4_begin_shape, .grad = s4_begin_grad, .cost = s4_begin_cost, .cpu = { .run = s4_begin_cpu },
 };
 
-/* in: as s4_begin, but the state as it was used and no keep, then the output's gradient; out: of each input, those of the parameters asked for */
+/* in: as s4_begin, but the state as it was used and no keep, then the output's gradient; out: of each input,
+ * those of the parameters asked for */
 static Err s4_begin_grad_shape(Node *n)
 {
     for (int i = S4_BEGIN_INV_DT; i < S4_BEGIN_INPUTS; i++)

@@ -36,7 +36,8 @@ RowSum softmax_row_sum(Type type, const void *x, int64_t first, int64_t n)
     return row;
 }
 
-/* A row that fits a block: each exponential is computed once. They go to y, whose sum comes back. */
+/* A row that fits a block: each exponential is computed once. They go to y, whose sum comes
+ * back. */
 static float softmax_short(const float *x, float *y, int64_t n)
 {
     float most = -INFINITY, sum = 0;

@@ -6,8 +6,8 @@
  * NaN stays NaN; infinities, overflow, underflow and subnormal results are as in libm.
  *
  * Every product followed by a sum is an explicit fmaf, so scalar and vector code, any compiler and
- * any optimisation level give the same bits. Polynomials are minimax fits of the form written beside
- * them (Lawson's iteration in double, then rounded).
+ * any optimisation level give the same bits. Polynomials are minimax fits of the form written
+ * beside them (Lawson's iteration in double, then rounded).
  */
 #ifndef OPS_VMATH_H
 #define OPS_VMATH_H
@@ -30,8 +30,8 @@ static inline float vfloat(uint32_t bits)
     return x;
 }
 
-/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2: exp(r), and a number whose lowest bits are n's (the sum with
- * 1.5 * 2^23). */
+/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2: exp(r), and a number whose lowest bits are n's (the sum
+ * with 1.5 * 2^23). */
 static inline float vexp_parts(float x, uint32_t *n_bits)
 {
     const float shift = 0x1.8p23f;
@@ -57,7 +57,8 @@ static inline float vexp(float x)
     return p * vfloat((uint32_t)(half + 127) << 23) * vfloat((uint32_t)(n - half + 127) << 23);
 }
 
-/* The same for |x| <= 87, where one scale will do. (A product, not a sum of exponents: NaN stays.) */
+/* The same for |x| <= 87, where one scale will do. (A product, not a sum of exponents: NaN
+ * stays.) */
 static inline float vexp_within(float x)
 {
     uint32_t bits;
@@ -147,11 +148,11 @@ static inline float vsoftplus(float x)
     return (x > 0 ? x : 0.0f) + vlog1p(vexp(-fabsf(x)));
 }
 
-/* GELU, x Phi(x) with Phi the normal distribution, and its slope Phi(x) + x Phi'(x). Less one half, Phi
- * and the slope are odd, so each is one polynomial u p(v), u = |x| / L and v = u^2 - 1/2, without an
- * exponential or a choice; its even and odd powers go side by side. Errors are absolute, as those of
- * (1 + erf) / 2 are: Phi 2e-7, the slope 3e-7. From L on (5.25 and 5.65) Phi and the slope are exactly
- * 0 and 1: p(1/2) is one half. */
+/* GELU, x Phi(x) with Phi the normal distribution, and its slope Phi(x) + x Phi'(x). Less one half,
+ * Phi and the slope are odd, so each is one polynomial u p(v), u = |x| / L and v = u^2 - 1/2,
+ * without an exponential or a choice; its even and odd powers go side by side. Errors are absolute,
+ * as those of (1 + erf) / 2 are: Phi 2e-7, the slope 3e-7. From L on (5.25 and 5.65) Phi and the
+ * slope are exactly 0 and 1: p(1/2) is one half. */
 static inline float vgelu(float x)
 {
     uint32_t a = vbits(fabsf(x) * 0.190476194f), one = vbits(1.0f);

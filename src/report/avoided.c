@@ -17,8 +17,8 @@ static int64_t avoided_scores(const Node *n)
            type_bytes(in_type(n, a->q.source));
 }
 
-/* Two sums of B and P with C and Q each, over all poles with their conjugates, one complex number per
- * frequency: (2, 2, H, 2N, L/2+1). */
+/* Two sums of B and P with C and Q each, over all poles with their conjugates, one complex number
+ * per frequency: (2, 2, H, 2N, L/2+1). */
 static int64_t avoided_cauchy(const Node *n)
 {
     Shape c = in_shape(n, S4_C);
@@ -82,8 +82,10 @@ void avoided_find(Pool *pool, const Graph *graph, Avoided **list, int32_t *n)
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         for (size_t r = 0; r < sizeof avoided_rules / sizeof *avoided_rules; r++) {
-            int64_t bytes = node->op == avoided_rules[r].op && node->part == PART_MICRO && !node->backward
-                          ? avoided_rules[r].bytes(node) : 0;
+            int64_t bytes =
+                node->op == avoided_rules[r].op && node->part == PART_MICRO && !node->backward
+                    ? avoided_rules[r].bytes(node)
+                    : 0;
             int32_t same = 0;
             if (!bytes)
                 continue;

@@ -51,9 +51,11 @@ Err beliefs_find(Pool *pool, Explained *e)
     r->accumulate *= 2;
     TRY(sums_of(e, r, &more));
     belief_add(pool, e, &cap, "Gradient accumulation stores a second set of gradients.",
-               pool_print(pool, "Micro-batches are summed in place: %s bytes of gradients at "
-                                "accumulate %lld and %s at %lld; the peak "
-                          "moves by %s bytes.", count_text(one.classes[CLASS_GRADIENTS]), (long long)(r->accumulate / 2),
+               pool_print(pool,
+                          "Micro-batches are summed in place: %s bytes of gradients at "
+                          "accumulate %lld and %s at %lld; the peak "
+                          "moves by %s bytes.",
+                          count_text(one.classes[CLASS_GRADIENTS]), (long long)(r->accumulate / 2),
                           count_text(more.classes[CLASS_GRADIENTS]), (long long)r->accumulate,
                           count_text(more.peak_bytes - one.peak_bytes)));
     belief_add(pool, e, &cap, "Gradients take two or three times the model.",
@@ -66,12 +68,15 @@ Err beliefs_find(Pool *pool, Explained *e)
         TRY(sums_of(e, r, &one));
         r->precision = 1;
         TRY(sums_of(e, r, &low));
-        belief_add(pool, e, &cap, "Half precision halves the memory of weights, gradients, "
-                                  "optimizer and EMA.",
-                   pool_print(pool, "With fp32 master copies the state goes from %s to %s bytes "
-                                    "(%+.1f %%): trained weights are there twice. "
-                              "Only activations halve; the peak goes from %s to %s.", count_text(one.state_bytes),
-                              count_text(low.state_bytes), 100 * ((double)low.state_bytes / (double)one.state_bytes - 1),
+        belief_add(pool, e, &cap,
+                   "Half precision halves the memory of weights, gradients, "
+                   "optimizer and EMA.",
+                   pool_print(pool,
+                              "With fp32 master copies the state goes from %s to %s bytes "
+                              "(%+.1f %%): trained weights are there twice. "
+                              "Only activations halve; the peak goes from %s to %s.",
+                              count_text(one.state_bytes), count_text(low.state_bytes),
+                              100 * ((double)low.state_bytes / (double)one.state_bytes - 1),
                               bytes_text(one.peak_bytes), bytes_text(low.peak_bytes)));
     }
     if (asked->batch > 1) {
@@ -79,23 +84,29 @@ Err beliefs_find(Pool *pool, Explained *e)
         r->batch = asked->batch / 2;
         TRY(sums_of(e, r, &low));
         belief_add(pool, e, &cap, "Memory is proportional to the batch.",
-                   pool_print(pool, "Batch %lld needs %s, batch %lld %s: %.2f times, since state "
-                                    "does not shrink.",
-                              (long long)asked->batch, bytes_text(e->sheet->peak_bytes), (long long)r->batch,
-                              bytes_text(low.peak_bytes), (double)low.peak_bytes / (double)e->sheet->peak_bytes));
+                   pool_print(pool,
+                              "Batch %lld needs %s, batch %lld %s: %.2f times, since state "
+                              "does not shrink.",
+                              (long long)asked->batch, bytes_text(e->sheet->peak_bytes),
+                              (long long)r->batch, bytes_text(low.peak_bytes),
+                              (double)low.peak_bytes / (double)e->sheet->peak_bytes));
     }
     int64_t scores = 0;
     for (int32_t i = 0; i < e->n_avoided; i++)
         scores += e->avoided[i].bytes * e->avoided[i].count;
     if (scores)
         belief_add(pool, e, &cap, "What a plain implementation stores has to be stored.",
-                   pool_print(pool, "%s of scores, kernels and maps before their activation are "
-                                    "computed where they are needed and "
-                              "never stored; the whole step needs %s.", bytes_text(scores), bytes_text(e->sheet->peak_bytes)));
+                   pool_print(pool,
+                              "%s of scores, kernels and maps before their activation are "
+                              "computed where they are needed and "
+                              "never stored; the whole step needs %s.",
+                              bytes_text(scores), bytes_text(e->sheet->peak_bytes)));
     belief_add(pool, e, &cap, "The framework adds an overhead that cannot be known.",
-               pool_print(pool, "Every buffer is placed before the first step: alignment and "
-                                "fragmentation are %s bytes (%.3f %% of the "
-                          "peak); nothing else is allocated in the arena.", count_text(e->sheet->gap_bytes),
+               pool_print(pool,
+                          "Every buffer is placed before the first step: alignment and "
+                          "fragmentation are %s bytes (%.3f %% of the "
+                          "peak); nothing else is allocated in the arena.",
+                          count_text(e->sheet->gap_bytes),
                           100.0 * (double)e->sheet->gap_bytes / (double)e->sheet->peak_bytes));
     return OK;
 }

@@ -1,8 +1,8 @@
 /* bottlenecks.c -- the peak as a short ranked list.
  *
- * State is one row a class: a remedy (no EMA, another optimizer) moves all of it. Everything else is
- * grouped by class, type and shape: maps of one level of a network come and go together.
- */
+ * State is one row a class: a remedy (no EMA, another optimizer) moves all of it. Everything else
+ * is grouped by class, type and shape: maps of one level of a network come and go
+ * together. */
 #include "report/explain.h"
 
 #include <stdlib.h>

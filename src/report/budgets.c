@@ -1,8 +1,8 @@
 /* budgets.c -- which cards a step fits, and the largest batch that does.
  *
- * "Fits" is everything kept, placed. "Fits re-planned" is proved by the plan of least arena, which is
- * smaller. The largest batch is found by placing: peaks are close to a line in the batch, so a few tries
- * do; every answer was placed and so was its failing neighbour.
+ * "Fits" is everything kept, placed. "Fits re-planned" is proved by the plan of least arena, which
+ * is smaller. The largest batch is found by placing: peaks are close to a line in the batch, so a
+ * few tries do; every answer was placed and so was its failing neighbour.
  */
 #include "report/explain.h"
 
@@ -54,7 +54,8 @@ static Err batch_peak(Batches *b, int64_t batch, int64_t *peak_bytes)
 static Err batch_between(Batches *b, int64_t budget, Tried low, Tried high, int64_t *largest)
 {
     while (high.batch - low.batch > 1) {
-        double  slope = (double)(high.peak_bytes - low.peak_bytes) / (double)(high.batch - low.batch);
+        double slope =
+            (double)(high.peak_bytes - low.peak_bytes) / (double)(high.batch - low.batch);
         double  steps = slope > 0 ? (double)(budget - low.peak_bytes) / slope : 1;
         int64_t guess = low.batch + (int64_t)steps, peak;
         guess = guess <= low.batch ? low.batch + 1 : guess >= high.batch ? high.batch - 1 : guess;
@@ -105,7 +106,9 @@ Err budgets_find(Pool *pool, Explained *e, bool batches)
         Budget *row = &e->budgets[i];
         row->arena_bytes = row->asked_bytes - e->device->runtime_bytes;
         row->verdict = e->sheet->peak_bytes <= row->arena_bytes ? VERDICT_FITS
-                     : e->minimum_bytes && e->minimum_bytes <= row->arena_bytes ? VERDICT_REPLANNED : VERDICT_NO;
+                       : e->minimum_bytes && e->minimum_bytes <= row->arena_bytes
+                           ? VERDICT_REPLANNED
+                           : VERDICT_NO;
         row->largest_batch = -1;
         if (batches)
             TRY(batch_largest(&b, row->arena_bytes, &row->largest_batch));

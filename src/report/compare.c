@@ -1,4 +1,5 @@
-/* compare.c -- rows of a comparison: everything kept, the least arena, and a plan for each budget between. */
+/* compare.c -- rows of a comparison: everything kept, the least arena, and a plan for each budget
+ * between. */
 #include "report/compare.h"
 
 #include "base/clock.h"
@@ -26,8 +27,8 @@ static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOp
                        .effort = options->effort ? options->effort : SHORT_EFFORT };
     Err        err = fit_run(pool, e->recipe, e->device, &how, result);
     if (!err)
-        *cell = (CompareCell){ VERDICT_REPLANNED, true, result->engine->arena_bytes, result->step_ns / (e->step_ms * 1e6),
-                               result->cut };
+        *cell = (CompareCell){ VERDICT_REPLANNED, true, result->engine->arena_bytes,
+                               result->step_ns / (e->step_ms * 1e6), result->cut };
     else if (err == E_BUDGET)
         *cell = (CompareCell){ VERDICT_NO, true, result->minimum_bytes, 0, result->cut };
     pool_free(pool);
@@ -40,9 +41,11 @@ static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe,
     Pool      *scratch = pool_new(NULL, "row");
     Explained *e;
     double     left = options->deadline_s - clock_now();
-    Err        err = explained_new(scratch, recipe, c->device,
-                                   &(ExplainOptions){ .effort = left > 0 ? options->effort : -1,
-                                   .time_limit_s = left, .no_split = !(options->allow & ALLOW_SPLIT) }, &e);
+    Err err = explained_new(scratch, recipe, c->device,
+                            &(ExplainOptions){ .effort = left > 0 ? options->effort : -1,
+                                               .time_limit_s = left,
+                                               .no_split = !(options->allow & ALLOW_SPLIT) },
+                            &e);
     row->cells = NEWN(pool, CompareCell, c->n_budgets + 1);
     if (!err) {
         row->parameters = e->sheet->parameters;

@@ -1,4 +1,5 @@
-/* compare.h -- several variants of a recipe, or several recipes, against several budgets: one table. */
+/* compare.h -- several variants of a recipe, or several recipes, against several budgets: one
+ * table. */
 #ifndef REPORT_COMPARE_H
 #define REPORT_COMPARE_H
 
@@ -38,7 +39,8 @@ typedef struct CompareOptions {
     void    *progress_arg;
 } CompareOptions;
 
-/* Explains the recipe and adds its row; read_err: the recipe could not be read, its sentence is the row's. */
+/* Explains the recipe and adds its row; read_err: the recipe could not be read, its sentence is the
+ * row's. */
 Err  compare_add(Pool *pool, Comparison *c, const char *name, const Recipe *recipe, Err read_err,
                  const CompareOptions *options);
 void compare_text(FILE *to, const Comparison *c, bool colour);       /* at most 100 columns */

@@ -68,11 +68,9 @@ void compare_text(FILE *to, const Comparison *c, bool colour)
         compare_block(to, c, first, last, colour);
         fputc('\n', to);
     }
-    fprintf(to, "peak: everything kept; least: the least arena found (?: time was up); yes: fits, "
-                "everything kept;\n"
-                "+N%%: fits re-planned, so much slower by %s (* search cut short); no: does not "
-                "fit\n",
-            c->time_source ? c->time_source : "roofline");
+    print_sentence(to, "peak: everything kept; least: the least arena found (?: time was up); yes: fits, everything kept; "
+                   "+N%%: fits re-planned, so much slower by %s (* search cut short); no: does not fit",
+                   c->time_source ? c->time_source : "roofline");
 }
 
 Err compare_json(FILE *to, const Comparison *c)
@@ -138,8 +136,8 @@ void compare_md(Text *to, const Comparison *c)
             continue;
         }
         text_add(to, "| %s | %s | %lld x %lld | %s | %s | %s | %s |", r->name,
-                 count_text(r->parameters), (long long)r->batch,
-                 (long long)r->accumulate, r->precision, bytes_text(r->state_bytes), bytes_text(r->peak_bytes),
+                 count_text(r->parameters), (long long)r->batch, (long long)r->accumulate,
+                 r->precision, bytes_text(r->state_bytes), bytes_text(r->peak_bytes),
                  bytes_text(r->minimum_bytes));
         for (int32_t b = 0; b < c->n_budgets; b++)
             text_add(to, " %s |", cell_text(&r->cells[b], room, sizeof room));

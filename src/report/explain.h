@@ -54,6 +54,9 @@ typedef struct Phase {
     int64_t     every;           /* steps from one to the next; 0: only at the end */
 } Phase;
 
+/* Is this step of the program's plan a run of a node of that part? */
+bool run_is_in(const Program *p, const Graph *graph, int32_t step, Part part);
+
 typedef struct Explained {
     const Recipe *recipe;
     const Device *device;

@@ -88,14 +88,18 @@ static void timeline_json(JsonOut *o, const Engine *engine)
     for (int i = 0; i < engine->n_programs; i++) {
         const Program *p = &engine->programs[i];
         int64_t        elsewhere = p->live_bytes - p->meter.live_bytes;
-        json_out_object_row(o, NULL);
-        json_out_string(o, "phase", p->name);
-        json_out_row(o, "live_bytes");
-        for (int32_t s = 0; s < p->plan->n_steps; s++)
-            if (p->plan->steps[s].kind == STEP_RUN)
-                json_out_int(o, NULL, p->meter.curve[s] + elsewhere);
-        json_out_end(o);
-        json_out_end(o);
+        for (int part = 0; part < PART_COUNT; part++) {
+            if (!p->parts[part])
+                continue;
+            json_out_object_row(o, NULL);
+            json_out_string(o, "phase", part_name((Part)part));
+            json_out_row(o, "live_bytes");
+            for (int32_t s = 0; s < p->plan->n_steps; s++)
+                if (run_is_in(p, engine->graph, s, (Part)part))
+                    json_out_int(o, NULL, p->meter.curve[s] + elsewhere);
+            json_out_end(o);
+            json_out_end(o);
+        }
     }
     json_out_end(o);
 }

@@ -8,36 +8,45 @@
 const char *device_text(Pool *pool, const Device *device)
 {
     if (!device_has_kernels(device))
-        return pool_print(pool, "%s (%s, described by its profile: %s)", device->name, device->model,
+        return pool_print(pool, "%s (%s, described by its profile: %s)", device->name,
+                          device->model,
                           device->profile_note ? device->profile_note : "no workspaces counted");
     if (device->kind == DEVICE_CUDA)
         return pool_print(pool, "%s (%s, %s)", device->name, device->model, device->library);
-    return pool_print(pool, "%s (%s%s%s, %d threads)", device->name, device->described ? device->model : "",
-                      device->described ? ", " : "", device->library, device->threads);
+    return pool_print(pool, "%s (%s%s%s, %d threads)", device->name,
+                      device->described ? device->model : "", device->described ? ", " : "",
+                      device->library, device->threads);
 }
 
 const char *runtime_text(Pool *pool, const Device *device, int64_t runtime_bytes)
 {
     if (device->kind == DEVICE_CPU && !device->described)
-        return pool_print(pool, "outside the arena: %s bytes (%s) of code, generated kernels and this plan, measured "
-                          "in this process", count_text(runtime_bytes), bytes_text(runtime_bytes));
-    const char *what = device->kind == DEVICE_CPU ? "" : " of context and libraries, which count against a budget";
+        return pool_print(
+            pool,
+            "outside the arena: %s bytes (%s) of code, generated kernels and this plan, measured "
+            "in this process",
+            count_text(runtime_bytes), bytes_text(runtime_bytes));
+    const char *what =
+        device->kind == DEVICE_CPU ? "" : " of context and libraries, which count against a budget";
     return pool_print(pool, "outside the arena: %s bytes (%s)%s, %s%s", count_text(runtime_bytes),
-                      bytes_text(runtime_bytes), what, device->described ? "by the profile " : "measured",
+                      bytes_text(runtime_bytes), what,
+                      device->described ? "by the profile " : "measured",
                       device->described ? device->profile->name : "");
 }
 
 const char *time_text(Pool *pool, const Engine *engine)
 {
     const char *note = engine->device->profile_note;
-    double      measured = engine_time_share(engine, TIME_MEASURED), family = engine_time_share(engine, TIME_FAMILY);
+    double measured = engine_time_share(engine, TIME_MEASURED),
+           family = engine_time_share(engine, TIME_FAMILY);
     if (!engine->device->profile)
         return note ? pool_print(pool, "roofline, not measured (%s)", note)
                     : "roofline, not measured (plimsoll probe measures this machine)";
     if (measured + family <= 0)
         return pool_print(pool, "%s, a floor and not a measurement", engine_time_source(engine));
     return pool_print(pool, "%s: %.0f %% measured, %.0f %% from other sizes, %.0f %% roofline",
-                      engine_time_source(engine), 100 * measured, 100 * family, 100 * fabs(1 - measured - family));
+                      engine_time_source(engine), 100 * measured, 100 * family,
+                      100 * fabs(1 - measured - family));
 }
 
 void time_json(JsonOut *o, const Engine *engine, double step_ms, double slowdown)

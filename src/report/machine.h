@@ -5,13 +5,15 @@
 #include "base/json_out.h"
 #include "plan/engine.h"
 
-/* "cpu (onednn 2.6.3, 2 threads)"; "h200 (NVIDIA H200 ..., planned without its kernels' workspaces)" */
+/* "cpu (onednn 2.6.3, 2 threads)"; "h200 (NVIDIA H200 ..., planned without its kernels'
+ * workspaces)" */
 const char *device_text(Pool *pool, const Device *device);
 
 /* What lies outside the arena, in one sentence. */
 const char *runtime_text(Pool *pool, const Device *device, int64_t runtime_bytes);
 
-/* "profile cpu: 97 % of it measured, 3 % interpolated"; "roofline; plimsoll probe would measure it" */
+/* "profile cpu: 97 % of it measured, 3 % interpolated"; "roofline; plimsoll probe would measure
+ * it" */
 const char *time_text(Pool *pool, const Engine *engine);
 
 /* "time": {step_ms, slowdown, source, measured, interpolated} */

@@ -1,9 +1,9 @@
 /* sheet.h -- the balance sheet of an engine: what is live at the peak, and what it is for.
  *
- * The peak instant is the first step with the largest live sum in the program with the largest arena.
- * Every table (classes, modules, lines, tensors) adds up to peak_bytes: live buffers, the workspace of
- * the node that runs, and one row of gaps (alignment and fragmentation).
- */
+ * The peak instant is the first step with the largest live sum in the program with the largest
+ * arena. Every table (classes, modules, lines, tensors) adds up to peak_bytes: live buffers, the
+ * workspace of the node that runs, and one row of gaps (alignment and
+ * fragmentation). */
 #ifndef REPORT_SHEET_H
 #define REPORT_SHEET_H
 

@@ -190,7 +190,7 @@ static Err run_regions(Run *run)
     if (r->batch < 2)
         return OK;
     r->levers.regions = r->batch;
-    return run_lots(run, (WhatIf){ .name = "regions sample by sample, micro-batch and batch norm whole",
+    return run_lots(run, (WhatIf){ .name = "regions sample by sample, batch norm whole",
                                    .how = "fit --allow split, within a budget" }, r,
                     "no run of per-sample operators keeps more than it hands on");
 }

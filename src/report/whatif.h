@@ -1,11 +1,16 @@
-/* whatif.h -- what would help: every lever alone and together, each re-planned, and beliefs put to the test. */
+/* whatif.h -- what would help: every lever alone and together, each re-planned, and beliefs put to
+ * the test. */
 #ifndef REPORT_WHATIF_H
 #define REPORT_WHATIF_H
 
 #include "report/explain.h"
 #include "train/fit.h"
 
-typedef enum Effort { EFFORT_IMMEDIATE, EFFORT_SHORT, EFFORT_LONG } Effort;   /* a flag; a recipe value; the model */
+typedef enum Effort {
+    EFFORT_IMMEDIATE,
+    EFFORT_SHORT,
+    EFFORT_LONG
+} Effort; /* a flag; a recipe value; the model */
 extern const char *const effort_words[];
 
 struct WhatIf {

@@ -230,6 +230,9 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
     TRY(json_need_int(json, "drawn", &state->drawn));
     TRY(json_need_int(json, "seed", &state->seed));
     TRY(plateau_read(json, &state->plateau));
+    if (state->step != step || state->drawn < 0)
+        return fail(E_FORMAT, "%s says step %lld with %lld samples drawn: it is damaged or was renamed", path,
+                    (long long)state->step, (long long)state->drawn);
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(safetensors_read(work, path, &file));
     TRY(lengths_same(path, &file, graph));

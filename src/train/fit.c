@@ -236,6 +236,15 @@ static Err fit_add_inside(Fit *fit, Recipe *recipe)
     return OK;
 }
 
+static int64_t fit_most_scratch(const Engine *engine)
+{
+    size_t most = 0;
+    for (int32_t i = 0; i < engine->graph->n_nodes; i++)
+        if (engine->choices[i].workspace_bytes > most)
+            most = engine->choices[i].workspace_bytes;
+    return (int64_t)most;
+}
+
 static Err fit_candidates(Fit *fit, FitResult *r)
 {
     unsigned      allow = fit->options->allow;
@@ -256,16 +265,18 @@ static Err fit_candidates(Fit *fit, FitResult *r)
     }
     if (why_not)
         fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
-    for (int leaner = 0; leaner <= (lean ? 1 : 0); leaner++)
+    /* Any algorithm; lean ones in place of those that want most; lean ones everywhere. */
+    int64_t scratch[] = { asked->levers.most_scratch, fit_most_scratch(fit->list[0].kept) / 4, 1 };
+    for (int leaner = 0; leaner <= (lean ? 2 : 0); leaner++)
         for (int low = 0; low <= (down ? 1 : 0); low++)
             for (int64_t pieces = 1; pieces <= (split ? asked->batch : 1); pieces++) {
                 Recipe *recipe = recipe_copy(fit->pool, asked);
-                if (asked->batch % pieces)
+                if (asked->batch % pieces || (leaner == 1 && (scratch[1] <= 1 || pieces > 1)))
                     continue;
                 TRY(recipe_cut(recipe, pieces));
                 if (low)
                     recipe->precision = 1;           /* bf16 */
-                recipe->levers.most_scratch = leaner ? 1 : asked->levers.most_scratch;
+                recipe->levers.most_scratch = scratch[leaner];
                 if (leaner || low || pieces > 1)     /* else it is the first */
                     TRY(fit_add_all(fit, recipe));
                 if (pieces == 1 && !leaner)
@@ -282,9 +293,9 @@ static int candidate_order(const void *a, const void *b)
         return x_ns < y_ns ? -1 : 1;
     /* The same price: what stays nearest to the recipe. */
     const Levers *p = &x->recipe->levers, *q = &y->recipe->levers;
-    int64_t       apart[] = { p->most_scratch - q->most_scratch, p->stored_attention - q->stored_attention,
-                              p->pieces - q->pieces, p->chunks - q->chunks, p->regions - q->regions, p->host - q->host,
-                              p->release - q->release, x->recipe->precision - y->recipe->precision };
+    int64_t       apart[] = { (p->most_scratch > 0) - (q->most_scratch > 0), q->most_scratch - p->most_scratch,
+                              p->stored_attention - q->stored_attention, p->pieces - q->pieces, p->chunks - q->chunks,
+                              p->regions - q->regions, p->host - q->host, p->release - q->release, x->recipe->precision - y->recipe->precision };
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
         if (apart[i])
             return apart[i] < 0 ? -1 : 1;
@@ -294,19 +305,20 @@ static int candidate_order(const void *a, const void *b)
 /* ---- searching ---- */
 
 /* The effort of one search: all of it under the recipe's own numeric levers, whatever else is allowed, so that
- * allowing more never finds less; half of it under every other setting. */
+ * allowing more never finds less; half of it for smaller micro-batches and lower precision, which gain most; an
+ * eighth under every other setting, of which there are many. */
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
     const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
-    bool          own = c->recipe->batch == fit->recipe->batch && c->recipe->precision == fit->recipe->precision &&
-                        is->regions == asked->regions && is->chunks == asked->chunks &&
-                        is->most_scratch == asked->most_scratch && is->stored_attention == asked->stored_attention;
+    bool          inside = is->regions != asked->regions || is->chunks != asked->chunks ||
+                           is->most_scratch != asked->most_scratch || is->stored_attention != asked->stored_attention;
+    bool          own = c->recipe->batch == fit->recipe->batch && c->recipe->precision == fit->recipe->precision && !inside;
     int32_t nodes = 0;
     for (int i = 0; i < c->kept->n_programs; i++)
         if (c->kept->programs[i].pgraph->n_nodes > nodes)
             nodes = c->kept->programs[i].pgraph->n_nodes;
     int64_t effort = fit->options->effort > 0 ? fit->options->effort : plan_default_effort(nodes);
-    return own ? effort : effort / 2 + 1;
+    return own ? effort : effort / (inside ? 8 : 2) + 1;
 }
 
 static Err fit_search(Fit *fit, Candidate *c, int64_t budget, TrainingGraph *graph, Engine **engine)
@@ -506,7 +518,8 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
     int64_t   apart = n ? (points[0].peak_bytes - points[n - 1].peak_bytes) / CURVE_APART : 0;
     for (int i = n - 1; i >= 0; i--)
         if (!kept || points[i].step_ns < front[kept - 1].step_ns) {
-            if (kept > 1 && points[i].peak_bytes - front[kept - 2].peak_bytes < apart)
+            if (kept > 1 && (points[i].peak_bytes - front[kept - 2].peak_bytes < apart ||
+                             points[i].peak_bytes - front[kept - 1].peak_bytes < apart / 4))
                 kept--;                      /* never the least itself */
             front[kept++] = points[i];
         }

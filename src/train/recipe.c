@@ -34,14 +34,14 @@ static const Field schedule_fields[] = {
     { "kind",     FIELD_CHOICE, offsetof(ScheduleConfig, kind),     0, 0, schedule_kinds, NULL, "constant, cosine, restarts or plateau" },
     { "warmup",   FIELD_INT,    offsetof(ScheduleConfig, warmup),   0, 1e12, NULL, NULL, "steps of linear warm-up" },
     { "cycles",   FIELD_NUMBER, offsetof(ScheduleConfig, cycles),   0, 1e6, NULL, NULL, "cosine: waves over the run" },
-    { "period",   FIELD_INT,    offsetof(ScheduleConfig, period),   1, 1e12, NULL, NULL, "restarts: steps of the first wave; plateau on the loss: steps of one mean" },
+    { "period",   FIELD_INT,    offsetof(ScheduleConfig, period),   1, 1e12, NULL, NULL, "restarts: of the first wave; plateau: of one mean loss" },
     { "growth",   FIELD_INT,    offsetof(ScheduleConfig, growth),   1, 100, NULL, NULL, "restarts: factor of the next wave" },
     { "floor_lr", FIELD_NUMBER, offsetof(ScheduleConfig, floor_lr), 0, 100, NULL, NULL, "restarts, plateau: least rate" },
-    { "watch",     FIELD_CHOICE, offsetof(ScheduleConfig, watch),     0, 0, plateau_watches, NULL, "plateau: on the validation's loss, or on the mean training loss of each period" },
+    { "watch",     FIELD_CHOICE, offsetof(ScheduleConfig, watch),     0, 0, plateau_watches, NULL, "plateau: validation or loss" },
     { "factor",    FIELD_NUMBER, offsetof(ScheduleConfig, factor),    0, 0.999, NULL, NULL, "plateau: what the rate is multiplied by" },
-    { "patience",  FIELD_INT,    offsetof(ScheduleConfig, patience),  0, 1e9, NULL, NULL, "plateau: looks without a better loss that are borne" },
+    { "patience",  FIELD_INT,    offsetof(ScheduleConfig, patience),  0, 1e9, NULL, NULL, "plateau: looks without a better loss" },
     { "cooldown",  FIELD_INT,    offsetof(ScheduleConfig, cooldown),  0, 1e9, NULL, NULL, "plateau: looks after a cut that do not count" },
-    { "threshold", FIELD_NUMBER, offsetof(ScheduleConfig, threshold), 0, 0.999, NULL, NULL, "plateau: better means below (1 - threshold) times the best" },
+    { "threshold", FIELD_NUMBER, offsetof(ScheduleConfig, threshold), 0, 0.999, NULL, NULL, "plateau: share that counts as better" },
     { 0 }
 };
 
@@ -59,7 +59,7 @@ static const Field data_fields[] = {
     { "range_low",  FIELD_NUMBER, offsetof(DataConfig, range_low),  0, 1e6, NULL, NULL, "range images: metres that become -1" },
     { "range_high", FIELD_NUMBER, offsetof(DataConfig, range_high), 0, 1e6, NULL, NULL, "range images: metres that become 1; 0: of the data" },
     { "keep_rest",  FIELD_BOOL,   offsetof(DataConfig, keep_rest),  0, 0, NULL, NULL, "sound: pad the rest of a file instead of dropping it" },
-    { "holdout",    FIELD_NUMBER, offsetof(DataConfig, holdout),    0, 0.99, NULL, NULL, "share of the samples kept out of training, for validation" },
+    { "holdout",    FIELD_NUMBER, offsetof(DataConfig, holdout),    0, 0.99, NULL, NULL, "share kept out of training" },
     { "holdout_path", FIELD_TEXT, offsetof(DataConfig, holdout_path), 0, 0, NULL, NULL, "samples for validation, apart from path" },
     { 0 }
 };

@@ -30,6 +30,7 @@ typedef struct Trainer {
     Feeds               feeds;
     Phases             *phases;
     Saver              *saver;
+    Pool               *held;            /* the lock on the run's folder */
     FILE               *log;
     const char         *log_path;
     double              flushed;     /* when the log last reached its file */
@@ -103,13 +104,16 @@ static Err train_open(Pool *pool, Trainer *t)
     t->state.plateau = plateau_start(t->recipe, rates, t->graph.n_groups);
     if (!o->out)
         return OK;
+    if (!o->resume)
+        TRY(folder_make(o->out));
+    TRY(folder_lock(t->held, o->out));
     if (o->resume) {
         int64_t step;
         TRY(checkpoint_newest(pool, o->out, &step));
         TRY(checkpoint_load(pool, t->session, o->out, step, &t->state));
     } else {
         int64_t step;
-        if (folder_exists(o->out) && !checkpoint_newest(pool, o->out, &step))
+        if (!checkpoint_newest(pool, o->out, &step))
             return fail(E_USAGE, "%s already holds a run at step %lld; continue it with --resume %s, or name another folder",
                         o->out, (long long)step, o->out);
     }
@@ -177,6 +181,11 @@ static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *do
     return OK;
 }
 
+static void log_number(FILE *log, const char *key, double number)
+{
+    fprintf(log, isfinite(number) ? ", \"%s\": %.9g" : ", \"%s\": null", key, number);   /* JSON has no other word */
+}
+
 static Err train_log(Trainer *t, double loss, double ms, const double *validation)
 {
     if (!t->log)
@@ -184,13 +193,13 @@ static Err train_log(Trainer *t, double loss, double ms, const double *validatio
     float        progress[PROGRESS_WORDS];
     const float *rates = t->rates;
     TRY(session_read(t->session, t->graph.train.progress.id, progress));
-    fprintf(t->log, "{\"step\": %lld, \"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, \"ms\": %.3f",
-            (long long)t->state.step, loss, (double)rates[RATE_GROUPS + t->graph.n_groups - 1],
-            (double)progress[PROGRESS_NORM], ms);
-    if (validation && isfinite(*validation))
-        fprintf(t->log, ", \"val_loss\": %.9g", *validation);
-    else if (validation)
-        fputs(", \"val_loss\": null", t->log);
+    fprintf(t->log, "{\"step\": %lld", (long long)t->state.step);
+    log_number(t->log, "loss", loss);
+    log_number(t->log, "lr", (double)rates[RATE_GROUPS + t->graph.n_groups - 1]);
+    log_number(t->log, "grad_norm", (double)progress[PROGRESS_NORM]);
+    fprintf(t->log, ", \"ms\": %.3f", ms);
+    if (validation)
+        log_number(t->log, "val_loss", *validation);
     fputs("}\n", t->log);
     return OK;
 }
@@ -294,15 +303,13 @@ static Err train_plan(Pool *pool, Trainer *t, const Device *device)
     return fit_read(pool, path, t->asked, device, given, &t->fit);
 }
 
-Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options, TrainResult *result)
+static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult *result)
 {
-    Trainer *t = NEW(pool, Trainer);
-    t->asked = recipe;
-    t->options = options;
-    *result = (TrainResult){ 0 };
+    const TrainOptions *options = t->options;
+    const Recipe       *recipe;
     TRY(train_plan(pool, t, device));
     const Engine *engine = t->fit.engine;
-    t->recipe = recipe = t->fit.recipe;
+    recipe = t->recipe = t->fit.recipe;
     t->graph = t->fit.graph;
     TRY(session_new(pool, engine, &t->session));
     TRY(session_init(t->session, (uint64_t)recipe->seed));
@@ -351,5 +358,15 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     if (!err && result->steps && result->host_measured_bytes != engine->host_bytes)
         err = fail(E_PLAN, "%lld bytes were used on the host where %lld were planned (this is a bug; please report it)",
                    (long long)result->host_measured_bytes, (long long)engine->host_bytes);
+    return err;
+}
+
+Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options, TrainResult *result)
+{
+    Trainer *t = NEW(pool, Trainer);
+    *t = (Trainer){ .asked = recipe, .options = options, .held = pool_new(pool, "held") };
+    *result = (TrainResult){ 0 };
+    Err err = train_whole(pool, t, device, result);
+    pool_free(t->held);                      /* the folder is free again, whatever the caller's pool does */
     return err;
 }

@@ -102,6 +102,8 @@ expect 2 "takes one or more recipes" compare
 expect 2 "takes KEY=A,B,C" compare unet-small --sweep batch
 expect 2 "a value is missing" compare unet-small --sweep batch=1,,2
 expect 2 "is not a size" compare unet-small --budget 8GiB,much
+expect 2 "more than 0 bytes" compare unet-small --budget 8GiB,0
+narrow compare unet-small --device rtx-3060 --effort 20 --budget 1GiB
 
 # layout
 printf 'id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n' > "$work/b.csv"
@@ -144,13 +146,18 @@ expect 0 "unet-small: 2 steps" train --resume "$work/half" --steps 6
 is "resuming does not give the bits of an uninterrupted run" cmp -s "$work/whole/step-000006.safetensors" "$work/half/step-000006.safetensors"
 is "keep: 2 checkpoints should be left" [ "$(ls "$work/half" | grep -c safetensors)" = 2 ]
 expect 2 "already holds a run" train unet-small $small --steps 6 --out "$work/whole"
+expect 2 "is not a run" train --resume "$work/nowhere"
+expect 0 "nothing is left to do: step 6 of 5" train --resume "$work/half" --steps 5
+cp -r "$work/half" "$work/renamed"
+for kind in json safetensors; do mv "$work/renamed/step-000006.$kind" "$work/renamed/step-000008.$kind"; done
+expect 1 "says step 6" train --resume "$work/renamed" --steps 9
 expect 1 "holds no whole checkpoint" train unet-small $small --resume "$work"
 expect 2 "tensors unused" train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors"
 expect 0 "1 steps" train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
 expect 1 "the model has (128,32)" train unet-small --steps 1 --init "$work/whole/step-000006.safetensors"
 expect 1 "cannot" train unet-small $small --steps 1 --out /dev/null/run
 head -c 1000 "$work/whole/step-000006.safetensors" > "$work/whole/step-000009.safetensors"
-cp "$work/whole/step-000006.json" "$work/whole/step-000009.json"
+sed 's/"step": 6/"step": 9/' "$work/whole/step-000006.json" > "$work/whole/step-000009.json"
 expect 1 "step-000009.safetensors" train --resume "$work/whole" --steps 12
 expect 1 "not finite" train unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
 
@@ -163,6 +170,15 @@ wait $pid
 is "SIGINT should end with 0" [ $? = 0 ]
 is "SIGINT should say how to go on" grep -q -- "--resume $work/signal" "$work/out"
 is "SIGINT should leave a checkpoint" sh -c "ls $work/signal | grep -q json"
+
+# one process a folder
+"$program" train --resume "$work/signal" --quiet > "$work/out1" 2>&1 &
+pid=$!
+sleep 2
+expect 1 "is in use by another process" train --resume "$work/signal"
+kill -INT $pid
+wait $pid
+is "the run that was there first goes on" [ $? = 0 ]
 
 # a full disk: one sentence, the old checkpoint stays
 (ulimit -f 40; "$program" train --resume "$work/half" --steps 9 --quiet > "$work/out" 2> "$work/err")
@@ -191,6 +207,9 @@ expect 2 "did you mean 'shapes'" train unet-small $small --set data.kind=shaps
 expect 1 "holds no .png" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
 is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]
 expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/drawn"
+mkdir "$work/it's \\"
+cp "$work/drawn/sample-000.png" "$work/it's \\"
+expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/it's \\"
 head -c 60 "$work/drawn/sample-000.png" > "$work/drawn/short.png"
 expect 1 "short.png is a truncated PNG" train unet-small $small --steps 1 --data "$work/drawn"
 
@@ -219,7 +238,7 @@ expect 2 "leave out --budget" train unet-small $small --plan "$work/plan.json" -
 
 # devices and the probe
 expect 0 "described by its profile: no workspaces counted" explain unet-small --device rtx-3060
-expect 0 "527 MiB) of context" fit unet-small --device h200 --budget 1GiB
+expect 0 "of context and libraries" fit unet-small --device h200 --budget 1GiB --effort 20
 expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --json
 expect 0 "plimsoll probe measures this machine" explain unet-small
 expect 0 '"runtime_bytes"' fit unet-small --json

@@ -436,6 +436,40 @@ static void conv_fixed(const Blas *blas)
             }
 }
 
+/* Onto few channels: several blocks of rows, parts that end within an image, paddings wider than
+ * the kernel's reach, results wider and narrower than what they come from. */
+static void conv_onto_few(void)
+{
+    static const ConvDesc shapes[] = {
+        { .n = 2, .ci = 3, .co = 16, .in = { 1, 29, 23 }, .kernel = { 1, 3, 3 },
+          .pad_lo = { 0, 1, 1 }, .pad_hi = { 0, 1, 1 } },
+        { .n = 3, .ci = 4, .co = 17, .in = { 1, 21, 400 }, .kernel = { 1, 2, 5 },
+          .pad_lo = { 0, 0, 4 }, .pad_hi = { 0, 2, 0 } },
+        { .n = 1, .ci = 1, .co = 40, .in = { 5, 20, 3 }, .kernel = { 1, 5, 3 },
+          .pad_lo = { 0, 5, 3 }, .pad_hi = { 0, 7, 0 } },
+        { .n = 20, .ci = 2, .co = 33, .in = { 1, 5, 6 }, .kernel = { 1, 3, 1 } },
+        { .n = 40, .ci = 3, .co = 16, .in = { 1, 1, 9 }, .kernel = { 1, 1, 3 },
+          .pad_lo = { 0, 0, 1 }, .pad_hi = { 0, 0, 1 } },
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int threads = 1; threads <= 3; threads++)
+            for (int forward = 0; forward < 2; forward++) {
+                ConvDesc    d = shapes[i];
+                const Prim *prim;
+                d.kind = forward ? CONV_FORWARD : CONV_BACKWARD_DATA;
+                d.type_x = d.type_w = d.type_y = F32;
+                for (int axis = 0; axis < 3; axis++) {
+                    d.stride[axis] = 1;
+                    d.out[axis] = d.in[axis] + d.pad_lo[axis] + d.pad_hi[axis] - d.kernel[axis] + 1;
+                }
+                if (forward)
+                    d.ci = shapes[i].co, d.co = shapes[i].ci, d.bias = threads == 2;
+                CHECK_OK(blas_conv(blas_dnnl(), &d, threads, &prim));
+                CHECK(!strcmp(prim->impl, "own:thin"));
+                one_conv(blas_own(), d, threads);
+            }
+}
+
 static void conv_of_own(void)
 {
     conv_fixed(blas_own());
@@ -556,6 +590,7 @@ int main(int argc, char **argv)
     RUN(tiles);
     RUN(matmul_own);
     RUN(conv_of_own);
+    RUN(conv_onto_few);
     RUN(cached);
     RUN(refusals);
     if (!own)

@@ -1,5 +1,6 @@
-/* ops_misuse.c -- builders given what does not fit: a poisoned tensor and one sentence with the numbers,
- * never a crash; views of leading slices cost no bytes; kernels refuse numbers outside their tables. */
+/* ops_misuse.c -- builders given what does not fit: a poisoned tensor and one sentence with the
+ * numbers, never a crash; views of leading slices cost no bytes; kernels refuse numbers outside
+ * their tables. */
 #include "../test.h"
 
 #include "exec/session.h"

@@ -1,9 +1,11 @@
-/* vmath.c -- the errors that src/ops/vmath.h promises, over every 1009th float, and the odd values. */
+/* vmath.c -- the errors that src/ops/vmath.h promises, over every 1009th float, and the odd
+ * values. */
 #include "../test.h"
 
 #include "ops/vmath.h"
 
-/* Distance in units of the last place of the fp32 result; subnormals count from the smallest normal. */
+/* Distance in units of the last place of the fp32 result; subnormals count from the smallest
+ * normal. */
 static double ulps(float got, double want)
 {
     if (isnan(want) || isnan(got))

@@ -14,6 +14,7 @@ static const struct { const char *recipe; int64_t arena_bytes; } seen[] = {
     { "lag-32x6",            9900640304 },
     { "sashimi-24576",       732580864 },
     { "stablesr-edge-after", 5591686944 },
+    { "stdiff-64x512",       15064442112 },
 };
 
 static Device *device;

@@ -75,6 +75,29 @@ static void parts_agree(const Json *json)
     }
     CHECK_INT(live, number(json, "live_bytes"));
     CHECK(number(json, "minimum_bytes") <= peak);
+
+    /* Every phase by its own name, one of them the peak's, and its curve beside it (saving runs no node). */
+    const Json *phases = json_get(json, "phases");
+    int64_t     highest = 0;
+    bool        named = false;
+    CHECK_INT(phases->n, timeline->n + 1);
+    for (uint32_t i = 0; i < phases->n; i++) {
+        const Json *phase = &phases->items[i];
+        CHECK(!has(phase, "name", "+"));
+        highest = number(phase, "peak_bytes") > highest ? number(phase, "peak_bytes") : highest;
+        named |= !strcmp(json_get(phase, "name")->text, json_get(json, "peak_phase")->text);
+        if (i == timeline->n)
+            continue;
+        const Json *curve = json_get(&timeline->items[i], "live_bytes");
+        int64_t     most = 0;
+        CHECK_TEXT(json_get(&timeline->items[i], "phase")->text, json_get(phase, "name")->text);
+        CHECK_INT(curve->n, number(phase, "steps"));
+        for (uint32_t j = 0; j < curve->n; j++)
+            most = curve->items[j].integer > most ? curve->items[j].integer : most;
+        CHECK_INT(most, number(phase, "live_bytes"));
+    }
+    CHECK_INT(highest, peak);
+    CHECK(named);
 }
 
 static void stdiff(void)

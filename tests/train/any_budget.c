@@ -1,6 +1,6 @@
 /* any_budget.c -- budgets off the ladder: whatever is asked for, from the least that was named upwards, is met.
  *
- * Every small recipe, with exact levers and with all: the least is found again, so is anything above it, drawn at
+ * Several small recipes, with exact levers and with all: the least is found again, so is anything above it, drawn at
  * random with a fixed seed and crowded near the least, where placing is hardest. More memory on a ladder is never
  * slower, and allowing more never needs more. */
 #include "../test.h"
@@ -11,18 +11,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { EFFORT = 300, DRAWN = 3, RUNGS = 4 };
+enum { EFFORT = 150, DRAWN = 3, RUNGS = 3 };
 
 static const struct {
     const char *recipe;
     const char *sets[6];
 } smalls[] = {
     { "unet-small", { "batch=4" } },
-    { "unet-small", { "batch=8", "accumulate=1", "optimizer.clip=0" } },
-    { "stdiff-small", { "model.image=[16, 16]", "model.channels=[16, 16, 32]", "model.groups=4", "model.head_width=16",
-                        "model.sde_dt=0.5", "accumulate=1" } },
+    { "unet-small", { "batch=4", "accumulate=1", "optimizer.clip=0" } },
     { "stablesr-small", { "model.image=64", "model.latent=8" } },
-    { "lag-small", { "batch=2" } },
     { "sashimi-small", { "model.length=256" } },
     { "dit3d-small", { "batch=2" } },
     { "dit3d-wrap-small", { "batch=2" } },

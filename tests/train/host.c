@@ -300,7 +300,7 @@ static void values_are_moved(void)
     static const DeviceQueues *const both[] = { &late, &early };
     Pool      *pool = pool_new(NULL, "moved");
     Recipe    *recipe = small(pool, 16, "fp32", 1, "1");
-    Device    *device;
+    Device    *device, with[2];
     FitResult  keep, fit, back;
     FitOptions how = { .allow = ALLOW_NONE, .effort = EFFORT };
     CHECK_OK(host_device(pool, &late, 1000, &device));
@@ -310,15 +310,15 @@ static void values_are_moved(void)
         device->to_host = device->to_device = 1000;
     int64_t room = keep.default_bytes - keep.engine->persistent_bytes;
     for (int i = 0; i < 2; i++) {
-        Device with = *device;
-        with.queues = on_card() ? device->queues : both[i];
+        with[i] = *device;
+        with[i].queues = on_card() ? device->queues : both[i];
         how.budget_bytes = keep.engine->persistent_bytes + room * (i ? 6 : 8) / 10;
-        CHECK_OK(fit_plan(pool, recipe, &with, &how, &fit));
+        CHECK_OK(fit_plan(pool, recipe, &with[i], &how, &fit));
         CHECK(fit.engine->moved > 0);
         CHECK(count_steps(fit.engine, STEP_SAVE) == count_steps(fit.engine, STEP_LOAD));
         CHECK(fit.engine->host_bytes > 0);
         CHECK_OK(fit_write("moved.plan.json", recipe, &fit));
-        CHECK_OK(fit_read(pool, "moved.plan.json", recipe, &with, false, &back));
+        CHECK_OK(fit_read(pool, "moved.plan.json", recipe, &with[i], false, &back));
         CHECK_INT(back.engine->host_bytes, fit.engine->host_bytes);
         Outcome got = train(pool, &back);
         same(&got, &want);

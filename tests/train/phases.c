@@ -99,7 +99,7 @@ static TrainResult train(Pool *pool, const Recipe *recipe, const char *out, bool
     if (!resume)
         folder_clear(pool, out);
     CHECK_OK(train_run(pool, recipe, cpu(pool), &(TrainOptions){ .out = out, .resume = resume, .budget_bytes = budget,
-                       .allow = ALLOW_DEFAULT, .quiet = true }, &result));
+                       .allow = ALLOW_NONE, .quiet = true }, &result));
     return result;
 }
 

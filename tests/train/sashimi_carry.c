@@ -204,10 +204,12 @@ static void goes_on(void)
     CHECK_INT(fit_run(pool, r.recipe, device, &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_DEFAULT }, &least),
               E_BUDGET);
     CHECK_INT(least.recipe->batch, 2);       /* never cut */
+    CHECK_INT(fit_run(pool, r.recipe, device, &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE }, &least),
+              E_BUDGET);
     CHECK_INT(recipe_cut(recipe_copy(pool, r.recipe), 2), E_USAGE);
     CHECK(strstr(err_text(), "state_carry") != NULL);
     CHECK_OK(train_run(pool, r.recipe, device, &(TrainOptions){ .out = "carry_2", .budget_bytes = least.minimum_bytes,
-                       .allow = ALLOW_DEFAULT, .quiet = true }, &result));
+                       .allow = ALLOW_NONE, .quiet = true }, &result));
     CHECK(result.recomputed > 0);
     CHECK_OK(file_read(pool, "carry_0/step-000006.safetensors", &a, &n));
     CHECK_OK(file_read(pool, "carry_1/step-000006.safetensors", &b, &m));

@@ -1,8 +1,8 @@
 /* direct_conv_kernel.h -- the kernels of direct_conv_cuda.cu.
  *
- * A block has two warpgroups of products, 64 rows each, and a warp that only asks the copy engine for the
- * next boxes, into a ring of stages. A long sum over few tiles is cut into pieces, which are added in
- * order by a second kernel: every result has one owner and one order of summation.
+ * A block has two warpgroups of products, 64 rows each, and a warp that only asks the copy engine
+ * for the next boxes, into a ring of stages. A long sum over few tiles is cut into pieces, which
+ * are added in order by a second kernel: every result has one owner and one order of summation.
  */
 #ifndef DEVICE_DIRECT_CONV_KERNEL_H
 #define DEVICE_DIRECT_CONV_KERNEL_H
@@ -18,10 +18,16 @@ extern "C" {
 
 enum { ROWS = 128, DEEP = 64, BOX = 64 * 128, A_BYTES = 2 * BOX, THREADS = 288 };
 
-/* Bytes of shared memory: 4 or 5 stages for a block alone on its multiprocessor, 3 or 4 for one of two. */
+/* Bytes of shared memory: 4 or 5 stages for a block alone on its multiprocessor, 3 or 4 for one of
+ * two. */
 template <int N> struct Tile {
-    enum { B_BYTES = N / 64 * BOX, STAGE = A_BYTES + B_BYTES, STAGES = N == 256 ? 4 : N == 192 ? 5 : N == 128 ? 3 : 4,
-           BLOCKS = N <= 128 ? 2 : 1, BYTES = STAGE * STAGES + 1024 };
+    enum {
+        B_BYTES = N / 64 * BOX,
+        STAGE = A_BYTES + B_BYTES,
+        STAGES = N == 192 ? 5 : N == 128 ? 3 : 4,
+        BLOCKS = N <= 128 ? 2 : 1,
+        BYTES = STAGE * STAGES + 1024
+    };
 };
 
 struct Job {
@@ -35,7 +41,7 @@ struct Job {
     int          bias_type;
     const float *before;
     float       *out;                        /* pieces; or dw itself */
-    float       *sums;                       /* weights: pieces of dy's column sums, a line per split and tap; or NULL */
+    float *sums; /* weights: pieces of dy's column sums, a line per split and tap; or NULL */
     const float *sums_before;
 };
 
@@ -63,15 +69,20 @@ static __device__ __forceinline__ At block_at(const Job &job, int i)
 
 static __device__ __forceinline__ At tap_at(const Job &job, At p, int tap)
 {
-    int kw = tap % job.kernel[2], kh = tap / job.kernel[2] % job.kernel[1], kd = tap / (job.kernel[2] * job.kernel[1]);
-    return { p.n, p.d + job.shift[0] + job.way * kd, p.h + job.shift[1] + job.way * kh, p.w + job.shift[2] + job.way * kw };
+    int kw = tap % job.kernel[2], kh = tap / job.kernel[2] % job.kernel[1],
+        kd = tap / (job.kernel[2] * job.kernel[1]);
+    return { p.n, p.d + job.shift[0] + job.way * kd, p.h + job.shift[1] + job.way * kh,
+             p.w + job.shift[2] + job.way * kw };
 }
 
 static __device__ __forceinline__ __nv_bfloat162 narrow2(float x, float y, __nv_bfloat16)
 {
     return __floats2bfloat162_rn(x, y);
 }
-static __device__ __forceinline__ __half2 narrow2(float x, float y, __half) { return __floats2half2_rn(x, y); }
+static __device__ __forceinline__ __half2 narrow2(float x, float y, __half)
+{
+    return __floats2half2_rn(x, y);
+}
 
 template <int N> struct Ring {
     uint64_t full[Tile<N>::STAGES], empty[Tile<N>::STAGES];
@@ -79,8 +90,9 @@ template <int N> struct Ring {
 
 /* One thread: all boxes of steps [from, to). */
 template <int KIND, int N>
-static __device__ __forceinline__ void fetch_all(const CUtensorMap *map_a, const CUtensorMap *map_b, const Job &job,
-                                                 char *stages, Ring<N> &ring, int m, int n, int tap, int from, int to)
+static __device__ __forceinline__ void fetch_all(const CUtensorMap *map_a, const CUtensorMap *map_b,
+                                                 const Job &job, char *stages, Ring<N> &ring, int m,
+                                                 int n, int tap, int from, int to)
 {
     int stage = 0, phase = 1;
     At  tile = block_at(job, m);
@@ -120,15 +132,18 @@ static __device__ __forceinline__ float2 wide2(const void *p, __nv_bfloat16)
 {
     return __bfloat1622float2(*(const __nv_bfloat162 *)p);
 }
-static __device__ __forceinline__ float2 wide2(const void *p, __half) { return __half22float2(*(const __half2 *)p); }
+static __device__ __forceinline__ float2 wide2(const void *p, __half)
+{
+    return __half22float2(*(const __half2 *)p);
+}
 
-/* Column sums of dy while its boxes are in shared memory. The blocks of all taps read the same boxes, so each
- * adds up one in so many: alone, one block would keep all others waiting. A thread has two neighbours of
- * some of the rows. */
+/* Column sums of dy while its boxes are in shared memory. The blocks of all taps read the same
+ * boxes, so each adds up one in so many: alone, one block would keep all others waiting. A thread
+ * has two neighbours of some of the rows. */
 struct Sums {
     bool   wanted;                           /* by this block */
-    int    at, width, rows;                  /* dy's place in a stage; columns of it there; rows a thread takes */
-    int    next, every;                      /* steps until the next box to add; from each to the next */
+    int at, width, rows; /* dy's place in a stage; columns of it there; rows a thread takes */
+    int next, every;     /* steps until the next box to add; from each to the next */
     float2 sum;
 
     __device__ __forceinline__ int pair() const { return (int)threadIdx.x % (width / 2); }
@@ -146,12 +161,13 @@ struct Sums {
             }
     }
 
-    /* All shares of a column in their order, through `room`, into a line of `columns` sums of which this block's
-     * begin at `first`. */
+    /* All shares of a column in their order, through `room`, into a line of `columns` sums of which
+     * this block's begin at `first`. */
     __device__ __forceinline__ void give(float *room, float *line, int first, int columns)
     {
         int shares = DEEP / rows;
-        asm volatile("bar.sync 1, 256;" ::: "memory");   /* both warpgroups have read their last stage */
+        /* Both warpgroups have read their last stage. */
+        asm volatile("bar.sync 1, 256;" ::: "memory");
         if (share() < shares)
             *(float2 *)(room + share() * width + pair() * 2) = sum;
         asm volatile("bar.sync 1, 256;" ::: "memory");
@@ -166,8 +182,8 @@ struct Sums {
 
 /* A warpgroup's 64 rows. A stage is given back when the products after it are under way. */
 template <int KIND, int N, class T>
-static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *stages, Ring<N> &ring, int group, int steps,
-                                                    Sums &sums)
+static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *stages, Ring<N> &ring,
+                                                    int group, int steps, Sums &sums)
 {
     constexpr int TURN_A = KIND == CONV_BACKWARD_WEIGHTS, TURN_B = KIND != CONV_BACKWARD_DATA;
     int stage = 0, phase = 0, before = 0;
@@ -181,13 +197,14 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
         products_begin();
 #pragma unroll
         for (int k = 0; k < DEEP / 16; k++)      /* 16 rows of 128 bytes down, or 32 bytes along */
-            product<N, TURN_A, TURN_B>(c, a + (uint64_t)(TURN_A ? 128 * k : 2 * k), b + (uint64_t)(TURN_B ? 128 * k : 2 * k),
-                                       T());
+            product<N, TURN_A, TURN_B>(c, a + (uint64_t)(TURN_A ? 128 * k : 2 * k),
+                                       b + (uint64_t)(TURN_B ? 128 * k : 2 * k), T());
         products_commit();
         if (KIND == CONV_BACKWARD_WEIGHTS && sums.wanted && sums.next-- == 0) {
             sums.next = sums.every - 1;
             sums.add(stages + stage * Tile<N>::STAGE, T());
-            asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");   /* no warp still reads what is given back */
+            /* No warp still reads what is given back. */
+            asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
         }
         products_wait<1>();
         if (s && threadIdx.x % 128 == 0)
@@ -201,11 +218,11 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
     products_wait<0>();
 }
 
-/* dw or a piece of it: rows and columns are channels. Four lanes write 32 bytes of a row; turned, eight lanes
- * those of a column. */
+/* dw or a piece of it: rows and columns are channels. Four lanes write 32 bytes of a row; turned,
+ * eight lanes those of a column. */
 template <int N>
-static __device__ __forceinline__ void weights_out(const Job &job, const float (&c)[N / 2], int m, int n, int tap, int split,
-                                                   int group)
+static __device__ __forceinline__ void weights_out(const Job &job, const float (&c)[N / 2], int m,
+                                                   int n, int tap, int split, int group)
 {
     int          lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
     int          row = m * ROWS + group * 64 + warp * 16 + lane / 4, column = n * N + lane % 4 * 2;
@@ -232,33 +249,43 @@ static __device__ __forceinline__ void weights_out(const Job &job, const float (
 
 /* A piece of y or dx, fp32: rows are positions. */
 template <int N>
-static __device__ __forceinline__ void positions_out(const Job &job, const float (&c)[N / 2], int m, int n, int split, int group)
+static __device__ __forceinline__ void positions_out(const Job &job, const float (&c)[N / 2], int m,
+                                                     int n, int split, int group)
 {
-    int    lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32, column = n * N + lane % 4 * 2;
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32,
+        column = n * N + lane % 4 * 2;
     float *out = job.out + (int64_t)split * job.result;
     At     tile = block_at(job, m);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int r = group * 64 + warp * 16 + lane / 4 + half * 8;
-        At  p = { tile.n + r / (job.box[3] * job.box[2] * job.box[1]), tile.d + r / (job.box[3] * job.box[2]) % job.box[1],
-                  tile.h + r / job.box[3] % job.box[2], tile.w + r % job.box[3] };
-        if (p.n >= job.extent[0] || p.d >= job.extent[1] || p.h >= job.extent[2] || p.w >= job.extent[3])
+        At p = { tile.n + r / (job.box[3] * job.box[2] * job.box[1]),
+                 tile.d + r / (job.box[3] * job.box[2]) % job.box[1],
+                 tile.h + r / job.box[3] % job.box[2], tile.w + r % job.box[3] };
+        if (p.n >= job.extent[0] || p.d >= job.extent[1] || p.h >= job.extent[2] ||
+            p.w >= job.extent[3])
             continue;
-        float *to = out + (((int64_t)(p.n * job.extent[1] + p.d) * job.extent[2] + p.h) * job.extent[3] + p.w) * job.columns;
+        float *to =
+            out +
+            (((int64_t)(p.n * job.extent[1] + p.d) * job.extent[2] + p.h) * job.extent[3] + p.w) *
+                job.columns;
 #pragma unroll
         for (int j = 0; j < N / 8; j++)
             if (column + 8 * j < job.columns)
-                *(float2 *)(to + column + 8 * j) = make_float2(c[4 * j + 2 * half], c[4 * j + 2 * half + 1]);
+                *(float2 *)(to + column + 8 * j) =
+                    make_float2(c[4 * j + 2 * half], c[4 * j + 2 * half + 1]);
     }
 }
 
 /* y or dx itself: through shared memory, as boxes; what lies outside the image is not written. */
 template <int N, class T>
-static __device__ __forceinline__ void boxes_out(const CUtensorMap *map, const Job &job, const float (&c)[N / 2], char *room,
-                                                 int m, int n, int group)
+static __device__ __forceinline__ void boxes_out(const CUtensorMap *map, const Job &job,
+                                                 const float (&c)[N / 2], char *room, int m, int n,
+                                                 int group)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
-    asm volatile("bar.sync 1, 256;" ::: "memory");       /* the other warpgroup may still read its last stage */
+    /* The other warpgroup may still read its last stage. */
+    asm volatile("bar.sync 1, 256;" ::: "memory");
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
         int   column = n * N + 8 * j + lane % 4 * 2;
@@ -268,7 +295,8 @@ static __device__ __forceinline__ void boxes_out(const CUtensorMap *map, const J
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             int row = group * 64 + warp * 16 + lane / 4 + half * 8;
-            *(decltype(narrow2(0, 0, T())) *)(room + j / 8 * A_BYTES + row * 128 + (j % 8 ^ row % 8) * 16 + lane % 4 * 4) =
+            *(decltype(narrow2(0, 0, T())) *)(room + j / 8 * A_BYTES + row * 128 +
+                                              (j % 8 ^ row % 8) * 16 + lane % 4 * 4) =
                 narrow2(c[4 * j + 2 * half] + b0, c[4 * j + 2 * half + 1] + b1, T());
         }
     }
@@ -287,7 +315,8 @@ static __device__ __forceinline__ void boxes_out(const CUtensorMap *map, const J
 
 template <int KIND, int N, class T>
 static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
-    direct_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+    direct_kernel(const __grid_constant__ CUtensorMap map_a,
+                  const __grid_constant__ CUtensorMap map_b,
                   const __grid_constant__ CUtensorMap map_out, const __grid_constant__ Job job)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -295,14 +324,17 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
     __shared__ Ring<N> ring;
     char *stages = raw + (1024 - (smem_at(raw) & 1023)) % 1024;
     int   group = (int)threadIdx.x / 128, tile = (int)blockIdx.x, split = (int)blockIdx.y;
-    int   n = tile % job.tiles_n, m = tile / job.tiles_n % job.tiles_m, tap = tile / job.tiles_n / job.tiles_m;
-    int   from = split * job.per_split, to = from + job.per_split < job.steps ? from + job.per_split : job.steps;
+    int n = tile % job.tiles_n, m = tile / job.tiles_n % job.tiles_m,
+        tap = tile / job.tiles_n / job.tiles_m;
+    int from = split * job.per_split,
+        to = from + job.per_split < job.steps ? from + job.per_split : job.steps;
     if (threadIdx.x == 0) {
         for (int i = 0; i < Tile<N>::STAGES; i++) {
             bar_init(&ring.full[i], 1);
             bar_init(&ring.empty[i], 2);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;\n fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        smem_writes_visible();
     }
     __syncthreads();
     if (group == 2) {
@@ -310,16 +342,17 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
             fetch_all<KIND, N>(&map_a, &map_b, job, stages, ring, m, n, tap, from, to);
     } else {
         float c[N / 2];
-        int  width = job.turned ? ROWS : N, shares = 512 / width;     /* 256 threads, two columns each */
+        int width = job.turned ? ROWS : N, shares = 512 / width; /* 256 threads, two columns each */
         int  taps = job.kernel[0] * job.kernel[1] * job.kernel[2];
-        Sums sums = { job.sums && (job.turned ? n : m) == 0, job.turned ? 0 : A_BYTES, width, DEEP / shares, tap, taps };
+        Sums sums = { job.sums && (job.turned ? n : m) == 0, job.turned ? 0 : A_BYTES, width,
+                      DEEP / shares, tap, taps };
         multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
         if (KIND == CONV_BACKWARD_WEIGHTS) {
             weights_out<N>(job, c, m, n, tap, split, group);
             if (sums.wanted) {
                 int columns = job.turned ? job.rows : job.columns;
-                sums.give((float *)stages, job.sums + (int64_t)(split * taps + tap) * columns, (job.turned ? m : n) * width,
-                          columns);
+                sums.give((float *)stages, job.sums + (int64_t)(split * taps + tap) * columns,
+                          (job.turned ? m : n) * width, columns);
             }
         } else if (!job.direct) {
             positions_out<N>(job, c, m, n, split, group);
@@ -332,7 +365,8 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
 
 /* y or dx = the pieces in order + bias: four neighbours a thread. */
 template <class T>
-static __global__ void pieces_kernel(const float4 *parts, int pieces, const __grid_constant__ Job job, T *y)
+static __global__ void pieces_kernel(const float4 *parts, int pieces,
+                                     const __grid_constant__ Job job, T *y)
 {
     int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, count = job.result / 4;
     if (i >= count)
@@ -345,12 +379,15 @@ static __global__ void pieces_kernel(const float4 *parts, int pieces, const __gr
     float sum[4] = { s.x, s.y, s.z, s.w };
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        y[4 * i + j] = (T)(job.bias ? sum[j] + bias_at(job, (int)((4 * i + j) % job.columns)) : sum[j]);
+        y[4 * i + j] =
+            (T)(job.bias ? sum[j] + bias_at(job, (int)((4 * i + j) % job.columns)) : sum[j]);
 }
 
-/* dw = before + the pieces in order, likewise; the first blocks add the lines of column sums, a warp each. */
-static __global__ void weights_kernel(const float4 *parts, int pieces, int lines, int columns, int sum_blocks,
-                                      const __grid_constant__ Job job, float4 *dw, float *sums)
+/* dw = before + the pieces in order, likewise; the first blocks add the lines of column sums, a
+ * warp each. */
+static __global__ void weights_kernel(const float4 *parts, int pieces, int lines, int columns,
+                                      int sum_blocks, const __grid_constant__ Job job, float4 *dw,
+                                      float *sums)
 {
     if ((int)blockIdx.x < sum_blocks) {
         int k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
@@ -366,7 +403,8 @@ static __global__ void weights_kernel(const float4 *parts, int pieces, int lines
             sums[k] = job.sums_before ? job.sums_before[k] + all : all;
         return;
     }
-    int64_t i = (blockIdx.x - (int64_t)sum_blocks) * blockDim.x + threadIdx.x, count = job.result / 4;
+    int64_t i = (blockIdx.x - (int64_t)sum_blocks) * blockDim.x + threadIdx.x,
+            count = job.result / 4;
     if (i >= count)
         return;
     float4 s = parts[i];

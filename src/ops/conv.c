@@ -108,7 +108,7 @@ const OpDef op_conv = {
     .name = "conv", .doc = "convolution over images or volumes, channels last",
     .attr_bytes = sizeof(ConvAttr), .n_in = 3, .n_out = 1,
     .shape = conv_shape, .grad = conv_grad, .cost = conv_cost,
-    .cpu = { conv_choose_cpu, conv_prepare_cpu, conv_cpu },
+    .cpu = { conv_choose_blas, conv_prepare_blas, conv_blas },
 };
 
 static Err conv_grad_x_shape(Node *n)
@@ -122,7 +122,7 @@ const OpDef op_conv_grad_x = {
     .name = "conv_grad_x", .doc = "data gradient of a convolution",
     .attr_bytes = sizeof(ConvAttr), .n_in = 2, .n_out = 1,
     .shape = conv_grad_x_shape, .cost = conv_cost,
-    .cpu = { conv_choose_cpu, conv_prepare_cpu, conv_grad_x_cpu },
+    .cpu = { conv_choose_blas, conv_prepare_blas, conv_grad_x_blas },
 };
 
 /* in: x dy, and the sums so far of both gradients or none; out: dw and, if asked for, dbias, added to them */
@@ -141,7 +141,7 @@ const OpDef op_conv_grad_w = {
     .name = "conv_grad_w", .doc = "gradients of a convolution's weight and bias, fp32, added to what is there",
     .attr_bytes = sizeof(ConvWAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
     .shape = conv_grad_w_shape, .cost = conv_cost,
-    .cpu = { conv_grad_w_choose_cpu, conv_prepare_cpu, conv_grad_w_cpu },
+    .cpu = { conv_grad_w_choose_cpu, conv_prepare_blas, conv_grad_w_cpu },
 };
 
 static void fill_extents(ConvAttr *a, Shape wide)
@@ -188,7 +188,7 @@ const OpDef op_conv_transpose = {
     .name = "conv_transpose", .doc = "transposed convolution, channels last",
     .attr_bytes = sizeof(ConvAttr), .n_in = 3, .n_out = 1,
     .shape = conv_transpose_shape, .grad = conv_transpose_grad, .cost = conv_cost,
-    .cpu = { conv_choose_cpu, conv_prepare_cpu, conv_grad_x_cpu },
+    .cpu = { conv_choose_blas, conv_prepare_blas, conv_grad_x_blas },
 };
 
 Tensor conv_transpose_op(Tensor x, Tensor w, Tensor bias, ConvAttr a)

@@ -25,10 +25,11 @@ Tensor   conv_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
 Tensor   conv_transpose_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
 
 Err conv_prim(const Node *n, const Device *device, const Prim **prim);    /* what does the node, and its scratch */
-Err conv_choose_cpu(const Node *n, const Device *device, Choice *choice);
-Err conv_prepare_cpu(Pool *pool, Call *call);
-Err conv_cpu(const Call *call);
-Err conv_grad_x_cpu(const Call *call);
+/* _blas: by whoever does convolutions on the device. */
+Err conv_choose_blas(const Node *n, const Device *device, Choice *choice);
+Err conv_prepare_blas(Pool *pool, Call *call);
+Err conv_blas(const Call *call);
+Err conv_grad_x_blas(const Call *call);
 Err conv_grad_w_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err conv_grad_w_cpu(const Call *call);
 

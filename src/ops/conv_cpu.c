@@ -37,7 +37,7 @@ Err conv_prim(const Node *n, const Device *device, const Prim **prim)
     return blas_conv(device->blas, &desc, device->threads, prim);
 }
 
-Err conv_choose_cpu(const Node *n, const Device *device, Choice *choice)
+Err conv_choose_blas(const Node *n, const Device *device, Choice *choice)
 {
     const Prim *prim;
     TRY(conv_prim(n, device, &prim));
@@ -46,7 +46,7 @@ Err conv_choose_cpu(const Node *n, const Device *device, Choice *choice)
     return OK;
 }
 
-Err conv_prepare_cpu(Pool *pool, Call *call)
+Err conv_prepare_blas(Pool *pool, Call *call)
 {
     (void)pool;
     const Prim *prim;
@@ -61,7 +61,7 @@ static Err conv_run(const Call *call, void *x, void *w, void *y, const void *bia
     return prim->blas->run(prim, &(PrimArgs){ .a = x, .b = w, .c = y, .bias = bias, .scratch = call->workspace });
 }
 
-Err conv_cpu(const Call *call)
+Err conv_blas(const Call *call)
 {
     return conv_run(call, call->in[0], call->in[1], call->out[0], call->in[2]);
 }
@@ -87,7 +87,7 @@ static void add_bias(const Call *call)       /* the data-gradient primitive has 
         }
 }
 
-Err conv_grad_x_cpu(const Call *call)
+Err conv_grad_x_blas(const Call *call)
 {
     TRY(conv_run(call, call->out[0], call->in[1], call->in[0], NULL));
     if (call->node->op == &op_conv_transpose && in_given(call->node, 2))
@@ -103,7 +103,7 @@ static size_t share_bytes(const Node *n) { return in_given(n, 2) ? aligned((size
 
 Err conv_grad_w_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
-    TRY(conv_choose_cpu(n, device, choice));
+    TRY(conv_choose_blas(n, device, choice));
     if (share_bytes(n) || ATTR(n, ConvWAttr)->bias)
         choice->workspace_bytes = aligned(choice->workspace_bytes) + share_bytes(n);
     if (ATTR(n, ConvWAttr)->bias)

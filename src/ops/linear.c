@@ -50,7 +50,7 @@ const OpDef op_linear = {
     .name = "linear", .doc = "y = x W + b over the last axis",
     .attr_bytes = sizeof(LinearAttr), .n_in = 3, .n_out = 1,
     .shape = linear_shape, .grad = linear_grad, .cost = linear_cost,
-    .cpu = { linear_choose_cpu, linear_prepare_cpu, linear_cpu },
+    .cpu = { linear_choose_blas, linear_prepare_blas, linear_blas },
 };
 
 static Err linear_grad_x_shape(Node *n)
@@ -63,7 +63,7 @@ const OpDef op_linear_grad_x = {
     .name = "linear_grad_x", .doc = "dx = dy W^T",
     .attr_bytes = sizeof(LinearAttr), .n_in = 2, .n_out = 1,
     .shape = linear_grad_x_shape, .cost = linear_cost,
-    .cpu = { linear_choose_cpu, linear_prepare_cpu, linear_grad_x_cpu },
+    .cpu = { linear_choose_blas, linear_prepare_blas, linear_grad_x_blas },
 };
 
 /* in: x dy, and the sum so far or none; out: dW, added to that sum */
@@ -79,7 +79,7 @@ const OpDef op_linear_grad_w = {
     .name = "linear_grad_w", .doc = "dW = x^T dy, summed over all rows, fp32, added to what is there",
     .attr_bytes = sizeof(LinearAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(2),
     .shape = linear_grad_w_shape, .cost = linear_cost,
-    .cpu = { linear_choose_cpu, linear_prepare_cpu, linear_grad_w_cpu },
+    .cpu = { linear_choose_blas, linear_prepare_blas, linear_grad_w_cpu },
 };
 
 Tensor linear_op(Tensor x, Tensor w, Tensor bias, LinearAttr attr)

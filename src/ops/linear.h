@@ -17,10 +17,11 @@ void   bias_give(Grad *g, int i, Tensor dy);     /* the gradient of a bias: dy s
 /* The matrix product behind each of the three nodes; also what the plan's scratch comes from. */
 typedef enum LinearKind { LINEAR_FORWARD, LINEAR_GRAD_X, LINEAR_GRAD_W } LinearKind;
 
-Err linear_choose_cpu(const Node *n, const Device *device, Choice *choice);
-Err linear_prepare_cpu(Pool *pool, Call *call);
-Err linear_cpu(const Call *call);
-Err linear_grad_x_cpu(const Call *call);
+/* _blas: by whoever does products on the device. */
+Err linear_choose_blas(const Node *n, const Device *device, Choice *choice);
+Err linear_prepare_blas(Pool *pool, Call *call);
+Err linear_blas(const Call *call);
+Err linear_grad_x_blas(const Call *call);
 Err linear_grad_w_cpu(const Call *call);
 Err linear_grad_w_product(const Call *call);     /* the sum so far is in its place already */
 /* Column sums of x (rows, width), added to `before` or not; `lines` is scratch of bias_sums_bytes. */

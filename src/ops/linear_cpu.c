@@ -37,7 +37,7 @@ static MatmulDesc linear_desc(const Node *n)
     return d;
 }
 
-Err linear_choose_cpu(const Node *n, const Device *device, Choice *choice)
+Err linear_choose_blas(const Node *n, const Device *device, Choice *choice)
 {
     const Prim *prim;
     MatmulDesc  desc = linear_desc(n);
@@ -47,7 +47,7 @@ Err linear_choose_cpu(const Node *n, const Device *device, Choice *choice)
     return OK;
 }
 
-Err linear_prepare_cpu(Pool *pool, Call *call)
+Err linear_prepare_blas(Pool *pool, Call *call)
 {
     (void)pool;
     const Prim *prim;
@@ -64,12 +64,12 @@ static Err linear_run(const Call *call, void *a, void *b, const void *bias)
                                               .scratch = call->workspace });
 }
 
-Err linear_cpu(const Call *call)
+Err linear_blas(const Call *call)
 {
     return linear_run(call, call->in[0], call->in[1], call->in[2]);
 }
 
-Err linear_grad_x_cpu(const Call *call)
+Err linear_grad_x_blas(const Call *call)
 {
     return linear_run(call, call->in[0], call->in[1], NULL);
 }

@@ -35,7 +35,7 @@ static Err conv_grad_w_choose_cuda(const Node *n, const Device *device, Choice *
 {
     const Prim *prim;
     Shape       dy = in_shape(n, 1);
-    TRY(conv_choose_cpu(n, device, choice));
+    TRY(conv_choose_blas(n, device, choice));
     TRY(conv_prim(n, device, &prim));
     if (ATTR(n, ConvWAttr)->bias && !prim->sums)
         choice->workspace_bytes = aligned(choice->workspace_bytes) + bias_sums_bytes_cuda(device, shape_rows(dy), dim(dy, -1));
@@ -88,13 +88,13 @@ static const struct { const char *op; Kernel kernel; } kernels[] = {
 #undef CHOOSE
 #undef READY
 #undef ALL
-    { "linear",         { linear_choose_cpu, linear_prepare_cpu, linear_cpu } },
-    { "linear_grad_x",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_x_cpu } },
-    { "linear_grad_w",  { linear_choose_cpu, linear_prepare_cpu, linear_grad_w_cuda } },
-    { "conv",           { conv_choose_cpu, conv_prepare_cpu, conv_cpu } },
-    { "conv_grad_x",    { conv_choose_cpu, conv_prepare_cpu, conv_grad_x_cpu } },
-    { "conv_grad_w",    { conv_grad_w_choose_cuda, conv_prepare_cpu, conv_grad_w_cuda } },
-    { "conv_transpose", { conv_choose_cpu, conv_prepare_cpu, conv_transpose_cuda } },
+    { "linear",         { linear_choose_blas, linear_prepare_blas, linear_blas } },
+    { "linear_grad_x",  { linear_choose_blas, linear_prepare_blas, linear_grad_x_blas } },
+    { "linear_grad_w",  { linear_choose_blas, linear_prepare_blas, linear_grad_w_cuda } },
+    { "conv",           { conv_choose_blas, conv_prepare_blas, conv_blas } },
+    { "conv_grad_x",    { conv_choose_blas, conv_prepare_blas, conv_grad_x_blas } },
+    { "conv_grad_w",    { conv_grad_w_choose_cuda, conv_prepare_blas, conv_grad_w_cuda } },
+    { "conv_transpose", { conv_choose_blas, conv_prepare_blas, conv_transpose_cuda } },
 };
 
 const void *cuda_kernel(const char *op_name);

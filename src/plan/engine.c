@@ -239,6 +239,7 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
         .host_budget_bytes = engine_slots_budget(engine), .progress = options->progress, .progress_arg = options->progress_arg,
     };
+    bool refused = false;
     for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
         Plan *plan;
         search.budget_bytes = options->budget_bytes - elsewhere - room / 100 * engine_less[i];
@@ -247,13 +248,15 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         Err err = plan_solve(pool, program->pgraph, &search, &plan);
         if (err && err != E_BUDGET)
             return err;
+        refused |= i == 0 && err;
         bool cheaper = i > 0 && !err && plan->cost < program->plan->cost;
         if (i == 0 || cheaper)
             program->plan = plan;
         if (err || cheaper || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
             break;
     }
-    return engine_place(pool, engine, program, options->budget_bytes, NULL, NULL);
+    /* A least plan is placed as small as it goes, not as asked for: what is named is then named again. */
+    return engine_place(pool, engine, program, refused ? 0 : options->budget_bytes, NULL, NULL);
 }
 
 /* Everything kept if that fits the budget, else the planner's cheapest plan that does. A program that

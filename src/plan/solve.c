@@ -361,6 +361,18 @@ Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
     return err;
 }
 
+/* The plan of least peak, and whether it keeps within the budget. It is placed without regard to
+ * the budget: the least that is named is the same whatever was asked for, and nothing below it is
+ * accepted. */
+static Err solve_least_plan(Pool *pool, Solve *s, Plan **plan, bool *within)
+{
+    TRY(solve_plan(pool, s, &s->least, plan));
+    if (s->options->layout)
+        TRY(plan_place(s->graph, *plan, 0));
+    *within = plan_peak_bytes(*plan) <= s->options->budget_bytes;
+    return OK;
+}
+
 static Err solve_refuse(const Solve *s, const Plan *least)
 {
     return fail(E_BUDGET,
@@ -499,15 +511,19 @@ static Err solve_within(Pool *pool, Pool *scratch, const PGraph *graph, const Pl
     if (budget <= 0 || plan_peak_bytes(*plan) <= budget)
         return OK;
     solve_init(&s, scratch, graph, options, *plan);
+    bool  within;
+    Plan *least;
+    TRY(solve_least_plan(pool, &s, &least, &within));
+    *plan = least;
     Err err = E_BUDGET;
-    if (s.least.peak_bytes > budget) {
-        TRY(solve_plan(pool, &s, &s.least, plan));
-        if (options->layout)
-            TRY(plan_place(graph, *plan, budget));
-    } else {
+    if (within) {
         solve_asked(&s, budget, &best);
         err = options->layout ? solve_placed(pool, &s, best, plan)
                               : solve_plan(pool, &s, &best, plan);
+        if (err == E_BUDGET) {               /* no cheaper one could be placed: it is there all the same */
+            *plan = least;
+            err = OK;
+        }
     }
     if (err && err != E_BUDGET)
         return err;

@@ -91,6 +91,18 @@ Err config_read(Pool *pool, const Json *map, const Field *fields, void *config)
     return OK;
 }
 
+/* What was said of the one line that an assignment is, without the place in it. */
+static Err set_fail(Pool *pool, const char *name)
+{
+    const char *said = pool_text(pool, err_text());
+    size_t      n = strlen(name);
+    if (!strncmp(said, name, n))
+        said += n + strspn(said + n, ":0123456789");
+    else
+        name = "";
+    return fail(E_USAGE, "%s%s%s", name, *name ? ":" : "", said);
+}
+
 Err config_set(Pool *pool, const char *assignment, const Field *fields, void *config)
 {
     const char *equals = strchr(assignment, '=');
@@ -107,10 +119,11 @@ Err config_set(Pool *pool, const char *assignment, const Field *fields, void *co
     text_add(&text, "%s", equals + 1);
     for (int i = 0; i < depth; i++)
         text_add(&text, "}");
+    const char *name = pool_print(pool, "--set %s", assignment);
     const Json *map;
-    if (yaml_parse(pool, pool_print(pool, "--set %s", assignment), text.at, text.n, &map))
-        return fail(E_USAGE, "%s", pool_text(pool, err_text()));
-    return config_read(pool, map, fields, config);
+    if (yaml_parse(pool, name, text.at, text.n, &map) || config_read(pool, map, fields, config))
+        return set_fail(pool, name);
+    return OK;
 }
 
 void config_write(JsonOut *out, const Field *fields, const void *config)

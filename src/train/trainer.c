@@ -111,6 +111,9 @@ static Err train_open(Pool *pool, Trainer *t)
         int64_t step;
         TRY(checkpoint_newest(pool, o->out, &step));
         TRY(checkpoint_load(pool, t->session, o->out, step, &t->state));
+        if (t->state.seed != t->recipe->seed)
+            return fail(E_USAGE, "%s was begun with seed %lld; with seed %lld it would not be the same run. Leave out --seed, or "
+                        "begin another with --init", o->out, (long long)t->state.seed, (long long)t->recipe->seed);
     } else {
         int64_t step;
         if (!checkpoint_newest(pool, o->out, &step))

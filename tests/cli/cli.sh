@@ -81,7 +81,7 @@ expect 2 "none.yaml holds no keys" explain "$work/none.yaml"
 printf 'system: unet\n' > "$work/v1.5.yaml"
 expect 0 "v1.5: " explain "$work/v1.5.yaml" --effort -1
 expect 2 "too large for a number" explain unet-small --set optimizer.lr=1e999
-expect 2 "--set model.widths=[8:1:" explain unet-small --set model.widths=[8
+expect 2 "--set model.widths=[8: " explain unet-small --set model.widths=[8
 printf 'system: unet\n\tbatch: 4\n' > "$work/tab.yaml"
 expect 1 "tab.yaml:2" explain "$work/tab.yaml"
 
@@ -146,6 +146,7 @@ expect 0 "unet-small: 2 steps" train --resume "$work/half" --steps 6
 is "resuming does not give the bits of an uninterrupted run" cmp -s "$work/whole/step-000006.safetensors" "$work/half/step-000006.safetensors"
 is "keep: 2 checkpoints should be left" [ "$(ls "$work/half" | grep -c safetensors)" = 2 ]
 expect 2 "already holds a run" train unet-small $small --steps 6 --out "$work/whole"
+expect 2 "was begun with seed" train --resume "$work/half" --steps 8 --seed 77
 expect 2 "is not a run" train --resume "$work/nowhere"
 expect 0 "nothing is left to do: step 6 of 5" train --resume "$work/half" --steps 5
 cp -r "$work/half" "$work/renamed"

@@ -272,8 +272,19 @@ static void judge_moved(Judge *j, const char *prefix, int32_t i, int32_t value)
         judge(j, prefix, p->name, farthest, 3.1 * rate);
         return;
     }
-    for (int64_t e = 0; e < n; e++)
+    double largest = 0, farthest = 0, rate = fmax(j->recipe->optimizer.lr, j->recipe->optimizer.slow_lr);
+    for (int64_t e = 0; grad && k == n && e < n; e++)
+        largest = fmax(largest, fabs((double)grad[e]));
+    for (int64_t e = 0; e < n; e++) {
+        /* The keys' third of a bias of q, k and v: no gradient by algebra, so every direction is noise. */
+        if (grad && k == n && fabs((double)grad[e]) < 1e-6 * largest) {
+            farthest = fmax(farthest, fabs((double)ours[e] - (double)start[e]));
+            ours[e] = want[e];
+        }
         moved[e] = want[e] - start[e];
+    }
+    if (farthest > 0)
+        judge(j, prefix, p->name, farthest, 3.1 * rate);
     /* Three updates may cancel (a tensor of one number: 3e-6 of 0.004): then one update's length counts. */
     double step = fmax(length(moved, n), j->recipe->optimizer.lr * schedule_factor(j->recipe, 0) * sqrt((double)n));
     double rounding = 2e-7 * length(start, n);

@@ -33,9 +33,9 @@ static void small_ones_meet_the_program(void)
         CHECK_OK(pgraph_check(g));
         CHECK(g->n_nodes <= 40);
         CHECK_OK(plan_keep_all(pool, g, &all));
-        int64_t      least = least_bytes(pool, g, 300000);
+        int64_t      least = least_bytes(pool, g, 1000000);
         PlanOptions  options = { .budget_bytes = least + (all->live_bytes - least) * 4 / 10,
-                                 .effort = 300000 };
+                                 .effort = 1000000 };
         ProveOptions how = { .budget_bytes = options.budget_bytes, .time_limit_s = 2 };
         CHECK_OK(plan_solve(pool, g, &options, &plan));
         CHECK_OK(plan_prove(pool, g, plan, &how, &proof));

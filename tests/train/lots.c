@@ -111,9 +111,10 @@ static void compare(const Graph *graph, const Outcome *want, const Outcome *got)
             continue;
         int64_t n = value_at(graph, graph->params[i].value)->bytes / 4;
         double  error = norm_of(got->moments[i], want->moments[i], n) / fmax(norm_of(want->moments[i], NULL, n), 1e-3 * largest);
-        if (error > 2e-4)
+        /* Both are fp32, each within 2e-4 of the truth (contract 6): behind batch norms of small maps they are
+         * up to 2.1e-4 apart. */
+        if (!CHECK(error <= 4e-4))
             printf("  %s: %g\n", graph->params[i].name, error);
-        CHECK(error <= 2e-4);
         worst = fmax(worst, error);
     }
     printf("  %d nodes cut, kept %lld of %lld, gradients within %.1e\n", got->cut, (long long)got->kept_bytes,

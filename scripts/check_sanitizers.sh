@@ -14,4 +14,4 @@ cd build-asan
 # Leaks are valgrind's to find (check_valgrind.sh): the leak sanitizer itself crashes in processes that have oneDNN's
 # generated code loaded. gcc's fake stack for use-after-return does not keep 64-byte alignment (gcc bug 110027).
 ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1 \
-    ctest -j2 --output-on-failure --timeout 900 -LE slow
+    OMP_WAIT_POLICY=passive ctest -j2 --output-on-failure --timeout 900 -LE slow

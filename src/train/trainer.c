@@ -204,7 +204,10 @@ static Err train_log(Trainer *t, double loss, double ms, const double *validatio
     if (validation)
         log_number(t->log, "val_loss", *validation);
     fputs("}\n", t->log);
-    return OK;
+    if (clock_now() - t->flushed < 1)
+        return OK;
+    t->flushed = clock_now();                        /* whoever follows the file sees it grow */
+    return log_flush(t);
 }
 
 static int64_t train_measured(const Trainer *t)

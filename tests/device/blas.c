@@ -70,9 +70,16 @@ static int buf_guarded(const Buf *b)
     return 1;
 }
 
-static double get(Type type, const void *p, int64_t i)
+static inline double get(Type type, const void *p, int64_t i)
 {
     float f;
+    if (type == F32)
+        return (double)((const float *)p)[i];
+    if (type == BF16) {                      /* the upper half of an fp32: most of what is read, so by hand */
+        uint32_t bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+        memcpy(&f, &bits, sizeof f);
+        return (double)f;
+    }
     convert_rows(F32, &f, type, (const char *)p + i * type_bytes(type), 1);
     return (double)f;
 }

@@ -102,10 +102,10 @@ static void small(void)
 {
     TrainingGraph train;
     CHECK_OK(sizes_build(pool, "stablesr-small", NULL, 0, false, &train));
-    CHECK_INT(sizes_count(train.graph, "", ""), 3812215);
+    CHECK_INT(sizes_count(train.graph, "", ""), 2825391);
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 3);
     CHECK_OK(sizes_build(pool, "stablesr-small", (const char *[]){ "model.latents=given" }, 1, true, &train));
-    CHECK_INT(sizes_count(train.graph, "", ""), 3812215);
+    CHECK_INT(sizes_count(train.graph, "", ""), 2825391);
     CHECK_INT(forward_nodes(train.graph, &op_feed), 6);      /* edge, two latents, context, t, eps */
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 0);
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { RUNGS = 10, STEPS = 3, EFFORT = 3000 };
+enum { RUNGS = 10, STEPS = 3, EFFORT = 1000 };
 
 typedef struct Small {
     const char *recipe;

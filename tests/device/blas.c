@@ -75,7 +75,7 @@ static inline double get(Type type, const void *p, int64_t i)
     float f;
     if (type == F32)
         return (double)((const float *)p)[i];
-    if (type == BF16) {                      /* the upper half of an fp32: most of what is read, so by hand */
+    if (type == BF16) {              /* the upper half of an fp32, by hand: most of what is read */
         uint32_t bits = (uint32_t)((const uint16_t *)p)[i] << 16;
         memcpy(&f, &bits, sizeof f);
         return (double)f;

@@ -384,19 +384,17 @@ static Err solve_refuse(const Solve *s, const Plan *least)
 }
 
 /* Cheapest first, until one can be placed within the budget; where the bytes fit but not the
- * placement, a search with as many bytes less joins the list. */
-static Err solve_placed(Pool *pool, Solve *s, RunList first, Plan **plan)
+ * placement, a search with as many bytes less joins the list. `least` is placed within it already. */
+static Err solve_placed(Pool *pool, Solve *s, RunList first, Plan *least, Plan **plan)
 {
     int64_t budget = s->options->budget_bytes, aim = budget;
     RunList candidates[LADDER_MOST + ARENA_TRIES + 2];
     int32_t n = 0;
-    Plan   *least_plan = NULL;
     candidates[n++] = first;
     for (int32_t k = 0; k < s->n_rung; k++) {
         if (s->rung[k].node && s->rung[k].peak_bytes <= budget)
             candidates[n++] = s->rung[k];
     }
-    candidates[n++] = s->least;
     for (int32_t tries = 0; n > 0; tries++) {
         int32_t pick = 0;
         for (int32_t i = 1; i < n; i++) {
@@ -405,14 +403,14 @@ static Err solve_placed(Pool *pool, Solve *s, RunList first, Plan **plan)
         }
         RunList list = candidates[pick];
         candidates[pick] = candidates[--n];
+        if (list.cost >= s->least.cost)
+            break;
         if (tries >= ARENA_TRIES && list.peak_bytes > s->least.peak_bytes)
             continue;
         TRY(solve_plan(pool, s, &list, plan));
         TRY(plan_place(s->graph, *plan, budget));
         if ((*plan)->arena_bytes <= budget)
             return OK;
-        if (!least_plan || (*plan)->arena_bytes < least_plan->arena_bytes)
-            least_plan = *plan;
         aim -= (*plan)->arena_bytes - budget;
         if (tries < 3 && aim >= s->least.peak_bytes) {
             solve_budget(s, aim, s->effort / (2 * s->rungs), solve_highest(s, aim), &list);
@@ -420,8 +418,8 @@ static Err solve_placed(Pool *pool, Solve *s, RunList first, Plan **plan)
                 candidates[n++] = list;
         }
     }
-    *plan = least_plan;
-    return solve_refuse(s, least_plan);
+    *plan = least;
+    return OK;
 }
 
 static void solve_init(Solve *s, Pool *pool, const PGraph *graph, const PlanOptions *options,
@@ -518,15 +516,10 @@ static Err solve_within(Pool *pool, Pool *scratch, const PGraph *graph, const Pl
     Err err = E_BUDGET;
     if (within) {
         solve_asked(&s, budget, &best);
-        err = options->layout ? solve_placed(pool, &s, best, plan)
-                              : solve_plan(pool, &s, &best, plan);
-        if (err == E_BUDGET) {               /* no cheaper one could be placed: it is there all the same */
-            *plan = least;
-            err = OK;
-        }
+        TRY(options->layout ? solve_placed(pool, &s, best, least, plan)
+                            : solve_plan(pool, &s, &best, plan));
+        err = OK;
     }
-    if (err && err != E_BUDGET)
-        return err;
     TRY(solve_hosted(pool, &s, !err, plan, &found));
     solve_tell(&s, 1, "done");
     if (err && !found)

@@ -1,6 +1,7 @@
 /* phases.c -- validation and sampling between steps: training keeps its bits, every phase its bytes, a run
  * that was killed its course; nothing is allocated while validating; what is held out is not trained on. */
 #include "../alloc_count.h"
+#include "../folder.h"
 #include "../test.h"
 
 #include "base/file.h"
@@ -48,23 +49,6 @@ static Device *cpu(Pool *pool)
     Device *device;
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
     return device;
-}
-
-static void folder_clear(Pool *pool, const char *folder)
-{
-    char **names;
-    int    n = 0;
-    if (!folder_exists(folder))
-        return;
-    CHECK_OK(folder_list(pool, folder, &names, &n));
-    for (int i = 0; i < n; i++) {
-        const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        if (folder_exists(path))
-            folder_clear(pool, path);
-        else
-            CHECK_OK(file_remove(path));
-    }
-    rmdir(folder);
 }
 
 static bool same_files(Pool *pool, const char *a, const char *b)

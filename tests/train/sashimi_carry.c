@@ -1,5 +1,6 @@
 /* sashimi_carry.c -- chunks that follow each other: outputs are those of the recurrence over the whole sound, a
  * row that begins anew forgets; data in files' order; a run goes on to the same bits. */
+#include "../folder.h"
 #include "../test.h"
 
 #include "base/file.h"
@@ -168,16 +169,6 @@ static void files_in_order(void)
 
 /* ---- runs ---- */
 
-static void clear(Pool *pool, const char *folder)
-{
-    char **names;
-    int    n = 0;
-    if (folder_exists(folder))
-        CHECK_OK(folder_list(pool, folder, &names, &n));
-    for (int i = 0; i < n; i++)
-        CHECK_OK(file_remove(pool_print(pool, "%s/%s", folder, names[i])));
-}
-
 /* Stopped and gone on, with a validation that must not touch the states; and with less memory. */
 static void goes_on(void)
 {
@@ -191,7 +182,7 @@ static void goes_on(void)
     r.recipe->validate = (EveryConfig){ .every = 2, .batches = 2 };
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
     for (int i = 0; i < 3; i++)
-        clear(pool, pool_print(pool, "carry_%d", i));
+        folder_clear(pool, pool_print(pool, "carry_%d", i));
     r.recipe->steps = 6;
     CHECK_OK(train_run(pool, r.recipe, device, &(TrainOptions){ .out = "carry_0", .quiet = true }, &result));
     CHECK_INT(result.measured_bytes, result.planned_bytes);

@@ -1,5 +1,6 @@
 /* trainer.c -- every small recipe learns: after a few steps its loss lies clearly below that of the same
  * weights left as they were, on the same samples and the same noise. Also what a run reports. */
+#include "../folder.h"
 #include "../test.h"
 
 #include "base/file.h"
@@ -30,16 +31,6 @@ static double mean_loss(Pool *pool, const char *folder, int last)
         if (n++ >= lines - last)
             sum += strtod(at + 8, NULL);
     return sum / last;
-}
-
-static void folder_clear(Pool *pool, const char *folder)
-{
-    char **names;
-    int    n = 0;
-    if (folder_exists(folder))
-        CHECK_OK(folder_list(pool, folder, &names, &n));
-    for (int i = 0; i < n; i++)
-        CHECK_OK(file_remove(pool_print(pool, "%s/%s", folder, names[i])));
 }
 
 static double run_mean(const Lesson *l, const char *rate)

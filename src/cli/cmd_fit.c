@@ -117,7 +117,7 @@ static const char *peak_phase(const Engine *engine)
     int part = 0;
     while (part + 1 < PART_COUNT && engine->part_bytes[part] < engine->arena_bytes)
         part++;
-    return part_name((Part)part);
+    return part_phase((Part)part);
 }
 
 static Err fit_json(const Shown *s)

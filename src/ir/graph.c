@@ -23,6 +23,11 @@ static const char *const part_names[] = {
 const char *class_name(Class class) { return class_names[class]; }
 const char *part_name(Part part)    { return part_names[part]; }
 
+const char *part_phase(Part part)
+{
+    return part_names[part == PART_SAMPLE_BEGIN || part == PART_SAMPLE_END ? PART_SAMPLE : part];
+}
+
 Graph *graph_new(Pool *pool, Type compute)
 {
     Graph *graph = NEW(pool, Graph);

@@ -65,51 +65,6 @@ static void explain_numeric(Pool *pool, Explained *e)
     }
 }
 
-bool run_is_in(const Program *p, const Graph *graph, int32_t step, Part part)
-{
-    return p->plan->steps[step].kind == STEP_RUN && graph->nodes[p->node_of[p->plan->steps[step].id]].part == part;
-}
-
-/* A program of several parts (a step of one micro-batch updates at once) is a phase for each. */
-static void explain_program_phases(Explained *e, const Program *p, int64_t repeat, int64_t every)
-{
-    const Engine *engine = e->sheet->engine;
-    for (int part = 0; part < PART_COUNT; part++) {
-        if (!p->parts[part])
-            continue;
-        Phase phase = { part_name((Part)part), engine->part_bytes[part], 0, 0, repeat, every };
-        for (int32_t s = 0; s < p->plan->n_steps; s++) {
-            if (!run_is_in(p, engine->graph, s, (Part)part))
-                continue;
-            int64_t live = p->meter.curve[s] + p->live_bytes - p->meter.live_bytes;
-            phase.live_bytes = live > phase.live_bytes ? live : phase.live_bytes;
-            phase.steps++;
-        }
-        e->phases[e->n_phases++] = phase;
-    }
-}
-
-static void explain_phases(Pool *pool, Explained *e)
-{
-    const Engine *engine = e->sheet->engine;
-    int64_t       kept = 0;
-    e->phases = NEWN(pool, Phase, PART_COUNT + 1);
-    for (int i = 0; i < engine->n_programs; i++) {
-        const Program *p = &engine->programs[i];
-        bool           validate = p->parts[PART_VALIDATE];
-        int64_t        repeat = p->parts[PART_MICRO] ? e->recipe->accumulate
-                              : validate ? e->recipe->validate.batches : 1;
-        int64_t        every = program_in_step(p) ? 1 : validate ? e->recipe->validate.every
-                                                                 : e->recipe->sample.every;
-        explain_program_phases(e, p, repeat, every);
-    }
-    /* A checkpoint is written from what stays in the arena; its buffer on the host is outside. */
-    for (int32_t i = 0; i < engine->graph->n_values; i++)
-        kept += engine->offset[i] >= 0 ? value_at(engine->graph, i)->bytes : 0;
-    e->phases[e->n_phases++] = (Phase){ "save", engine->persistent_bytes, kept, 0, 0,
-                                        e->recipe->save.every };
-}
-
 static bool has_batchnorm(const Graph *graph)
 {
     for (int32_t i = 0; i < graph->n_nodes; i++)
@@ -171,7 +126,7 @@ Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
     avoided_find(pool, graph.graph, &e->avoided, &e->n_avoided);
     explain_batch(pool, e);
     explain_numeric(pool, e);
-    explain_phases(pool, e);
+    phases_find(pool, recipe, engine, &e->phases, &e->n_phases);
     bottlenecks_find(pool, e->sheet, &e->bottlenecks, &e->n_bottlenecks);
     if (options->effort >= 0)
         TRY(explain_minimum(pool, e, options));

@@ -46,16 +46,15 @@ typedef struct Budget {
     int64_t largest_batch;       /* with everything kept; 0: none, -1: not looked for */
 } Budget;
 
-typedef struct Phase {
+typedef struct Phase {           /* by the contract's names */
     const char *name;
-    int64_t     peak_bytes, live_bytes;
+    int64_t     peak_bytes;      /* the highest byte its runs are given */
+    int64_t     live_bytes;      /* at its own peak instant; the rest of peak_bytes is gaps */
+    int64_t     classes[CLASS_COUNT];    /* of live_bytes */
     int32_t     steps;
     int64_t     repeat;          /* runs in one training step; of a phase between steps: in one go */
     int64_t     every;           /* steps from one to the next; 0: only at the end */
 } Phase;
-
-/* Is this step of the program's plan a run of a node of that part? */
-bool run_is_in(const Program *p, const Graph *graph, int32_t step, Part part);
 
 typedef struct Explained {
     const Recipe *recipe;
@@ -70,6 +69,9 @@ typedef struct Explained {
     WhatIf       *what_if;       /* filled by whatif_run */
     Belief       *beliefs;
     FitResult    *fit;           /* the plan within the budget, or of a plan file; NULL: none was asked for */
+    Sheet        *fit_sheet;     /* its balance sheet and phases */
+    Phase        *fit_phases;
+    int32_t       n_fit_phases;
     int32_t       n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases, n_budgets, n_what_if, n_beliefs;
     int64_t       batch_bytes;
     int64_t       budget_bytes;  /* 0: none was asked for */
@@ -89,6 +91,7 @@ typedef struct ExplainOptions {
 
 extern const char *const verdict_words[];        /* fits, replanned, no */
 Err  budgets_find(Pool *pool, Explained *e, bool batches);       /* report/budgets.c */
+void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, Phase **list, int32_t *n);     /* report/phases.c */
 void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);   /* report/bottlenecks.c */
 
 Err  explained_new(Pool *pool, const Recipe *recipe, const Device *device, const ExplainOptions *options,

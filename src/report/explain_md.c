@@ -45,7 +45,7 @@ static void md_summary(const Md *m)
              recipe_precisions[e->recipe->precision], device_text(m->pool, e->device));
     text_add(m->to, "With everything kept, one step needs **%s bytes (%s)**. The peak is in phase "
                     "%s, at `%s`. ",
-             count_text(s->peak_bytes), bytes_text(s->peak_bytes), part_name(s->part), node_text(s->engine->graph, s->node));
+             count_text(s->peak_bytes), bytes_text(s->peak_bytes), part_phase(s->part), node_text(s->engine->graph, s->node));
     if (e->minimum_bytes)
         text_add(m->to, "The least budget found is %s bytes (%s): %s. ",
                  count_text(e->minimum_bytes + e->device->runtime_bytes),

@@ -94,7 +94,7 @@ static void heading(const Page *p)
                                "everything kept.\n"
                              : "One training step needs %s bytes (%s) with everything kept.\n",
             count_text(s->peak_bytes), bytes_text(s->peak_bytes));
-    fprintf(p->to, "The peak is in phase %s, at %s.\n", part_name(s->part),
+    fprintf(p->to, "The peak is in phase %s, at %s.\n", part_phase(s->part),
             last(node_text(s->engine->graph, s->node), 60));
 }
 

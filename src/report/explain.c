@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { SHORT_EFFORT = 1000 };    /* a least budget within a second; more effort finds a smaller one */
+enum { SHORT_EFFORT = 1000 };  /* a least budget within a second; more effort finds a smaller one */
 
 static void explain_batch(Pool *pool, Explained *e)
 {
@@ -25,9 +25,10 @@ static void explain_batch(Pool *pool, Explained *e)
             NULL, true });
     }
     for (int i = 0; i < n_rest; i++)
-        VEC_ADD(pool, e->batch, e->n_batch, cap, (BatchItem){
-            rest[i].name, rest[i].type, rest[i].shape, shape_count(rest[i].shape) * type_bytes(rest[i].type),
-            rest[i].view_of, rest[i].view_of != NULL });
+        VEC_ADD(pool, e->batch, e->n_batch, cap,
+                (BatchItem){ rest[i].name, rest[i].type, rest[i].shape,
+                             shape_count(rest[i].shape) * type_bytes(rest[i].type), rest[i].view_of,
+                             rest[i].view_of != NULL });
     for (int32_t i = 0; i < e->n_batch; i++)
         e->batch_bytes += e->batch[i].bytes;
 }
@@ -73,7 +74,8 @@ static bool has_batchnorm(const Graph *graph)
     return false;
 }
 
-/* One way to need less: everything kept if that is already less, else the least arena a search finds. */
+/* One way to need less: everything kept if that is already less, else the least arena a search
+ * finds. */
 static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
                        const ExplainOptions *options)
 {
@@ -97,11 +99,13 @@ static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
     return err == E_BUDGET ? OK : err;
 }
 
-/* As the recipe has it and, where nothing forbids it, sample by sample: what `fit` may do unasked. */
+/* As the recipe has it and, where nothing forbids it, sample by sample: what `fit` may do
+ * unasked. */
 static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *options)
 {
     TRY(minimum_try(pool, e, e->recipe, options));
-    if (options->no_split || e->recipe->batch == 1 || recipe_no_cut(e->recipe) || has_batchnorm(e->sheet->engine->graph))
+    if (options->no_split || e->recipe->batch == 1 || recipe_no_cut(e->recipe) ||
+        has_batchnorm(e->sheet->engine->graph))
         return OK;
     Recipe *cut = recipe_copy(pool, e->recipe);
     TRY(recipe_cut(cut, cut->batch));

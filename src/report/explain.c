@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { SHORT_EFFORT = 1000 };  /* a least budget within a second; more effort finds a smaller one */
-
 static void explain_batch(Pool *pool, Explained *e)
 {
     const Graph *graph = e->sheet->engine->graph;
@@ -74,26 +72,40 @@ static bool has_batchnorm(const Graph *graph)
     return false;
 }
 
-/* One way to need less: everything kept if that is already less, else the least arena a search
- * finds. */
+/* What a plan does otherwise than keeping everything, in words. */
+static const char *minimum_text(Pool *pool, const Recipe *asked, const FitResult *r)
+{
+    Text text = { .pool = pool };
+    if (r->recipe->batch != asked->batch)
+        text_add(&text, "micro-batches of %lld", (long long)r->recipe->batch);
+    for (int i = 0; i < r->n_changes; i++)
+        if (strcmp(r->changes[i].what, "micro-batch"))
+            text_add(&text, "%s%s %s", text.n ? ", " : "", r->changes[i].what, r->changes[i].to);
+    return text.n ? text.at : "everything kept";
+}
+
+static void minimum_take(Pool *pool, Explained *e, const FitResult *r)
+{
+    if (e->minimum_bytes && r->engine->arena_bytes >= e->minimum_bytes)
+        return;
+    e->minimum_bytes = r->engine->arena_bytes;
+    e->minimum_how = minimum_text(pool, e->recipe, r);
+}
+
+/* One way to need less: everything kept if that is already less, else the least arena a search finds. */
 static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
                        const ExplainOptions *options)
 {
     Pool      *scratch = pool_new(NULL, "minimum");
     FitResult *r = NEW(scratch, FitResult);
     FitOptions how = { .budget_bytes = 1,
-                       .effort = options->effort ? options->effort : SHORT_EFFORT,
+                       .effort = options->effort ? options->effort : EXPLAIN_EFFORT,
                        .time_limit_s = options->time_limit_s };
     Err        err = fit_plan(scratch, recipe, e->device, &how, r);
-    if (err == E_BUDGET && (!e->minimum_bytes || r->engine->arena_bytes < e->minimum_bytes)) {
-        Text text = { .pool = pool };
-        e->minimum_bytes = r->engine->arena_bytes;
-        if (recipe->batch != e->recipe->batch)
-            text_add(&text, "micro-batches of %lld", (long long)recipe->batch);
-        if (r->engine->recomputed)
-            text_add(&text, "%s%d nodes run a second time", text.n ? ", " : "",
-                     r->engine->recomputed);
-        e->minimum_how = text.n ? text.at : "everything kept";
+    if (err == E_BUDGET) {
+        minimum_take(pool, e, r);
+        if (recipe == e->recipe)
+            e->whole_minimum_bytes = r->engine->arena_bytes;
     }
     pool_free(scratch);
     return err == E_BUDGET ? OK : err;
@@ -134,8 +146,20 @@ Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
     bottlenecks_find(pool, e->sheet, &e->bottlenecks, &e->n_bottlenecks);
     if (options->effort >= 0)
         TRY(explain_minimum(pool, e, options));
-    TRY(budgets_find(pool, e, options->batches));
+    budgets_find(pool, e, options->batches);
     *out = e;
+    return OK;
+}
+
+Err explained_plan(Pool *pool, Explained *e)
+{
+    if (!e->fit)
+        return OK;
+    TRY(sheet_new(pool, e->fit->engine, &e->fit_sheet));
+    phases_find(pool, e->fit->recipe, e->fit->engine, &e->fit_phases, &e->n_fit_phases);
+    if (e->minimum_bytes)
+        minimum_take(pool, e, e->fit);
+    budgets_judge(e);
     return OK;
 }
 

@@ -43,6 +43,7 @@ typedef struct Budget {
     int64_t arena_bytes;         /* what is left of it for the arena */
     Verdict verdict;  /* with everything kept; with the plan of least arena; not at all */
     int64_t largest_batch;       /* with everything kept; 0: none, -1: not looked for */
+    int64_t largest_replanned;   /* with recomputation; at least this, -1: not looked for */
 } Budget;
 
 typedef struct Phase {           /* by the contract's names */
@@ -75,6 +76,7 @@ typedef struct Explained {
     int64_t       batch_bytes;
     int64_t       budget_bytes;  /* 0: none was asked for */
     int64_t       minimum_bytes; /* least arena found by a search of `effort`; 0: none was made */
+    int64_t       whole_minimum_bytes;   /* with micro-batches as the recipe has them */
     const char   *minimum_how;   /* what it takes */
     double        step_ms;       /* predicted */
     int64_t       runtime_bytes; /* outside the arena */
@@ -88,8 +90,14 @@ typedef struct ExplainOptions {
     bool    batches;             /* look for the largest batch that fits each budget */
 } ExplainOptions;
 
+enum { EXPLAIN_EFFORT = 1000 };  /* of a search for the least arena: within a second; fit searches longer */
+
 extern const char *const verdict_words[];        /* fits, replanned, no */
-Err  budgets_find(Pool *pool, Explained *e, bool batches);       /* report/budgets.c */
+/* report/budgets.c: the list, with the largest batch of everything kept for each; verdicts anew after
+ * minimum_bytes has changed; the largest batch that fits re-planned. */
+void budgets_find(Pool *pool, Explained *e, bool batches);
+void budgets_judge(Explained *e);
+void budgets_replan(Explained *e, double time_limit_s);
 /* report/phases.c */
 void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, Phase **list, int32_t *n);
 /* report/bottlenecks.c */
@@ -97,6 +105,9 @@ void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t
 
 Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
                   const ExplainOptions *options, Explained **out);
+
+/* After e->fit was filled: its own sheet; where that search found less, it is the least known. */
+Err explained_plan(Pool *pool, Explained *e);
 
 void explain_text(FILE *to, const Explained *e, bool colour);    /* tables of at most 100 columns */
 Err  explain_json(FILE *to, const Explained *e);                 /* docs/FORMATS.md */

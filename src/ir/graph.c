@@ -1,6 +1,7 @@
 /* graph.c -- building graphs: values, nodes, parameters, scopes. */
 #include "ir/graph.h"
 
+#include "base/hash.h"
 #include "ir/op.h"
 
 #include <ctype.h>
@@ -200,13 +201,15 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
                            Class class, bool saved)
 {
     const char *full = graph_full_name(graph, name);
+    uint64_t    hash = hash_text(HASH_EMPTY, full);
     bool        apart = false;
     for (int32_t i = 0; i < graph->n_constants; i++) {   /* asked for again: the same one */
         Value *old = value_at(graph, graph->constants[i].value);
-        if (!strcmp(old->name, full)) {
+        if (graph->constants[i].hash == hash && !strcmp(old->name, full)) {
             bool same = shape_same(old->shape, shape) && old->type == type;
             if (!same && !apart && graph->part != PART_MICRO) {
                 full = pool_print(graph->pool, "%s/%s", part_name(graph->part), full);
+                hash = hash_text(HASH_EMPTY, full);
                 apart = true;
                 i = -1;                      /* look for that one, from the start */
                 continue;
@@ -224,7 +227,7 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
         memcpy(copy, data, (size_t)graph->values[id].bytes);
     }
     VEC_ADD(graph->pool, graph->constants, graph->n_constants, graph->cap_constants,
-            (Constant){ .value = id, .data = copy, .saved = saved });
+            (Constant){ .value = id, .data = copy, .saved = saved, .hash = hash });
     return (Tensor){ graph, id };
 }
 

@@ -145,6 +145,7 @@ typedef struct Constant {    /* a persistent value with given content, or zeros 
     int32_t     value;
     const void *data;        /* in the graph's pool, value bytes */
     bool        saved;       /* part of a checkpoint (batch-norm statistics, counters) */
+    uint64_t    hash;        /* of its name: there are thousands, and each is looked for */
 } Constant;
 
 typedef struct Output {      /* a value the host reads after its part has run */

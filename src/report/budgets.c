@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-const char *const verdict_words[] = { "fits", "replanned", "no" };
+const char *const verdict_words[] = { "fits", "replanned", "no", "unknown" };
 
 static const int64_t budget_sizes[] = { 8, 12, 16, 24, 40, 80 };     /* GiB */
 
@@ -108,7 +108,8 @@ void budgets_judge(Explained *e)
         bool    least = e->minimum_bytes && e->minimum_bytes <= row->arena_bytes;
         row->verdict = e->sheet->peak_bytes <= row->arena_bytes ? VERDICT_FITS
                        : least                                  ? VERDICT_REPLANNED
-                                                                : VERDICT_NO;
+                       : e->minimum_bytes                       ? VERDICT_NO
+                                                                : VERDICT_UNKNOWN;
     }
 }
 

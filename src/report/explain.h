@@ -36,12 +36,12 @@ typedef struct Numeric {         /* a choice that decides rounding */
 typedef struct WhatIf WhatIf;    /* report/whatif.h */
 typedef struct Belief Belief;
 
-typedef enum Verdict { VERDICT_FITS, VERDICT_REPLANNED, VERDICT_NO } Verdict;
+typedef enum Verdict { VERDICT_FITS, VERDICT_REPLANNED, VERDICT_NO, VERDICT_UNKNOWN } Verdict;
 
 typedef struct Budget {
     int64_t asked_bytes;         /* as the driver counts: the runtime included */
     int64_t arena_bytes;         /* what is left of it for the arena */
-    Verdict verdict;  /* with everything kept; with the plan of least arena; not at all */
+    Verdict verdict;     /* with everything kept; re-planned; none was found; none was looked for */
     int64_t largest_batch;       /* with everything kept; 0: none, -1: not looked for */
     int64_t largest_replanned;   /* with recomputation; at least this, -1: not looked for */
 } Budget;
@@ -92,7 +92,7 @@ typedef struct ExplainOptions {
 
 enum { EXPLAIN_EFFORT = 1000 };  /* of a search for the least arena: within a second; fit searches longer */
 
-extern const char *const verdict_words[];        /* fits, replanned, no */
+extern const char *const verdict_words[];        /* fits, replanned, no, unknown */
 /* report/budgets.c: the list, with the largest batch of everything kept for each; verdicts anew after
  * minimum_bytes has changed; the largest batch that fits re-planned. */
 void budgets_find(Pool *pool, Explained *e, bool batches);

@@ -153,6 +153,8 @@ static void budgets_json(JsonOut *o, const Explained *e)
         json_out_string(o, "verdict", verdict_words[b->verdict]);
         if (b->largest_batch >= 0)
             json_out_int(o, "largest_batch", b->largest_batch);
+        if (b->largest_replanned >= 0)
+            json_out_int(o, "largest_batch_replanned", b->largest_replanned);
         json_out_end(o);
     }
     json_out_end(o);

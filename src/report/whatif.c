@@ -50,7 +50,7 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
     FitResult *result = NEW(pool, FitResult);
     FitOptions how = { .budget_bytes = search == SEARCH_HALF ? run->half_bytes : search ? 1 : 0,
                        .allow = run->options->allow,
-                       .time_limit_s = left,
+                       .time_limit_s = search == SEARCH_ALL ? left / 2 : left,
                        .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
     Err        err = search == SEARCH_ALL ? fit_run(pool, recipe, run->e->device, &how, result)
                                           : fit_plan(pool, recipe, run->e->device, &how, result);
@@ -131,7 +131,7 @@ static Err run_attention(Run *run)
         if (!strncmp(run->e->avoided[i].name, "attention scores", 16)) {
             r->levers.stored_attention = !r->levers.stored_attention;
             return run_row(run,
-                           (WhatIf){ .name = "attention that stores its scores (the plain form)",
+                           (WhatIf){ .name = "attention with stored scores (the plain form)",
                                      .how = "fit --allow algorithm, where it is faster" },
                            r, SEARCH_NONE);
         }
@@ -393,8 +393,9 @@ Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
     TRY(beliefs_find(pool, e));
     TRY(run_recompute(&run));
     qsort(run.rows, (size_t)run.n, sizeof *run.rows, row_order);
+    budgets_replan(e, fmin(run_left_s(&run), options->time_limit_s / 4));
     TRY(run_row(&run,
-                (WhatIf){ .name = "all levers together, model and effective batch kept",
+                (WhatIf){ .name = "all levers together, effective batch kept",
                           .how = "fit --allow algorithm,chunk,split,precision" },
                 e->recipe, SEARCH_ALL));
     if (options->progress)

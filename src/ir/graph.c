@@ -483,3 +483,11 @@ void graph_take_inplace(Graph *graph)
             node->inplace = from;
     }
 }
+
+bool graph_has(const Graph *graph, const OpDef *op)
+{
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].op == op)
+            return true;
+    return false;
+}

@@ -254,4 +254,6 @@ void graph_output(Tensor t, const char *name);
 /* Lets output 0 of an op take its input's bytes where nothing else reads that input. */
 void graph_take_inplace(Graph *graph);
 
+bool graph_has(const Graph *graph, const OpDef *op);     /* is there a node of it? */
+
 #endif

@@ -64,14 +64,6 @@ static void explain_numeric(Pool *pool, Explained *e)
     }
 }
 
-static bool has_batchnorm(const Graph *graph)
-{
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].op == &op_batchnorm)
-            return true;
-    return false;
-}
-
 /* What a plan does otherwise than keeping everything, in words. */
 static const char *minimum_text(Pool *pool, const Recipe *asked, const FitResult *r)
 {
@@ -117,7 +109,7 @@ static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *optio
 {
     TRY(minimum_try(pool, e, e->recipe, options));
     if (options->no_split || e->recipe->batch == 1 || recipe_no_cut(e->recipe) ||
-        has_batchnorm(e->sheet->engine->graph))
+        graph_has(e->sheet->engine->graph, &op_batchnorm))
         return OK;
     Recipe *cut = recipe_copy(pool, e->recipe);
     TRY(recipe_cut(cut, cut->batch));

@@ -148,14 +148,6 @@ typedef struct Fit {
     int               n;
 } Fit;
 
-static bool graph_has(const Graph *graph, const OpDef *op)
-{
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].op == op)
-            return true;
-    return false;
-}
-
 static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device,
                      const FitOptions *options, const EngineOptions *how, TrainingGraph *graph,
                      Engine **engine)

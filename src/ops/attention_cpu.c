@@ -84,6 +84,36 @@ static void forward_mask(float *score, float scale, int64_t query, int64_t n, in
             score[(query + x - key) * TILE_NR + x] = scale > 0 ? -INFINITY : INFINITY;
 }
 
+/* The largest scaled score of each query so far. A scale below zero turns the order round; four
+ * keys at a time, since a chain of maxima waits for each. */
+static void forward_top(const float *restrict score, float scale, int64_t keys,
+                        float *restrict high)
+{
+    float   best[TILE_NR], sign = scale < 0 ? -1.0f : 1.0f;
+    int64_t j = 0;
+    for (int x = 0; x < TILE_NR; x++)
+        best[x] = -INFINITY;
+    for (; j + 4 <= keys; j += 4)
+        for (int x = 0; x < TILE_NR; x++) {
+            const float *s = score + j * TILE_NR + x;
+            float a = sign * s[0], b = sign * s[TILE_NR];
+            float c = sign * s[2 * TILE_NR], d = sign * s[3 * TILE_NR];
+            a = a > b ? a : b;
+            c = c > d ? c : d;
+            a = a > c ? a : c;
+            best[x] = a > best[x] ? a : best[x];
+        }
+    for (; j < keys; j++)
+        for (int x = 0; x < TILE_NR; x++) {
+            float a = sign * score[j * TILE_NR + x];
+            best[x] = a > best[x] ? a : best[x];
+        }
+    for (int x = 0; x < TILE_NR; x++) {
+        float a = fabsf(scale) * best[x];
+        high[x] = a > high[x] ? a : high[x];
+    }
+}
+
 /* Milakov and Gimelshein (2018): the softmax of what was seen so far, corrected block by block. */
 static void forward_softmax(float *restrict score, float scale, int64_t keys, bool first,
                             float *restrict top,
@@ -92,19 +122,15 @@ static void forward_softmax(float *restrict score, float scale, int64_t keys, bo
     float high[TILE_NR], factor[TILE_NR], part[TILE_NR];
     for (int x = 0; x < TILE_NR; x++)
         high[x] = first ? -INFINITY : top[x];
-    for (int64_t j = 0; j < keys; j++)
-        for (int x = 0; x < TILE_NR; x++) {
-            float s = scale * score[j * TILE_NR + x];
-            high[x] = s > high[x] ? s : high[x];
-        }
+    forward_top(score, scale, keys, high);
     for (int x = 0; x < TILE_NR; x++) {
-        factor[x] = first ? 0.0f : vexp(top[x] - high[x]);
+        factor[x] = first ? 0.0f : vexp_weight(top[x] - high[x]);
         top[x] = high[x];
         part[x] = 0;
     }
     for (int64_t j = 0; j < keys; j++)
         for (int x = 0; x < TILE_NR; x++) {
-            float e = vexp(scale * score[j * TILE_NR + x] - high[x]);
+            float e = vexp_weight(scale * score[j * TILE_NR + x] - high[x]);
             score[j * TILE_NR + x] = e;
             part[x] += e;
         }

@@ -154,7 +154,7 @@ static void backward_softmax(float *restrict score, float *restrict slope, float
 {
     for (int64_t i = 0; i < queries; i++)
         for (int x = 0; x < TILE_NR; x++) {
-            float p = vexp(scale * score[i * TILE_NR + x] - lse[i]);
+            float p = vexp_weight(scale * score[i * TILE_NR + x] - lse[i]);
             score[i * TILE_NR + x] = p;
             slope[i * TILE_NR + x] = p * (scale * slope[i * TILE_NR + x] - delta[i]);
         }

@@ -38,6 +38,7 @@ typedef struct ForwardWork {     /* of one thread */
     float *k, *v;                /* left-hand sides of one block of keys */
     float *score, *pairs;        /* [keys][32], and as the right-hand side of the next product */
     float *stage, *turn;
+    TileAhead ahead;             /* the next head */
 } ForwardWork;
 
 static void forward_plan(const Node *n, bool amx, Forward *f)
@@ -61,7 +62,7 @@ static void forward_plan(const Node *n, bool amx, Forward *f)
 
 static ForwardWork forward_work(const Forward *f, float *at)
 {
-    ForwardWork w;
+    ForwardWork w = { .ahead = { .n = 0 } };
     w.q = at, at += FORWARD_GROUP * f->q_floats;
     w.y = at, at += FORWARD_GROUP * f->y_floats;
     w.top = at, at += FORWARD_GROUP * TILE_NR;
@@ -141,21 +142,21 @@ static void forward_softmax(float *restrict score, float scale, int64_t keys, bo
             y[c * TILE_NR + x] *= factor[x];
 }
 
-static void forward_panel(const Forward *f, const ForwardWork *w, int64_t i, int64_t query,
+static void forward_panel(const Forward *f, ForwardWork *w, int64_t i, int64_t query,
                           int64_t key, int64_t keys)
 {
     int64_t n = gemm_min(TILE_NR, f->d.lq - query), width = f->d.width;
     float  *y = w->y + (size_t)i * f->y_floats;
     tile_product(f->amx, &(TileProduct){
         .a = w->k, .b = w->q + (size_t)i * f->q_floats, .c = w->score,
-        .m = keys, .n = n, .k = width, .ldc = TILE_NR });
+        .m = keys, .n = n, .k = width, .ldc = TILE_NR, .ahead = &w->ahead });
     if (f->mask_diagonal)
         forward_mask(w->score, f->scale, query, n, key, keys);
     forward_softmax(w->score, f->scale, keys, key == 0, w->top + i * TILE_NR, w->sum + i * TILE_NR,
                     y, width);
     tile_product(f->amx, &(TileProduct){
         .a = w->v, .b = tile_b_score(f->amx, w->score, keys, w->pairs), .c = y,
-        .m = width, .n = n, .k = keys, .ldc = TILE_NR, .add = key > 0 });
+        .m = width, .n = n, .k = keys, .ldc = TILE_NR, .add = key > 0, .ahead = &w->ahead });
 }
 
 /* y / sum and the log-sum-exp of one panel. */
@@ -177,7 +178,7 @@ static void forward_finish(const Forward *f, const ForwardWork *w, int64_t head,
 }
 
 /* Panels [from, to) of one head, at most FORWARD_GROUP. */
-static void forward_group(const Forward *f, const ForwardWork *w, int64_t head, int64_t from,
+static void forward_group(const Forward *f, ForwardWork *w, int64_t head, int64_t from,
                           int64_t to)
 {
     HeadRows q = attention_rows(&f->q, &f->d, head), k = attention_rows(&f->k, &f->d, head);
@@ -234,6 +235,9 @@ Err attention_cpu(const Call *call)
         while (from < to) {
             int64_t head = from / panels, first = from % panels;
             int64_t count = gemm_min(gemm_min(panels - first, to - from), FORWARD_GROUP);
+            if (first == 0)
+                tile_ahead_start(&w.ahead, &f.d, head + 1,
+                                 (const AttentionSide *[]){ &f.q, &f.k, &f.v }, 3);
             forward_group(&f, &w, head, first, first + count);
             from += count;
         }

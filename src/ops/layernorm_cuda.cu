@@ -7,8 +7,8 @@ extern "C" {
 #undef class
 }
 
-/* How a row of `count` packs lies in the lanes of a warp: the least room, then the fewest packs in a lane.
- * packs 0: it is too long. */
+/* How a row of `count` packs lies in the lanes of a warp: the least room, then the fewest packs in
+ * a lane. packs 0: it is too long. */
 typedef struct Team {
     int lanes, packs;
 } Team;
@@ -25,8 +25,8 @@ static Team team_of(int64_t count)
     return best;
 }
 
-/* Blocks that take part in sums over rows: as many as the card holds at once. Scratch depends on it, so it
- * follows from the shape alone, not from how a pointer is aligned. */
+/* Blocks that take part in sums over rows: as many as the card holds at once. Scratch depends on
+ * it, so it follows from the shape alone, not from how a pointer is aligned. */
 static int64_t rows_blocks(const RowsCuda *job, int sms)
 {
     int  wide = 16 / (int)type_bytes(job->type), v = job->width % wide == 0 ? wide
@@ -144,6 +144,7 @@ static Err rows_run_forward(const Call *call, RowsCuda job)
     return OK;
 }
 
+/* in: x ... dy, and behind it what dx is added to or none */
 static Err rows_run_backward(const Call *call, RowsCuda job, int dy, bool sums)
 {
     if (in_type(call->node, dy) != job.type)
@@ -151,6 +152,7 @@ static Err rows_run_backward(const Call *call, RowsCuda job, int dy, bool sums)
                     call->node->op->name);
     job.x = call->in[0];
     job.dy = call->in[dy];
+    job.before = call->in[dy + 1];
     job.y = call->out[0];
     job.partial = sums ? (float *)call->workspace : NULL;
     WITH_VECTORS(job, launch_backward);

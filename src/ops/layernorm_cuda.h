@@ -1,13 +1,13 @@
 /* layernorm_cuda.h -- kernels of the norms over the last axis on CUDA.
  *
- * A row stays in the registers of a few lanes of a warp, of a warp, or of a block, as its width asks,
- * so that every byte passes once; rows too wide for that are read again from the cache. Layer norm
- * is the modulated norm with one weight and bias for all rows; scalar_norm has the number s for a
- * weight and rstd * m beside xhat.
+ * A row stays in the registers of a few lanes of a warp, of a warp, or of a block, as its width
+ * asks, so that every byte passes once; rows too wide for that are read again from the cache. Layer
+ * norm is the modulated norm with one weight and bias for all rows; scalar_norm has the number s
+ * for a weight and rstd * m beside xhat.
  *
- * Sums over rows (gradients of weight and bias): rows are cut into pieces, none of which crosses the
- * end of a sample of the packed tensor; a block keeps the sums of one piece in registers and writes
- * [2][width], dy * xhat and dy; the pieces are added in order, in double.
+ * Sums over rows (gradients of weight and bias): rows are cut into pieces, none of which crosses
+ * the end of a sample of the packed tensor; a block keeps the sums of one piece in registers and
+ * writes [2][width], dy * xhat and dy; the pieces are added in order, in double.
  */
 #ifndef OPS_LAYERNORM_CUDA_H
 #define OPS_LAYERNORM_CUDA_H
@@ -16,8 +16,8 @@
 
 enum { ROW_THREADS = 256, BACK_THREADS = 128, BLOCK_ROW_THREADS = 512 };
 
-/* Blocks of BACK_THREADS that a multiprocessor shall hold in a gradient, by the numbers of a row in one
- * lane: each needs two sums, x and g in registers. */
+/* Blocks of BACK_THREADS that a multiprocessor shall hold in a gradient, by the numbers of a row in
+ * one lane: each needs two sums, x and g in registers. */
 __host__ __device__ constexpr int back_blocks(int numbers)
 {
     return numbers <= 8 ? 6 : numbers <= 16 ? 4 : numbers <= 24 ? 3 : 2;
@@ -110,8 +110,7 @@ __device__ __forceinline__ void row_sums(float *x, float *y, int lanes, float *l
     }
 }
 
-/* A row as it is stored, so that it takes few registers: lane l holds packs l, l + lanes, ... of `count`,
- * zeros beyond the end. */
+/* A row as it is stored: lane l holds packs l, l + lanes, ... of `count`, zeros beyond the end. */
 template <class T, int V, int K>
 __device__ __forceinline__ void row_get(const T *p, int64_t at, int lane, int lanes, int count,
                                         bool live, Pack<T, V> (&x)[K])
@@ -164,7 +163,7 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS)
     float   s = job.scalar ? number(job.type_w, job.weight) : 1;
     for (int64_t first = (int64_t)blockIdx.x * teams; first < job.rows;
          first += (int64_t)gridDim.x * teams) {
-        int64_t row = first + team;              /* all lanes of a warp stay: their sums need them */
+        int64_t row = first + team;          /* all lanes of a warp stay: their sums need them */
         bool    live = row < job.rows;
         float   mean, rstd;
         Pack<T, V> x[K];
@@ -216,21 +215,21 @@ template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_forward_w
     }
 }
 
-/* Numbers of shared memory in which a warp lays down its sums of one kind, those of a lane lanes + 4
- * apart: neither writing them by lanes nor reading them by columns meets a bank twice. */
+/* Numbers of shared memory in which a warp lays down its sums of one kind, those of a lane
+ * lanes + 4 apart: neither writing them by lanes nor reading them by columns meets a bank twice. */
 __host__ __device__ __forceinline__ int join_numbers(int lanes, int numbers)
 {
     return (lanes + 4) * numbers;
 }
 
-/* to[0..width) = the sums of a block's teams, added in order: dynamic shared memory of join_numbers for each
- * warp. */
+/* to[0..width) = the sums of a block's teams, added in order: dynamic shared memory of join_numbers
+ * for each warp. */
 template <int V, int K>
 __device__ __forceinline__ void columns_join(const RowsCuda &job, float (&sums)[K][V], int lane,
                                              float *to)
 {
     extern __shared__ float columns[];
-    int lanes = job.lanes, apart = join_numbers(lanes, K * V);
+    int lanes = job.lanes, apart = join_numbers(lanes, K * V), own = (int)threadIdx.x / 32 * apart;
     for (int d = lanes; d < 32; d <<= 1)
 #pragma unroll
         for (int k = 0; k < K; k++)
@@ -243,7 +242,7 @@ __device__ __forceinline__ void columns_join(const RowsCuda &job, float (&sums)[
         for (int k = 0; k < K; k++)
 #pragma unroll
             for (int j = 0; j < V; j++)
-                columns[(int)threadIdx.x / 32 * apart + (k * V + j) * (lanes + 4) + lane] = sums[k][j];
+                columns[own + (k * V + j) * (lanes + 4) + lane] = sums[k][j];
     __syncthreads();
     for (int c = threadIdx.x; c < (int)job.width; c += blockDim.x) {
         int   v = c / V, at = (v / lanes * V + c % V) * (lanes + 4) + v % lanes;
@@ -266,8 +265,8 @@ __device__ void scalars_join(const RowsCuda &job, float team_s, float team_m, fl
     }
 }
 
-/* dx = rstd (g - mean(g) - xhat mean(g (xhat + add))), g = weight dy, and what `before` holds. A block takes
- * one piece. */
+/* dx = before + rstd (g - mean(g) - xhat mean(g (xhat + add))), g = weight dy. A block takes one
+ * piece. */
 template <class T, int V, int K, bool BLOCK>
 __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
                                   BLOCK ? 1 : back_blocks(K * V))

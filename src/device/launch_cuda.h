@@ -11,7 +11,7 @@
 #include <cuda_runtime.h>
 
 /* The first statement of every kernel that cuda_launch starts: without it the kernel would read
- * what is not yet written. A small one lets the next come at once; blocks of one that fills the card
+ * what is not yet written. A small one lets the next come at once; blocks of one that fills a card
  * need its room (0.93 us a launch of 256 blocks without, 1.15 with, 1.23 where launches are plain;
  * of 16 blocks 0.76 and 0.97). */
 __device__ __forceinline__ void cuda_begin()

@@ -52,13 +52,36 @@ size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms)
     return cuts.pieces > 1 ? (size_t)(a * cuts.pieces * k) * sizeof(float) : 0;
 }
 
-/* sum[j] += the packs at first, first + step, ..., `count` of them. */
-template <int N>
+/* One pack of x, and of y, into the sum; x times the gate goes to its place. */
+template <int N, bool GATED>
+__device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const float (&x)[N],
+                                         const float (&y)[N], const float (&gate)[N],
+                                         float (&sum)[N])
+{
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        sum[j] = job.y.p ? fmaf(x[j], y[j], sum[j]) : sum[j] + x[j];
+    if constexpr (GATED) {
+        float product[N];
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            product[j] = x[j] * gate[j];
+        any_put<N>(job.gated, i, product);
+    }
+}
+
+/* sum[j] += the packs at first, first + step, ..., `count` of them. All lie over the same columns,
+ * so a thread needs one pack of the gate: from column `at` of row a on. */
+template <int N, bool GATED>
 __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int64_t step,
-                                          int64_t count, float (&sum)[N])
+                                          int64_t count, int64_t a, int64_t at, float (&sum)[N])
 {
     int64_t i = 0;
-    float   x[N], y[N];
+    float   x[N], y[N], gate[N];
+    if (GATED)
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            any_get<1>(job.gate, a * job.k + (at + j) % job.k, &gate[j]);
     for (; i + SUM_AHEAD <= count; i += SUM_AHEAD) {
         Raw<N> raw[SUM_AHEAD], raw_y[SUM_AHEAD];
 #pragma unroll
@@ -73,18 +96,14 @@ __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int6
             raw_get<N>(job.x.type, raw[s], x);
             if (job.y.p)
                 raw_get<N>(job.y.type, raw_y[s], y);
-#pragma unroll
-            for (int j = 0; j < N; j++)
-                sum[j] = job.y.p ? fmaf(x[j], y[j], sum[j]) : sum[j] + x[j];
+            sum_pack<N, GATED>(job, first + (i + s) * step, x, y, gate, sum);
         }
     }
     for (; i < count; i++) {
         any_get<N>(job.x, first + i * step, x);
         if (job.y.p)
             any_get<N>(job.y, first + i * step, y);
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            sum[j] = job.y.p ? fmaf(x[j], y[j], sum[j]) : sum[j] + x[j];
+        sum_pack<N, GATED>(job, first + i * step, x, y, gate, sum);
     }
 }
 
@@ -93,7 +112,8 @@ __device__ __forceinline__ float sum_whole(const SumJob &job, int64_t at, float 
     return job.before ? job.before[at] + sum * job.scale : sum * job.scale;
 }
 
-template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob job)
+template <int N, bool GATED>
+__global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob job)
 {
     cuda_begin();
     int64_t packs = job.a * job.k / N;
@@ -101,7 +121,7 @@ template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob j
          p += (int64_t)gridDim.x * SUM_THREADS) {
         int64_t k, a = divided(p * N, job.k, &k);
         float   sum[N] = { 0 };
-        sum_packs<N>(job, a * job.m * job.k + k, job.k, job.m, sum);
+        sum_packs<N, GATED>(job, a * job.m * job.k + k, job.k, job.m, a, k, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum[j] = sum_whole(job, p * N + j, sum[j]);
@@ -109,7 +129,8 @@ template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob j
     }
 }
 
-template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
+template <int N, bool GATED>
+__global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
 {
     cuda_begin();
     int64_t warps = (int64_t)gridDim.x * (SUM_THREADS / 32);
@@ -118,8 +139,8 @@ template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob 
          a += warps) {
         float   sum[N] = { 0 }, total = 0;
         int64_t packs = job.m / N;
-        sum_packs<N>(job, a * job.m + lane * N, 32 * N, lane < packs ? (packs - lane + 31) / 32 : 0,
-                     sum);
+        sum_packs<N, GATED>(job, a * job.m + lane * N, 32 * N,
+                            lane < packs ? (packs - lane + 31) / 32 : 0, a, 0, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
             total += sum[j];
@@ -140,7 +161,7 @@ __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float su
 
 /* `line` elements at a time, blockDim.x packs. side: rows side by side in a line, 0 where a line is
  * a part of one row. Blocks: columns fastest, then pieces, then A. */
-template <int N>
+template <int N, bool GATED>
 __global__ void __launch_bounds__(SUM_THREADS)
     sum_block(SumJob job, SumCuts cuts, int64_t side, int64_t columns, float *partial)
 {
@@ -155,14 +176,15 @@ __global__ void __launch_bounds__(SUM_THREADS)
         int64_t k = block * line + e;
         if (k >= job.k)
             return;
-        sum_packs<N>(job, first + k, job.k, rows, sum);
+        sum_packs<N, GATED>(job, first + k, job.k, rows, a, k, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum_give(job, out + k + j, sum[j], partial);
         return;
     }
     int64_t n = rows * job.k;
-    sum_packs<N>(job, first + e, line, e < n ? (n - e + line - 1) / line : 0, sum);
+    sum_packs<N, GATED>(job, first + e, line, e < n ? (n - e + line - 1) / line : 0, a, e % job.k,
+                        sum);
 #pragma unroll
     for (int j = 0; j < N; j++)
         lines[e + j] = sum[j];
@@ -217,8 +239,9 @@ static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, Pack
         return fail(E_DEVICE, "%s: a sum in %lld pieces is too large for one launch",
                     call->node->op->name, (long long)blocks);
     WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), sum_block<N>, (unsigned)blocks, (unsigned)threads, 0,
-                          *job, cuts, side, columns, partial);)
+              cuda_launch(cuda_stream(call), job->gate.p ? sum_block<N, true> : sum_block<N, false>,
+                          (unsigned)blocks, (unsigned)threads, 0, *job, cuts, side, columns,
+                          partial);)
     CUDA_LAUNCHED();
     if (!partial)
         return OK;
@@ -241,6 +264,8 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
     pack_with(&pack, job.x.p, job.x.type);
     if (job.y.p)
         pack_with(&pack, job.y.p, job.y.type);
+    if (job.gate.p)
+        pack_with(&pack, job.gated.p, job.gated.type);
     if (job.a * job.k == 0)
         return OK;
 
@@ -249,12 +274,15 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
         pack_along(&pack, job.k);
         WITH_PACK(pack, N,
                   unsigned blocks = cuda_blocks(call, job.a * job.k / N, SUM_THREADS);
-                  cuda_launch(cuda_stream(call), sum_own<N>, blocks, SUM_THREADS, 0, job);)
+                  cuda_launch(cuda_stream(call), job.gate.p ? sum_own<N, true> : sum_own<N, false>,
+                              blocks, SUM_THREADS, 0, job);)
     } else if (cuts.way == SUM_WARP) {
         pack_along(&pack, job.m);
         WITH_PACK(pack, N,
                   unsigned blocks = cuda_blocks(call, job.a * 32, SUM_THREADS);
-                  cuda_launch(cuda_stream(call), sum_warp<N>, blocks, SUM_THREADS, 0, job);)
+                  cuda_launch(cuda_stream(call),
+                              job.gate.p ? sum_warp<N, true> : sum_warp<N, false>, blocks,
+                              SUM_THREADS, 0, job);)
     } else
         return sum_by_blocks(call, &job, cuts, pack);
     CUDA_LAUNCHED();

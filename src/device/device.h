@@ -55,6 +55,8 @@ typedef struct DeviceApi {
  * ended. Recorded like kernels. */
 typedef enum CopyWay { COPY_TO_HOST, COPY_TO_DEVICE } CopyWay;
 
+enum { DEVICE_QUEUES = 3 };
+
 typedef struct DeviceQueues {
     Err  (*mark_new)(const Device *device, void **mark);
     void (*mark_free)(const Device *device, void *mark);
@@ -62,6 +64,10 @@ typedef struct DeviceQueues {
                 void *mark);
     /* what is queued from now on comes after the mark */
     Err  (*join)(const Device *device, void *mark);
+    /* In a recording kernels may be queued side by side: those that come now go to queue 0, 1, ...;
+     * a mark set is reached when all on that queue so far has ended. NULL: there is one queue. */
+    Err  (*take_queue)(const Device *device, int queue);
+    Err  (*mark_set)(const Device *device, void *mark);
 } DeviceQueues;
 
 struct Device {

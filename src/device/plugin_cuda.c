@@ -161,8 +161,26 @@ static Err cuda_join(const Device *device, void *mark)
     return OK;
 }
 
+/* --- queues beside one another --- */
+
+static cudaStream_t beside[DEVICE_QUEUES];       /* 0: the card's own */
+
+static Err cuda_take_queue(const Device *device, int queue)
+{
+    handle_of(device)->stream = beside[queue];
+    cuda_blas_queue(beside[queue]);
+    return OK;
+}
+
+static Err cuda_mark_set(const Device *device, void *mark)
+{
+    CARD_TRY("recording the step", cudaEventRecord(mark, handle_of(device)->stream));
+    return OK;
+}
+
 static const DeviceQueues queues = {
     .mark_new = cuda_mark_new, .mark_free = cuda_mark_free, .copy = cuda_copy, .join = cuda_join,
+    .take_queue = cuda_take_queue, .mark_set = cuda_mark_set,
 };
 
 /* --- recordings: CUDA graphs --- */
@@ -370,6 +388,10 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
         for (int way = 0; way < 2; way++)
             CARD_TRY("opening the card",
                      cudaStreamCreateWithFlags(&state.handle.copies[way], cudaStreamNonBlocking));
+        beside[0] = state.handle.stream;
+        for (int i = 1; i < DEVICE_QUEUES; i++)
+            CARD_TRY("opening the card",
+                     cudaStreamCreateWithFlags(&beside[i], cudaStreamNonBlocking));
         CARD_TRY("opening the card", cudaMallocHost((void **)&small.slots, SLOTS * SLOT_BYTES));
         cublasLtHandle_t blaslt;
         cudnnHandle_t    cudnn;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "device/convert.h"
+#include "exec/branches.h"
 #include "exec/copies.h"
 #include "ops/basic.h"
 #include "ops/ops.h"
@@ -22,10 +23,6 @@ typedef struct Launch {          /* one step of a plan: a run, a copy that begin
     int32_t feed;                /* index into feeds, or -1 */
     int32_t first_end, n_ends;   /* into ends: what this launch was handed */
 } Launch;
-
-typedef struct Extent {          /* one buffer handed to a kernel (a view counts as its root) */
-    int64_t offset, bytes;
-} Extent;
 
 typedef struct Feed {
     const char *name;
@@ -51,7 +48,7 @@ struct Session {
     const Call  **calls[PART_COUNT];         /* theirs, side by side for run_all */
     /* what running the part means: see session_program */
     int32_t       from[PART_COUNT], to[PART_COUNT];
-    Extent       *extents;
+    Touched      *extents;       /* buffers handed to kernels (a view counts as its root) */
     int32_t       n_extents, cap_extents;
     Feed         *feeds;
     int32_t       n_feeds, cap_feeds;
@@ -74,7 +71,7 @@ enum { GUARD_FILL = 0xC5 };
 static void session_note(Session *session, int64_t offset, int64_t bytes)
 {
     VEC_ADD(session->pool, session->extents, session->n_extents, session->cap_extents,
-            (Extent){ offset, bytes });
+            (Touched){ offset, bytes, false });
 }
 
 typedef struct Places {          /* while walking a plan: where each pgraph value is now */
@@ -205,10 +202,13 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] >= 0)
             call->in[i] = place_of(session, places, node->in[i]);
+    int32_t reads = session->n_extents;
     places_open(session, places, step, call);  /* inputs were placed above: an output may move in */
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] >= 0)
             call->out[i] = place_of(session, places, node->out[i]);
+    for (int32_t i = reads; i < session->n_extents; i++)
+        session->extents[i].written = true;
     launch->n_ends = session->n_extents - launch->first_end;
     if (node->op == &op_feed)
         TRY(session_feed_index(session, node, &launch->feed));
@@ -424,7 +424,7 @@ static Err guards_fill(Session *session, const Launch *launch)
     char          fill[GUARD_BYTES];
     memset(fill, GUARD_FILL, sizeof fill);
     for (int32_t i = 0; i < launch->n_ends; i++) {
-        Extent e = session->extents[launch->first_end + i];
+        Touched e = session->extents[launch->first_end + i];
         TRY(device_write(device, session->arena->base + e.offset - GUARD_BYTES, fill, sizeof fill));
         TRY(device_write(device, session->arena->base + e.offset + e.bytes, fill, sizeof fill));
     }
@@ -435,7 +435,7 @@ static Err guards_check(Session *session, const Launch *launch)
 {
     const Device *device = session->engine->device;
     for (int32_t i = 0; i < launch->n_ends; i++) {
-        Extent        e = session->extents[launch->first_end + i];
+        Touched       e = session->extents[launch->first_end + i];
         unsigned char low[GUARD_BYTES], high[GUARD_BYTES];
         TRY(device_read(device, low, session->arena->base + e.offset - GUARD_BYTES, sizeof low));
         TRY(device_read(device, high, session->arena->base + e.offset + e.bytes, sizeof high));
@@ -465,7 +465,7 @@ static Err session_watched(Session *session, const Launch *launch)
 static void session_measure(Session *session, const Launch *launch)
 {
     for (int32_t e = 0; e < launch->n_ends; e++) {
-        Extent extent = session->extents[launch->first_end + e];
+        Touched extent = session->extents[launch->first_end + e];
         if (extent.offset + extent.bytes > session->measured[launch->part])
             session->measured[launch->part] = extent.offset + extent.bytes;
     }
@@ -501,15 +501,17 @@ static Err session_settle(Session *session, Part part)
     return OK;
 }
 
-static Err session_launches(Session *session, Part part)
+static Err session_launches(Session *session, Part part, Branches *branches)
 {
     bool    guards = session->engine->guards;
     int32_t n;
     for (int32_t i = session->from[part]; i < session->to[part]; i += n) {
         Launch *launch = &session->launches[part][i];
         n = guards || session->n_watches ? 1 : session_together(session, part, i);
+        TRY(branches_before(branches, i - session->from[part]));
         if (launch->copy) {
             TRY(session_move(session, part, launch));
+            TRY(branches_after(branches, i - session->from[part]));
             continue;
         }
         for (int32_t j = 0; j < n; j++)
@@ -519,6 +521,8 @@ static Err session_launches(Session *session, Part part)
         TRY(n > 1 ? launch->run_all(&session->calls[part][i], n) : launch->run(&launch->call));
         if (i == session->last_feed[part] && session->read_feeds[part])
             TRY(session->device->api->stamp(session->device, session->read_feeds[part]));
+        for (int32_t j = 0; j < n; j++)
+            TRY(branches_after(branches, i + j - session->from[part]));
         if (guards)
             TRY(guards_check(session, launch));
         if (session->n_watches)
@@ -552,12 +556,38 @@ static Err session_give(Session *session, Part part)
     return OK;
 }
 
+/* Copies, launches that go in one, and what the host waits for stand alone: they keep their
+ * place. */
+static Err session_branches(Session *session, Part part, Pool *pool, Branches **branches)
+{
+    int32_t n = session->to[part] - session->from[part];
+    Branch *all = NEWN(pool, Branch, n);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t       at = session->from[part] + i;
+        const Launch *launch = &session->launches[part][at];
+        all[i].touched = &session->extents[launch->first_end];
+        all[i].n_touched = launch->n_ends;
+        all[i].alone = launch->copy || launch->run_all || at == session->last_feed[part];
+        all[i].beside = launch->copy ? BESIDE_NONE : launch->call.node->op->beside;
+    }
+    return branches_new(pool, session->device, all, n, branches);
+}
+
 static Err session_record(Session *session, Part part)
 {
     const Device *device = session->engine->device;
-    TRY(device->api->record_begin(device));
-    Err err = session_launches(session, part);
-    Err ended = device->api->record_end(device, &session->recording[part]);
+    Pool         *pool = pool_new(session->pool, "branches");
+    Branches     *branches;
+    Err           err = session_branches(session, part, pool, &branches), ended = OK;
+    if (!err)
+        err = device->api->record_begin(device);
+    if (!err) {
+        err = session_launches(session, part, branches);
+        ended = branches_join(branches);
+        err = err ? err : ended;
+        ended = device->api->record_end(device, &session->recording[part]);
+    }
+    pool_free(pool);
     return err ? err : ended;
 }
 
@@ -572,7 +602,7 @@ Err session_run(Session *session, Part part)
             TRY(session_record(session, part));
         return device->api->replay(device, session->recording[part]);
     }
-    TRY(session_launches(session, part));
+    TRY(session_launches(session, part, NULL));
     for (int32_t w = 0; w < session->n_watches; w++) {       /* persistent ones have no maker */
         int32_t id = session->watches[w].value;
         if (session->engine->offset[value_at(session->engine->graph, id)->root] >= 0)

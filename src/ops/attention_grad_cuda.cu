@@ -456,7 +456,7 @@ static AttentionCuda backward_of(const Call *call)
 extern "C" Err attention_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     choice->workspace_bytes = backward_bytes(n);
-    choice->name = attention_cuda_name(n, device);
+    choice->name = attention_cuda_name(n, device, true);
     return OK;
 }
 
@@ -480,7 +480,10 @@ extern "C" Err attention_grad_cuda(const Call *call)
             delta_rows<T, 1><<<blocks, 256, 0, cuda_stream(call)>>>(a);
     });
     CUDA_LAUNCHED();
-    if (attention_cuda_wgmma(n, call->device)) {
+    bool head = attention_cuda_head(n, call->device, true);
+    if (head) {
+        TRY(attention_head_backward(call, a));
+    } else if (attention_cuda_wgmma(n, call->device)) {
         if (a.dk.data || a.dv.data || a.heat)
             TRY(attention_wgmma_keys(call, a));
         if (a.dq.data)
@@ -497,7 +500,7 @@ extern "C" Err attention_grad_cuda(const Call *call)
     }
     if (!a.heat)
         return OK;
-    int64_t parts = a.n_heads * ceil_div(a.lk, TILE) * (attention_cuda_mma(n) ? 1 : a.chunks);
+    int64_t parts = head ? a.n_heads : a.n_heads * ceil_div(a.lk, TILE) * (attention_cuda_mma(n) ? 1 : a.chunks);
     return attention_cuda_heat_sum(call, &a, parts);
 }
 

@@ -28,11 +28,14 @@ static Tensor part_unet(Graph *g, const void *config, int64_t batch, int64_t sha
 {
     const StableSr *m = config;
     int64_t side = m->latent;
-    Tensor  maps[STABLESR_LEVELS], x = feed(g, "x", F32, SHAPE(batch, side, side, 2 * STABLESR_LATENT));
+    Tensor maps[STABLESR_LEVELS],
+        x = feed(g, "x", F32, SHAPE(batch, side, side, 2 * STABLESR_LATENT));
     Tensor  t = feed(g, "t", I32, SHAPE(batch));
     Tensor  context = feed(g, "context", F32, SHAPE(m->context_tokens, m->context_width));
     for (int i = 0; i < m->mult.n; i++)
-        maps[i] = cast(feed(g, pool_print(g->pool, "map%d", i), F32, SHAPE(batch, side >> i, side >> i, m->struct_out)), g->compute);
+        maps[i] = cast(feed(g, pool_print(g->pool, "map%d", i), F32,
+                            SHAPE(batch, side >> i, side >> i, m->struct_out)),
+                       g->compute);
     Tensor y = stablesr_unet(cast(x, g->compute), t, context, maps, m);
     graph_output(y, "output");
     return mse_loss(y, feed(g, "target", F32, tensor_shape(y)), 1.0f / (float)share);
@@ -65,7 +68,8 @@ static void part_fill(Feeds *feeds)
         FeedBuffer *feed = &feeds->list[i];
         int64_t     n = shape_count(feed->shape);
         if (feed->type == F32)
-            random_normals((RandomKey){ .seed = 1, .stream = random_stream(feed->name) }, 0, n, feed->bytes);
+            random_normals((RandomKey){ .seed = 1, .stream = random_stream(feed->name) }, 0, n,
+                           feed->bytes);
         for (int64_t k = 0; feed->type == I32 && k < n; k++)
             ((int32_t *)feed->bytes)[k] = 500;
     }

@@ -4,12 +4,12 @@
  *   exact        our plan with exact levers only: it gives the same bits
  *   levers       our plan with splits and leaner algorithms too (batch norm is not split)
  *   per block    plain checkpointing: a block's inputs are kept, its forward runs again before its
- *                backward. Blocks are the modules at one depth of names; the depth and the number of
- *                blocks that does best is taken
+ *                backward. Blocks are the modules at one depth of names; the depth and the number
+ *                of blocks that does best is taken
  *
- * Times are predicted, as % over everything kept. "least" is the smallest arena found where the budget
- * is too small. Arguments: the effort of each search (0: the default), a part of the recipes' names, a
- * device (cpu, h200). */
+ * Times are predicted, as % over everything kept. "least" is the smallest arena found where the
+ * budget is too small. Arguments: the effort of each search (0: the default), a part of the
+ * recipes' names, a device (cpu, h200). */
 #include "base/clock.h"
 #include "base/text.h"
 #include "train/fit.h"
@@ -136,7 +136,8 @@ static void blocks_try(Engine *engine, const Blocks *b, int32_t most, int64_t bu
     Pool    *pool = pool_new(NULL, "blocks");
     Program  one = engine->programs[0];
     Cell     cell;
-    if (!blocks_plan(pool, b, most, &one.plan) && !engine_place(pool, engine, &one, 0, NULL, NULL)) {
+    if (!blocks_plan(pool, b, most, &one.plan) &&
+        !engine_place(pool, engine, &one, 0, NULL, NULL)) {
         double more = (double)one.repeat * (one.meter.cost - engine->programs[0].meter.cost);
         cell = (Cell){ one.arena_bytes <= budget, one.arena_bytes, 100 * more / engine->cost_ns };
         if (!best->bytes || cell_better(cell, *best))
@@ -184,8 +185,8 @@ static void bench_row(const Row *row, const char *precision, int64_t effort, con
     Device     *device;
     FitResult   kept, exact, all, split;
     FitOptions  how = { .effort = effort };
-    if (recipe_read(pool, row->recipe, &set, 1, &recipe) || device_open(pool, name, NULL, &device) ||
-        fit_plan(pool, recipe, device, &how, &kept)) {
+    if (recipe_read(pool, row->recipe, &set, 1, &recipe) ||
+        device_open(pool, name, NULL, &device) || fit_plan(pool, recipe, device, &how, &kept)) {
         fprintf(stderr, "%s\n", err_text());
         exit(1);
     }

@@ -1,15 +1,14 @@
 /* step.c -- time and memory of whole training steps, on the CPU or a card.
  *
- *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N] [--nodes FILE] [--part P]
- *              [--random] RECIPE [KEY=VALUE ...]
+ *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N]
+ *              [--nodes FILE] [--part P] [--random] RECIPE [KEY=VALUE ...]
  *
- * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned and measured arena, its
- * host's, what the card's driver says is in use, loss. A budget is kept by exact levers alone. Every step gets the same
- * batch, drawn once, so that no loader is measured; --part trains one network of a system alone (bench/parts.h); --random
- * feeds random numbers (latents, which no drawn data has); --top N
- * adds the N operators that take the longest, alone; --nodes writes every node's time: operator, algorithm, shapes,
- * microseconds.
- */
+ * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned
+ * and measured arena, its host's, what the card's driver says is in use, loss. A budget is kept by
+ * exact levers alone. Every step gets the same batch, drawn once, so that no loader is measured;
+ * --part trains one network of a system alone (bench/parts.h); --random feeds random numbers
+ * (latents, which no drawn data has); --top N adds the N operators that take the longest, alone;
+ * --nodes writes every node's time: operator, algorithm, shapes, microseconds. */
 #include "parts.h"
 
 #include "base/clock.h"
@@ -74,10 +73,12 @@ static void nodes_write(FILE *file, const Engine *engine, const double *ns)
         const Node *node = &graph->nodes[i];
         if (!isfinite(ns[i]))
             continue;
-        fprintf(file, "%s;%s;", node->op->name, engine->choices[i].name ? engine->choices[i].name : "");
+        fprintf(file, "%s;%s;", node->op->name,
+                engine->choices[i].name ? engine->choices[i].name : "");
         for (int j = 0; j < node->n_in; j++)
             fprintf(file, "%s ", in_given(node, j) ? shape_text(in_shape(node, j)) : "-");
-        fprintf(file, ";%s;%.1f\n", node->out[0] >= 0 ? shape_text(out_shape(node, 0)) : "-", ns[i] / 1e3);
+        fprintf(file, ";%s;%.1f\n", node->out[0] >= 0 ? shape_text(out_shape(node, 0)) : "-",
+                ns[i] / 1e3);
     }
 }
 
@@ -85,7 +86,8 @@ static void nodes_write(FILE *file, const Engine *engine, const double *ns)
 static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
 {
     const Graph *graph = b->graph.graph;
-    double      *best = NEWN(pool, double, graph->n_nodes), *ns = NEWN(pool, double, graph->n_nodes), all = 0;
+    double *best = NEWN(pool, double, graph->n_nodes), *ns = NEWN(pool, double, graph->n_nodes),
+           all = 0;
     Row         *rows = NULL;
     int32_t      n = 0, cap = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
@@ -101,7 +103,8 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
         int32_t     at = 0;
         if (!isfinite(best[i]))
             continue;
-        while (at < n && (rows[at].op != graph->nodes[i].op || strcmp(rows[at].algorithm, algorithm)))
+        while (at < n &&
+               (rows[at].op != graph->nodes[i].op || strcmp(rows[at].algorithm, algorithm)))
             at++;
         if (at == n)
             VEC_ADD(pool, rows, n, cap, (Row){ .op = graph->nodes[i].op, .algorithm = algorithm });
@@ -122,8 +125,8 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
             most = rows[i].ns > rows[most].ns ? i : most;
         if (n == 0 || rows[most].ns <= 0)
             break;
-        printf("    %-26s %-14s %6d nodes %10.3f ms %5.1f %%\n", rows[most].op->name, rows[most].algorithm, rows[most].n,
-               rows[most].ns / 1e6, 100 * rows[most].ns / all);
+        printf("    %-26s %-14s %6d nodes %10.3f ms %5.1f %%\n", rows[most].op->name,
+               rows[most].algorithm, rows[most].n, rows[most].ns / 1e6, 100 * rows[most].ns / all);
         rows[most].ns = 0;
     }
     return OK;
@@ -143,8 +146,10 @@ static Err bench(Pool *pool, Bench *b)
                                                        .tf32 = recipe_tf32(b->opened) }, &device));
     if (b->part)
         TRY(part_take(b->part, b->opened));
-    TRY(fit_run(pool, b->opened, device, &(FitOptions){ .budget_bytes = b->budget, .effort = b->effort, .allow = ALLOW_NONE },
-                &fit));
+    TRY(fit_run(
+        pool, b->opened, device,
+        &(FitOptions){ .budget_bytes = b->budget, .effort = b->effort, .allow = ALLOW_NONE },
+        &fit));
     b->graph = fit.graph;
     engine = fit.engine;
     TRY(session_new(pool, engine, &b->session));
@@ -172,12 +177,15 @@ static Err bench(Pool *pool, Bench *b)
     for (int part = 0; part < PART_COUNT; part++)
         if (session_measured_bytes(b->session, (Part)part) > measured)
             measured = session_measured_bytes(b->session, (Part)part);
-    printf("{\"work\": \"%s\", \"precision\": \"%s\", \"device\": \"%s\", \"ms\": %.3f, \"fastest\": %.3f, \"arena\": %lld, "
-           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"moved\": %d, \"host\": %lld, \"predicted\": %.3f, "
-           "\"source\": \"%s\", \"loss\": %.6g}\n", b->opened->name,
-           recipe_precisions[b->opened->precision], device->name, times[b->steps / 2], times[0],
-           (long long)engine->arena_bytes, (long long)measured, (long long)used, engine->recomputed, engine->moved,
-           (long long)engine->host_bytes, engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
+    printf("{\"work\": \"%s\", \"precision\": \"%s\", \"device\": \"%s\", \"ms\": %.3f, "
+           "\"fastest\": %.3f, \"arena\": %lld, "
+           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"moved\": %d, \"host\": %lld, "
+           "\"predicted\": %.3f, "
+           "\"source\": \"%s\", \"loss\": %.6g}\n",
+           b->opened->name, recipe_precisions[b->opened->precision], device->name,
+           times[b->steps / 2], times[0], (long long)engine->arena_bytes, (long long)measured,
+           (long long)used, engine->recomputed, engine->moved, (long long)engine->host_bytes,
+           engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
     return b->top || b->nodes ? step_profile(pool, b, engine) : OK;
 }
 
@@ -201,7 +209,8 @@ int main(int argc, char **argv)
         else if (b.n_sets < 64)                         b.sets[b.n_sets++] = argv[i];
     }
     if (!b.recipe || b.steps < 1)
-        err = fail(E_USAGE, "bench_step [--device NAME] [--budget B] [--steps N] [--top N] [--nodes FILE] [--part P] RECIPE [KEY=VALUE ...]");
+        err = fail(E_USAGE, "bench_step [--device NAME] [--budget B] [--steps N] [--top N] "
+                            "[--nodes FILE] [--part P] RECIPE [KEY=VALUE ...]");
     err = err ? err : bench(pool, &b);
     if (err)
         fprintf(stderr, "bench_step: %s\n", err_text());

@@ -23,7 +23,9 @@ static inline void alloc_note(size_t size)
     atomic_fetch_add(&alloc_calls, 1);
     atomic_fetch_add(&alloc_bytes, (long long)size);
     long long old = atomic_load(&alloc_largest);
-    while ((long long)size > old && !atomic_compare_exchange_weak(&alloc_largest, &old, (long long)size)) { }
+    while ((long long)size > old &&
+           !atomic_compare_exchange_weak(&alloc_largest, &old, (long long)size)) {
+    }
 }
 
 #ifndef __SANITIZE_ADDRESS__     /* the sanitizer has its own; then nothing is counted */

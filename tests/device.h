@@ -1,4 +1,5 @@
-/* device.h -- the device a test runs on: the CPU, or the one PLIMSOLL_TEST_DEVICE names (`make test-cuda`). */
+/* device.h -- the device a test runs on: the CPU, or the one PLIMSOLL_TEST_DEVICE names (`make
+ * test-cuda`). */
 #ifndef TESTS_DEVICE_H
 #define TESTS_DEVICE_H
 

@@ -1,7 +1,8 @@
 /* params_list.h -- a model's parameters against a published list of names and shapes.
  *
- * Lines "name<TAB>[a, b]<TAB>count" of ../shared/facts/params/LIST, those that begin with `left_out` (or NULL)
- * excepted: every one must be in the graph with that shape, and nothing else. Says so where the list is absent. */
+ * Lines "name<TAB>[a, b]<TAB>count" of ../shared/facts/params/LIST, those that begin with
+ * `left_out` (or NULL) excepted: every one must be in the graph with that shape, and nothing else.
+ * Says so where the list is absent. */
 #ifndef TESTS_PARAMS_LIST_H
 #define TESTS_PARAMS_LIST_H
 

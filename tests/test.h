@@ -32,7 +32,8 @@ static inline int test_check(int ok, const char *text, const char *file, int lin
     return 0;
 }
 
-static inline int test_int(long long a, long long b, const char *ta, const char *tb, const char *file, int line)
+static inline int test_int(long long a, long long b, const char *ta, const char *tb,
+                           const char *file, int line)
 {
     if (a == b) { test_passed++; return 1; }
     test_failed++;
@@ -40,19 +41,23 @@ static inline int test_int(long long a, long long b, const char *ta, const char 
     return 0;
 }
 
-static inline int test_near(double a, double b, double tol, const char *ta, const char *tb, const char *file, int line)
+static inline int test_near(double a, double b, double tol, const char *ta, const char *tb,
+                            const char *file, int line)
 {
     if (fabs(a - b) <= tol) { test_passed++; return 1; }
     test_failed++;
-    fprintf(stderr, "%s:%d: in %s: %s is %.9g, %s is %.9g, more than %g apart\n", file, line, test_name, ta, a, tb, b, tol);
+    fprintf(stderr, "%s:%d: in %s: %s is %.9g, %s is %.9g, more than %g apart\n", file, line,
+            test_name, ta, a, tb, b, tol);
     return 0;
 }
 
-static inline int test_text(const char *a, const char *b, const char *ta, const char *file, int line)
+static inline int test_text(const char *a, const char *b, const char *ta, const char *file,
+                            int line)
 {
     if (!strcmp(a, b)) { test_passed++; return 1; }
     test_failed++;
-    fprintf(stderr, "%s:%d: in %s: %s is\n  \"%s\"\nand should be\n  \"%s\"\n", file, line, test_name, ta, a, b);
+    fprintf(stderr, "%s:%d: in %s: %s is\n  \"%s\"\nand should be\n  \"%s\"\n", file, line,
+            test_name, ta, a, b);
     return 0;
 }
 

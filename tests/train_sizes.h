@@ -1,5 +1,5 @@
-/* train_sizes.h -- a recipe's training graph at other sizes: those that must build, those that must be refused
- * with a sentence, and counts of its parameters. */
+/* train_sizes.h -- a recipe's training graph at other sizes: those that must build, those that must
+ * be refused with a sentence, and counts of its parameters. */
 #ifndef TESTS_TRAIN_SIZES_H
 #define TESTS_TRAIN_SIZES_H
 
@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-static inline Err sizes_build(Pool *pool, const char *name, const char *const *sets, int n, bool given_noise,
-                              TrainingGraph *train)
+static inline Err sizes_build(Pool *pool, const char *name, const char *const *sets, int n,
+                              bool given_noise, TrainingGraph *train)
 {
     Recipe *recipe;
     TRY(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n, &recipe));
@@ -19,7 +19,8 @@ static inline Err sizes_build(Pool *pool, const char *name, const char *const *s
 
 enum { SIZES_MOST = 5 };         /* settings of one odd size */
 
-static inline void sizes_odd(Pool *pool, const char *name, const char *const odd[][SIZES_MOST], size_t n_odd)
+static inline void sizes_odd(Pool *pool, const char *name, const char *const odd[][SIZES_MOST],
+                             size_t n_odd)
 {
     for (size_t i = 0; i < n_odd; i++) {
         TrainingGraph train;
@@ -51,7 +52,8 @@ static inline int64_t sizes_count(const Graph *graph, const char *start, const c
 {
     int64_t sum = 0;
     for (int32_t i = 0; i < graph->n_params; i++)
-        if (!strncmp(graph->params[i].name, start, strlen(start)) && strstr(graph->params[i].name, part))
+        if (!strncmp(graph->params[i].name, start, strlen(start)) &&
+            strstr(graph->params[i].name, part))
             sum += shape_count(graph->params[i].disk);
     return sum;
 }

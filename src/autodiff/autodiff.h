@@ -16,12 +16,13 @@ typedef struct ParamGroup {
     const char *name;
     float       lr;              /* base rate; the schedule multiplies it */
     float       decay;
-    const char *match;           /* parameters whose name ends in one of these, '|' between; NULL: the rest */
+    const char *match; /* parameters whose name ends in one of these, '|' between; NULL: the rest */
 } ParamGroup;
 
-/* State that only updates touch may be kept on the host, tensors of HOST_LEAST bytes and more: below that a
- * copy is all latency. */
-typedef enum HostState { HOST_NONE, HOST_EMA, HOST_STATE } HostState;    /* STATE: moments and master copies too */
+/* State that only updates touch may be kept on the host, tensors of HOST_LEAST bytes and more:
+ * below that a copy is all latency. */
+/* STATE: moments and master copies too */
+typedef enum HostState { HOST_NONE, HOST_EMA, HOST_STATE } HostState;
 enum { HOST_LEAST = 64 << 10 };
 
 typedef struct TrainSpec {
@@ -33,8 +34,9 @@ typedef struct TrainSpec {
     bool              ema;                   /* keep an average of the trained weights */
     int               accumulate;            /* micro-batches per step */
     HostState         host;                  /* what is kept on the host */
-    bool              release;               /* update a parameter as soon as its gradient is final: the
-                                              * gradient is then free. Only where train_no_release finds nothing against it */
+    /* Update a parameter as soon as its gradient is final: the gradient is then free. Only where
+     * train_no_release finds nothing against it. */
+    bool              release;
 } TrainSpec;
 
 typedef struct TrainGraph {      /* the handles a trainer needs */
@@ -43,8 +45,9 @@ typedef struct TrainGraph {      /* the handles a trainer needs */
 } TrainGraph;
 
 /* Gradients of loss ([1]) for every trained parameter; sets Param.trained and Param.grad. If given,
- * final_grad is called as soon as a parameter's gradient is complete, so that what becomes of it can
- * stand right there in the order of nodes; it returns the value that holds the gradient from then on. */
+ * final_grad is called as soon as a parameter's gradient is complete, so that what becomes of it
+ * can stand right there in the order of nodes; it returns the value that holds the gradient from
+ * then on. */
 typedef struct FinalGrad {
     Tensor (*call)(void *arg, int32_t param, Tensor grad);
     void    *arg;

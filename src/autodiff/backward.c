@@ -51,21 +51,24 @@ static void walk_give(Walk *walk, int32_t value, Tensor d)
     *sum = tensor_ok(*sum) ? add(*sum, d) : d;
 }
 
-/* A value's gradient as its maker gets it: in the value's own type. The sum may be wider (a 2-byte value
- * read by fp32 work); rounded once here, the backward pass runs on the units the forward pass ran on. What
- * goes on to a parameter stays as it is. */
+/* A value's gradient as its maker gets it: in the value's own type. The sum may be wider (a 2-byte
+ * value read by fp32 work); rounded once here, the backward pass runs on the units the forward pass
+ * ran on. What goes on to a parameter stays as it is. */
 static Tensor walk_gradient(Walk *walk, int32_t value)
 {
     Tensor sum = value >= 0 ? walk->grad[value] : tensor_none(walk->graph);
-    if (!tensor_ok(sum) || walk->is_form[value] || type_bytes(tensor_type(sum)) <= type_bytes(value_at(walk->graph, value)->type))
+    if (!tensor_ok(sum) || walk->is_form[value] ||
+        type_bytes(tensor_type(sum)) <= type_bytes(value_at(walk->graph, value)->type))
         return sum;
     return cast(sum, value_at(walk->graph, value)->type);
 }
 
-/* The sum so far of an input that this node reads once, where it may be added to: fp32, the input's shape. */
+/* The sum so far of an input that this node reads once, where it may be added to: fp32, the input's
+ * shape. */
 static Tensor walk_so_far(const Walk *walk, const Node *node, int input)
 {
-    Tensor none = tensor_none(walk->graph), sum = node->in[input] >= 0 ? walk->grad[node->in[input]] : none;
+    Tensor none = tensor_none(walk->graph),
+           sum = node->in[input] >= 0 ? walk->grad[node->in[input]] : none;
     for (int i = 0; i < node->n_in; i++)
         if (i != input && node->in[i] == node->in[input])
             return none;

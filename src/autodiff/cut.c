@@ -5,7 +5,8 @@
 #include "ops/basic.h"
 #include "ops/ops.h"
 
-/* A region must keep at least so many times the bytes to itself that it has to put together for others. */
+/* A region must keep at least so many times the bytes to itself that it has to put together for
+ * others. */
 enum { WORTH = 4 };
 
 typedef struct Cut {
@@ -15,7 +16,7 @@ typedef struct Cut {
     int32_t      loss;           /* value of `from` */
     CutRule     *rules;          /* per node */
     bool        *inside;         /* per node: of a region */
-    int32_t     *level;          /* per node: regions of a level run together, after what stands outside */
+    int32_t     *level;  /* per node: regions of a level run together, after what stands outside */
     bool        *batch;          /* per value: made from what is fed or drawn */
     bool        *joined;         /* per value: made inside, read outside */
     Tensor      *whole;          /* per value, in `to`: none while only lots of it are there */
@@ -37,8 +38,8 @@ static void cut_mark_batch(Cut *c)
 {
     for (int32_t i = 0; i < c->from->n_nodes; i++) {
         const Node *n = &c->from->nodes[i];
-        bool        batch = n->op == &op_feed || n->op == &op_random_normal || n->op == &op_random_uniform ||
-                            n->op == &op_random_ints;
+        bool batch = n->op == &op_feed || n->op == &op_random_normal ||
+                     n->op == &op_random_uniform || n->op == &op_random_ints;
         for (int j = 0; j < n->n_in; j++)
             batch |= n->in[j] >= 0 && c->batch[n->in[j]];
         for (int j = 0; j < n->n_out; j++)
@@ -47,7 +48,8 @@ static void cut_mark_batch(Cut *c)
     }
 }
 
-/* Every node that has a rule, something of the batch to cut, and nothing whole that comes in lots. */
+/* Every node that has a rule, something of the batch to cut, and nothing whole that comes in
+ * lots. */
 static void cut_find_samples(Cut *c)
 {
     for (int32_t i = 0; i < c->from->n_nodes; i++) {
@@ -65,15 +67,18 @@ static void cut_find_samples(Cut *c)
 /* From the loss backwards: row by row, and read by nothing else. */
 static void cut_find_rows(Cut *c)
 {
-    int32_t *outside = NEWN(c->from->pool, int32_t, c->from->n_values);  /* readers that are not inside */
+    /* readers that are not inside */
+    int32_t *outside = NEWN(c->from->pool, int32_t, c->from->n_values);
     for (int32_t i = 0; i < c->from->n_nodes; i++)
         for (int j = 0; j < c->from->nodes[i].n_in; j++)
             if (c->from->nodes[i].in[j] >= 0)
                 outside[c->from->nodes[i].in[j]]++;
     for (int32_t i = c->from->n_nodes - 1; i >= 0; i--) {
         const Node *n = &c->from->nodes[i];
-        bool        last = cut_maker(c, c->loss) == i, can = cut_rule(c->from->pool, n, c->lots, true, &c->rules[i]);
-        can &= last ? c->rules[i].sums : n->n_out > 0 && n->out[0] >= 0 && c->batch[n->out[0]] && !c->rules[i].sums;
+        bool last = cut_maker(c, c->loss) == i,
+             can = cut_rule(c->from->pool, n, c->lots, true, &c->rules[i]);
+        can &= last ? c->rules[i].sums
+                    : n->n_out > 0 && n->out[0] >= 0 && c->batch[n->out[0]] && !c->rules[i].sums;
         for (int j = 0; j < n->n_out && !last; j++)
             can &= n->out[j] < 0 || !outside[n->out[j]];
         c->inside[i] = can;
@@ -114,14 +119,16 @@ static void cut_mark_joined(Cut *c)
 /* Takes out the first level that would put together more than it keeps to itself. */
 static bool cut_drop_one(Cut *c, int32_t n_levels)
 {
-    double *inner = NEWN(c->from->pool, double, n_levels), *outer = NEWN(c->from->pool, double, n_levels);
+    double *inner = NEWN(c->from->pool, double, n_levels),
+           *outer = NEWN(c->from->pool, double, n_levels);
     bool   *some = NEWN(c->from->pool, bool, n_levels);
     for (int32_t i = 0; i < c->from->n_nodes; i++)
         for (int j = 0; j < c->from->nodes[i].n_out && c->inside[i]; j++) {
             int32_t value = c->from->nodes[i].out[j];
             some[c->level[i]] = true;
             if (value >= 0 && value_at(c->from, value)->root == value)
-                (c->joined[value] ? outer : inner)[c->level[i]] += (double)value_at(c->from, value)->bytes;
+                (c->joined[value] ? outer
+                                  : inner)[c->level[i]] += (double)value_at(c->from, value)->bytes;
         }
     for (int32_t level = 0; level < n_levels; level++) {
         if (!some[level] || inner[level] > WORTH * outer[level])
@@ -187,12 +194,13 @@ static void cut_node(Cut *c, int32_t id, int64_t lot)    /* lot -1: outside */
     const Node    *n = &c->from->nodes[id];
     const CutRule *rule = &c->rules[id];
     Pool          *pool = c->from->pool;
-    Tensor        *in = NEWN(pool, Tensor, n->n_in + 1), *out = NEWN(pool, Tensor, n->op->n_out + 1);
+    Tensor *in = NEWN(pool, Tensor, n->n_in + 1), *out = NEWN(pool, Tensor, n->op->n_out + 1);
     c->to->module = n->module;
     c->to->source = n->source;
     c->to->part = n->part;
     for (int i = 0; i < n->n_in; i++)
-        in[i] = lot >= 0 && rule->inputs >> i & 1 ? cut_part(c, n->in[i], lot) : cut_value(c, n->in[i]);
+        in[i] = lot >= 0 && rule->inputs >> i & 1 ? cut_part(c, n->in[i], lot)
+                                                  : cut_value(c, n->in[i]);
     node_add(c->to, n->op, lot >= 0 ? rule->attr : n->attr, in, n->n_in, out);
     for (int i = 0; i < n->n_out; i++) {
         if (n->out[i] < 0 || !tensor_ok(out[i]))
@@ -210,12 +218,14 @@ static void cut_node(Cut *c, int32_t id, int64_t lot)    /* lot -1: outside */
     }
 }
 
-/* Level after level: what stands outside at its place, the first lot of the region among it, then the others.
- * Lots run down, so that the backward pass, which comes from the other side, begins with lot 0. */
+/* Level after level: what stands outside at its place, the first lot of the region among it, then
+ * the others. Lots run down, so that the backward pass, which comes from the other side, begins
+ * with lot 0. */
 static void cut_build(Cut *c, int32_t n_levels)
 {
     bool   *done = NEWN(c->from->pool, bool, c->from->n_nodes);
-    int32_t maker = cut_maker(c, c->loss), last = maker >= 0 && c->inside[maker] ? c->level[maker] : -1;
+    int32_t maker = cut_maker(c, c->loss),
+            last = maker >= 0 && c->inside[maker] ? c->level[maker] : -1;
     for (int32_t level = 0; level < n_levels; level++)
         for (int64_t lot = c->lots - 1; lot >= 0; lot--)
             for (int32_t i = 0; i < c->from->n_nodes; i++) {
@@ -239,9 +249,14 @@ Err graph_cut(Graph *graph, const CutSpec *spec, Graph **out, Tensor *loss, int3
         return OK;
     REQUIRE(!graph->error && (spec->samples <= 1 || spec->chunks <= 1));
     Pool *pool = graph->pool;
-    Cut   c = { .from = graph, .lots = lots, .loss = loss->id, .rules = NEWN(pool, CutRule, graph->n_nodes),
-                .inside = NEWN(pool, bool, graph->n_nodes), .level = NEWN(pool, int32_t, graph->n_nodes),
-                .batch = NEWN(pool, bool, graph->n_values), .joined = NEWN(pool, bool, graph->n_values) };
+    Cut c = { .from = graph,
+              .lots = lots,
+              .loss = loss->id,
+              .rules = NEWN(pool, CutRule, graph->n_nodes),
+              .inside = NEWN(pool, bool, graph->n_nodes),
+              .level = NEWN(pool, int32_t, graph->n_nodes),
+              .batch = NEWN(pool, bool, graph->n_values),
+              .joined = NEWN(pool, bool, graph->n_values) };
     cut_mark_batch(&c);
     if (spec->samples > 1)
         cut_find_samples(&c);

@@ -1,4 +1,5 @@
-/* cut_order.c -- the nodes of a graph so that each lot runs forward and backward before the next. */
+/* cut_order.c -- the nodes of a graph so that each lot runs forward and backward before the
+ * next. */
 #include "autodiff/cut.h"
 
 typedef struct Order {
@@ -10,8 +11,8 @@ typedef struct Order {
     bool        *done;
 } Order;
 
-/* Who must come before whom: makers before readers; and where a persistent value is written, readers and
- * writers keep the order they have. edge(i, j): j stands before i. */
+/* Who must come before whom: makers before readers; and where a persistent value is written,
+ * readers and writers keep the order they have. edge(i, j): j stands before i. */
 typedef void (*Edge)(Order *o, int32_t node, int32_t earlier);
 
 static void order_count(Order *o, int32_t node, int32_t earlier)
@@ -29,8 +30,9 @@ static void order_edges(Order *o, Pool *pool, Edge edge)
 {
     const Graph *g = o->graph;
     int32_t     *writer = NEWN(pool, int32_t, g->n_values);      /* per root: its last writer + 1 */
-    int32_t     *newest = NEWN(pool, int32_t, g->n_values);      /* per root: its last reader since + 1 */
-    int32_t     *older = NULL;                                   /* reads: the one before of the same root */
+    /* per root: its last reader since + 1 */
+    int32_t     *newest = NEWN(pool, int32_t, g->n_values);
+    int32_t     *older = NULL;  /* reads: the one before of the same root */
     int32_t      n_reads = 0, reads = 1;
     for (int32_t i = 0; i < g->n_nodes; i++)
         reads += g->nodes[i].n_in;
@@ -84,8 +86,10 @@ void graph_order_lots(Graph *graph)
     if (!lots || graph->error)
         return;
     Pool *pool = pool_new(NULL, "order");
-    Order o = { .graph = graph, .first = NEWN(pool, int64_t, graph->n_nodes + 1),
-                .list = NEWN(pool, int32_t, graph->n_nodes), .done = NEWN(pool, bool, graph->n_nodes) };
+    Order o = { .graph = graph,
+                .first = NEWN(pool, int64_t, graph->n_nodes + 1),
+                .list = NEWN(pool, int32_t, graph->n_nodes),
+                .done = NEWN(pool, bool, graph->n_nodes) };
     order_edges(&o, pool, order_count);
     for (int32_t i = 0; i < graph->n_nodes; i++)
         o.first[i + 1] += o.first[i];

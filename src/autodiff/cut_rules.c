@@ -1,8 +1,8 @@
 /* cut_rules.c -- which operators can be cut into lots, and what their nodes then look like.
  *
- * A tensor is cut along its first axis longer than one, so that a lot is one run of bytes. What is claimed
- * here of each operator: lot i of every output is a function of lot i of the inputs marked, and of the
- * other inputs whole. */
+ * A tensor is cut along its first axis longer than one, so that a lot is one run of bytes. What is
+ * claimed here of each operator: lot i of every output is a function of lot i of the inputs marked,
+ * and of the other inputs whole. */
 #include "autodiff/cut.h"
 
 #include "ops/arrange.h"
@@ -19,7 +19,7 @@ typedef enum CutKind {
     CUT_EACH,           /* element by element: every input has the output's shape */
     CUT_ROWS,           /* row by row of input 0: the last axis stays whole */
     CUT_SAMPLES,        /* sample by sample (axis 0) of the inputs marked */
-    CUT_LIGHT,          /* the same, and nothing within a sample is looked at twice: fit for a loss's rows */
+    CUT_LIGHT, /* the same, and nothing within a sample is looked at twice: fit for a loss's rows */
     CUT_ALONG,          /* a vector along input 0, cut with it where it has its leading axis */
     CUT_LOSS,           /* a sum over rows, divided by a given count */
     CUT_MEAN,           /* a mean over all elements */
@@ -33,22 +33,34 @@ typedef struct CutOp {
 } CutOp;
 
 static const CutOp cut_ops[] = {
-    { &op_add, CUT_EACH, 0 }, { &op_sub, CUT_EACH, 0 }, { &op_mul, CUT_EACH, 0 }, { &op_weighted_sum, CUT_EACH, 0 },
-    { &op_cast, CUT_EACH, 0 }, { &op_affine, CUT_EACH, 0 }, { &op_silu, CUT_EACH, 0 }, { &op_relu, CUT_EACH, 0 },
-    { &op_tanh, CUT_EACH, 0 }, { &op_sigmoid, CUT_EACH, 0 }, { &op_gelu, CUT_EACH, 0 }, { &op_gelu_tanh, CUT_EACH, 0 },
+    { &op_add, CUT_EACH, 0 }, { &op_sub, CUT_EACH, 0 }, { &op_mul, CUT_EACH, 0 },
+      { &op_weighted_sum, CUT_EACH, 0 },
+    { &op_cast, CUT_EACH, 0 }, { &op_affine, CUT_EACH, 0 }, { &op_silu, CUT_EACH, 0 },
+      { &op_relu, CUT_EACH, 0 },
+    { &op_tanh, CUT_EACH, 0 }, { &op_sigmoid, CUT_EACH, 0 }, { &op_gelu, CUT_EACH, 0 },
+      { &op_gelu_tanh, CUT_EACH, 0 },
     { &op_softplus, CUT_EACH, 0 }, { &op_exp, CUT_EACH, 0 },
-    { &op_linear, CUT_ROWS, 1 }, { &op_layernorm, CUT_ROWS, 1 }, { &op_glu, CUT_ROWS, 1 }, { &op_geglu, CUT_ROWS, 1 },
-    { &op_softmax, CUT_ROWS, 1 }, { &op_log_softmax, CUT_ROWS, 1 }, { &op_scalar_norm, CUT_ROWS, 1 },
-    { &op_conv, CUT_SAMPLES, 1 }, { &op_conv_transpose, CUT_SAMPLES, 1 }, { &op_groupnorm, CUT_SAMPLES, 1 },
-    { &op_spade, CUT_SAMPLES, 1 | 1 << 3 | 1 << 4 }, { &op_resize, CUT_SAMPLES, 1 }, { &op_max_pool2d, CUT_SAMPLES, 1 },
-    { &op_attention, CUT_SAMPLES, 7 }, { &op_attention_stored, CUT_SAMPLES, 7 }, { &op_fft_conv, CUT_SAMPLES, 1 },
+    { &op_linear, CUT_ROWS, 1 }, { &op_layernorm, CUT_ROWS, 1 }, { &op_glu, CUT_ROWS, 1 },
+      { &op_geglu, CUT_ROWS, 1 },
+    { &op_softmax, CUT_ROWS, 1 }, { &op_log_softmax, CUT_ROWS, 1 },
+      { &op_scalar_norm, CUT_ROWS, 1 },
+    { &op_conv, CUT_SAMPLES, 1 }, { &op_conv_transpose, CUT_SAMPLES, 1 },
+      { &op_groupnorm, CUT_SAMPLES, 1 },
+    { &op_spade, CUT_SAMPLES, 1 | 1 << 3 | 1 << 4 }, { &op_resize, CUT_SAMPLES, 1 },
+      { &op_max_pool2d, CUT_SAMPLES, 1 },
+    { &op_attention, CUT_SAMPLES, 7 }, { &op_attention_stored, CUT_SAMPLES, 7 },
+      { &op_fft_conv, CUT_SAMPLES, 1 },
     { &op_layernorm_modulate, CUT_LIGHT, 3 }, { &op_time_embedding, CUT_SAMPLES, 1 },
     { &op_q_sample, CUT_SAMPLES, 1 | 1 << 1 | 1 << 3 }, { &op_embedding, CUT_SAMPLES, 1 << 1 },
-    { &op_add_rows, CUT_ALONG, 0 }, { &op_mul_rows, CUT_ALONG, 0 }, { &op_gated_add, CUT_ALONG, 1 << 2 },
-    { &op_mse_loss, CUT_MEAN, 3 }, { &op_l1_loss, CUT_MEAN, 3 }, { &op_masked_l1_loss, CUT_LOSS, 7 },
+    { &op_add_rows, CUT_ALONG, 0 }, { &op_mul_rows, CUT_ALONG, 0 },
+      { &op_gated_add, CUT_ALONG, 1 << 2 },
+    { &op_mse_loss, CUT_MEAN, 3 }, { &op_l1_loss, CUT_MEAN, 3 },
+      { &op_masked_l1_loss, CUT_LOSS, 7 },
     { &op_cross_entropy, CUT_LOSS, 3 }, { &op_dml_loss, CUT_LOSS, 3 },
-    { &op_reshape, CUT_OWN, 1 }, { &op_concat, CUT_OWN, 0 }, { &op_split, CUT_OWN, 1 }, { &op_slice, CUT_OWN, 1 },
-    { &op_pad, CUT_OWN, 1 }, { &op_shift, CUT_OWN, 1 }, { &op_permute, CUT_OWN, 1 }, { &op_sum, CUT_OWN, 3 },
+    { &op_reshape, CUT_OWN, 1 }, { &op_concat, CUT_OWN, 0 }, { &op_split, CUT_OWN, 1 },
+      { &op_slice, CUT_OWN, 1 },
+    { &op_pad, CUT_OWN, 1 }, { &op_shift, CUT_OWN, 1 }, { &op_permute, CUT_OWN, 1 },
+      { &op_sum, CUT_OWN, 3 },
     { &op_repeat, CUT_OWN, 1 },
 };
 
@@ -102,7 +114,8 @@ static bool cut_own(const Node *n, int64_t lots, int axis, void *attr)
     }
     if (n->op == &op_concat || n->op == &op_split) {
         JoinAttr *join = attr;
-        bool      can = join->axis > axis && cut_axis(join->whole) == axis && cut_divides(join->whole, lots);
+        bool can = join->axis > axis && cut_axis(join->whole) == axis &&
+                   cut_divides(join->whole, lots);
         if (can)
             join->whole = cut_shape(join->whole, lots);
         return can;
@@ -120,8 +133,8 @@ static bool cut_own(const Node *n, int64_t lots, int axis, void *attr)
     }
     if (n->op == &op_permute) {              /* the outermost axis stays where it is */
         PermuteAttr *permute = attr;
-        if (axis != 0 || permute->axis[0] != 0 || permute->dim[0] % lots || !cut_divides(permute->shape, lots) ||
-            cut_axis(permute->shape) != 0)
+        if (axis != 0 || permute->axis[0] != 0 || permute->dim[0] % lots ||
+            !cut_divides(permute->shape, lots) || cut_axis(permute->shape) != 0)
             return false;
         permute->dim[0] /= lots;
         permute->shape = cut_shape(permute->shape, lots);
@@ -151,7 +164,8 @@ bool cut_rule(Pool *pool, const Node *n, int64_t lots, bool rows_only, CutRule *
     for (size_t i = 0; i < sizeof cut_ops / sizeof *cut_ops && !op; i++)
         if (cut_ops[i].op == n->op)
             op = &cut_ops[i];
-    if (!op || (rows_only && op->kind == CUT_SAMPLES) || n->part != PART_MICRO || n->once || n->n_in > CUT_MOST_INPUTS)
+    if (!op || (rows_only && op->kind == CUT_SAMPLES) || n->part != PART_MICRO || n->once ||
+        n->n_in > CUT_MOST_INPUTS)
         return false;
     *rule = (CutRule){ .inputs = op->inputs, .sums = op->kind == CUT_LOSS || op->kind == CUT_MEAN };
     if (op->kind == CUT_EACH || n->op == &op_concat)
@@ -178,7 +192,8 @@ bool cut_rule(Pool *pool, const Node *n, int64_t lots, bool rows_only, CutRule *
     case CUT_ALONG:   return cut_along(n, lots, rule);
     case CUT_OWN:     return cut_own(n, lots, axis, rule->attr);
     case CUT_MEAN:    ((LossAttr *)rule->attr)->scale /= (float)lots; return true;
-    case CUT_LOSS:    return axis < x.rank - 1 && in_given(n, n->n_in - 1);     /* the count is the last input */
+    /* the count is the last input */
+    case CUT_LOSS:    return axis < x.rank - 1 && in_given(n, n->n_in - 1);
     }
     return false;
 }

@@ -23,18 +23,27 @@ static bool group_matches(const ParamGroup *group, const char *name)
 static Tensor param_state(Graph *graph, const Param *param, const char *what, Class class)
 {
     Shape shape = value_at(graph, param->value)->shape;
-    return state_add(graph, pool_print(graph->pool, "%s/%s", what, param->name), F32, shape, class, true);
+    return state_add(graph, pool_print(graph->pool, "%s/%s", what, param->name), F32, shape, class,
+                     true);
 }
 
-static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spec, const TrainGraph *train)
+static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spec,
+                               const TrainGraph *train)
 {
     Param     *param = &graph->params[index];
     Tensor     none = tensor_none(graph);
-    UpdateIn   in = { .p = { graph, param->value }, .grad = { graph, param->grad }, .m = none, .v = none,
-                      .ema = none, .master = none, .progress = train->progress, .rates = train->rates };
+    UpdateIn in = { .p = { graph, param->value },
+                    .grad = { graph, param->grad },
+                    .m = none,
+                    .v = none,
+                    .ema = none,
+                    .master = none,
+                    .progress = train->progress,
+                    .rates = train->rates };
     UpdateAttr attr = { .beta1 = spec->beta1, .beta2 = spec->beta2, .eps = spec->eps,
                         .decoupled = spec->optimizer != OPTIMIZER_ADAM };
-    while (attr.group + 1 < spec->n_groups && !group_matches(&spec->groups[attr.group], param->name))
+    while (attr.group + 1 < spec->n_groups &&
+           !group_matches(&spec->groups[attr.group], param->name))
         attr.group++;
     attr.decay = spec->groups[attr.group].decay;
     param->group = attr.group;
@@ -61,7 +70,8 @@ static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spe
             continue;
         Value *value = value_at(graph, id);
         value->module = module;
-        value->hosted = spec->host >= (i == 0 ? HOST_EMA : HOST_STATE) && value->bytes >= HOST_LEAST;
+        value->hosted = spec->host >= (i == 0 ? HOST_EMA : HOST_STATE) &&
+                        value->bytes >= HOST_LEAST;
     }
     graph->module = module;
     if (spec->optimizer == OPTIMIZER_SGD)
@@ -124,7 +134,10 @@ static void train_tick(Graph *graph, Tensor norm, const TrainSpec *spec, const T
 {
     graph->part = PART_UPDATE;
     tick(train->progress, norm, train->loss,
-         (TickAttr){ .beta1 = spec->beta1, .beta2 = spec->beta2, .clip = spec->clip, .scaling = graph->compute == F16,
+         (TickAttr){ .beta1 = spec->beta1,
+                     .beta2 = spec->beta2,
+                     .clip = spec->clip,
+                     .scaling = graph->compute == F16,
                      .growth_interval = 2000 });
 }
 
@@ -135,8 +148,10 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
     graph->module = 0;
     graph->source = (Source){ 0 };
     out->counters = graph_counters(graph);
-    out->rates = state_add(graph, "run.rates", F32, SHAPE(RATE_GROUPS + spec->n_groups), CLASS_INPUTS, false);
-    out->progress = state_add(graph, "optimizer.progress", F32, SHAPE(PROGRESS_WORDS), CLASS_CONSTANTS, true);
+    out->rates = state_add(graph, "run.rates", F32, SHAPE(RATE_GROUPS + spec->n_groups),
+                           CLASS_INPUTS, false);
+    out->progress = state_add(graph, "optimizer.progress", F32, SHAPE(PROGRESS_WORDS),
+                              CLASS_CONSTANTS, true);
     out->loss = state_add(graph, "run.loss", F32, SHAPE(1), CLASS_CONSTANTS, false);
     accumulate(out->loss, loss, out->counters);
     Accumulation accumulation = { graph, out->counters };
@@ -149,7 +164,8 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
         train_tick(graph, tensor_none(graph), spec, out);
         graph->part = PART_MICRO;
     }
-    TRY(autodiff_backward(graph, loss, seed, spec->accumulate > 1 || spec->release ? &final_grad : NULL));
+    TRY(autodiff_backward(graph, loss, seed,
+                          spec->accumulate > 1 || spec->release ? &final_grad : NULL));
     if (spec->release)
         return OK;
 

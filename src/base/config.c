@@ -9,7 +9,8 @@
 static Err config_range(const Json *map, const Json *at, const Field *f, double x)
 {
     if ((f->low != 0 || f->high != 0) && !(x >= f->low && x <= f->high))
-        return json_fail(map, at, "%s must be from %.10g to %.10g, not %.10g", f->key, f->low, f->high, x);
+        return json_fail(map, at, "%s must be from %.10g to %.10g, not %.10g", f->key, f->low,
+                         f->high, x);
     return OK;
 }
 
@@ -27,7 +28,8 @@ static Err config_choice(const Json *map, const Json *at, const Field *f, int *o
     }
     const char *near = at->kind == JSON_TEXT ? text_nearest(at->text, f->choices, n) : NULL;
     if (near)
-        return json_fail(map, at, "%s cannot be '%s'; did you mean '%s'? (%s)", f->key, at->text, near, all);
+        return json_fail(map, at, "%s cannot be '%s'; did you mean '%s'? (%s)", f->key, at->text,
+                         near, all);
     return json_fail(map, at, "%s must be one of: %s", f->key, all);
 }
 
@@ -58,7 +60,8 @@ static Err config_value(Pool *pool, const Json *map, const Json *at, const Field
         Ints        ints = { 0 };
         TRY(json_need_array(map, f->key, &array));
         if (array->n > FIELD_MAX_INTS)
-            return json_fail(map, at, "%s has %u entries; at most %d are possible", f->key, array->n, FIELD_MAX_INTS);
+            return json_fail(map, at, "%s has %u entries; at most %d are possible", f->key,
+                             array->n, FIELD_MAX_INTS);
         for (uint32_t i = 0; i < array->n; i++) {
             TRY(json_item_int(array, i, &ints.at[i]));
             TRY(config_range(map, at, f, (double)ints.at[i]));

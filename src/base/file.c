@@ -104,12 +104,16 @@ Err file_open_plain(const char *path, int *fd, size_t *n)
 {
     struct stat info = { 0 };
     *n = 0;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     /* a pipe would wait for somebody to write */
+    /* a pipe would wait for somebody to write */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0)
         return file_fail("read", path, errno);
-    Err err = fstat(*fd, &info) ? file_fail("read", path, errno)
-            : S_ISDIR(info.st_mode) ? file_fail("read", path, EISDIR)
-            : !S_ISREG(info.st_mode) ? fail(E_IO, "cannot read %s: it is a device or pipe; copy it to a file first", path) : OK;
+    Err err = fstat(*fd, &info)       ? file_fail("read", path, errno)
+              : S_ISDIR(info.st_mode) ? file_fail("read", path, EISDIR)
+              : !S_ISREG(info.st_mode)
+                  ? fail(E_IO, "cannot read %s: it is a device or pipe; copy it to a file first",
+                         path)
+                  : OK;
     if (err)
         close(*fd);
     *n = (size_t)info.st_size;
@@ -176,8 +180,10 @@ Err folder_lock(Pool *pool, const char *path)
     if (fd < 0)
         return file_fail("open", path, errno);
     pool_at_free(pool, folder_unlock, (void *)(intptr_t)fd);
-    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)   /* where locks are not known, do without */
-        return fail(E_IO, "%s is in use by another process; wait for it, or name another folder", path);
+    /* where locks are not known, do without */
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return fail(E_IO, "%s is in use by another process; wait for it, or name another folder",
+                    path);
     return OK;
 }
 
@@ -190,8 +196,8 @@ void folder_tidy(const char *path)
         long     writer = 0;
         unsigned serial;
         int      end = 0;
-        if (sscanf(entry->d_name, ".plimsoll-%ld-%u.tmp%n", &writer, &serial, &end) == 2 && end && !entry->d_name[end] &&
-            writer > 0 && kill((pid_t)writer, 0) != 0 && errno == ESRCH)
+        if (sscanf(entry->d_name, ".plimsoll-%ld-%u.tmp%n", &writer, &serial, &end) == 2 && end &&
+            !entry->d_name[end] && writer > 0 && kill((pid_t)writer, 0) != 0 && errno == ESRCH)
             unlinkat(dirfd(dir), entry->d_name, 0);
     }
     closedir(dir);

@@ -29,7 +29,8 @@ typedef struct MapFile {
 
 Err file_read(Pool *pool, const char *path, char **bytes, size_t *n);   /* a '\0' follows them */
 Err file_map(Pool *pool, const char *path, MapFile *out);
-Err file_open_plain(const char *path, int *fd, size_t *n);  /* to read; folders, devices and pipes are refused */
+/* to read; folders, devices and pipes are refused */
+Err file_open_plain(const char *path, int *fd, size_t *n);
 
 enum { FILE_PATH_MAX = 4096, FILE_BUFFER = 32 * 1024 };
 
@@ -53,9 +54,11 @@ Err  file_remove(const char *path);            /* absent is fine */
 
 bool file_exists(const char *path);            /* anything by that name */
 bool folder_exists(const char *path);
-bool folder_within(const char *folder, const char *path);  /* a folder, and not a link back to one that holds it */
+/* a folder, and not a link back to one that holds it */
+bool folder_within(const char *folder, const char *path);
 Err  folder_make(const char *path);            /* with its parents; fine if it is there */
-Err  folder_lock(Pool *pool, const char *path); /* against other processes, until the pool is freed */
+/* against other processes, until the pool is freed */
+Err  folder_lock(Pool *pool, const char *path);
 void folder_tidy(const char *path);            /* removes temporaries of writers that were killed */
 /* Names in the order of file_name_order, without those that start with '.'. */
 Err  folder_list(Pool *pool, const char *path, char ***names, int *n);

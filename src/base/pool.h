@@ -15,14 +15,15 @@ typedef struct Pool Pool;
 
 Pool *pool_new(Pool *parent, const char *name);         /* freed with its parent, at the latest */
 void *pool_alloc(Pool *pool, size_t n, size_t size);    /* zeroed; overflow or no memory stops */
-void *pool_grow(Pool *pool, void *old, size_t old_bytes, size_t new_bytes);  /* moved; rest zeroed */
+void *pool_grow(Pool *pool, void *old, size_t old_bytes, size_t new_bytes); /* moved; rest zeroed */
 char *pool_text(Pool *pool, const char *text);          /* a copy */
 char *pool_textn(Pool *pool, const char *text, size_t n);
 char *pool_print(Pool *pool, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void  pool_at_free(Pool *pool, void (*undo)(void *), void *arg);
 void  pool_free(Pool *pool);                            /* NULL is allowed */
-/* For work that comes again: what the pool and its children give back stays with it, and is given out again;
- * pool_reset gives back all of it. The second time round nothing is asked of the system. */
+/* For work that comes again: what the pool and its children give back stays with it, and is given
+ * out again; pool_reset gives back all of it. The second time round nothing is asked of the
+ * system. */
 void  pool_keep(Pool *pool);
 void  pool_reset(Pool *pool);
 size_t pool_bytes(const Pool *pool);                    /* held by it and its children */
@@ -31,7 +32,8 @@ int64_t pool_allocations(void);                         /* pool_alloc calls so f
 #define NEW(pool, T)      ((T *)pool_alloc((pool), 1, sizeof(T)))
 #define NEWN(pool, T, n)  ((T *)pool_alloc((pool), (size_t)(n), sizeof(T)))
 
-/* Append to a pooled array that doubles: VEC_ADD(pool, list, n, cap, item); n and cap are int32_t. */
+/* Append to a pooled array that doubles: VEC_ADD(pool, list, n, cap, item); n and cap are
+ * int32_t. */
 void *pool_room(Pool *pool, void *list, int32_t n, int32_t *cap, size_t size);
 
 #define VEC_ADD(pool, list, n, cap, ...)                                        \

@@ -94,7 +94,11 @@ const char *bytes_text(int64_t bytes)
     if (u == 0)
         snprintf(slot, 40, "%lld B", (long long)bytes);
     else
-        snprintf(slot, 40, "%.*f %s", fabs(size) < 9.995 ? 2 : fabs(size) < 99.95 ? 1 : 0, size, unit[u]);
+        snprintf(slot, 40, "%.*f %s",
+                 fabs(size) < 9.995   ? 2
+                 : fabs(size) < 99.95 ? 1
+                                      : 0,
+                 size, unit[u]);
     return slot;
 }
 
@@ -160,7 +164,8 @@ static int text_distance(const char *a, const char *b)
         int diagonal = row[0];
         row[0] = i;
         for (int j = 1; j <= n; j++) {
-            int swap = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+            int swap = diagonal +
+                       (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
             int best = swap;
             if (row[j] + 1 < best)
                 best = row[j] + 1;

@@ -1,8 +1,8 @@
 /* cli.h -- what a command is: a name, a table of options, a straight line of work.
  *
  * main.c finds the command, fills the option variables from the table, runs it, prints the sentence
- * of a failure once and turns it into the exit code (0 done, 1 failed, 2 wrong usage, 3 does not fit).
- */
+ * of a failure once and turns it into the exit code (0 done, 1 failed, 2 wrong usage, 3 does not
+ * fit). */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -42,13 +42,16 @@ typedef struct Command {
     Err         (*run)(Pool *pool, int n_args, char **args);
 } Command;
 
-extern const Command cmd_compare, cmd_explain, cmd_fit, cmd_layout, cmd_plan, cmd_probe, cmd_sample, cmd_train;
+extern const Command cmd_compare, cmd_explain, cmd_fit, cmd_layout, cmd_plan, cmd_probe, cmd_sample,
+    cmd_train;
 
 /* Fills option variables and returns the remaining words. *help is set on --help or -h. */
-Err  options_read(const Command *command, int argc, char **argv, char **args, int *n_args, bool *help);
+Err options_read(const Command *command, int argc, char **argv, char **args, int *n_args,
+                 bool *help);
 void command_help(FILE *to, const Command *command);
 
-/* Progress, as one line on stderr that goes away when it is done; show_planning is the planner's. */
+/* Progress, as one line on stderr that goes away when it is done; show_planning is the
+ * planner's. */
 void show_progress(const char *verb, double done, const char *text);
 void show_planning(void *unused, double done, const char *text);
 

@@ -66,7 +66,7 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         TRY(allow_read(opt.allow, &allow));
     how.no_split = !(allow & ALLOW_SPLIT);
     Err err = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
-    if (err && err != E_BUDGET)              /* not even the card's own context: here that is an answer */
+    if (err && err != E_BUDGET)  /* not even the card's own context: here that is an answer */
         return err;
     if (err && !how.budget_bytes)
         how.budget_bytes = -1;               /* 0 would be: none asked for */

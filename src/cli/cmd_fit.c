@@ -20,15 +20,17 @@ static struct {
 static const Option options[] = {
     MODEL_OPTIONS(model),
     ALLOW_OPTION(opt.allow),
-    { "o",          OPT_TEXT,   &opt.out,        "FILE", "write plan.json here, for train --plan" },
-    { "curve",      OPT_FLAG,   &opt.curve,      NULL,   "budget against time, all the way down" },
-    { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan with each lever that is not allowed" },
-    { "prove",      OPT_FLAG,   &opt.prove,      NULL,   "how far from the best possible: a lower bound" },
-    { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S", "seconds for CBC, where it is installed; default 30" },
-    { "effort",     OPT_NATURAL,&opt.effort,     "N",    "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",    "cut the search off after S seconds" },
-    { "seed",       OPT_INT,    &opt.seed,       "N",    "of the search" },
-    { "json",       OPT_FLAG,   &opt.json,       NULL,   "print the result as JSON" },
+    { "o", OPT_TEXT, &opt.out, "FILE", "write plan.json here, for train --plan" },
+    { "curve", OPT_FLAG, &opt.curve, NULL, "budget against time, all the way down" },
+    { "what-if", OPT_FLAG, &opt.what_if, NULL, "re-plan with each lever that is not allowed" },
+    { "prove", OPT_FLAG, &opt.prove, NULL, "how far from the best possible: a lower bound" },
+    { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S",
+      "seconds for CBC, where it is installed; default 30" },
+    { "effort", OPT_NATURAL, &opt.effort, "N",
+      "search moves; the default takes about 10 s on 2 cores" },
+    { "time-limit", OPT_SECONDS, &opt.time_limit, "S", "cut the search off after S seconds" },
+    { "seed", OPT_INT, &opt.seed, "N", "of the search" },
+    { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { 0 }
 };
 
@@ -62,7 +64,8 @@ static void json_lots(JsonOut *o, const Levers *levers)
 /* How much of the step's time a better plan might still save, %. */
 static double avoidable(const Shown *s)
 {
-    return s->proof.reached || s->fit.step_ns <= 0 ? 0 : 100 * (1 - s->proof.cost_ns / s->fit.step_ns);
+    return s->proof.reached || s->fit.step_ns <= 0 ? 0
+                                                   : 100 * (1 - s->proof.cost_ns / s->fit.step_ns);
 }
 
 static void json_proof(JsonOut *o, const Shown *s)
@@ -172,26 +175,29 @@ static Err fit_json(const Shown *s)
 
 static const char *step_text(Pool *pool, double ns)
 {
-    return ns < 1e9 ? pool_print(pool, "%.1f ms", ns * 1e-6) : ns < 120e9 ? pool_print(pool, "%.1f s", ns * 1e-9)
-                                                             : pool_print(pool, "%.1f min", ns / 60e9);
+    return ns < 1e9     ? pool_print(pool, "%.1f ms", ns * 1e-6)
+           : ns < 120e9 ? pool_print(pool, "%.1f s", ns * 1e-9)
+                        : pool_print(pool, "%.1f min", ns / 60e9);
 }
 
 static void show_choice(Pool *pool, const Shown *s)
 {
     const FitResult *r = &s->fit;
     const Device    *device = r->engine->device;
-    print_sentence(stdout, "%s %s %s: one step needs %s bytes (%s), every buffer placed.", r->recipe->name,
-                   r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes), count_text(r->engine->arena_bytes),
-                   bytes_text(r->engine->arena_bytes));
+    print_sentence(stdout, "%s %s %s: one step needs %s bytes (%s), every buffer placed.",
+                   r->recipe->name, r->fits ? "fits" : "does not fit", bytes_text(s->budget_bytes),
+                   count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes));
     if (r->engine->host_bytes)
         printf("  %-18s %10s\n", "on the host, pinned", bytes_text(r->engine->host_bytes));
-    printf("  %-18s %10s  %12s a step\n", "everything kept", bytes_text(r->default_bytes), step_text(pool, r->default_ns));
+    printf("  %-18s %10s  %12s a step\n", "everything kept", bytes_text(r->default_bytes),
+           step_text(pool, r->default_ns));
     if (r->n_changes)
-        printf("  %-18s %10s  %12s a step: %s%s, time %+.1f %%%s\n", r->fits ? "this plan" : "the least found",
-               bytes_text(r->engine->arena_bytes), step_text(pool, r->step_ns),
+        printf("  %-18s %10s  %12s a step: %s%s, time %+.1f %%%s\n",
+               r->fits ? "this plan" : "the least found", bytes_text(r->engine->arena_bytes),
+               step_text(pool, r->step_ns),
                r->default_bytes >= r->engine->arena_bytes ? "saves " : "takes more by ",
-               bytes_text(llabs(r->default_bytes - r->engine->arena_bytes)), percent(r->step_ns, r->default_ns),
-               r->cut ? "; the search was cut off" : "");
+               bytes_text(llabs(r->default_bytes - r->engine->arena_bytes)),
+               percent(r->step_ns, r->default_ns), r->cut ? "; the search was cut off" : "");
     else
         printf("  nothing is changed, nothing is run twice\n");
     if (r->n_changes)
@@ -203,18 +209,24 @@ static void show_choice(Pool *pool, const Shown *s)
     for (int i = 0; i < r->n_notes; i++)
         print_sentence(stdout, "  %s", r->notes[i]);
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
-                   runtime_text(pool, device, device_runtime_bytes(device, 0)), time_text(pool, r->engine));
+                   runtime_text(pool, device, device_runtime_bytes(device, 0)),
+                   time_text(pool, r->engine));
 }
 
 static void show_proof(Pool *pool, const Shown *s)
 {
-    const char *at_all = pool_print(pool, "no plan at all needs less than %s", bytes_text(s->proof.bytes));
+    const char *at_all = pool_print(pool, "no plan at all needs less than %s",
+                                    bytes_text(s->proof.bytes));
     if (!s->fit.fits)
         print_sentence(stdout, "Proof, under these levers: %s.", at_all);
     else if (s->proof.reached)
-        print_sentence(stdout, "Proof, under these levers: optimal. No plan within the budget is faster; %s.", at_all);
+        print_sentence(
+            stdout, "Proof, under these levers: optimal. No plan within the budget is faster; %s.",
+            at_all);
     else
-        print_sentence(stdout, "Proof, under these levers: no plan within the budget takes less than %s a step, so "
+        print_sentence(stdout,
+                       "Proof, under these levers: no plan within the budget takes less than %s a "
+                       "step, so "
                        "at most %.2f %% of this plan's time could be saved; %s.",
                        step_text(pool, s->proof.cost_ns), avoidable(s), at_all);
 }
@@ -245,8 +257,9 @@ static void show_curve(Pool *pool, const Shown *s)
            "      budget      time  micro-batch  run twice\n");
     for (int i = 0; i < s->n_points; i++) {
         const FitPoint *p = &s->points[i];
-        printf("  %10s  %+7.1f%%  %5lld x %-4lld %9d%s\n", bytes_text(p->peak_bytes), percent(p->step_ns, s->fit.default_ns),
-               (long long)p->batch, (long long)p->accumulate, p->recomputed, point_text(pool, s, p));
+        printf("  %10s  %+7.1f%%  %5lld x %-4lld %9d%s\n", bytes_text(p->peak_bytes),
+               percent(p->step_ns, s->fit.default_ns), (long long)p->batch,
+               (long long)p->accumulate, p->recomputed, point_text(pool, s, p));
     }
 }
 
@@ -261,14 +274,17 @@ static void show_offers(const Shown *s)
         if (!s->offers[i].possible)
             printf("nothing changes here%s\n", cut);
         else if (r->fits && !now->fits)
-            printf("it fits: %s, time %+.1f %%%s\n", bytes_text(r->engine->arena_bytes), percent(r->step_ns, now->default_ns), cut);
+            printf("it fits: %s, time %+.1f %%%s\n", bytes_text(r->engine->arena_bytes),
+                   percent(r->step_ns, now->default_ns), cut);
         else if (r->fits && percent(now->step_ns, r->step_ns) < 0.05)
             printf("nothing is gained%s\n", cut);
         else if (r->fits)
             printf("%s, time %+.1f %% instead of %+.1f %%%s\n", bytes_text(r->engine->arena_bytes),
-                   percent(r->step_ns, now->default_ns), percent(now->step_ns, now->default_ns), cut);
+                   percent(r->step_ns, now->default_ns), percent(now->step_ns, now->default_ns),
+                   cut);
         else
-            printf("the least is %s instead of %s%s\n", bytes_text(r->engine->arena_bytes), bytes_text(now->engine->arena_bytes), cut);
+            printf("the least is %s instead of %s%s\n", bytes_text(r->engine->arena_bytes),
+                   bytes_text(now->engine->arena_bytes), cut);
     }
 }
 
@@ -277,7 +293,10 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     Recipe    *recipe;
     Device    *device;
     Shown     *s = NEW(pool, Shown);
-    FitOptions how = { .allow = ALLOW_DEFAULT, .effort = opt.effort, .time_limit_s = opt.time_limit, .seed = (uint64_t)opt.seed };
+    FitOptions how = { .allow = ALLOW_DEFAULT,
+                       .effort = opt.effort,
+                       .time_limit_s = opt.time_limit,
+                       .seed = (uint64_t)opt.seed };
 
     if (n_args != 1)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");
@@ -320,6 +339,5 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     return err ? fail(err, "%s", refusal) : OK;
 }
 
-const Command cmd_fit = {
-    "fit", "MODEL --budget B [-o plan.json]", "the fastest plan that stays within a budget", options, cmd_fit_run
-};
+const Command cmd_fit = { "fit", "MODEL --budget B [-o plan.json]",
+                          "the fastest plan that stays within a budget", options, cmd_fit_run };

@@ -6,19 +6,27 @@
 #include "base/text.h"
 #include "layout/layout.h"
 
-static struct { const char *capacity, *out; int64_t effort, seed; double time_limit; bool json; } opt;
+static struct {
+    const char *capacity, *out;
+    int64_t effort, seed;
+    double time_limit;
+    bool json;
+} opt;
 
 static const Option options[] = {
-    { "capacity",   OPT_TEXT,   &opt.capacity,   "BYTES", "size of the arena; without it the smallest is sought" },
-    { "o",          OPT_TEXT,   &opt.out,        "FILE",  "write the CSV with an offset column here" },
-    { "effort",     OPT_NATURAL,&opt.effort,     "N",     "search nodes; the default is enough for real graphs" },
-    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",     "cut the search off after S seconds" },
-    { "seed",       OPT_INT,    &opt.seed,       "N",     "of the search" },
-    { "json",       OPT_FLAG,   &opt.json,       NULL,    "print the result as JSON" },
+    { "capacity", OPT_TEXT, &opt.capacity, "BYTES",
+      "size of the arena; without it the smallest is sought" },
+    { "o", OPT_TEXT, &opt.out, "FILE", "write the CSV with an offset column here" },
+    { "effort", OPT_NATURAL, &opt.effort, "N",
+      "search nodes; the default is enough for real graphs" },
+    { "time-limit", OPT_SECONDS, &opt.time_limit, "S", "cut the search off after S seconds" },
+    { "seed", OPT_INT, &opt.seed, "N", "of the search" },
+    { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { 0 }
 };
 
-static Err layout_json(const LayoutFile *file, const LayoutResult *result, int64_t capacity, bool fits, double seconds)
+static Err layout_json(const LayoutFile *file, const LayoutResult *result, int64_t capacity,
+                       bool fits, double seconds)
 {
     JsonOut o;
     json_out_stream(&o, stdout, JSON_PRETTY);
@@ -41,10 +49,13 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
 {
     LayoutFile    file;
     LayoutResult  result;
-    LayoutOptions options_in = { .max_nodes = opt.effort, .time_limit_s = opt.time_limit, .seed = (uint64_t)opt.seed };
+    LayoutOptions options_in = { .max_nodes = opt.effort,
+                                 .time_limit_s = opt.time_limit,
+                                 .seed = (uint64_t)opt.seed };
 
     if (n_args != 1)
-        return fail(E_USAGE, "layout takes one file: plimsoll layout buffers.csv --capacity N -o out.csv");
+        return fail(E_USAGE,
+                    "layout takes one file: plimsoll layout buffers.csv --capacity N -o out.csv");
     if (opt.capacity)
         TRY(bytes_read(opt.capacity, 0, &options_in.capacity));
     if (opt.capacity && options_in.capacity <= 0)
@@ -56,7 +67,8 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
     double seconds = clock_now() - start;
     if (err && err != E_BUDGET)
         return err;
-    if (err && result.bound_bytes > options_in.capacity) {       /* hopeless: look for the least there is instead */
+    /* hopeless: look for the least there is instead */
+    if (err && result.bound_bytes > options_in.capacity) {
         LayoutOptions least = options_in;
         least.capacity = 0;
         TRY(layout_solve(pool, file.buffers, file.n, &least, &result));
@@ -65,17 +77,21 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
     if (opt.json)
         TRY(layout_json(&file, &result, options_in.capacity, !err, seconds));
     else
-        print_sentence(stdout, "%d buffers in %lld bytes (largest live sum %lld, gap %lld%s), %lld search nodes, %.2f s",
+        print_sentence(stdout,
+                       "%d buffers in %lld bytes (largest live sum %lld, gap %lld%s), %lld search "
+                       "nodes, %.2f s",
                        file.n, (long long)result.arena_bytes, (long long)result.bound_bytes,
-                       (long long)(result.arena_bytes - result.bound_bytes), result.proved ? ", proved least" : "",
-                       (long long)result.n_nodes, seconds);
-    if (err)                                 /* the checker may have replaced the sentence: say it again */
-        return fail(E_BUDGET, "no layout within %lld bytes was found: the least found takes %lld, the largest live sum is %lld%s",
-                    (long long)options_in.capacity, (long long)result.arena_bytes, (long long)result.bound_bytes,
+                       (long long)(result.arena_bytes - result.bound_bytes),
+                       result.proved ? ", proved least" : "", (long long)result.n_nodes, seconds);
+    if (err)  /* the checker may have replaced the sentence: say it again */
+        return fail(E_BUDGET,
+                    "no layout within %lld bytes was found: the least found takes %lld, the "
+                    "largest live sum is %lld%s",
+                    (long long)options_in.capacity, (long long)result.arena_bytes,
+                    (long long)result.bound_bytes,
                     result.proved ? " (proved: none smaller exists)" : "; try a larger --effort");
     return opt.out ? layout_write(opt.out, &file) : OK;
 }
 
-const Command cmd_layout = {
-    "layout", "buffers.csv --capacity N -o out.csv", "place buffers with lifetimes in one arena", options, cmd_layout_run
-};
+const Command cmd_layout = { "layout", "buffers.csv --capacity N -o out.csv",
+                             "place buffers with lifetimes in one arena", options, cmd_layout_run };

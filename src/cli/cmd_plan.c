@@ -18,17 +18,24 @@ static struct {
 } opt;
 
 static const Option options[] = {
-    { "budget",      OPT_TEXT,   &opt.budget,      "BYTES", "stay within this; 80% means of running every node once" },
-    { "o",           OPT_TEXT,   &opt.out,         "FILE",  "write plan.json here" },
-    { "layout",      OPT_FLAG,   &opt.layout,      NULL,    "place every buffer: the budget then is of the arena" },
-    { "curve",       OPT_FLAG,   &opt.curve,       NULL,    "the least cost at every twentieth of the memory up to the budget" },
-    { "prove",       OPT_FLAG,   &opt.prove,       NULL,    "how far from the best possible: lower bounds, and CBC if present" },
-    { "prove-limit", OPT_SECONDS,&opt.prove_limit, "S",     "seconds for CBC on each of its two programs, default 30" },
-    { "prove-lp",    OPT_TEXT,   &opt.prove_lp,    "FILE",  "write the integer program here instead of solving it" },
-    { "effort",      OPT_NATURAL,&opt.effort,      "N",     "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit",  OPT_SECONDS,&opt.time_limit,  "S",     "cut the search off after S seconds" },
-    { "seed",        OPT_INT,    &opt.seed,        "N",     "of the search" },
-    { "json",        OPT_FLAG,   &opt.json,        NULL,    "print the result as JSON" },
+    { "budget", OPT_TEXT, &opt.budget, "BYTES",
+      "stay within this; 80% means of running every node once" },
+    { "o", OPT_TEXT, &opt.out, "FILE", "write plan.json here" },
+    { "layout", OPT_FLAG, &opt.layout, NULL,
+      "place every buffer: the budget then is of the arena" },
+    { "curve", OPT_FLAG, &opt.curve, NULL,
+      "the least cost at every twentieth of the memory up to the budget" },
+    { "prove", OPT_FLAG, &opt.prove, NULL,
+      "how far from the best possible: lower bounds, and CBC if present" },
+    { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S",
+      "seconds for CBC on each of its two programs, default 30" },
+    { "prove-lp", OPT_TEXT, &opt.prove_lp, "FILE",
+      "write the integer program here instead of solving it" },
+    { "effort", OPT_NATURAL, &opt.effort, "N",
+      "search moves; the default takes about 10 s on 2 cores" },
+    { "time-limit", OPT_SECONDS, &opt.time_limit, "S", "cut the search off after S seconds" },
+    { "seed", OPT_INT, &opt.seed, "N", "of the search" },
+    { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { 0 }
 };
 
@@ -119,24 +126,36 @@ static void plan_print_proof(const Found *f)
 {
     const Proof *proof = &f->proof;
     if (proof->exact)
-        print_sentence(stdout, "proof: all states were searched: no plan costs less than %.6g, none needs less than %s",
+        print_sentence(stdout,
+                       "proof: all states were searched: no plan costs less than %.6g, none needs "
+                       "less than %s",
                        proof->any_cost, bytes_text(proof->any_bytes));
     else if (gap_percent(f->plan, proof->any_cost) == 0)
-        print_sentence(stdout, "proof, any order: optimal: no plan within the budget costs less; none needs less than %s",
+        print_sentence(stdout,
+                       "proof, any order: optimal: no plan within the budget costs less; none "
+                       "needs less than %s",
                        bytes_text(proof->any_bytes));
     else
-        print_sentence(stdout, "proof, any order: no plan costs less than %.6g (%+.3f %%); at most %.1f %% of the extra "
-                       "cost is avoidable; none needs less than %s", proof->any_cost,
-                       extra_percent(f->plan, proof->any_cost), gap_percent(f->plan, proof->any_cost),
-                       bytes_text(proof->any_bytes));
+        print_sentence(stdout,
+                       "proof, any order: no plan costs less than %.6g (%+.3f %%); at most %.1f %% "
+                       "of the extra "
+                       "cost is avoidable; none needs less than %s",
+                       proof->any_cost, extra_percent(f->plan, proof->any_cost),
+                       gap_percent(f->plan, proof->any_cost), bytes_text(proof->any_bytes));
     if (!proof->order_tried)
         print_sentence(stdout, "proof, input order: %s", proof->order_note);
     else if (proof->order_closed && proof->order_cost >= f->plan->cost * (1 - 1e-9))
-        print_sentence(stdout, "proof, input order: optimal: no plan that keeps the order of first runs costs less (%lld "
-                       "columns, CBC)", (long long)proof->order_columns);
+        print_sentence(stdout,
+                       "proof, input order: optimal: no plan that keeps the order of first runs "
+                       "costs less (%lld "
+                       "columns, CBC)",
+                       (long long)proof->order_columns);
     else
-        print_sentence(stdout, "proof, input order: no plan that keeps the order of first runs costs less than %.6g "
-                       "(%+.3f %%), gap %.2f %%%s", proof->order_cost, extra_percent(f->plan, proof->order_cost),
+        print_sentence(stdout,
+                       "proof, input order: no plan that keeps the order of first runs costs less "
+                       "than %.6g "
+                       "(%+.3f %%), gap %.2f %%%s",
+                       proof->order_cost, extra_percent(f->plan, proof->order_cost),
                        gap_percent(f->plan, proof->order_cost),
                        proof->order_closed ? "" : ": CBC ran out of time; try --prove-limit");
 }
@@ -144,9 +163,12 @@ static void plan_print_proof(const Found *f)
 static void plan_print(const Found *f)
 {
     const Plan *plan = f->plan;
-    print_sentence(stdout, "%d nodes: peak %s of %s, cost %.6g (%+.3f %% over running every node once), %d steps, %.2f s%s",
-                   f->graph->n_nodes, bytes_text(plan_peak_bytes(plan)), bytes_text(f->keep_all_bytes), plan->cost,
-                   extra_percent(plan, plan->cost), plan->n_steps, f->seconds, plan->cut ? ", cut off" : "");
+    print_sentence(stdout,
+                   "%d nodes: peak %s of %s, cost %.6g (%+.3f %% over running every node once), %d "
+                   "steps, %.2f s%s",
+                   f->graph->n_nodes, bytes_text(plan_peak_bytes(plan)),
+                   bytes_text(f->keep_all_bytes), plan->cost, extra_percent(plan, plan->cost),
+                   plan->n_steps, f->seconds, plan->cut ? ", cut off" : "");
     if (f->proved)
         plan_print_proof(f);
     for (int i = 0; i < f->n_curve; i++) {
@@ -176,17 +198,22 @@ static Err plan_find_curve(Pool *pool, const PlanOptions *how, Found *f)
 /* Prints the sentence of a refusal after the result, so that --json is complete. */
 static Err plan_refuse(const Found *f)
 {
-    return fail(E_BUDGET, "no plan within %lld bytes was found: the least peak found is %lld (no plan can do with "
-                "less than %lld); ask for that", (long long)f->plan->budget_bytes, (long long)plan_peak_bytes(f->plan),
+    return fail(E_BUDGET,
+                "no plan within %lld bytes was found: the least peak found is %lld (no plan can do "
+                "with "
+                "less than %lld); ask for that",
+                (long long)f->plan->budget_bytes, (long long)plan_peak_bytes(f->plan),
                 (long long)f->plan->bound_bytes);
 }
 
 static Err plan_find_proof(Pool *pool, const PlanOptions *how, Found *f)
 {
-    ProveOptions prove = { .budget_bytes = how->budget_bytes, .time_limit_s = opt.prove_limit, .lp_path = opt.prove_lp };
+    ProveOptions prove = { .budget_bytes = how->budget_bytes,
+                           .time_limit_s = opt.prove_limit,
+                           .lp_path = opt.prove_lp };
     TRY(plan_prove(pool, f->graph, f->plan, &prove, &f->proof));
     f->proved = true;
-    if (f->proof.cheaper && !how->layout)        /* the program did better than the search: use it */
+    if (f->proof.cheaper && !how->layout)  /* the program did better than the search: use it */
         f->plan = f->proof.cheaper;
     return OK;
 }
@@ -195,14 +222,18 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
 {
     PGraph     *graph;
     Plan       *keep, *plan;
-    PlanOptions how = { .effort = opt.effort, .seed = (uint64_t)opt.seed, .time_limit_s = opt.time_limit,
+    PlanOptions how = { .effort = opt.effort,
+                        .seed = (uint64_t)opt.seed,
+                        .time_limit_s = opt.time_limit,
                         .layout = opt.layout };
     if (n_args != 1)
-        return fail(E_USAGE, "plan takes one file: plimsoll plan graph.json --budget B -o plan.json");
+        return fail(E_USAGE,
+                    "plan takes one file: plimsoll plan graph.json --budget B -o plan.json");
     if (opt.curve && opt.layout)
         return fail(E_USAGE, "--curve counts live bytes: leave out --layout");
     if (opt.effort < 0 || opt.time_limit < 0 || opt.prove_limit < 0)
-        return fail(E_USAGE, "--effort, --time-limit and --prove-limit take 0 (the default) or more");
+        return fail(E_USAGE,
+                    "--effort, --time-limit and --prove-limit take 0 (the default) or more");
     TRY(pgraph_read(pool, args[0], &graph));
     TRY(plan_keep_all(pool, graph, &keep));
     int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : keep->live_bytes;
@@ -236,6 +267,6 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     return found.fits ? OK : plan_refuse(&found);
 }
 
-const Command cmd_plan = {
-    "plan", "graph.json --budget B -o plan.json", "the cheapest plan of any graph within a budget", options, cmd_plan_run
-};
+const Command cmd_plan = { "plan", "graph.json --budget B -o plan.json",
+                           "the cheapest plan of any graph within a budget", options,
+                           cmd_plan_run };

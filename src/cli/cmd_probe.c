@@ -12,14 +12,22 @@
 #include <unistd.h>
 
 static ModelOptions model = { .runs = true };
-static struct { const char *out, *take; TextList recipes; bool ops; double seconds; } opt = { .seconds = 3 };
+static struct {
+    const char *out, *take;
+    TextList recipes;
+    bool ops;
+    double seconds;
+} opt = { .seconds = 3 };
 
 static const Option options[] = {
-    { "o",       OPT_TEXT,   &opt.out,     "FILE", "write the profile here; default: where every command looks" },
-    { "model",   OPT_LIST,   &opt.recipes, "R",    "time the operators of this recipe in real steps; may be repeated" },
-    { "ops",     OPT_FLAG,   &opt.ops,     NULL,   "the same for all small recipes" },
-    { "seconds", OPT_NUMBER, &opt.seconds, "S",    "of steps for each recipe" },
-    { "take",    OPT_TEXT,   &opt.take,    "B",    "take at most this much memory; default: all but an eighth" },
+    { "o", OPT_TEXT, &opt.out, "FILE",
+      "write the profile here; default: where every command looks" },
+    { "model", OPT_LIST, &opt.recipes, "R",
+      "time the operators of this recipe in real steps; may be repeated" },
+    { "ops", OPT_FLAG, &opt.ops, NULL, "the same for all small recipes" },
+    { "seconds", OPT_NUMBER, &opt.seconds, "S", "of steps for each recipe" },
+    { "take", OPT_TEXT, &opt.take, "B",
+      "take at most this much memory; default: all but an eighth" },
     MODEL_OPTIONS(model),
     { 0 }
 };
@@ -37,26 +45,31 @@ static Err probe_memory(Pool *pool, const Device *device, Profile *profile)
 {
     MemoryLimits limits = memory_limits();
     TakenMemory  taken;
-    TakeOptions  take = { .reserve = limits.total / 8, .seconds = 15, .progress = probe_progress() };
+    TakeOptions take = { .reserve = limits.total / 8, .seconds = 15, .progress = probe_progress() };
     if (opt.take)
         TRY(bytes_read(opt.take, memory_left(&limits), &take.most));
     TRY(memory_take(&take, &taken));
     if (!taken.bytes)
-        return fail(E_DEVICE, "no memory could be taken: %s free of %s", bytes_text(memory_left(&limits)),
-                    bytes_text(limits.total));
-    printf("memory     %s taken and written (%s); the system says %s of %s are free\n", bytes_text(taken.bytes),
-           taken.ended_by, bytes_text(limits.available), bytes_text(limits.total));
+        return fail(E_DEVICE, "no memory could be taken: %s free of %s",
+                    bytes_text(memory_left(&limits)), bytes_text(limits.total));
+    printf("memory     %s taken and written (%s); the system says %s of %s are free\n",
+           bytes_text(taken.bytes), taken.ended_by, bytes_text(limits.available),
+           bytes_text(limits.total));
     if (limits.cgroup != INT64_MAX)
-        printf("           the control group allows %s, %s of it are left\n", bytes_text(limits.cgroup),
-               bytes_text(limits.cgroup_left));
+        printf("           the control group allows %s, %s of it are left\n",
+               bytes_text(limits.cgroup), bytes_text(limits.cgroup_left));
     if (limits.address_left != INT64_MAX)
-        printf("           ulimit -v leaves %s of address space\n", bytes_text(limits.address_left));
+        printf("           ulimit -v leaves %s of address space\n",
+               bytes_text(limits.address_left));
     profile->total_bytes = limits.total < limits.cgroup ? limits.total : limits.cgroup;
     profile->usable_bytes = taken.bytes < profile->total_bytes ? taken.bytes : profile->total_bytes;
     profile->runtime_bytes = device_runtime_bytes(device, 0);
-    profile->memory_origin = pool_print(pool, "total: the system's or the control group's word; usable: taken and "
-                                        "written (%s); runtime: this program with its libraries, resident; measured "
-                                        "on %s", taken.ended_by, device->model);
+    profile->memory_origin = pool_print(
+        pool,
+        "total: the system's or the control group's word; usable: taken and "
+        "written (%s); runtime: this program with its libraries, resident; measured "
+        "on %s",
+        taken.ended_by, device->model);
     return OK;
 }
 
@@ -75,9 +88,11 @@ static Err probe_machine(Pool *pool, const Device *device, Profile *profile)
         Device *tf32;
         TRY(probe_open(pool, true, &tf32));
         TRY(probe_card(pool, device, tf32, &how, profile));
-        printf("memory     %s in one arena, of %s; %s outside it\n", bytes_text(profile->usable_bytes),
-               bytes_text(profile->total_bytes), bytes_text(profile->runtime_bytes));
-        printf("transfers  to the host %.1f, to the card %.1f GB/s\n", profile->to_host * 1e-9, profile->to_device * 1e-9);
+        printf("memory     %s in one arena, of %s; %s outside it\n",
+               bytes_text(profile->usable_bytes), bytes_text(profile->total_bytes),
+               bytes_text(profile->runtime_bytes));
+        printf("transfers  to the host %.1f, to the card %.1f GB/s\n", profile->to_host * 1e-9,
+               profile->to_device * 1e-9);
     } else {
         TRY(probe_memory(pool, device, profile));
         TRY(probe_rates(pool, device, &how, profile));
@@ -86,14 +101,17 @@ static Err probe_machine(Pool *pool, const Device *device, Profile *profile)
         show_progress("measuring", 1, "");
     for (int32_t i = 0; i < profile->n_bandwidth; i++)
         printf("bandwidth  %s: read %.1f, write %.1f, copy %.1f GB/s\n",
-               profile->bandwidth[i].threads ? pool_print(pool, "%2lld threads", (long long)profile->bandwidth[i].threads)
-                                             : "all of it", profile->bandwidth[i].read * 1e-9,
-               profile->bandwidth[i].write * 1e-9, profile->bandwidth[i].copy * 1e-9);
+               profile->bandwidth[i].threads
+                   ? pool_print(pool, "%2lld threads", (long long)profile->bandwidth[i].threads)
+                   : "all of it",
+               profile->bandwidth[i].read * 1e-9, profile->bandwidth[i].write * 1e-9,
+               profile->bandwidth[i].copy * 1e-9);
     for (int32_t i = 0; i < profile->n_rates; i++) {
         const Rate *rate = &profile->rates[i], *next = i + 1 < profile->n_rates ? rate + 1 : NULL;
-        if (!next || next->kind != rate->kind || strcmp(next->type, rate->type))     /* the largest size */
-            printf("%-10s %s: %.1f GFLOP/s\n", rate->kind == RATE_MATMUL ? "matmul" : "conv", rate->type,
-                   rate->flops_per_s * 1e-9);
+        /* the largest size */
+        if (!next || next->kind != rate->kind || strcmp(next->type, rate->type))
+            printf("%-10s %s: %.1f GFLOP/s\n", rate->kind == RATE_MATMUL ? "matmul" : "conv",
+                   rate->type, rate->flops_per_s * 1e-9);
     }
     printf("launch     %.2f us\n", profile->launch_ns * 1e-3);
     return OK;
@@ -109,10 +127,14 @@ static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
     TRY(measure_recipe(pool, recipe, device, &measure, profile, &m));
     if (isatty(2))
         show_progress("measuring", 1, "");
-    printf("%-20s %5d operators, %4d of them distinct; step %.1f ms, sum of its operators %.1f ms\n", recipe->name,
-           m.nodes, m.calls, m.step_ms, m.nodes_ms);
-    profile->ops_origin = pool_print(pool, "measured on %s with %s, %d threads: medians inside real steps, scaled to "
-                                     "the best step", device->model, device->library, device->threads);
+    printf("%-20s %5d operators, %4d of them distinct; step %.1f ms, sum of its operators %.1f "
+           "ms\n",
+           recipe->name, m.nodes, m.calls, m.step_ms, m.nodes_ms);
+    profile->ops_origin = pool_print(pool,
+                                     "measured on %s with %s, %d threads: medians inside real "
+                                     "steps, scaled to "
+                                     "the best step",
+                                     device->model, device->library, device->threads);
     return OK;
 }
 
@@ -122,8 +144,8 @@ static Profile *probe_earlier(Pool *pool, const char *path, const Device *device
     Profile *profile;
     if (!file_exists(path) || profile_read(pool, path, &profile))
         return NULL;
-    bool same = !strcmp(profile->title, device->model) && !strcmp(profile->library, device->library) &&
-                profile->threads == device->threads;
+    bool same = !strcmp(profile->title, device->model) &&
+                !strcmp(profile->library, device->library) && profile->threads == device->threads;
     return same ? profile : NULL;
 }
 
@@ -152,14 +174,20 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
     Device *device;
     (void)args;
     if (n_args)
-        return fail(E_USAGE, "probe takes no arguments; operators of a recipe are timed with --model RECIPE");
+        return fail(E_USAGE, "probe takes no arguments; operators of a recipe are timed with "
+                             "--model RECIPE");
     if (model.device && strcmp(model.device, "cpu") && !probe_on_card())
-        return fail(E_USAGE, "probe measures what is here: --device cpu (or nothing) or --device cuda, not %s", model.device);
+        return fail(E_USAGE,
+                    "probe measures what is here: --device cpu (or nothing) or --device cuda, not "
+                    "%s",
+                    model.device);
     if (probe_on_card() && opt.take)
-        return fail(E_USAGE, "--take is for the processor's memory; a card's is taken whole, for a moment");
+        return fail(E_USAGE,
+                    "--take is for the processor's memory; a card's is taken whole, for a moment");
     const char *path = opt.out ? opt.out : profile_home(pool, probe_on_card() ? "cuda" : "cpu");
     if (!path)
-        return fail(E_USAGE, "there is no home folder to keep a profile in; name a file with -o FILE");
+        return fail(E_USAGE,
+                    "there is no home folder to keep a profile in; name a file with -o FILE");
     if (opt.ops)
         TRY(probe_small_recipes(pool));
     TRY(probe_open(pool, false, &device));
@@ -187,6 +215,5 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
     return OK;
 }
 
-const Command cmd_probe = {
-    "probe", "[--ops | --model R] [-o FILE]", "measure this machine for exact predictions", options, cmd_probe_run
-};
+const Command cmd_probe = { "probe", "[--ops | --model R] [-o FILE]",
+                            "measure this machine for exact predictions", options, cmd_probe_run };

@@ -17,18 +17,19 @@ static struct {
 } opt = { .n = 4, .seed = -1, .steps = -1, .checkpoint = -1, .guidance = NAN };
 
 static const Option options[] = {
-    { "n",          OPT_INT,    &opt.n,          "N",         "how many; 4 unless said" },
-    { "o",          OPT_TEXT,   &opt.out,        "DIR",       "where the results go; RUN/samples unless said" },
-    { "input",      OPT_TEXT,   &opt.input,      "PATH",      "start from this instead of the recipe's data" },
-    { "prompt",     OPT_TEXT,   &opt.prompt,     "TEXT",      "what the results should show, in words" },
-    { "seed",       OPT_NATURAL,&opt.seed,       "N",         "of the random numbers; the run's unless said" },
-    { "steps",      OPT_NATURAL,&opt.steps,      "S",         "of the sampler's chain" },
-    { "guidance",   OPT_NUMBER, &opt.guidance,   "W",         "how strictly to follow the prompt; 1: as trained" },
-    { "checkpoint", OPT_NATURAL,&opt.checkpoint, "STEP",      "which one; the newest unless said" },
-    { "no-ema",     OPT_FLAG,   &opt.no_ema,     NULL,        "the weights themselves, not their average" },
+    { "n", OPT_INT, &opt.n, "N", "how many; 4 unless said" },
+    { "o", OPT_TEXT, &opt.out, "DIR", "where the results go; RUN/samples unless said" },
+    { "input", OPT_TEXT, &opt.input, "PATH", "start from this instead of the recipe's data" },
+    { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "what the results should show, in words" },
+    { "seed", OPT_NATURAL, &opt.seed, "N", "of the random numbers; the run's unless said" },
+    { "steps", OPT_NATURAL, &opt.steps, "S", "of the sampler's chain" },
+    { "guidance", OPT_NUMBER, &opt.guidance, "W",
+      "how strictly to follow the prompt; 1: as trained" },
+    { "checkpoint", OPT_NATURAL, &opt.checkpoint, "STEP", "which one; the newest unless said" },
+    { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "the weights themselves, not their average" },
     MODEL_OPTIONS(model),
-    { "quiet",      OPT_FLAG,   &opt.quiet,      NULL,        "no progress" },
-    { "json",       OPT_FLAG,   &opt.json,       NULL,        "print the result as JSON" },
+    { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
+    { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { 0 }
 };
 
@@ -63,7 +64,10 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "sample takes one run: plimsoll sample RUN -n 4 -o DIR");
     const char *path = pool_print(pool, "%s/recipe.yaml", args[0]);
     if (!file_exists(path))
-        return fail(E_USAGE, "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes one)", args[0]);
+        return fail(E_USAGE,
+                    "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes "
+                    "one)",
+                    args[0]);
     if (opt.n < 1 || opt.n > 4096)
         return fail(E_USAGE, "-n takes 1 to 4096, not %lld", (long long)opt.n);
     if (opt.steps >= 0)
@@ -71,9 +75,15 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     if (!isnan(opt.guidance))
         more[n++] = pool_print(pool, "sampler.guidance=%.17g", opt.guidance);
     TRY(model_open(pool, &model, path, more, n, &recipe, &device, &budget));
-    SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]), .input = opt.input,
-                        .prompt = opt.prompt, .n = opt.n, .seed = opt.seed, .checkpoint = opt.checkpoint, .raw = opt.no_ema,
-                        .budget_bytes = budget, .quiet = opt.quiet || opt.json };
+    SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]),
+                        .input = opt.input,
+                        .prompt = opt.prompt,
+                        .n = opt.n,
+                        .seed = opt.seed,
+                        .checkpoint = opt.checkpoint,
+                        .raw = opt.no_ema,
+                        .budget_bytes = budget,
+                        .quiet = opt.quiet || opt.json };
     TRY(sample_run(pool, args[0], recipe, device, &o, &report));
     if (opt.json)
         return sample_json(recipe, &report);
@@ -81,10 +91,12 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
         printf("%3lld: %s\n", (long long)i, report.about[i]);
     for (int32_t i = 0; i < report.n_files; i++)
         printf("%s\n", report.files[i]);
-    printf("%s, step %lld, %s weights: %lld drawn in %.1f s; ", recipe->name, (long long)report.step,
-           report.averaged ? "averaged" : "raw", (long long)opt.n, report.seconds);
+    printf("%s, step %lld, %s weights: %lld drawn in %.1f s; ", recipe->name,
+           (long long)report.step, report.averaged ? "averaged" : "raw", (long long)opt.n,
+           report.seconds);
     if (report.measured_bytes)
-        printf("%s planned = %s measured\n", count_text(report.planned_bytes), count_text(report.measured_bytes));
+        printf("%s planned = %s measured\n", count_text(report.planned_bytes),
+               count_text(report.measured_bytes));
     else
         printf("%s planned, for the weights alone\n", count_text(report.planned_bytes));
     return OK;

@@ -16,13 +16,16 @@ static struct {
 
 static const Option options[] = {
     { "steps",        OPT_NATURAL,&opt.steps,        "N",    "total steps, also on resume" },
-    { "out",          OPT_TEXT, &opt.out,          "RUN",  "folder for recipe, log and checkpoints" },
-    { "resume",       OPT_TEXT, &opt.resume,       "RUN",  "go on from that run's newest checkpoint" },
+    { "out",          OPT_TEXT, &opt.out,          "RUN",
+      "folder for recipe, log and checkpoints" },
+    { "resume",       OPT_TEXT, &opt.resume,       "RUN",
+      "go on from that run's newest checkpoint" },
     { "init",         OPT_TEXT, &opt.init,         "FILE", "starting weights (safetensors)" },
     { "init-partial", OPT_FLAG, &opt.init_partial, NULL,   "take what fits of --init" },
     { "data",         OPT_TEXT, &opt.data,         "DIR",  "where the samples are" },
     { "seed",         OPT_NATURAL,&opt.seed,         "N",    "of weights, noise and data order" },
-    { "given",        OPT_TEXT, &opt.given,        "FILE", "inputs and noise from here (safetensors, steps first)" },
+    { "given",        OPT_TEXT, &opt.given,        "FILE",
+      "inputs and noise from here (safetensors, steps first)" },
     MODEL_OPTIONS(model),
     { "plan",         OPT_TEXT, &opt.plan,         "FILE", "the plan of plimsoll fit -o, exactly" },
     ALLOW_OPTION(opt.allow),
@@ -99,7 +102,8 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (n_args != 1 && !(n_args == 0 && opt.resume))
         return fail(E_USAGE, "train takes one recipe: plimsoll train MODEL --steps N --out RUN");
     if (opt.plan && (model.budget || opt.allow))
-        return fail(E_USAGE, "--plan has its own budget and levers; leave out --budget and --allow");
+        return fail(E_USAGE,
+                    "--plan has its own budget and levers; leave out --budget and --allow");
     if (opt.steps >= 0)
         more[n++] = pool_print(pool, "steps=%lld", (long long)opt.steps);
     if (opt.seed >= 0)
@@ -107,11 +111,20 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (opt.data)
         more[n++] = pool_print(pool, "data.path=%s", quoted(pool, opt.data));
     if (!n_args && !file_exists(pool_print(pool, "%s/recipe.yaml", opt.resume)))
-        return fail(E_USAGE, "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes one)", opt.resume);
+        return fail(E_USAGE,
+                    "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes "
+                    "one)",
+                    opt.resume);
     const char *name = n_args ? args[0] : pool_print(pool, "%s/recipe.yaml", opt.resume);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
-    TrainOptions run = { .out = opt.resume ? opt.resume : opt.out, .resume = opt.resume != NULL, .init = opt.init,
-                         .init_partial = opt.init_partial, .given = opt.given, .budget_bytes = budget, .plan = opt.plan, .allow = ALLOW_DEFAULT,
+    TrainOptions run = { .out = opt.resume ? opt.resume : opt.out,
+                         .resume = opt.resume != NULL,
+                         .init = opt.init,
+                         .init_partial = opt.init_partial,
+                         .given = opt.given,
+                         .budget_bytes = budget,
+                         .plan = opt.plan,
+                         .allow = ALLOW_DEFAULT,
                          .quiet = opt.quiet || opt.json };
     if (opt.allow)
         TRY(allow_read(opt.allow, &run.allow));
@@ -119,23 +132,33 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (opt.json)
         return train_json(recipe, &result);
     if (!result.steps) {
-        print_sentence(stdout, "%s: nothing is left to do: step %lld of %lld is done; --steps N asks for more", recipe->name,
-                       (long long)result.step, (long long)recipe->steps);
+        print_sentence(
+            stdout, "%s: nothing is left to do: step %lld of %lld is done; --steps N asks for more",
+            recipe->name, (long long)result.step, (long long)recipe->steps);
         return OK;
     }
-    print_sentence(stdout, "%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured", recipe->name,
-                   (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
-                   count_text(result.planned_bytes), count_text(result.measured_bytes));
-    print_sentence(stdout, "predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, graph, batch "
-                   "buffers)", result.predicted_ms, result.time_source, bytes_text(result.runtime_bytes));
+    print_sentence(
+        stdout, "%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured",
+        recipe->name, (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
+        count_text(result.planned_bytes), count_text(result.measured_bytes));
+    print_sentence(stdout,
+                   "predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, "
+                   "graph, batch "
+                   "buffers)",
+                   result.predicted_ms, result.time_source, bytes_text(result.runtime_bytes));
     if (result.batch != recipe->batch)
-        printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n", (long long)result.accumulate,
-               (long long)result.batch, (long long)recipe->accumulate, (long long)recipe->batch);
+        printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n",
+               (long long)result.accumulate, (long long)result.batch, (long long)recipe->accumulate,
+               (long long)recipe->batch);
     if (result.recomputed)
-        print_sentence(stdout, "%d nodes are run a second time in each step to stay within the budget (predicted "
-                       "%+.1f %% time)", result.recomputed, 100 * (result.slowdown - 1));
+        print_sentence(stdout,
+                       "%d nodes are run a second time in each step to stay within the budget "
+                       "(predicted "
+                       "%+.1f %% time)",
+                       result.recomputed, 100 * (result.slowdown - 1));
     if (result.interrupted && run.out)
-        printf("stopped at step %lld; go on with: plimsoll train --resume %s\n", (long long)result.step, run.out);
+        printf("stopped at step %lld; go on with: plimsoll train --resume %s\n",
+               (long long)result.step, run.out);
     return OK;
 }
 

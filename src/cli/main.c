@@ -7,7 +7,8 @@
 #include <string.h>
 
 static const Command *const commands[] = {
-    &cmd_explain, &cmd_fit, &cmd_compare, &cmd_train, &cmd_sample, &cmd_probe, &cmd_plan, &cmd_layout,
+    &cmd_explain, &cmd_fit,   &cmd_compare, &cmd_train,
+    &cmd_sample,  &cmd_probe, &cmd_plan,    &cmd_layout,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -15,8 +16,10 @@ static void main_help(FILE *to)
 {
     fprintf(to, "plimsoll " PLIMSOLL_VERSION ": know, fit and train within a memory budget\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  plimsoll %s %s\n      %s\n", commands[i]->name, commands[i]->arguments, commands[i]->summary);
-    fprintf(to, "\n  plimsoll COMMAND --help shows its options. Exit codes: 0 done, 1 failed, 2 wrong usage,\n"
+        fprintf(to, "  plimsoll %s %s\n      %s\n", commands[i]->name, commands[i]->arguments,
+                commands[i]->summary);
+    fprintf(to, "\n  plimsoll COMMAND --help shows its options. Exit codes: 0 done, 1 failed, 2 "
+                "wrong usage,\n"
                 "  3 does not fit the budget.\n");
 }
 
@@ -33,7 +36,8 @@ static Err main_run(Pool *pool, int argc, char **argv)
         printf("plimsoll " PLIMSOLL_VERSION "\n");
         return OK;
     }
-    bool wants_help = !strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
+    bool wants_help = !strcmp(argv[1], "help") || !strcmp(argv[1], "--help") ||
+                      !strcmp(argv[1], "-h");
     if (wants_help && argc < 3) {
         main_help(stdout);
         return OK;
@@ -60,7 +64,7 @@ static Err main_run(Pool *pool, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    signal(SIGXFSZ, SIG_IGN);                /* a file size limit is then an error like a full disk */
+    signal(SIGXFSZ, SIG_IGN);  /* a file size limit is then an error like a full disk */
     Pool *pool = pool_new(NULL, "process");
     Err   err = main_run(pool, argc, argv);
     if (!err && (fflush(stdout) || ferror(stdout)))

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n, Recipe **recipe,
-               Device **device, int64_t *budget_bytes)
+Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
+               Recipe **recipe, Device **device, int64_t *budget_bytes)
 {
     const char **sets = NEWN(pool, const char *, o->set.n + n + 2);
     int          n_sets = 0;
@@ -19,18 +19,25 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     for (int i = 0; i < n; i++)
         sets[n_sets++] = more[i];
     TRY(recipe_read(pool, name, sets, n_sets, recipe));
-    TRY(device_open(pool, o->device, &(DeviceOptions){ .threads = (int)o->threads, .blas = o->backend,
-                                                       .tf32 = recipe_tf32(*recipe) }, device));
+    TRY(device_open(pool, o->device,
+                    &(DeviceOptions){ .threads = (int)o->threads,
+                                      .blas = o->backend,
+                                      .tf32 = recipe_tf32(*recipe) },
+                    device));
     if (o->runs && (*device)->described)
-        return fail(E_USAGE, "%s is only described here, by its profile: it can be planned for (explain, fit) but not run",
+        return fail(E_USAGE,
+                    "%s is only described here, by its profile: it can be planned for (explain, "
+                    "fit) but not run",
                     (*device)->name);
     if (o->host_budget && (*device)->to_host <= 0)
-        return fail(E_USAGE, "--host-budget is for cards: %s has one memory, which --budget is of", (*device)->name);
+        return fail(E_USAGE, "--host-budget is for cards: %s has one memory, which --budget is of",
+                    (*device)->name);
     if (o->host_budget) {
         int64_t *host = &(*device)->host_bytes;
         if (strchr(o->host_budget, '%') && !*host)
-            return fail(E_USAGE, "--host-budget %s: the host of %s is not here, so it must be in bytes", o->host_budget,
-                        (*device)->name);
+            return fail(E_USAGE,
+                        "--host-budget %s: the host of %s is not here, so it must be in bytes",
+                        o->host_budget, (*device)->name);
         TRY(bytes_read(o->host_budget, *host, host));
         *host = *host > 0 ? *host : 1;               /* 0 is no limit, and none at all was meant */
     }
@@ -42,7 +49,9 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
         return fail(E_USAGE, "--budget must be more than 0 bytes");
     *budget_bytes -= (*device)->runtime_bytes;
     if (*budget_bytes <= 0)
-        return fail(E_BUDGET, "%s of budget leave nothing for an arena: %s takes %s for its context and libraries",
+        return fail(E_BUDGET,
+                    "%s of budget leave nothing for an arena: %s takes %s for its context and "
+                    "libraries",
                     bytes_text(*budget_bytes + (*device)->runtime_bytes), (*device)->name,
                     bytes_text((*device)->runtime_bytes));
     return OK;

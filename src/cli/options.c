@@ -27,7 +27,8 @@ static Err option_unknown(const Command *command, const char *word)
     if (near)
         return fail(E_USAGE, "%s has no option '%s'; did you mean '%s%s'?", command->name, word,
                     near[1] ? "--" : "-", near);
-    return fail(E_USAGE, "%s has no option '%s'; see plimsoll %s --help", command->name, word, command->name);
+    return fail(E_USAGE, "%s has no option '%s'; see plimsoll %s --help", command->name, word,
+                command->name);
 }
 
 static const char *dashes(const Option *o)
@@ -56,7 +57,8 @@ static Err option_set(const Option *o, const char *value)
         if (o->kind == OPT_NATURAL && *number < 0)
             return fail(E_USAGE, "%s%s takes 0 or more, not %s", dashes(o), o->name, value);
         if (o->kind == OPT_COUNT && (*number < 1 || *number > INT32_MAX))
-            return fail(E_USAGE, "%s%s takes 1 to %d, not %s", dashes(o), o->name, INT32_MAX, value);
+            return fail(E_USAGE, "%s%s takes 1 to %d, not %s", dashes(o), o->name, INT32_MAX,
+                        value);
         return OK;
     }
     case OPT_NUMBER:
@@ -80,7 +82,8 @@ static Err option_set(const Option *o, const char *value)
     return OK;
 }
 
-Err options_read(const Command *command, int argc, char **argv, char **args, int *n_args, bool *help)
+Err options_read(const Command *command, int argc, char **argv, char **args, int *n_args,
+                 bool *help)
 {
     *n_args = 0;
     for (int i = 0; i < argc; i++) {

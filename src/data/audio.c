@@ -2,8 +2,8 @@
  *
  *   target (L) levels of a chunk, channels interleaved step by step; -100 where there is no sound
  *   tokens (L) the target shifted right by one, the first Q/2
- *   carry  (1) 1: this chunk follows the one before it in the same file; the first token is that one's
- *          last target, and levels are scaled over the whole file, not chunk by chunk
+ *   carry  (1) 1: this chunk follows the one before it in the same file; the first token is that
+ *          one's last target, and levels are scaled over the whole file, not chunk by chunk
  *
  * Files are cut into chunks of L steps from their start; what is left over is dropped, or, with
  * keep_rest, padded: tokens Q/2, targets -100, which the loss does not count.
@@ -44,8 +44,10 @@ static void range_add(const float *steps, int64_t n, double *low, double *high)
     }
 }
 
-/* file: whose range the levels are over; NULL: that of these steps. last: the step before them, or NULL. */
-static void audio_tokens(const Audio *a, const Sound *file, const float *last, const float *steps, int64_t n, void *const *to)
+/* file: whose range the levels are over; NULL: that of these steps. last: the step before them, or
+ * NULL. */
+static void audio_tokens(const Audio *a, const Sound *file, const float *last, const float *steps,
+                         int64_t n, void *const *to)
 {
     Levels levels = a->levels;
     levels.low = file ? file->low : n ? (double)steps[0] : 0;
@@ -84,7 +86,8 @@ static const Sound *audio_file(const Audio *a, int64_t id, int64_t *first, int64
 }
 
 /* Frames first..first+n of a file as steps of the model's channels. */
-static Err audio_steps(const Audio *a, const Sound *file, int64_t first, int64_t n, Work *work, float **out)
+static Err audio_steps(const Audio *a, const Sound *file, int64_t first, int64_t n, Work *work,
+                       float **out)
 {
     int64_t has = file->info.channels;
     unsigned char *raw = work_take(work, (size_t)n * wav_frame_bytes(&file->info));
@@ -105,7 +108,8 @@ static Err audio_steps(const Audio *a, const Sound *file, int64_t first, int64_t
     return OK;
 }
 
-static Err audio_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err audio_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                      Work *work)
 {
     (void)draw;
     const Audio *a = source->own;
@@ -115,7 +119,8 @@ static Err audio_load(const DataSource *source, int64_t id, int64_t draw, void *
     int64_t      before = a->carry >= 0 && first > 0;        /* a frame more, for its last step */
     TRY(audio_steps(a, file, first - before, n + before, work, &steps));
     const float *begin = steps + before * a->channels;
-    audio_tokens(a, a->carry >= 0 ? file : NULL, before ? begin - 1 : NULL, begin, n * a->channels, to);
+    audio_tokens(a, a->carry >= 0 ? file : NULL, before ? begin - 1 : NULL, begin, n * a->channels,
+                 to);
     return OK;
 }
 
@@ -146,18 +151,23 @@ static Err audio_add(Pool *pool, Audio *a, const char *path, int64_t *n_chunks)
     WavInfo info;
     TRY(wav_look(path, &info));
     if (info.rate != a->rate)
-        return fail(E_FORMAT, "%s has %lld samples a second, the model %lld; convert it, or --set model.rate=%lld", path,
-                    (long long)info.rate, (long long)a->rate, (long long)info.rate);
+        return fail(E_FORMAT,
+                    "%s has %lld samples a second, the model %lld; convert it, or --set "
+                    "model.rate=%lld",
+                    path, (long long)info.rate, (long long)a->rate, (long long)info.rate);
     if (a->channels > 1 && info.channels != a->channels && info.channels != 1)
-        return fail(E_FORMAT, "%s has %lld channels, the model %lld", path, (long long)info.channels, (long long)a->channels);
-    int64_t chunks = a->keep_rest ? (info.frames + a->frames - 1) / a->frames : info.frames / a->frames;
+        return fail(E_FORMAT, "%s has %lld channels, the model %lld", path,
+                    (long long)info.channels, (long long)a->channels);
+    int64_t chunks = a->keep_rest ? (info.frames + a->frames - 1) / a->frames
+                                  : info.frames / a->frames;
     if (chunks)
         VEC_ADD(pool, a->files, a->n, a->cap, (Sound){ path, info, *n_chunks });
     *n_chunks += chunks;
     return OK;
 }
 
-static Err audio_walk(Pool *pool, Audio *a, const char *folder, int depth, int64_t *n_chunks, int *n_files)
+static Err audio_walk(Pool *pool, Audio *a, const char *folder, int depth, int64_t *n_chunks,
+                      int *n_files)
 {
     char **names;
     int    n;
@@ -187,7 +197,8 @@ static Err audio_new(Pool *pool, const DataSpec *spec, const char *kind, Audio *
     a->keep_rest = spec->keep_rest;
     a->frames = a->length / a->channels;
     if (a->length % a->channels)
-        return fail(E_USAGE, "%lld steps do not divide into %lld channels", (long long)a->length, (long long)a->channels);
+        return fail(E_USAGE, "%lld steps do not divide into %lld channels", (long long)a->length,
+                    (long long)a->channels);
     return OK;
 }
 
@@ -232,22 +243,31 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
     if (!n_files)
         return fail(E_FORMAT, "%s holds no .wav files", spec->path);
     if (!n_chunks)
-        return fail(E_FORMAT, "%s: none of its %lld WAV files has the %lld frames of a sample; take a smaller model.length or "
-                    "data.keep_rest: true", spec->path, (long long)n_files, (long long)a->frames);
+        return fail(E_FORMAT,
+                    "%s: none of its %lld WAV files has the %lld frames of a sample; take a "
+                    "smaller model.length or "
+                    "data.keep_rest: true",
+                    spec->path, (long long)n_files, (long long)a->frames);
     for (int32_t i = 0; i < a->n; i++)
         most = a->files[i].info.channels > most ? a->files[i].info.channels : most;
-    size_t frames = (size_t)(a->frames + 1);             /* with carry, a frame of the chunk before */
+    size_t frames = (size_t)(a->frames + 1);  /* with carry, a frame of the chunk before */
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = n_chunks, .load = audio_load, .counted = audio_counted, .group = audio_group,
-                          .about = audio_about, .own = a,
-                          .work_bytes = 2 * work_size(frames * (size_t)most * 4) + work_size(frames * (size_t)a->channels * 4) };
+    **out = (DataSource){ .n_samples = n_chunks,
+                          .load = audio_load,
+                          .counted = audio_counted,
+                          .group = audio_group,
+                          .about = audio_about,
+                          .own = a,
+                          .work_bytes = 2 * work_size(frames * (size_t)most * 4) +
+                                        work_size(frames * (size_t)a->channels * 4) };
     return a->carry >= 0 ? audio_ranges(pool, a, (*out)->work_bytes) : OK;
 }
 
 /* ---- notes ---- */
 
 /* Two or three plucked notes of one chord, each a few harmonics that fade. */
-static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                      Work *work)
 {
     (void)draw;
     static const double chord[] = { 1, 1.25, 1.5, 2 };
@@ -255,18 +275,24 @@ static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *
     Dice         dice = { sample_key(source, "tones", id), 0 };
     float       *steps = work_take(work, (size_t)a->length * sizeof(float));
     int          n_notes = 2 + dice_below(&dice, 2);
-    double       base = 6.283185307179586 * (double)dice_range(&dice, 0.02f, 0.05f);   /* radians a frame */
+    /* radians a frame */
+    double       base = 6.283185307179586 * (double)dice_range(&dice, 0.02f, 0.05f);
     for (int64_t i = 0; i < a->length; i++)
         steps[i] = 0;
     for (int note = 0; note < n_notes; note++) {
-        double turn = base * chord[dice_below(&dice, 4)], phase = 6.283185307179586 * (double)dice_unit(&dice);
-        double fade = (double)dice_range(&dice, 1, 4) / (double)a->frames, side = (double)dice_unit(&dice);
+        double turn = base * chord[dice_below(&dice, 4)],
+               phase = 6.283185307179586 * (double)dice_unit(&dice);
+        double fade = (double)dice_range(&dice, 1, 4) / (double)a->frames,
+               side = (double)dice_unit(&dice);
         int64_t start = note ? (int64_t)(dice_unit(&dice) * 0.5f * (float)a->frames) : 0;
         for (int64_t t = start; t < a->frames; t++) {
             double age = (double)(t - start);
-            double x = exp(-fade * age) * (sin(turn * age + phase) + 0.3 * sin(2 * turn * age + phase));
+            double x = exp(-fade * age) *
+                       (sin(turn * age + phase) + 0.3 * sin(2 * turn * age + phase));
             for (int64_t c = 0; c < a->channels; c++)
-                steps[t * a->channels + c] += (float)(x * (a->channels == 1 ? 1 : c % 2 ? side : 1 - side));
+                steps[t * a->channels + c] += (float)(x * (a->channels == 1 ? 1
+                                                           : c % 2          ? side
+                                                                            : 1 - side));
         }
     }
     audio_tokens(a, NULL, NULL, steps, a->length, to);
@@ -284,7 +310,10 @@ Err tones_open(Pool *pool, const DataSpec *spec, DataSource **out)
     Audio *a;
     TRY(audio_new(pool, spec, "tones", &a));
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = spec->samples, .load = tones_load, .counted = tones_counted, .own = a,
+    **out = (DataSource){ .n_samples = spec->samples,
+                          .load = tones_load,
+                          .counted = tones_counted,
+                          .own = a,
                           .work_bytes = work_size((size_t)a->length * sizeof(float)) };
     return OK;
 }

@@ -1,9 +1,8 @@
 /* clips.c -- clips of frames: observed (To,H,W,C), future (Tp,H,W,C) in [-1,1], mask (Tp,H,W) 0/1.
  *
- * Every folder below the path that holds frames is one sequence, in the order people count: all PNG, or
- * all .npy range images (H,W) in metres, where r <= 0 means no return. Clips do not overlap; frames left
- * over are trimmed, half of them at the start.
- */
+ * Every folder below the path that holds frames is one sequence, in the order people count: all
+ * PNG, or all .npy range images (H,W) in metres, where r <= 0 means no return. Clips do not
+ * overlap; frames left over are trimmed, half of them at the start. */
 #include "data/kinds.h"
 
 #include "base/file.h"
@@ -35,23 +34,28 @@ typedef struct Clips {
 static float *clip_frame(const Clips *c, int64_t k, void *const *to)
 {
     int64_t size = c->height * c->width * c->channels;
-    return k < c->n_observed ? (c->observed < 0 ? NULL : (float *)to[c->observed] + k * size)
-                             : (c->future < 0 ? NULL : (float *)to[c->future] + (k - c->n_observed) * size);
+    return k < c->n_observed
+               ? (c->observed < 0 ? NULL : (float *)to[c->observed] + k * size)
+               : (c->future < 0 ? NULL : (float *)to[c->future] + (k - c->n_observed) * size);
 }
 
 static uint8_t *clip_mask(const Clips *c, int64_t k, void *const *to)
 {
-    return k < c->n_observed || c->mask < 0 ? NULL : (uint8_t *)to[c->mask] + (k - c->n_observed) * c->height * c->width;
+    return k < c->n_observed || c->mask < 0
+               ? NULL
+               : (uint8_t *)to[c->mask] + (k - c->n_observed) * c->height * c->width;
 }
 
 static Err range_load(const Clips *c, const char *path, float *to, uint8_t *mask, Work *work)
 {
     Npy metres;
     TRY(npy_load(path, work, &metres));
-    int64_t  h = metres.shape[0], w = metres.rank > 1 ? metres.shape[1] : 0, n = c->height * c->width;
+    int64_t h = metres.shape[0], w = metres.rank > 1 ? metres.shape[1] : 0,
+            n = c->height * c->width;
     if (metres.count != h * w || metres.count > c->npy_pixels)
         return fail(E_IO, "%s has changed since the run began; start it again", path);
-    float   *all = work_take(work, (size_t)metres.count * sizeof *all), *fit = work_take(work, (size_t)n * sizeof *fit);
+    float *all = work_take(work, (size_t)metres.count * sizeof *all),
+          *fit = work_take(work, (size_t)n * sizeof *fit);
     uint8_t *valid = work_take(work, (size_t)metres.count);
     range_scale(&metres, c->low, c->high, all, valid);
     if (h == c->height && w == c->width)
@@ -83,12 +87,14 @@ static const Sequence *clips_sequence(const Clips *c, int64_t id)
     return &c->sequences[low];
 }
 
-static Err clips_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+static Err clips_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                      Work *work)
 {
     (void)draw;
     const Clips    *c = source->own;
     const Sequence *s = clips_sequence(c, id);
-    int64_t         length = c->n_observed + c->n_future, first = s->first_frame + (id - s->first_clip) * length;
+    int64_t length = c->n_observed + c->n_future,
+            first = s->first_frame + (id - s->first_clip) * length;
     size_t          used = work->used;
     for (int64_t k = 0; k < length; k++, work->used = used) {
         float   *out = clip_frame(c, k, to);
@@ -138,7 +144,8 @@ static Err frame_look(Clips *c, const char *path, bool range, int64_t *height, i
     }
     TRY(npy_look(path, &array, &bytes));
     if (array.rank != 2 || array.count < 1)
-        return fail(E_FORMAT, "%s has %d axes; a range image has two, (height, width)", path, array.rank);
+        return fail(E_FORMAT, "%s has %d axes; a range image has two, (height, width)", path,
+                    array.rank);
     *height = array.shape[0];
     *width = array.shape[1];
     c->npy_bytes = bytes > c->npy_bytes ? bytes : c->npy_bytes;
@@ -154,8 +161,9 @@ static Err sequence_add(Pool *pool, Clips *c, Sequence *s, const char *path)
     if (s->n && s->range != range)
         return fail(E_FORMAT, "%s: its folder holds both PNG and .npy frames; keep one kind", path);
     if (s->n && (s->height != height || s->width != width))
-        return fail(E_FORMAT, "%s is %lld x %lld (height x width), the frames before it %lld x %lld", path, (long long)height,
-                    (long long)width, (long long)s->height, (long long)s->width);
+        return fail(E_FORMAT,
+                    "%s is %lld x %lld (height x width), the frames before it %lld x %lld", path,
+                    (long long)height, (long long)width, (long long)s->height, (long long)s->width);
     s->range = range;
     s->height = height;
     s->width = width;
@@ -173,7 +181,8 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
         const char *path = pool_print(pool, "%s/%s", folder, names[i]);
         if (depth && folder_within(folder, path))
             TRY(clips_walk(pool, c, path, depth - 1));
-        else if ((name_ends(names[i], ".png") || name_ends(names[i], ".npy")) && !folder_exists(path))
+        else if ((name_ends(names[i], ".png") || name_ends(names[i], ".npy")) &&
+                 !folder_exists(path))
             TRY(sequence_add(pool, c, &s, path));
     }
     if (s.n)
@@ -207,7 +216,10 @@ static Err clips_range(Pool *pool, Clips *c, const DataSpec *spec)
             pool_free(one);
         }
     if (any && !(c->high > c->low))
-        return fail(E_FORMAT, "%s: its range images hold %s; a beam that came back is a number above 0, in metres", spec->path,
+        return fail(E_FORMAT,
+                    "%s: its range images hold %s; a beam that came back is a number above 0, in "
+                    "metres",
+                    spec->path,
                     c->high < c->low ? "no return at all" : "one range only, which spans nothing");
     return OK;
 }
@@ -250,8 +262,9 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
             c->sequences[kept++] = s;
     }
     if (!n)
-        return fail(E_FORMAT, "%s: no folder has the %lld frames of a clip; the longest of %d has %lld", spec->path,
-                    (long long)length, c->n, (long long)longest);
+        return fail(E_FORMAT,
+                    "%s: no folder has the %lld frames of a clip; the longest of %d has %lld",
+                    spec->path, (long long)length, c->n, (long long)longest);
     c->n = kept;
     TRY(clips_range(pool, c, spec));
     int64_t side_h = c->height, side_w = c->width;
@@ -259,11 +272,18 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
         side_h = c->sequences[i].height > side_h ? c->sequences[i].height : side_h;
         side_w = c->sequences[i].width > side_w ? c->sequences[i].width : side_w;
     }
-    size_t range_work = work_size(c->npy_bytes) + work_size((size_t)c->npy_pixels * 4) + work_size((size_t)c->npy_pixels) +
-                        work_size((size_t)(c->height * c->width) * 4) + image_resize_work(side_h, side_w, 1, c->height, c->width);
+    size_t range_work = work_size(c->npy_bytes) + work_size((size_t)c->npy_pixels * 4) +
+                        work_size((size_t)c->npy_pixels) +
+                        work_size((size_t)(c->height * c->width) * 4) +
+                        image_resize_work(side_h, side_w, 1, c->height, c->width);
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = n, .load = clips_load, .group = clips_group, .about = clips_about, .own = c,
-                          .work_bytes = picture_work(&c->largest, c->height, c->width) + range_work };
+    **out = (DataSource){ .n_samples = n,
+                          .load = clips_load,
+                          .group = clips_group,
+                          .about = clips_about,
+                          .own = c,
+                          .work_bytes = picture_work(&c->largest, c->height, c->width) +
+                                        range_work };
     return OK;
 }
 
@@ -273,9 +293,10 @@ enum { THINGS = 3, STREET_FAR = 60 };        /* metres */
 
 typedef struct Thing { float x, y, speed, radius, metres; int form; } Thing;
 
-/* A street that comes nearer towards the bottom, boxes and posts that pass by; a few per cent of the beams
- * do not come back, and nothing does from the sky. */
-static Err moving_load(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work)
+/* A street that comes nearer towards the bottom, boxes and posts that pass by; a few per cent of
+ * the beams do not come back, and nothing does from the sky. */
+static Err moving_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+                       Work *work)
 {
     (void)draw;
     (void)work;
@@ -285,8 +306,10 @@ static Err moving_load(const DataSource *source, int64_t id, int64_t draw, void 
     float        h = (float)c->height, w = (float)c->width;
     for (int i = 0; i < THINGS; i++)
         things[i] = (Thing){ .x = dice_unit(&dice) * w, .y = dice_range(&dice, 0.35f, 0.7f) * h,
-                             .speed = dice_range(&dice, 0.02f, 0.06f) * w * (dice_unit(&dice) < 0.5f ? -1 : 1),
-                             .radius = dice_range(&dice, 0.15f, 0.3f) * h, .metres = dice_range(&dice, 5, 25),
+                             .speed = dice_range(&dice, 0.02f,
+                             0.06f) * w * (dice_unit(&dice) < 0.5f ? -1 : 1),
+                             .radius = dice_range(&dice, 0.15f, 0.3f) * h,
+                             .metres = dice_range(&dice, 5, 25),
                              .form = dice_below(&dice, 2) };
     for (int64_t k = 0; k < c->n_observed + c->n_future; k++) {
         float    *out = clip_frame(c, k, to);
@@ -301,7 +324,8 @@ static Err moving_load(const DataSource *source, int64_t id, int64_t draw, void 
                 float dx = x - things[i].x - things[i].speed * (float)k;
                 dx -= w * floorf(dx / w + 0.5f);             /* all round */
                 Form form = things[i].form ? FORM_BOX : FORM_DISC;
-                if (things[i].metres < r && draw_form(form, dx, y - things[i].y, things[i].radius) > 0.5f) {
+                if (things[i].metres < r &&
+                    draw_form(form, dx, y - things[i].y, things[i].radius) > 0.5f) {
                     r = things[i].metres;
                     sky = false;
                 }

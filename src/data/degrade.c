@@ -47,7 +47,8 @@ void kernel_blur(Dice *dice, float sigma_most, Kernel2 *k)
 {
     k->size = 7 + 2 * dice_below(dice, 8);
     if (dice_unit(dice) < 0.1f) {
-        kernel_sinc(dice_range(dice, k->size < 13 ? (float)PI / 3 : (float)PI / 5, (float)PI), k->size, k);
+        kernel_sinc(dice_range(dice, k->size < 13 ? (float)PI / 3 : (float)PI / 5, (float)PI),
+                    k->size, k);
         return;
     }
     /* Shares of isotropic, oblong, and of the generalised and plateau forms of both. */
@@ -56,7 +57,8 @@ void kernel_blur(Dice *dice, float sigma_most, Kernel2 *k)
     int   kind = 0;
     while (kind < 5 && u >= share[kind])
         u -= share[kind++];
-    double s1 = (double)dice_range(dice, 0.2f, sigma_most), s2 = (double)dice_range(dice, 0.2f, sigma_most);
+    double s1 = (double)dice_range(dice, 0.2f, sigma_most),
+           s2 = (double)dice_range(dice, 0.2f, sigma_most);
     double turn = (double)dice_range(dice, -(float)PI, (float)PI), beta = 1;
     if (kind % 2 == 0)
         s2 = s1;
@@ -66,7 +68,8 @@ void kernel_blur(Dice *dice, float sigma_most, Kernel2 *k)
         beta = (double)dice_range(dice, 1, 2);
     for (int i = 0; i < k->size * k->size; i++) {
         double y = i / k->size - k->size / 2, x = i % k->size - k->size / 2;
-        double a = (x * cos(turn) + y * sin(turn)) / s1, b = (y * cos(turn) - x * sin(turn)) / s2, d = a * a + b * b;
+        double a = (x * cos(turn) + y * sin(turn)) / s1, b = (y * cos(turn) - x * sin(turn)) / s2,
+               d = a * a + b * b;
         k->at[i] = (float)(kind > 3 ? 1 / (pow(d, beta) + 1) : exp(-0.5 * pow(d, beta)));
     }
     kernel_normalise(k);
@@ -101,19 +104,21 @@ void blur(const float *from, int64_t h, int64_t w, const Kernel2 *k, float *to, 
 
 /* ---- stages ---- */
 
-/* Gaussian, or that of counted light (its variance grows with the light; a normal in its place); grey for
- * four pictures of ten. */
+/* Gaussian, or that of counted light (its variance grows with the light; a normal in its place);
+ * grey for four pictures of ten. */
 static void add_noise(float *x, int64_t pixels, Dice *dice, float sigma_most, float poisson_most)
 {
     bool      gaussian = dice_unit(dice) < 0.5f, grey = dice_unit(dice) < 0.4f;
-    float     scale = gaussian ? dice_range(dice, 1, sigma_most) / 255 : dice_range(dice, 0.05f, poisson_most);
+    float scale = gaussian ? dice_range(dice, 1, sigma_most) / 255
+                           : dice_range(dice, 0.05f, poisson_most);
     RandomKey key = dice->key;
     uint64_t  first = (dice->next + 3) / 4 * 4 + 1024;       /* beyond what decides */
     for (int64_t p = 0; p < pixels; p++) {
         float light = 0.299f * x[3 * p] + 0.587f * x[3 * p + 1] + 0.114f * x[3 * p + 2];
         for (int c = 0; c < 3; c++) {
             float z = random_normal_at(key, first + (uint64_t)(3 * p + (grey ? 0 : c)));
-            float deviation = gaussian ? scale : scale * sqrtf(clamp01(grey ? light : x[3 * p + c]) / 256);
+            float deviation = gaussian ? scale
+                                       : scale * sqrtf(clamp01(grey ? light : x[3 * p + c]) / 256);
             x[3 * p + c] = clamp01(x[3 * p + c] + z * deviation);
         }
     }
@@ -167,15 +172,19 @@ enum { SMALLER = 4 };                /* the bad picture is kept at a quarter of 
 
 void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Work *work)
 {
-    size_t  used = work->used, most = (size_t)((h * 3 / 2 + 2) * (w * 3 / 2 + 2) * 3) * sizeof(float);
-    Stage   s = { .now = work_take(work, most), .next = work_take(work, most), .h = h, .w = w, .work = work };
+    size_t used = work->used,
+           most = (size_t)((h * 3 / 2 + 2) * (w * 3 / 2 + 2) * 3) * sizeof(float);
+    Stage s = {
+        .now = work_take(work, most), .next = work_take(work, most), .h = h, .w = w, .work = work
+    };
     Kernel2 kernel;
     memcpy(s.now, good, (size_t)(h * w * 3) * sizeof *good);
     if (dice_unit(dice) >= 0.01f) {          /* one of a hundred only becomes smaller */
         kernel_blur(dice, 3, &kernel);
         stage_blur(&s, &kernel);
         float scale = draw_scale(dice, 0.2f, 0.7f, 0.3f, 1.5f);
-        stage_resize(&s, (int64_t)((float)h * scale), (int64_t)((float)w * scale), (ResizeKind)dice_below(dice, 3));
+        stage_resize(&s, (int64_t)((float)h * scale), (int64_t)((float)w * scale),
+                     (ResizeKind)dice_below(dice, 3));
         add_noise(s.now, s.h * s.w, dice, 15, 2);
         stage_jpeg(&s, dice, 60, 95);
 
@@ -184,10 +193,12 @@ void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Wo
             stage_blur(&s, &kernel);
         }
         scale = draw_scale(dice, 0.3f, 0.4f, 0.6f, 1.2f) / SMALLER;
-        stage_resize(&s, (int64_t)((float)h * scale), (int64_t)((float)w * scale), (ResizeKind)dice_below(dice, 3));
+        stage_resize(&s, (int64_t)((float)h * scale), (int64_t)((float)w * scale),
+                     (ResizeKind)dice_below(dice, 3));
         add_noise(s.now, s.h * s.w, dice, 12, 1);
         bool jpeg_first = dice_unit(dice) < 0.5f, sinc = dice_unit(dice) < 0.8f;
-        kernel_sinc(dice_range(dice, (float)PI / 3, (float)PI), 7 + 2 * dice_below(dice, 8), &kernel);
+        kernel_sinc(dice_range(dice, (float)PI / 3, (float)PI), 7 + 2 * dice_below(dice, 8),
+                    &kernel);
         if (jpeg_first)
             stage_jpeg(&s, dice, 60, 100);
         stage_resize(&s, h / SMALLER, w / SMALLER, (ResizeKind)dice_below(dice, 3));
@@ -218,7 +229,8 @@ static void wide_blur(const float *from, int64_t h, int64_t w, float *half, floa
 {
     enum { TAPS = 2 * SHARP_REACH + 1 };
     size_t used = work->used;
-    float *row = work_take(work, (size_t)(3 * (w + 2 * SHARP_REACH)) * sizeof *row), taps[TAPS], sum = 0;
+    float *row = work_take(work, (size_t)(3 * (w + 2 * SHARP_REACH)) * sizeof *row), taps[TAPS],
+          sum = 0;
     for (int i = 0; i < TAPS; i++)
         sum += taps[i] = expf(-(float)((i - SHARP_REACH) * (i - SHARP_REACH)) / 128);
     for (int i = 0; i < TAPS; i++)

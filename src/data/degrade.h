@@ -1,9 +1,8 @@
 /* degrade.h -- good pictures made bad, as cameras, networks and people do it.
  *
- * The two-stage model of Real-ESRGAN (Wang et al. 2021) with the ranges of StableSR: blur, resize, noise
- * and JPEG, twice, a sinc filter at the end, a quarter of the size and back. Pictures are (H,W,3) floats
- * in [0,1]. Everything that varies comes from the dice.
- */
+ * The two-stage model of Real-ESRGAN (Wang et al. 2021) with the ranges of StableSR: blur, resize,
+ * noise and JPEG, twice, a sinc filter at the end, a quarter of the size and back. Pictures are
+ * (H,W,3) floats in [0,1]. Everything that varies comes from the dice. */
 #ifndef DATA_DEGRADE_H
 #define DATA_DEGRADE_H
 
@@ -18,7 +17,8 @@ void kernel_blur(Dice *dice, float sigma_most, Kernel2 *kernel);
 void kernel_sinc(float cutoff, int size, Kernel2 *kernel);
 void blur(const float *from, int64_t h, int64_t w, const Kernel2 *kernel, float *to, Work *work);
 
-/* What a JPEG of that quality (1..100) loses: colour at half size, 8x8 blocks, rounded frequencies. */
+/* What a JPEG of that quality (1..100) loses: colour at half size, 8x8 blocks, rounded
+ * frequencies. */
 void jpeg_loss(float *x, int64_t h, int64_t w, int quality);
 
 /* Unsharp masking where the detail is more than `threshold` of 255. */
@@ -28,7 +28,8 @@ void sharpen(const float *from, int64_t h, int64_t w, float *to, Work *work);
 void   degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Work *work);
 size_t degrade_work(int64_t h, int64_t w);           /* of each: degrade, blur, sharpen, canny */
 
-/* Edges of a picture (Canny 1986): Gaussian 5x5 of 1.4, then thresholds 100 and 200. 0 or 1, (H,W). */
+/* Edges of a picture (Canny 1986): Gaussian 5x5 of 1.4, then thresholds 100 and 200. 0 or 1,
+ * (H,W). */
 void canny(const float *rgb, int64_t h, int64_t w, uint8_t *edges, Work *work);
 
 #endif

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-void raster_floats(const Raster *r, int64_t y0, int64_t x0, int64_t height, int64_t width, int64_t channels, float *to)
+void raster_floats(const Raster *r, int64_t y0, int64_t x0, int64_t height, int64_t width,
+                   int64_t channels, float *to)
 {
     const float scale = r->depth == 16 ? 1.0f / 65535 : 1.0f / 255;
     for (int64_t y = 0; y < height; y++)
@@ -27,7 +28,10 @@ void raster_floats(const Raster *r, int64_t y0, int64_t x0, int64_t height, int6
 
 /* ---- sizes ---- */
 
-static double filter_reach(ResizeKind kind) { return kind == RESIZE_BOX ? 0.5 : kind == RESIZE_LINEAR ? 1 : 2; }
+static double filter_reach(ResizeKind kind)
+{
+    return kind == RESIZE_BOX ? 0.5 : kind == RESIZE_LINEAR ? 1 : 2;
+}
 
 static double filter_at(ResizeKind kind, double x)
 {
@@ -36,13 +40,16 @@ static double filter_at(ResizeKind kind, double x)
         return x <= 0.5 ? 1 : 0;
     if (kind == RESIZE_LINEAR)
         return x < 1 ? 1 - x : 0;
-    return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;  /* Keys 1981, a = -1/2 */
+    /* Keys 1981, a = -1/2 */
+    return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
 }
 
 /* Weights of the pixels that make pixel i of `to`; the first of them. */
-static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to, float *weights, int64_t *n)
+static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to, float *weights,
+                           int64_t *n)
 {
-    double  scale = (double)from / (double)to, wide = fmax(scale, 1), centre = ((double)i + 0.5) * scale;
+    double scale = (double)from / (double)to, wide = fmax(scale, 1),
+           centre = ((double)i + 0.5) * scale;
     double  reach = filter_reach(kind) * wide, sum = 0;
     int64_t first = (int64_t)fmax(floor(centre - reach + 0.5), 0);
     int64_t end = (int64_t)fmin(floor(centre + reach + 0.5), (double)from);
@@ -53,8 +60,9 @@ static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to,
     for (int64_t k = first; k < end; k++)
         sum += filter_at(kind, ((double)k + 0.5 - centre) / wide);
     for (int64_t k = first; k < end; k++)
-        weights[k - first] = sum > 0 ? (float)(filter_at(kind, ((double)k + 0.5 - centre) / wide) / sum)
-                                     : 1.0f / (float)(end - first);
+        weights[k - first] = sum > 0
+                                 ? (float)(filter_at(kind, ((double)k + 0.5 - centre) / wide) / sum)
+                                 : 1.0f / (float)(end - first);
     *n = end - first;
     return first;
 }
@@ -62,14 +70,15 @@ static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to,
 size_t image_resize_work(int64_t h, int64_t w, int64_t channels, int64_t to_h, int64_t to_w)
 {
     (void)to_h;
-    return work_size((size_t)(h * to_w * channels) * sizeof(float)) + work_size((size_t)(4 * (h + w) + 16) * sizeof(float));
+    return work_size((size_t)(h * to_w * channels) * sizeof(float)) +
+           work_size((size_t)(4 * (h + w) + 16) * sizeof(float));
 }
 
-void image_resize(const float *from, int64_t h, int64_t w, int64_t channels, float *to, int64_t to_h, int64_t to_w,
-                  ResizeKind kind, Work *work)
+void image_resize(const float *from, int64_t h, int64_t w, int64_t channels, float *to,
+                  int64_t to_h, int64_t to_w, ResizeKind kind, Work *work)
 {
     size_t  used = work->used;
-    float  *half = work_take(work, (size_t)(h * to_w * channels) * sizeof(float));       /* (h, to_w) */
+    float  *half = work_take(work, (size_t)(h * to_w * channels) * sizeof(float));  /* (h, to_w) */
     float  *weights = work_take(work, (size_t)(4 * (h + w) + 16) * sizeof(float));
     int64_t n, row = to_w * channels;
     for (int64_t x = 0; x < to_w; x++) {
@@ -103,8 +112,11 @@ bool name_ends(const char *name, const char *ending)
 Err channels_check(const char *kind, Shape shape)
 {
     int64_t c = dim(shape, -1);
-    return c == 1 || c == 3 ? OK : fail(E_USAGE, "data kind '%s' gives pictures of 1 or 3 channels; the model asks for %lld",
-                                        kind, (long long)c);
+    return c == 1 || c == 3
+               ? OK
+               : fail(E_USAGE,
+                      "data kind '%s' gives pictures of 1 or 3 channels; the model asks for %lld",
+                      kind, (long long)c);
 }
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -114,7 +126,8 @@ void largest_note(PngInfo *most, const PngInfo *info)
     *most = (PngInfo){ .width = (int64_t)larger((size_t)most->width, (size_t)info->width),
                        .height = (int64_t)larger((size_t)most->height, (size_t)info->height),
                        .pixels = (int64_t)larger((size_t)most->pixels, (size_t)info->pixels),
-                       .channels = most->channels > info->channels ? most->channels : info->channels,
+                       .channels = most->channels > info->channels ? most->channels
+                                                                   : info->channels,
                        .depth = most->depth > info->depth ? most->depth : info->depth,
                        .bytes = larger(most->bytes, info->bytes) };
 }
@@ -169,12 +182,14 @@ Err picture_open(const char *path, Work *work, Raster *out)
 
 size_t picture_work(const PngInfo *largest, int64_t height, int64_t width)
 {
-    size_t most_h = larger((size_t)largest->height, (size_t)height), most_w = larger((size_t)largest->width, (size_t)width);
+    size_t most_h = larger((size_t)largest->height, (size_t)height),
+           most_w = larger((size_t)largest->width, (size_t)width);
     return picture_open_work(largest) + work_size((size_t)largest->pixels * 3 * sizeof(float)) +
            image_resize_work((int64_t)most_h, (int64_t)most_w, 3, height, width);
 }
 
-Err picture_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to, Work *work)
+Err picture_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to,
+                 Work *work)
 {
     size_t used = work->used;
     Raster r;

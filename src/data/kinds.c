@@ -11,15 +11,18 @@ const DataKind data_kinds[] = {
       "drawn pictures" },
     { "pictures",         "x",                                     pictures_open,         "shapes",
       "a folder of PNG pictures" },
-    { "clips",            "observed future mask",                  clips_open,            "moving-shapes",
+    { "clips",            "observed future mask",                  clips_open,
+      "moving-shapes",
       "folders of frames, PNG or range images in .npy" },
     { "moving-shapes",    "observed future mask",                  moving_open,           NULL,
       "drawn range images of things that move" },
-    { "pairs",            "image image_lq edge latent latent_lq",  pairs_open,            "drawn-pairs",
+    { "pairs",            "image image_lq edge latent latent_lq",  pairs_open,
+      "drawn-pairs",
       "good pictures, made bad; or latents in .npy" },
     { "drawn-pairs",      "image image_lq edge",                   drawn_pairs_open,      NULL,
       "drawn pictures, made bad" },
-    { "sets",             "images support",                        sets_open,             "coloured-sets",
+    { "sets",             "images support",                        sets_open,
+      "coloured-sets",
       "a folder of pictures for each class, or CIFAR's binary files" },
     { "coloured-sets",    "images support",                        coloured_sets_open,    NULL,
       "drawn sets of one colour and form" },
@@ -27,7 +30,8 @@ const DataKind data_kinds[] = {
       "a folder of WAV files" },
     { "tones",            "tokens target carry",                   tones_open,            NULL,
       "synthetic notes" },
-    { "captioned-clips",  "clip text",                             captioned_open,        "captioned-shapes",
+    { "captioned-clips",  "clip text",                             captioned_open,
+      "captioned-shapes",
       "clips with their captions: NAME/*.png or NAME.npy, and NAME.txt" },
     { "captioned-shapes", "clip text",                             captioned_shapes_open, NULL,
       "drawn moving shapes that say what they are" },
@@ -74,8 +78,8 @@ static Err kind_unknown(const char *name)
     return fail(E_USAGE, "data.kind: there is no '%s'; there are %s", name, list);
 }
 
-/* The kind that is named, or the first that serves the feeds. A path turns a drawn kind into the one
- * that reads the same from files. */
+/* The kind that is named, or the first that serves the feeds. A path turns a drawn kind into the
+ * one that reads the same from files. */
 static Err kind_choose(const DataSpec *spec, const DataKind **out)
 {
     const DataKind *kind = NULL;
@@ -87,10 +91,13 @@ static Err kind_choose(const DataSpec *spec, const DataKind **out)
     if (!kind)
         for (int i = 0; i < data_kinds_count; i++)
             if (!kind_lacks(&data_kinds[i], spec))
-                return fail(E_USAGE, "no data is given, and the program cannot draw it itself: name %s with --data DIR",
+                return fail(E_USAGE,
+                            "no data is given, and the program cannot draw it itself: name %s with "
+                            "--data DIR",
                             data_kinds[i].help);
     if (!kind)
-        return fail(E_USAGE, "no kind of data serves the model's input '%s'", spec->n_feeds ? spec->feeds[0].name : "");
+        return fail(E_USAGE, "no kind of data serves the model's input '%s'",
+                    spec->n_feeds ? spec->feeds[0].name : "");
     for (int i = 0; spec->path && !kind->drawn && i < data_kinds_count; i++)
         if (data_kinds[i].drawn && !strcmp(data_kinds[i].drawn, kind->name)) {
             kind = &data_kinds[i];
@@ -106,10 +113,14 @@ Err data_open(Pool *pool, const DataSpec *spec, DataSource **source)
     TRY(kind_choose(spec, &kind));
     const char *missing = kind_lacks(kind, spec);
     if (missing)
-        return fail(E_USAGE, "data kind '%s' gives %s; the model asks for '%s' as well", kind->name, kind->feeds, missing);
+        return fail(E_USAGE, "data kind '%s' gives %s; the model asks for '%s' as well", kind->name,
+                    kind->feeds, missing);
     if (kind->drawn && !spec->path)
-        return fail(E_USAGE, "data kind '%s' reads %s: name the folder with --data DIR or data.path, or take kind '%s', "
-                    "which needs none", kind->name, kind->help, kind->drawn);
+        return fail(E_USAGE,
+                    "data kind '%s' reads %s: name the folder with --data DIR or data.path, or "
+                    "take kind '%s', "
+                    "which needs none",
+                    kind->name, kind->help, kind->drawn);
     if (!kind->drawn && spec->samples < 1)
         return fail(E_USAGE, "data.samples must be at least 1");
     TRY(kind->open(pool, spec, source));

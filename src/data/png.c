@@ -9,7 +9,9 @@
 
 enum { SIGNATURE = 8, CHUNK = 12, IHDR = 13, PNG_MOST_SIDE = 1 << 16, PNG_MOST_PIXELS = 1 << 28 };
 
-static const unsigned char png_signature[SIGNATURE] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
+static const unsigned char png_signature[SIGNATURE] = {
+    0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'
+};
 
 typedef struct Bytes {               /* a file being looked at: open, or in memory */
     const char          *name;
@@ -39,17 +41,28 @@ static uint32_t big32(const unsigned char *p)
 static Err png_header(const Bytes *b, const unsigned char *h, PngInfo *info)
 {
     /* depths, by colour type */
-    static const int allowed[7] = { 1 | 2 | 4 | 8 | 16, 0, 8 | 16, 1 | 2 | 4 | 8, 8 | 16, 0, 8 | 16 };
+    static const int allowed[7] = {
+        1 | 2 | 4 | 8 | 16, 0, 8 | 16, 1 | 2 | 4 | 8, 8 | 16, 0, 8 | 16
+    };
     int64_t width = big32(h), height = big32(h + 4);
     int     depth = h[8], colour = h[9];
-    if (!width || !height || width > PNG_MOST_SIDE || height > PNG_MOST_SIDE || width * height > PNG_MOST_PIXELS)
-        return fail(E_FORMAT, "%s says it is %lld x %lld pixels; at most %d a side and %d in all are read", b->name,
-                    (long long)width, (long long)height, PNG_MOST_SIDE, PNG_MOST_PIXELS);
-    if (colour > 6 || !(allowed[colour] & depth) || (depth & (depth - 1)) || h[10] || h[11] || h[12] > 1)
-        return fail(E_FORMAT, "%s is no valid PNG: colour type %d with %d bits, compression %d, filter %d, interlace %d",
+    if (!width || !height || width > PNG_MOST_SIDE || height > PNG_MOST_SIDE ||
+        width * height > PNG_MOST_PIXELS)
+        return fail(E_FORMAT,
+                    "%s says it is %lld x %lld pixels; at most %d a side and %d in all are read",
+                    b->name, (long long)width, (long long)height, PNG_MOST_SIDE, PNG_MOST_PIXELS);
+    if (colour > 6 || !(allowed[colour] & depth) || (depth & (depth - 1)) || h[10] || h[11] ||
+        h[12] > 1)
+        return fail(E_FORMAT,
+                    "%s is no valid PNG: colour type %d with %d bits, compression %d, filter %d, "
+                    "interlace %d",
                     b->name, colour, depth, h[10], h[11], h[12]);
-    *info = (PngInfo){ .width = width, .height = height, .pixels = width * height, .channels = colour & 2 ? 3 : 1,
-                       .depth = depth == 16 ? 16 : 8, .bytes = b->n };
+    *info = (PngInfo){ .width = width,
+                       .height = height,
+                       .pixels = width * height,
+                       .channels = colour & 2 ? 3 : 1,
+                       .depth = depth == 16 ? 16 : 8,
+                       .bytes = b->n };
     return OK;
 }
 
@@ -71,8 +84,9 @@ static Err png_walk(const Bytes *b, PngInfo *info)
         if (first && (memcmp(head + 4, "IHDR", 4) || length != IHDR))
             return fail(E_FORMAT, "%s is no valid PNG: its header is missing", b->name);
         if (length > INT32_MAX || length > b->n || at + CHUNK + length > b->n)
-            return fail(E_FORMAT, "%s is a truncated PNG: chunk %.4s of %lu bytes does not fit its %zu bytes", b->name,
-                        (const char *)head + 4, (unsigned long)length, b->n);
+            return fail(E_FORMAT,
+                        "%s is a truncated PNG: chunk %.4s of %lu bytes does not fit its %zu bytes",
+                        b->name, (const char *)head + 4, (unsigned long)length, b->n);
         if (first) {
             TRY(bytes_get(b, at + 8, head + 8, IHDR));
             TRY(png_header(b, head + 8, info));
@@ -93,7 +107,8 @@ Err png_parse(const char *name, const unsigned char *bytes, size_t n, PngInfo *i
 #ifdef HAVE_PNG
 #include <png.h>
 
-/* Room libpng and zlib ask for: their states and window, and some rows of at most 8 bytes a pixel. */
+/* Room libpng and zlib ask for: their states and window, and some rows of at most 8 bytes a
+ * pixel. */
 enum { LIBRARY_ROOM = 512 * 1024, LIBRARY_ROWS = 8 };
 
 typedef struct Reading {
@@ -120,7 +135,8 @@ Err png_look(const char *path, PngInfo *info)
 size_t png_room(const PngInfo *info)
 {
     size_t row = 8 * (size_t)info->width + 64;
-    return work_size(info->bytes) + work_size((size_t)info->pixels * (size_t)(info->channels * info->depth / 8)) +
+    return work_size(info->bytes) +
+           work_size((size_t)info->pixels * (size_t)(info->channels * info->depth / 8)) +
            LIBRARY_ROOM + LIBRARY_ROWS * work_size(row);
 }
 
@@ -162,8 +178,8 @@ static void library_bytes(png_structp png, png_bytep to, size_t n)
 
 static bool reading_run(Reading *r)          /* false: r->said has the reason */
 {
-    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, library_error, library_warning, r, library_take,
-                                               library_free);
+    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, library_error,
+                                               library_warning, r, library_take, library_free);
     if (!png) {
         strcpy(r->said, "libpng could not start");
         return false;
@@ -214,10 +230,12 @@ Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *wor
     TRY(png_parse(name, bytes, n, &info));
     size_t room = png_room(&info), start = (work->used + 63) / 64 * 64;
     if (start > work->n || room > work->n - start)
-        return fail(E_IO, "%s has grown to %lld x %lld pixels since the run began; start it again", name,
-                    (long long)info.width, (long long)info.height);
+        return fail(E_IO, "%s has grown to %lld x %lld pixels since the run began; start it again",
+                    name, (long long)info.width, (long long)info.height);
     Reading r = { .name = name, .work = work, .out = out, .limit = start + room };
-    *out = (Raster){ .height = info.height, .width = info.width, .channels = info.channels, .depth = info.depth };
+    *out = (Raster){
+        .height = info.height, .width = info.width, .channels = info.channels, .depth = info.depth
+    };
     r.pixels = work_take(work, (size_t)info.pixels * (size_t)(info.channels * info.depth / 8));
     out->at = r.pixels;
     unsigned char *chunks = work_take(work, n);
@@ -230,8 +248,11 @@ Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *wor
 #else
 static Err png_none(const char *name)
 {
-    return fail(E_IO, "%s cannot be read: this program was built without libpng (install libpng-dev and build again, or "
-                "give .npy files where the data kind takes them)", name);
+    return fail(E_IO,
+                "%s cannot be read: this program was built without libpng (install libpng-dev and "
+                "build again, or "
+                "give .npy files where the data kind takes them)",
+                name);
 }
 
 Err png_look(const char *path, PngInfo *info)

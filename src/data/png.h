@@ -1,10 +1,9 @@
 /* png.h -- PNG pictures in and out.
  *
  * Looking walks the file's chunks from the first to the last without unpacking anything, so that a
- * truncated file is found before a run starts. Decoding goes through libpng in memory that the caller
- * gives: it allocates nothing. Transparency, gamma and text are left aside: samples come as stored.
- * Writing needs no library.
- */
+ * truncated file is found before a run starts. Decoding goes through libpng in memory that the
+ * caller gives: it allocates nothing. Transparency, gamma and text are left aside: samples come as
+ * stored. Writing needs no library. */
 #ifndef DATA_PNG_H
 #define DATA_PNG_H
 
@@ -25,12 +24,14 @@ typedef struct Raster {              /* samples as stored, row by row, channels 
 
 Err    png_look(const char *path, PngInfo *info);
 Err    png_parse(const char *name, const unsigned char *bytes, size_t n, PngInfo *info);
-size_t png_room(const PngInfo *info);        /* work of png_decode; the file's own bytes not counted */
+size_t png_room(const PngInfo *info);  /* work of png_decode; the file's own bytes not counted */
 Err    png_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out);
 
 /* channels 1 or 3, 8 bits; the file appears whole or not at all. */
-Err    png_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width, int channels);
+Err png_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width,
+              int channels);
 /* The same with its memory from a pool; path NULL: all but the writing. */
-Err    png_write_in(Pool *pool, const char *path, const unsigned char *pixels, int64_t height, int64_t width, int channels);
+Err png_write_in(Pool *pool, const char *path, const unsigned char *pixels, int64_t height,
+                 int64_t width, int channels);
 
 #endif

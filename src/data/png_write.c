@@ -52,7 +52,7 @@ static void deflate_match(BitsOut *b, uint32_t length, uint32_t distance)    /* 
     if (length == MATCH_MOST)
         deflate_symbol(b, 285);
     else {
-        if (rest >= 8) {                     /* groups of four codes, each group with one more bit */
+        if (rest >= 8) {  /* groups of four codes, each group with one more bit */
             while (rest >> (extra + 3))
                 extra++;
             code = 4 * (uint32_t)extra + (rest >> extra);
@@ -73,18 +73,22 @@ static void deflate_match(BitsOut *b, uint32_t length, uint32_t distance)    /* 
     bits_put(b, rest & ((1u << extra) - 1), extra);
 }
 
-static void deflate_all(BitsOut *b, const unsigned char *in, size_t n, size_t *last)    /* last[HASH]: place + 1 */
+/* last[HASH]: place + 1 */
+static void deflate_all(BitsOut *b, const unsigned char *in, size_t n, size_t *last)
 {
     bits_put(b, 1, 1);                       /* the last block; fixed codes */
     bits_put(b, 1, 2);
     for (size_t i = 0; i < n;) {
         size_t length = 0, from = 0;
         if (i + MATCH_LEAST <= n) {
-            uint32_t key = ((uint32_t)in[i] << 16 | (uint32_t)in[i + 1] << 8 | in[i + 2]) * 2654435761u >> 17;
+            uint32_t key = ((uint32_t)in[i] << 16 | (uint32_t)in[i + 1] << 8 | in[i + 2]) *
+                               2654435761u >>
+                           17;
             from = last[key];
             last[key] = i + 1;
             if (from && i - (from - 1) <= WINDOW)
-                while (length < MATCH_MOST && i + length < n && in[from - 1 + length] == in[i + length])
+                while (length < MATCH_MOST && i + length < n &&
+                       in[from - 1 + length] == in[i + length])
                     length++;
         }
         if (length >= MATCH_LEAST) {
@@ -98,21 +102,25 @@ static void deflate_all(BitsOut *b, const unsigned char *in, size_t n, size_t *l
 }
 
 /* Each row with the filter whose differences are smallest: none, left, above. */
-static void filter_rows(const unsigned char *pixels, int64_t height, size_t row, size_t step, unsigned char *out)
+static void filter_rows(const unsigned char *pixels, int64_t height, size_t row, size_t step,
+                        unsigned char *out)
 {
     for (int64_t y = 0; y < height; y++, out += row + 1) {
         const unsigned char *at = pixels + (size_t)y * row, *above = y ? at - row : NULL;
         size_t sums[3] = { 0 };
         for (size_t x = 0; x < row; x++) {
             sums[0] += (size_t)abs((signed char)at[x]);
-            sums[1] += (size_t)abs((signed char)(unsigned char)(at[x] - (x >= step ? at[x - step] : 0)));
+            sums[1] += (size_t)abs(
+                (signed char)(unsigned char)(at[x] - (x >= step ? at[x - step] : 0)));
             sums[2] += (size_t)abs((signed char)(unsigned char)(at[x] - (above ? above[x] : 0)));
         }
         int best = sums[1] < sums[0] ? 1 : 0;
         best = sums[2] < sums[best] ? 2 : best;
         out[0] = (unsigned char)best;
         for (size_t x = 0; x < row; x++)
-            out[1 + x] = (unsigned char)(at[x] - (best == 1 && x >= step ? at[x - step] : best == 2 && above ? above[x] : 0));
+            out[1 + x] = (unsigned char)(at[x] - (best == 1 && x >= step ? at[x - step]
+                                                  : best == 2 && above   ? above[x]
+                                                                         : 0));
     }
 }
 
@@ -134,7 +142,7 @@ static unsigned char *put32(unsigned char *to, uint32_t x)
     return to + 4;
 }
 
-static size_t chunk_put(unsigned char *to, const char *name, size_t n)       /* its bytes are at to + 8 */
+static size_t chunk_put(unsigned char *to, const char *name, size_t n) /* its bytes are at to + 8 */
 {
     put32(to, (uint32_t)n);
     memcpy(to + 4, name, 4);
@@ -142,19 +150,23 @@ static size_t chunk_put(unsigned char *to, const char *name, size_t n)       /* 
     return n + 12;
 }
 
-Err png_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width, int channels)
+Err png_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width,
+              int channels)
 {
     return png_write_in(NULL, path, pixels, height, width, channels);
 }
 
-Err png_write_in(Pool *parent, const char *path, const unsigned char *pixels, int64_t height, int64_t width, int channels)
+Err png_write_in(Pool *parent, const char *path, const unsigned char *pixels, int64_t height,
+                 int64_t width, int channels)
 {
-    if (height < 1 || width < 1 || (channels != 1 && channels != 3) || height > INT32_MAX / 4 / width)
-        return fail(E_USAGE, "%s: cannot write a picture of %lld x %lld with %d channels", path ? path : "a sample",
-                    (long long)width, (long long)height, channels);
+    if (height < 1 || width < 1 || (channels != 1 && channels != 3) ||
+        height > INT32_MAX / 4 / width)
+        return fail(E_USAGE, "%s: cannot write a picture of %lld x %lld with %d channels",
+                    path ? path : "a sample", (long long)width, (long long)height, channels);
     Pool   *pool = pool_new(parent, "png");
     size_t  row = (size_t)width * (size_t)channels, n = (row + 1) * (size_t)height, at = 8;
-    unsigned char *rows = NEWN(pool, unsigned char, n), *file = NEWN(pool, unsigned char, n + n / 8 + 256);
+    unsigned char *rows = NEWN(pool, unsigned char, n),
+                  *file = NEWN(pool, unsigned char, n + n / 8 + 256);
     memcpy(file, "\x89PNG\r\n\x1a\n", 8);
     put32(put32(file + at + 8, (uint32_t)width), (uint32_t)height);
     file[at + 16] = 8;

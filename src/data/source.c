@@ -1,7 +1,7 @@
 /* source.c -- the order of samples, and what all sources use.
  *
- * Order: a four-round Feistel network over the next even number of bits, walked until it lands inside
- * [0, n) (cycle walking): a bijection of [0, n) for every key. */
+ * Order: a four-round Feistel network over the next even number of bits, walked until it lands
+ * inside [0, n) (cycle walking): a bijection of [0, n) for every key. */
 #include "data/source.h"
 
 #include "base/file.h"
@@ -21,7 +21,9 @@ int64_t shuffled(int64_t count, uint64_t seed, uint64_t epoch, int64_t place)
         uint64_t left = at >> half, right = at & mask;
         for (uint32_t round = 0; round < 4; round++) {
             uint32_t  word[4];
-            RandomKey key = { .seed = seed, .stream = 0x5eed0000u + round, .step = (uint32_t)epoch };
+            RandomKey key = { .seed = seed,
+                              .stream = 0x5eed0000u + round,
+                              .step = (uint32_t)epoch };
             random_block(key, right, word);
             uint64_t next = left ^ (word[0] & mask);
             left = right;
@@ -46,15 +48,19 @@ int spec_find(const DataSpec *spec, const char *feed)
     return -1;
 }
 
-Err spec_need(const DataSpec *spec, const char *kind, const char *feed, Type type, int rank, int *index)
+Err spec_need(const DataSpec *spec, const char *kind, const char *feed, Type type, int rank,
+              int *index)
 {
     *index = spec_find(spec, feed);
     if (*index < 0)
-        return rank ? fail(E_USAGE, "data kind '%s' gives '%s', which the model does not ask for", kind, feed) : OK;
+        return rank ? fail(E_USAGE, "data kind '%s' gives '%s', which the model does not ask for",
+                           kind, feed)
+                    : OK;
     const DataFeed *f = &spec->feeds[*index];
     if (f->type != type || (rank && f->shape.rank != rank))
-        return fail(E_USAGE, "data kind '%s' gives '%s' as %s of %d axes a sample; the model asks for %s %s", kind, feed,
-                    type_name(type), rank, type_name(f->type), shape_text(f->shape));
+        return fail(E_USAGE,
+                    "data kind '%s' gives '%s' as %s of %d axes a sample; the model asks for %s %s",
+                    kind, feed, type_name(type), rank, type_name(f->type), shape_text(f->shape));
     return OK;
 }
 
@@ -73,7 +79,8 @@ Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t 
     TRY(file_open_plain(path, &fd, &size));
     if (start > work->n || size > work->n - start) {
         close(fd);
-        return fail(E_IO, "%s has grown to %zu bytes since the run began; start it again", path, size);
+        return fail(E_IO, "%s has grown to %zu bytes since the run began; start it again", path,
+                    size);
     }
     char *to = work_take(work, size);
     while (done < size) {
@@ -83,7 +90,8 @@ Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t 
         if (got <= 0) {
             int error = errno;
             close(fd);
-            return got < 0 ? file_fail("read", path, error) : fail(E_IO, "%s became shorter while it was read", path);
+            return got < 0 ? file_fail("read", path, error)
+                           : fail(E_IO, "%s became shorter while it was read", path);
         }
         done += (size_t)got;
     }

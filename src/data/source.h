@@ -1,13 +1,13 @@
 /* source.h -- samples by number, written where the trainer says.
  *
- * A source is opened for the inputs of one graph: it knows their names and shapes, looks at the head of
- * every file it will need, and says what is wrong before anything runs. It keeps no position: sample
- * `id` in draw `draw` is a pure function of the two and of the seed, on whichever thread.
+ * A source is opened for the inputs of one graph: it knows their names and shapes, looks at the
+ * head of every file it will need, and says what is wrong before anything runs. It keeps no
+ * position: sample `id` in draw `draw` is a pure function of the two and of the seed, on whichever
+ * thread.
  *
- * The order of an epoch is a fixed permutation of (seed, epoch), so the place in the data is a single
- * number: samples drawn so far. What a load needs besides the files is one Work, taken beforehand by
- * whoever calls: after that, loading allocates nothing.
- */
+ * The order of an epoch is a fixed permutation of (seed, epoch), so the place in the data is a
+ * single number: samples drawn so far. What a load needs besides the files is one Work, taken
+ * beforehand by whoever calls: after that, loading allocates nothing. */
 #ifndef DATA_SOURCE_H
 #define DATA_SOURCE_H
 
@@ -26,13 +26,13 @@ typedef struct DataFeed {            /* an input of the graph */
 } DataFeed;
 
 typedef struct DataSpec {            /* what is wanted */
-    const char     *kind;            /* a name of data_kinds; NULL: the first that serves all feeds */
+    const char     *kind;  /* a name of data_kinds; NULL: the first that serves all feeds */
     const char     *path;            /* folder or file; NULL: drawn by the program */
     int64_t         samples;         /* drawn kinds: how many */
     uint64_t        seed;
     const DataFeed *feeds;
     int             n_feeds;
-    bool            as_input;        /* for sampling: a picture is what is given, not what is wanted */
+    bool            as_input;  /* for sampling: a picture is what is given, not what is wanted */
     double          range_low, range_high;   /* range images: metres; both 0: of the data itself */
     int64_t         levels, channels, rate;  /* sound */
     bool            mu_law, keep_rest;
@@ -53,7 +53,8 @@ struct DataSource {
     Err (*load)(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work);
     /* How many targets of the sample count in the loss. NULL: all inputs count alike. */
     int64_t (*counted)(const DataSource *source, int64_t id);
-    /* The first sample of what sample `id` belongs with: its file, its sequence. NULL: each stands alone. */
+    /* The first sample of what sample `id` belongs with: its file, its sequence. NULL: each stands
+     * alone. */
     int64_t (*group)(const DataSource *source, int64_t id);
     /* A word about the sample: its caption, its file. NULL: nothing to say. */
     const char *(*about)(const DataSource *source, int64_t id, char *room, size_t n);
@@ -62,7 +63,8 @@ struct DataSource {
 
 Err data_open(Pool *pool, const DataSpec *spec, DataSource **source);
 
-/* The sample at place `drawn` (0, 1, 2, ...) of a run: each epoch is a permutation of all samples. */
+/* The sample at place `drawn` (0, 1, 2, ...) of a run: each epoch is a permutation of all
+ * samples. */
 int64_t source_order(const DataSource *source, uint64_t seed, int64_t drawn);
 
 /* ---- for the sources themselves ---- */
@@ -83,18 +85,21 @@ int64_t shuffled(int64_t n, uint64_t seed, uint64_t epoch, int64_t at);
 /* Place of a feed in the spec, or -1. */
 int spec_find(const DataSpec *spec, const char *feed);
 /* E_USAGE unless every one is there as asked: type and rank (0: absent is fine). */
-Err spec_need(const DataSpec *spec, const char *kind, const char *feed, Type type, int rank, int *index);
+Err spec_need(const DataSpec *spec, const char *kind, const char *feed, Type type, int rank,
+              int *index);
 
 /* The next n bytes, aligned to 64. What a source takes was counted in its work_bytes. */
 void *work_take(Work *work, size_t n);
 static inline size_t work_size(size_t n) { return (n + 63) / 64 * 64 + 64; }
-/* The whole of a file; E_IO where it has grown beyond the room left since it was first looked at. */
+/* The whole of a file; E_IO where it has grown beyond the room left since it was first looked
+ * at. */
 Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n);
 
 /* Random numbers of a sample: its own for drawn pictures, those of the draw for what varies. */
 static inline RandomKey sample_key(const DataSource *source, const char *what, int64_t number)
 {
-    return (RandomKey){ source->seed + ((uint64_t)number >> 32), random_stream(what), (uint32_t)number };
+    return (RandomKey){ source->seed + ((uint64_t)number >> 32), random_stream(what),
+                        (uint32_t)number };
 }
 
 typedef struct Dice {                /* numbers of a key, one after another */
@@ -102,8 +107,17 @@ typedef struct Dice {                /* numbers of a key, one after another */
     uint64_t  next;
 } Dice;
 
-static inline float dice_unit(Dice *d)                          { return random_uniform_at(d->key, d->next++); }
-static inline float dice_range(Dice *d, float low, float high)  { return low + (high - low) * dice_unit(d); }
-static inline int   dice_below(Dice *d, int n)  { return (int)random_below_at(d->key, d->next++, (uint32_t)n); }
+static inline float dice_unit(Dice *d)
+{
+    return random_uniform_at(d->key, d->next++);
+}
+static inline float dice_range(Dice *d, float low, float high)
+{
+    return low + (high - low) * dice_unit(d);
+}
+static inline int dice_below(Dice *d, int n)
+{
+    return (int)random_below_at(d->key, d->next++, (uint32_t)n);
+}
 
 #endif

@@ -8,7 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WAV_HEAD = 64 * 1024, FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE, MOST_CHANNELS = 64 };
+enum {
+    WAV_HEAD = 64 * 1024,
+    FORMAT_PCM = 1,
+    FORMAT_FLOAT = 3,
+    FORMAT_EXTENSIBLE = 0xFFFE,
+    MOST_CHANNELS = 64
+};
 
 static uint32_t little32(const unsigned char *p)
 {
@@ -26,18 +32,27 @@ static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInf
     if (format == FORMAT_EXTENSIBLE && n >= 40)
         format = little16(f + 24);           /* the first bytes of the sub-format */
     if (format != FORMAT_PCM && format != FORMAT_FLOAT)
-        return fail(E_FORMAT, "%s is coded in WAVE format %u; only plain samples (1) and floats (3) are read", name, format);
+        return fail(E_FORMAT,
+                    "%s is coded in WAVE format %u; only plain samples (1) and floats (3) are read",
+                    name, format);
     if (format == FORMAT_FLOAT ? bits != 32 : bits != 8 && bits != 16 && bits != 24 && bits != 32)
-        return fail(E_FORMAT, "%s has %s samples of %u bits; whole numbers of 8, 16, 24, 32 and floats of 32 bits are read",
+        return fail(E_FORMAT,
+                    "%s has %s samples of %u bits; whole numbers of 8, 16, 24, 32 and floats of 32 "
+                    "bits are read",
                     name, format == FORMAT_FLOAT ? "float" : "whole", bits);
-    if (!channels || channels > MOST_CHANNELS || !rate || rate > 10000000 || align != channels * bits / 8)
-        return fail(E_FORMAT, "%s has a wrong header: %u channels at %u a second, %u bits, %u bytes a frame", name, channels,
-                    rate, bits, align);
-    *info = (WavInfo){ .rate = rate, .channels = channels, .bits = (int)bits, .floats = format == FORMAT_FLOAT };
+    if (!channels || channels > MOST_CHANNELS || !rate || rate > 10000000 ||
+        align != channels * bits / 8)
+        return fail(E_FORMAT,
+                    "%s has a wrong header: %u channels at %u a second, %u bits, %u bytes a frame",
+                    name, channels, rate, bits, align);
+    *info = (WavInfo){
+        .rate = rate, .channels = channels, .bits = (int)bits, .floats = format == FORMAT_FLOAT
+    };
     return OK;
 }
 
-Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t file_bytes, WavInfo *info)
+Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t file_bytes,
+              WavInfo *info)
 {
     size_t at = 12;
     bool   format = false;
@@ -46,8 +61,11 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
         return fail(E_FORMAT, "%s is no WAV file: it does not begin with RIFF....WAVE", name);
     for (;;) {
         if (at + 8 > n)
-            return fail(E_FORMAT, at + 8 > file_bytes ? "%s ends before its 'data' chunk: it holds no sound"
-                                                      : "%s: its 'data' chunk does not come within the first 64 KiB", name);
+            return fail(E_FORMAT,
+                        at + 8 > file_bytes
+                            ? "%s ends before its 'data' chunk: it holds no sound"
+                            : "%s: its 'data' chunk does not come within the first 64 KiB",
+                        name);
         const unsigned char *chunk = bytes + at;
         size_t               size = little32(chunk + 4);
         at += 8;
@@ -55,21 +73,25 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
             if (!format)
                 return fail(E_FORMAT, "%s has sound before its 'fmt ' chunk", name);
             if (size > file_bytes - at)
-                return fail(E_FORMAT, "%s is a truncated WAV: its header says %zu bytes of sound, the file has %zu", name, size,
-                            file_bytes - at);
+                return fail(E_FORMAT,
+                            "%s is a truncated WAV: its header says %zu bytes of sound, the file "
+                            "has %zu",
+                            name, size, file_bytes - at);
             if (size % wav_frame_bytes(info))
-                return fail(E_FORMAT, "%s: %zu bytes of sound are no whole number of frames of %zu bytes", name, size,
-                            wav_frame_bytes(info));
+                return fail(E_FORMAT,
+                            "%s: %zu bytes of sound are no whole number of frames of %zu bytes",
+                            name, size, wav_frame_bytes(info));
             info->offset = at;
             info->frames = (int64_t)(size / wav_frame_bytes(info));
             return OK;
         }
         if (size > file_bytes - at)
-            return fail(E_FORMAT, "%s is a truncated WAV: chunk '%.4s' of %zu bytes does not fit", name,
-                        (const char *)chunk, size);
+            return fail(E_FORMAT, "%s is a truncated WAV: chunk '%.4s' of %zu bytes does not fit",
+                        name, (const char *)chunk, size);
         if (!memcmp(chunk, "fmt ", 4)) {
             if (at + size > n)
-                return fail(E_FORMAT, "%s: its 'fmt ' chunk does not come within the first 64 KiB", name);
+                return fail(E_FORMAT, "%s: its 'fmt ' chunk does not come within the first 64 KiB",
+                            name);
             TRY(wav_format(name, bytes + at, size, info));
             format = true;
         }
@@ -118,20 +140,22 @@ void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n, float 
         if (info->floats) {
             uint32_t bits = little32(p);
             memcpy(to + i, &bits, 4);
-            to[i] = to[i] > -1 ? (to[i] < 1 ? to[i] : 1) : -1;           /* also what is no number */
+            to[i] = to[i] > -1 ? (to[i] < 1 ? to[i] : 1) : -1;  /* also what is no number */
         } else if (info->bits == 8)
             to[i] = (float)((int)p[0] - 128) / 128;
         else if (info->bits == 16)
             to[i] = (float)(int16_t)little16(p) / 32768;
         else {
-            int32_t x = info->bits == 24 ? (int32_t)((uint32_t)p[0] << 8 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 24)
+            int32_t x = info->bits == 24 ? (int32_t)((uint32_t)p[0] << 8 | (uint32_t)p[1] << 16 |
+                                                     (uint32_t)p[2] << 24)
                                          : (int32_t)little32(p);
             to[i] = (float)((double)x / 2147483648.0);
         }
     }
 }
 
-Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, unsigned char *raw, float *to)
+Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, unsigned char *raw,
+             float *to)
 {
     size_t frame = wav_frame_bytes(info);
     TRY(read_at(path, info->offset + (size_t)first * frame, raw, (size_t)n * frame, NULL));
@@ -146,17 +170,21 @@ static unsigned char *put_little(unsigned char *to, uint32_t x, int n)
     return to;
 }
 
-Err wav_write(const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate)
+Err wav_write(const char *path, const float *samples, int64_t frames, int64_t channels,
+              int64_t rate)
 {
     return wav_write_in(NULL, path, samples, frames, channels, rate);
 }
 
-Err wav_write_in(Pool *parent, const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate)
+Err wav_write_in(Pool *parent, const char *path, const float *samples, int64_t frames,
+                 int64_t channels, int64_t rate)
 {
     int64_t n = frames * channels;
-    if (frames < 0 || channels < 1 || channels > MOST_CHANNELS || rate < 1 || n > (INT32_MAX - 44) / 2)
-        return fail(E_USAGE, "%s: cannot write %lld frames of %lld channels at %lld a second", path ? path : "a sample", (long long)frames,
-                    (long long)channels, (long long)rate);
+    if (frames < 0 || channels < 1 || channels > MOST_CHANNELS || rate < 1 ||
+        n > (INT32_MAX - 44) / 2)
+        return fail(E_USAGE, "%s: cannot write %lld frames of %lld channels at %lld a second",
+                    path ? path : "a sample", (long long)frames, (long long)channels,
+                    (long long)rate);
     Pool          *pool = pool_new(parent, "wav");
     unsigned char *file = NEWN(pool, unsigned char, 44 + 2 * n), *at = file;
     memcpy(at, "RIFF", 4);

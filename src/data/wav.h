@@ -1,4 +1,5 @@
-/* wav.h -- sound in RIFF/WAVE files: whole-number samples of 8, 16, 24 and 32 bits, and 32-bit floats.
+/* wav.h -- sound in RIFF/WAVE files: whole-number samples of 8, 16, 24 and 32 bits, and 32-bit
+ * floats.
  *
  * Parsing looks at the chunks only and is strict: what a header says must be true of the file.
  */
@@ -17,19 +18,28 @@ typedef struct WavInfo {
     size_t  offset;                      /* of the first frame in the file */
 } WavInfo;
 
-static inline size_t wav_frame_bytes(const WavInfo *info) { return (size_t)info->channels * (size_t)(info->bits / 8); }
+static inline size_t wav_frame_bytes(const WavInfo *info)
+{
+    return (size_t)info->channels * (size_t)(info->bits / 8);
+}
 
-/* `bytes` are the first n of a file of file_bytes; the chunks before the sound must be among them. */
-Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t file_bytes, WavInfo *info);
+/* `bytes` are the first n of a file of file_bytes; the chunks before the sound must be among
+ * them. */
+Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t file_bytes,
+              WavInfo *info);
 Err wav_look(const char *path, WavInfo *info);
 
-/* Frames first .. first + n of an open file as floats in [-1,1], (n, channels); raw: n frames of room. */
-Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, unsigned char *raw, float *to);
+/* Frames first .. first + n of an open file as floats in [-1,1], (n, channels); raw: n frames of
+ * room. */
+Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, unsigned char *raw,
+             float *to);
 void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n_samples, float *to);
 
 /* 16-bit samples from floats in [-1,1], (frames, channels). */
-Err wav_write(const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate);
+Err wav_write(const char *path, const float *samples, int64_t frames, int64_t channels,
+              int64_t rate);
 /* The same with its memory from a pool; path NULL: all but the writing. */
-Err wav_write_in(Pool *pool, const char *path, const float *samples, int64_t frames, int64_t channels, int64_t rate);
+Err wav_write_in(Pool *pool, const char *path, const float *samples, int64_t frames,
+                 int64_t channels, int64_t rate);
 
 #endif

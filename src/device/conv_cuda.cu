@@ -1,5 +1,5 @@
-/* conv_cuda.cu -- what surrounds the libraries' products and convolutions: columns and their sums, turned
- * weights, biases, sums of parts. */
+/* conv_cuda.cu -- what surrounds the libraries' products and convolutions: columns and their sums,
+ * turned weights, biases, sums of parts. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -14,7 +14,10 @@ template <> __device__ __forceinline__ float wide(__nv_bfloat16 x) { return __bf
 template <> __device__ __forceinline__ float wide(__half x) { return __half2float(x); }
 template <class T> static __device__ __forceinline__ T narrow(float x);
 template <> __device__ __forceinline__ float narrow(float x) { return x; }
-template <> __device__ __forceinline__ __nv_bfloat16 narrow(float x) { return __float2bfloat16_rn(x); }
+template <> __device__ __forceinline__ __nv_bfloat16 narrow(float x)
+{
+    return __float2bfloat16_rn(x);
+}
 template <> __device__ __forceinline__ __half narrow(float x) { return __float2half_rn(x); }
 
 #define WITH_TYPE(type, T, ...)                                                        \
@@ -36,20 +39,24 @@ static unsigned blocks_for(int64_t n)
 /* One thread, one column of one row: neighbours in a warp read neighbouring channels. The columns
  * between the last tap and the pitch are never read by the product, but zero costs nothing. */
 template <class T>
-static __global__ void columns_kernel(ColumnsDesc d, const T *x, int64_t first, int64_t rows, T *columns)
+static __global__ void columns_kernel(ColumnsDesc d, const T *x, int64_t first, int64_t rows,
+                                      T *columns)
 {
     int64_t deep = d.kernel[0] * d.kernel[1] * d.kernel[2] * d.ci, n = rows * d.pitch;
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * THREADS) {
         int64_t row = i / d.pitch + first, col = i % d.pitch;
         float   v = 0;
         if (col < deep) {
             int64_t c = col % d.ci, tap = col / d.ci;
-            int64_t kw = tap % d.kernel[2], kh = tap / d.kernel[2] % d.kernel[1], kd = tap / (d.kernel[2] * d.kernel[1]);
+            int64_t kw = tap % d.kernel[2], kh = tap / d.kernel[2] % d.kernel[1],
+                    kd = tap / (d.kernel[2] * d.kernel[1]);
             int64_t ow = row % d.out[2], rest = row / d.out[2];
             int64_t oh = rest % d.out[1];
             rest /= d.out[1];
             int64_t od = rest % d.out[0], image = rest / d.out[0];
-            int64_t w = ow * d.stride[2] - d.pad_lo[2] + kw, h = oh * d.stride[1] - d.pad_lo[1] + kh;
+            int64_t w = ow * d.stride[2] - d.pad_lo[2] + kw,
+                    h = oh * d.stride[1] - d.pad_lo[1] + kh;
             int64_t z = od * d.stride[0] - d.pad_lo[0] + kd;
             if (w >= 0 && w < d.in[2] && h >= 0 && h < d.in[1] && z >= 0 && z < d.in[0])
                 v = wide(x[(((image * d.in[0] + z) * d.in[1] + h) * d.in[2] + w) * d.ci + c]);
@@ -58,8 +65,8 @@ static __global__ void columns_kernel(ColumnsDesc d, const T *x, int64_t first, 
     }
 }
 
-extern "C" Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type, const void *x, int64_t first,
-                            int64_t rows, void *columns)
+extern "C" Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type, const void *x,
+                            int64_t first, int64_t rows, void *columns)
 {
     WITH_TYPE(type, T, columns_kernel<T><<<blocks_for(rows * d->pitch), THREADS, 0, stream>>>(
         *d, (const T *)x, first, rows, (T *)columns););
@@ -68,13 +75,15 @@ extern "C" Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type
 
 /* One thread, one element of dx: the taps that read it, in their own order. */
 template <class T>
-static __global__ void columns_sum_kernel(ColumnsDesc d, T *dx, int64_t image, int axis, int64_t from, int64_t to,
-                                          const float *columns, int64_t first, int64_t rows)
+static __global__ void columns_sum_kernel(ColumnsDesc d, T *dx, int64_t image, int axis,
+                                          int64_t from, int64_t to, const float *columns,
+                                          int64_t first, int64_t rows)
 {
     int64_t z0 = axis == 0 ? from : 0, z1 = axis == 0 ? to : d.in[0];
     int64_t h0 = axis == 1 ? from : 0, h1 = axis == 1 ? to : d.in[1];
     int64_t n = (z1 - z0) * (h1 - h0) * d.in[2] * d.ci;
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * THREADS) {
         int64_t c = i % d.ci, rest = i / d.ci;
         int64_t w = rest % d.in[2];
         rest /= d.in[2];
@@ -94,7 +103,8 @@ static __global__ void columns_sum_kernel(ColumnsDesc d, T *dx, int64_t image, i
                         continue;
                     int64_t row = (od * d.out[1] + oh) * d.out[2] + ow - first;
                     if (row >= 0 && row < rows)
-                        sum += columns[row * d.pitch + ((kd * d.kernel[1] + kh) * d.kernel[2] + kw) * d.ci + c];
+                        sum += columns[row * d.pitch +
+                                       ((kd * d.kernel[1] + kh) * d.kernel[2] + kw) * d.ci + c];
                 }
             }
         }
@@ -102,19 +112,22 @@ static __global__ void columns_sum_kernel(ColumnsDesc d, T *dx, int64_t image, i
     }
 }
 
-extern "C" Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type type, void *dx, int64_t image, int axis,
-                                int64_t from, int64_t to, const float *columns, int64_t first, int64_t rows)
+extern "C" Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type type, void *dx,
+                                int64_t image, int axis, int64_t from, int64_t to,
+                                const float *columns, int64_t first, int64_t rows)
 {
     int64_t lines = axis == 0 ? (to - from) * d->in[1] : d->in[0] * (to - from);
-    WITH_TYPE(type, T, columns_sum_kernel<T><<<blocks_for(lines * d->in[2] * d->ci), THREADS, 0, stream>>>(
-        *d, (T *)dx, image, axis, from, to, columns, first, rows););
+    WITH_TYPE(type, T,
+              columns_sum_kernel<T><<<blocks_for(lines * d->in[2] * d->ci), THREADS, 0, stream>>>(
+                  *d, (T *)dx, image, axis, from, to, columns, first, rows););
     return OK;
 }
 
 /* Tiles of 32 x 32 through shared memory, both sides in whole lines; a column of padding keeps the
  * banks apart. */
-template <class T> static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t columns,
-                                                                  const T *before, T *to)
+template <class T>
+static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t columns,
+                                        const T *before, T *to)
 {
     __shared__ T tile[32][33];
     int64_t c0 = (int64_t)blockIdx.x * 32, r0 = (int64_t)blockIdx.y * 32;
@@ -125,73 +138,87 @@ template <class T> static __global__ void transpose_kernel(const T *from, int64_
     for (int c = (int)threadIdx.y; c < 32; c += 8)
         if (c0 + c < columns && r0 + threadIdx.x < rows) {
             int64_t at = (c0 + c) * rows + r0 + threadIdx.x;
-            to[at] = before ? narrow<T>(wide(before[at]) + wide(tile[threadIdx.x][c])) : tile[threadIdx.x][c];
+            to[at] = before ? narrow<T>(wide(before[at]) + wide(tile[threadIdx.x][c]))
+                            : tile[threadIdx.x][c];
         }
 }
 
-extern "C" Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns,
-                              const void *before, void *to)
+extern "C" Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows,
+                              int64_t columns, const void *before, void *to)
 {
     /* The grid's second side ends at 65,535 tiles: the longer axis takes the first. */
     dim3 grid((unsigned)((columns + 31) / 32), (unsigned)((rows + 31) / 32)), block(32, 8);
     if ((rows + 31) / 32 > 65535)
         return fail(E_DEVICE, "a weight of %lld rows is too long to turn", (long long)rows);
-    WITH_TYPE(type, T, transpose_kernel<T><<<grid, block, 0, stream>>>((const T *)from, rows, columns, (const T *)before,
-                                                                      (T *)to););
+    WITH_TYPE(type, T,
+              transpose_kernel<T><<<grid, block, 0, stream>>>((const T *)from, rows, columns,
+                                                              (const T *)before, (T *)to););
     return OK;
 }
 
-static __global__ void turn_taps_kernel(const float *turned, int64_t taps, int64_t in, int64_t out, const float *before,
-                                        float *dw)
+static __global__ void turn_taps_kernel(const float *turned, int64_t taps, int64_t in, int64_t out,
+                                        const float *before, float *dw)
 {
-    for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < taps * in * out; at += (int64_t)gridDim.x * THREADS) {
+    for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < taps * in * out;
+         at += (int64_t)gridDim.x * THREADS) {
         int64_t o = at % out, i = at / out % in, tap = at / out / in;
         float   x = turned[((taps - 1 - tap) * out + o) * in + i];
         dw[at] = before ? before[at] + x : x;
     }
 }
 
-extern "C" Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t taps, int64_t in, int64_t out,
-                              const float *before, float *dw)
+extern "C" Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t taps, int64_t in,
+                              int64_t out, const float *before, float *dw)
 {
-    turn_taps_kernel<<<blocks_for(taps * in * out), THREADS, 0, stream>>>(turned, taps, in, out, before, dw);
+    turn_taps_kernel<<<blocks_for(taps * in * out), THREADS, 0, stream>>>(turned, taps, in, out,
+                                                                          before, dw);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
 
 template <class T, class B>
-static __global__ void add_bias_kernel(T *y, int64_t pitch, const B *bias, int64_t rows, int64_t width)
+static __global__ void add_bias_kernel(T *y, int64_t pitch, const B *bias, int64_t rows,
+                                       int64_t width)
 {
     int64_t n = rows * width;
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * THREADS) {
         int64_t at = i / width * pitch + i % width;
         y[at] = narrow<T>(wide(y[at]) + wide(bias[i % width]));
     }
 }
 
-extern "C" Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pitch, Type type_bias, const void *bias,
-                             int64_t rows, int64_t width)
+extern "C" Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pitch, Type type_bias,
+                             const void *bias, int64_t rows, int64_t width)
 {
-    WITH_TYPE(type, T, WITH_TYPE(type_bias, B, add_bias_kernel<T, B><<<blocks_for(rows * width), THREADS, 0, stream>>>(
-        (T *)y, pitch, (const B *)bias, rows, width);););
+    WITH_TYPE(type, T,
+              WITH_TYPE(type_bias, B,
+                        add_bias_kernel<T, B><<<blocks_for(rows * width), THREADS, 0, stream>>>(
+                            (T *)y, pitch, (const B *)bias, rows, width);););
     return OK;
 }
 
 template <class T> static __global__ void widen_kernel(const T *from, int64_t count, float *to)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS)
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * THREADS)
         to[i] = wide(from[i]);
 }
 
-extern "C" Err cuda_widen(cudaStream_t stream, Type type, const void *from, int64_t count, float *to)
+extern "C" Err cuda_widen(cudaStream_t stream, Type type, const void *from, int64_t count,
+                          float *to)
 {
-    WITH_TYPE(type, T, widen_kernel<T><<<blocks_for(count), THREADS, 0, stream>>>((const T *)from, count, to););
+    WITH_TYPE(type, T,
+              widen_kernel<T>
+              <<<blocks_for(count), THREADS, 0, stream>>>((const T *)from, count, to););
     return OK;
 }
 
-static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t count, bool add, float *y)
+static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t count, bool add,
+                                        float *y)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS) {
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * THREADS) {
         float sum = add ? y[i] : 0.0f;
         for (int64_t p = 0; p < n; p++)
             sum += parts[p * count + i];
@@ -199,27 +226,31 @@ static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t c
     }
 }
 
-extern "C" Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count, bool add, float *y)
+extern "C" Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count,
+                              bool add, float *y)
 {
     sum_parts_kernel<<<blocks_for(count), THREADS, 0, stream>>>(parts, n, count, add, y);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
 
-static __global__ void pairs_weight_kernel(const __grid_constant__ PairsWeight d, const uint16_t *w, const char *bias,
-                                           char *room)
+static __global__ void pairs_weight_kernel(const __grid_constant__ PairsWeight d, const uint16_t *w,
+                                           const char *bias, char *room)
 {
     PairsBlock b = d.block[blockIdx.y];
     uint16_t  *to = (uint16_t *)(room + d.at[blockIdx.y]);
-    int64_t    first = blockIdx.x * (int64_t)THREADS + threadIdx.x, stride = (int64_t)gridDim.x * THREADS;
+    int64_t first = blockIdx.x * (int64_t)THREADS + threadIdx.x,
+            stride = (int64_t)gridDim.x * THREADS;
     int        width = (int)(d.turned ? b.k : b.n), w_width = (int)(d.turned ? d.k : d.n);
-    for (int64_t i = first; i < b.k * b.n; i += stride) {        /* 2-byte numbers of any kind; 0 is all bits 0 */
+    /* 2-byte numbers of any kind; 0 is all bits 0 */
+    for (int64_t i = first; i < b.k * b.n; i += stride) {
         int     row = (int)(i / width), col = (int)(i - (int64_t)row * width);
         int64_t k = b.from_k + (d.turned ? col : row), n = b.from_n + (d.turned ? row : col);
         bool    second = k >= d.k;
         k -= second ? d.k : 0;
         n -= second ? d.n : 0;
-        to[i] = n >= 0 && n < d.n ? w[(d.turned ? n : k) * w_width + (d.turned ? k : n)] : (uint16_t)0;
+        to[i] = n >= 0 && n < d.n ? w[(d.turned ? n : k) * w_width + (d.turned ? k : n)]
+                                  : (uint16_t)0;
     }
     for (int64_t i = first; d.bias_bytes && i < b.n; i += stride) {
         int64_t from = (b.from_n + i) % d.n;
@@ -230,28 +261,32 @@ static __global__ void pairs_weight_kernel(const __grid_constant__ PairsWeight d
     }
 }
 
-extern "C" Err cuda_pairs_weight(cudaStream_t stream, const PairsWeight *d, const void *w, const void *bias, char *to)
+extern "C" Err cuda_pairs_weight(cudaStream_t stream, const PairsWeight *d, const void *w,
+                                 const void *bias, char *to)
 {
     dim3 grid(blocks_for(d->block[0].k * d->block[0].n), (unsigned)d->n_blocks);
-    pairs_weight_kernel<<<grid, THREADS, 0, stream>>>(*d, (const uint16_t *)w, (const char *)bias, to);
+    pairs_weight_kernel<<<grid, THREADS, 0, stream>>>(*d, (const uint16_t *)w, (const char *)bias,
+                                                      to);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
 
-static __global__ void pairs_sum_kernel(const float *even, const float *odd, int64_t m, int64_t n, int64_t over_m,
-                                        int64_t over_n, bool add, float *y)
+static __global__ void pairs_sum_kernel(const float *even, const float *odd, int64_t m, int64_t n,
+                                        int64_t over_m, int64_t over_n, bool add, float *y)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < m * n; i += (int64_t)gridDim.x * THREADS) {
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < m * n;
+         i += (int64_t)gridDim.x * THREADS) {
         int64_t row = i / n, col = i - row * n, pitch = n + over_n;
         float   sum = even[row * pitch + col] + odd[(row + over_m) * pitch + col + over_n];
         y[i] = add ? y[i] + sum : sum;
     }
 }
 
-extern "C" Err cuda_pairs_sum(cudaStream_t stream, const float *even, const float *odd, int64_t m, int64_t n,
-                              int64_t over_m, int64_t over_n, bool add, float *y)
+extern "C" Err cuda_pairs_sum(cudaStream_t stream, const float *even, const float *odd, int64_t m,
+                              int64_t n, int64_t over_m, int64_t over_n, bool add, float *y)
 {
-    pairs_sum_kernel<<<blocks_for(m * n), THREADS, 0, stream>>>(even, odd, m, n, over_m, over_n, add, y);
+    pairs_sum_kernel<<<blocks_for(m * n), THREADS, 0, stream>>>(even, odd, m, n, over_m, over_n,
+                                                                add, y);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }

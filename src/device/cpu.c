@@ -39,7 +39,8 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
     MemoryLimits limits = memory_limits();
 
     if (options->threads < 0 || options->threads > 4096)
-        return fail(E_USAGE, "%d threads make no sense; this machine has %d cores", options->threads, cores);
+        return fail(E_USAGE, "%d threads make no sense; this machine has %d cores",
+                    options->threads, cores);
     device->kind = DEVICE_CPU;
     device->name = "cpu";
     device->model = cpu_model(pool);
@@ -55,11 +56,14 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
     device->blas = own ? blas_own() : blas_dnnl();
     if (!device->blas) {
         if (options->blas)
-            return fail(E_DEVICE, "the onednn backend cannot be used: %s; install libdnnl and build again, "
-                        "or use --backend own", blas_why());
+            return fail(E_DEVICE,
+                        "the onednn backend cannot be used: %s; install libdnnl and build again, "
+                        "or use --backend own",
+                        blas_why());
         device->blas = blas_own();
     }
-    device->library = pool_print(pool, "%s %s, %s", device->blas->name, device->blas->version, isa_name());
+    device->library = pool_print(pool, "%s %s, %s", device->blas->name, device->blas->version,
+                                 isa_name());
     *out = device;
     return OK;
 }
@@ -80,14 +84,16 @@ Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
     REQUIRE(bytes >= 0);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), body = ((size_t)bytes + page - 1) / page * page;
 
-    /* Asked for in one piece before the first step: a refusal here is a sentence, not a crash later. */
+    /* Asked for in one piece before the first step: a refusal here is a sentence, not a crash
+     * later. */
     if (device->memory_bytes > 0 && bytes > device->memory_bytes)
         return fail(E_BUDGET, "the arena needs %s, but this machine has only %s to give; "
                     "use --budget %lld or close other programs", bytes_text(bytes),
                     bytes_text(device->memory_bytes), (long long)device->memory_bytes);
     char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
-        return fail(E_DEVICE, "the system refuses an arena of %s: %s", bytes_text(bytes), strerror(errno));
+        return fail(E_DEVICE, "the system refuses an arena of %s: %s", bytes_text(bytes),
+                    strerror(errno));
     mprotect(map + body, page, PROT_NONE);
     madvise(map, body, MADV_HUGEPAGE);
 
@@ -96,7 +102,8 @@ Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
     pool_at_free(pool, mapping_undo, mapping);
 
     Arena *arena = NEW(pool, Arena);
-    *arena = (Arena){ device, map + (body - (size_t)bytes) / 64 * 64, bytes };  /* end close to the guard */
+    /* end close to the guard */
+    *arena = (Arena){ device, map + (body - (size_t)bytes) / 64 * 64, bytes };
     memset(arena->base, 0, (size_t)bytes);
     *out = arena;
     return OK;

@@ -6,18 +6,22 @@
 #include <dlfcn.h>
 
 typedef Err CudaOpen(Pool *pool, const DeviceOptions *options, Device *device);
-typedef Err CudaDescribe(Pool *pool, const DeviceOptions *options, const char *json, Device *device);
+typedef Err CudaDescribe(Pool *pool, const DeviceOptions *options, const char *json,
+                         Device *device);
 
 static Err cuda_entry(const char *name, void **entry)
 {
     char  why[512];
     void *lib = plugin_load("libplimsoll_cuda.so", why, sizeof why);
     if (!lib)
-        return fail(E_DEVICE, "no CUDA here: %s; build with nvcc and the CUDA libraries (make cuda), or use --device cpu",
+        return fail(E_DEVICE,
+                    "no CUDA here: %s; build with nvcc and the CUDA libraries (make cuda), or use "
+                    "--device cpu",
                     why);
     *entry = dlsym(lib, name);
     if (!*entry)
-        return fail(E_DEVICE, "libplimsoll_cuda.so is of another version; build it again with this program");
+        return fail(E_DEVICE,
+                    "libplimsoll_cuda.so is of another version; build it again with this program");
     return OK;
 }
 

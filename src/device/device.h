@@ -17,42 +17,51 @@ typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 
 typedef struct Device Device;
 
-/* What a plugin does with bytes that the host cannot touch; the CPU has none of this. Work queued by
- * kernels runs in order; `read`, `write` and `wait` come after all of it. `from` may change once `write` returns. */
+/* What a plugin does with bytes that the host cannot touch; the CPU has none of this. Work queued
+ * by kernels runs in order; `read`, `write` and `wait` come after all of it. `from` may change once
+ * `write` returns. */
 typedef struct DeviceApi {
     const void *(*kernel)(const char *op_name);      /* ir's Kernel, or NULL */
     Err  (*take)(const Device *device, int64_t bytes, void **base);          /* zeroed */
     void (*give)(const Device *device, void *base);
-    Err  (*take_host)(const Device *device, int64_t bytes, void **base);     /* pinned: fast to copy from */
+    /* pinned: fast to copy from */
+    Err  (*take_host)(const Device *device, int64_t bytes, void **base);
     void (*give_host)(const Device *device, void *base);
     Err  (*write)(const Device *device, void *to, const void *from, size_t bytes);
     Err  (*read)(const Device *device, void *to, const void *from, size_t bytes);
-    Err  (*wait)(const Device *device);              /* until all queued work is done; its faults come out here */
+    /* until all queued work is done; its faults come out here */
+    Err  (*wait)(const Device *device);
     /* Launches between begin and end are recorded, not run; replaying runs them all as one. */
     Err  (*record_begin)(const Device *device);
     Err  (*record_end)(const Device *device, void **recording);
     Err  (*replay)(const Device *device, void *recording);
     void (*forget)(const Device *device, void *recording);
-    Err  (*used_bytes)(const Device *device, int64_t *used);     /* of the card, as its driver counts */
+    Err  (*used_bytes)(const Device *device, int64_t *used); /* of the card, as its driver counts */
     /* The device's own clock: a stamp, also in a recording, notes when all before it is done. */
     Err  (*stamp_new)(const Device *device, void **stamp);
     void (*stamp_free)(const Device *device, void *stamp);
     Err  (*stamp)(const Device *device, void *stamp);
-    Err  (*stamp_wait)(const Device *device, void *stamp);       /* until it is reached; at once if it was never set */
-    Err  (*stamp_ns)(const Device *device, void *from, void *to, double *ns);    /* once both are done */
-    /* What plain kernels reach over arrays of that many bytes, and what one that does nothing costs in a recording. */
+    /* until it is reached; at once if it was never set */
+    Err  (*stamp_wait)(const Device *device, void *stamp);
+    /* once both are done */
+    Err  (*stamp_ns)(const Device *device, void *from, void *to, double *ns);
+    /* What plain kernels reach over arrays of that many bytes, and what one that does nothing costs
+     * in a recording. */
     Err  (*measure)(const Device *device, int64_t bytes, Bandwidth *bandwidth, double *launch_ns);
 } DeviceApi;
 
-/* Copies between the arena and pinned host memory, beside the kernels: one queue for each way, in order. A copy
- * begins after all kernels queued before it; a mark is reached when its copy has ended. Recorded like kernels. */
+/* Copies between the arena and pinned host memory, beside the kernels: one queue for each way, in
+ * order. A copy begins after all kernels queued before it; a mark is reached when its copy has
+ * ended. Recorded like kernels. */
 typedef enum CopyWay { COPY_TO_HOST, COPY_TO_DEVICE } CopyWay;
 
 typedef struct DeviceQueues {
     Err  (*mark_new)(const Device *device, void **mark);
     void (*mark_free)(const Device *device, void *mark);
-    Err  (*copy)(const Device *device, CopyWay way, void *to, const void *from, size_t bytes, void *mark);
-    Err  (*join)(const Device *device, void *mark);  /* what is queued from now on comes after the mark */
+    Err (*copy)(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
+                void *mark);
+    /* what is queued from now on comes after the mark */
+    Err  (*join)(const Device *device, void *mark);
 } DeviceQueues;
 
 struct Device {
@@ -63,21 +72,24 @@ struct Device {
     int         threads;         /* CPU: of every kernel; a plan holds for one count */
     int64_t     align;           /* of every buffer: 64 on the CPU, 256 on CUDA */
     int64_t     memory_bytes;    /* what can really be taken for an arena */
-    int64_t     runtime_bytes;   /* CUDA: what lies outside the arena and counts against the budget; CPU: 0 */
-    double      to_host, to_device;  /* bytes per nanosecond of copies; 0: there is one memory space */
-    int64_t     host_bytes;      /* what of the host's memory may be pinned for copies; 0: not known */
+    /* CUDA: what lies outside the arena and counts against the budget; CPU: 0 */
+    int64_t     runtime_bytes;
+    /* bytes per nanosecond of copies; 0: there is one memory space */
+    double      to_host, to_device;
+    int64_t     host_bytes;  /* what of the host's memory may be pinned for copies; 0: not known */
     const Profile *profile;      /* rates and measured times, or NULL: a plain roofline */
     const char *profile_note;    /* why this machine's profile is not used, or NULL */
     bool        tf32;            /* CUDA: products of fp32 values round their factors */
-    bool        described;       /* not here: known by its profile alone, so it can be planned for but not run */
+    /* not here: known by its profile alone, so it can be planned for but not run */
+    bool        described;
     const Blas *blas;            /* CPU: who does matrix products */
     const DeviceApi *api;        /* plugins; NULL on the CPU */
     const DeviceQueues *queues;  /* NULL: one memory space, or a card that is not here */
     void       *handle;          /* the plugin's own */
 };
 
-/* False: a card known by its profile alone. Plans for it hold no workspaces: whoever has its kernels says
- * what they need. */
+/* False: a card known by its profile alone. Plans for it hold no workspaces: whoever has its
+ * kernels says what they need. */
 static inline bool device_has_kernels(const Device *device)
 {
     return device->kind == DEVICE_CPU || device->api;
@@ -93,8 +105,8 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **device);
 /* From libplimsoll_cuda.so, looked for like the oneDNN plugin. Without it, or without a card, one
  * sentence says what is missing. */
 Err device_cuda(Pool *pool, const DeviceOptions *options, Device **device);
-/* Gives a described card the plugin's kernels to plan with, so that their scratch is counted: json is the
- * card's own description, as cuDNN writes it. */
+/* Gives a described card the plugin's kernels to plan with, so that their scratch is counted: json
+ * is the card's own description, as cuDNN writes it. */
 Err device_cuda_kernels(Pool *pool, const DeviceOptions *options, const char *json, Device *device);
 
 /* Bytes between the host and wherever the device keeps its tensors. */
@@ -104,8 +116,9 @@ Err device_wait(const Device *device);
 /* Host bytes that the device copies from: zeroed, freed with the pool. */
 Err device_host_bytes(Pool *pool, const Device *device, int64_t bytes, void **base);
 
-/* By name: "cpu" (or NULL): this machine, with the profile that `plimsoll probe` left for it; "cuda"; else a
- * shipped profile's name or a profile's path: a card, or a processor, as that describes it. */
+/* By name: "cpu" (or NULL): this machine, with the profile that `plimsoll probe` left for it;
+ * "cuda"; else a shipped profile's name or a profile's path: a card, or a processor, as that
+ * describes it. */
 Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Device **device);
 
 /* The planned block of tensor bytes. On the CPU a page that may not be touched follows it, so that
@@ -116,14 +129,16 @@ typedef struct Arena {
     int64_t       bytes;
 } Arena;
 
-Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **arena);  /* touched, zeroed */
-Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **arena);  /* arena_new's, on the CPU */
+Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **arena); /* touched, zeroed */
+/* arena_new's, on the CPU */
+Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **arena);
 
-/* What lies outside the arena: measured in this process (which holds an arena of that many bytes, or 0), or
- * what the profile of a described device says. */
+/* What lies outside the arena: measured in this process (which holds an arena of that many bytes,
+ * or 0), or what the profile of a described device says. */
 int64_t device_runtime_bytes(const Device *device, int64_t arena_bytes);
 
-int64_t resident_bytes(void);                /* of this process, code and files included; -1: unknown */
-int64_t resident_anonymous_bytes(void);      /* of this process, as the kernel counts them; -1: unknown */
+int64_t resident_bytes(void);  /* of this process, code and files included; -1: unknown */
+/* of this process, as the kernel counts them; -1: unknown */
+int64_t resident_anonymous_bytes(void);
 
 #endif

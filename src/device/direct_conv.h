@@ -1,12 +1,12 @@
-/* direct_conv.h -- convolutions of 2-byte types on Hopper, straight from x, w and y: no columns, no turned
- * weights. By direct_conv_cuda.cu, for the plugin's blas only.
+/* direct_conv.h -- convolutions of 2-byte types on Hopper, straight from x, w and y: no columns, no
+ * turned weights. By direct_conv_cuda.cu, for the plugin's blas only.
  *
- * All three kinds are one tiled product. The copy engine fetches boxes of positions and channels, shifted
- * by a tap; what lies outside an image comes as zeros, which is the padding.
+ * All three kinds are one tiled product. The copy engine fetches boxes of positions and channels,
+ * shifted by a tap; what lies outside an image comes as zeros, which is the padding.
  *
  *   forward   y[p, o] = sum over taps and i of x[p + tap, i] w[tap, i, o]      rows: positions
  *   data      dx[p, i] = sum over taps and o of dy[p - tap, o] w[tap, i, o]    rows: positions
- *   weights   dw[tap, i, o] = sum over p of x[p + tap, i] dy[p, o]             rows: channels, per tap
+ *   weights dw[tap, i, o] = sum over p of x[p + tap, i] dy[p, o] rows: channels, per tap
  */
 #ifndef DEVICE_DIRECT_CONV_H
 #define DEVICE_DIRECT_CONV_H
@@ -14,7 +14,8 @@
 #include "device/blas.h"
 #include "device/cuda.h"
 
-typedef struct DirectConv {      /* how it is done: a function of the description and the card's size alone */
+/* how it is done: a function of the description and the card's size alone */
+typedef struct DirectConv {
     ConvDesc desc;
     int      columns;            /* of a tile: 64, 128, 192 or 256 */
     bool     turned;             /* weights: rows are output channels */
@@ -23,14 +24,15 @@ typedef struct DirectConv {      /* how it is done: a function of the descriptio
     int      steps, splits;      /* of the sum: fetches, and pieces that are added up afterwards */
 } DirectConv;
 
-bool   direct_conv_plan(const CudaHandle *handle, const ConvDesc *desc, DirectConv *conv);   /* false: another way */
+/* false: another way */
+bool   direct_conv_plan(const CudaHandle *handle, const ConvDesc *desc, DirectConv *conv);
 size_t direct_conv_scratch(const DirectConv *conv);
 
 typedef struct DirectArgs {      /* the one of x, w, y that is written depends on the kind */
     void        *x, *w, *y, *scratch;
     const void  *bias;           /* forward, or NULL */
     const float *before;         /* weights: dw = before + its sum, or NULL */
-    float       *sums;           /* weights: column sums of dy, added to sums_before or not; or NULL */
+    float       *sums;  /* weights: column sums of dy, added to sums_before or not; or NULL */
     const float *sums_before;
 } DirectArgs;
 

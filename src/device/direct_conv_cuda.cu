@@ -1,5 +1,5 @@
-/* direct_conv_cuda.cu -- convolutions of 2-byte types by Hopper's tensor cores: how each is cut, and its launch.
- * See direct_conv.h. */
+/* direct_conv_cuda.cu -- convolutions of 2-byte types by Hopper's tensor cores: how each is cut,
+ * and its launch. See direct_conv.h. */
 #include "device/direct_conv_kernel.h"
 
 static int64_t product3(const int64_t *x) { return x[0] * x[1] * x[2]; }
@@ -24,12 +24,14 @@ static void boxes_choose(int positions, const int64_t *extent, DirectConv *conv)
             }
 }
 
-/* A model of the time, fitted to an H200; only the order of the choices matters. A block costs its steps and
- * some 4 us around them, half of which two blocks on a multiprocessor hide from each other. */
+/* A model of the time, fitted to an H200; only the order of the choices matters. A block costs its
+ * steps and some 4 us around them, half of which two blocks on a multiprocessor hide from each
+ * other. */
 static double plan_us(const DirectConv *conv, int64_t tiles, int64_t result, int sms)
 {
-    static const double step[] = { 0.29, 0.42, 0.60, 0.75 };     /* of 64, 128, 192 and 256 columns */
-    double load = (double)pieces_of(tiles * conv->splits, sms), around = load * (conv->columns <= 128 ? 2 : 4);
+    static const double step[] = { 0.29, 0.42, 0.60, 0.75 };  /* of 64, 128, 192 and 256 columns */
+    double load = (double)pieces_of(tiles * conv->splits, sms),
+           around = load * (conv->columns <= 128 ? 2 : 4);
     double us = load * (double)pieces_of(conv->steps, conv->splits) * step[conv->columns / 64 - 1];
     us += around < 4 ? 4 : around;
     if (conv->splits > 1)
@@ -43,12 +45,13 @@ extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, Di
 {
 #ifdef PLIMSOLL_SM90A
     bool       weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
-    int64_t    extent[4] = { c->n, 0, 0, 0 }, taps = product3(c->kernel), channels = data ? c->ci : c->co;
+    int64_t extent[4] = { c->n, 0, 0, 0 }, taps = product3(c->kernel),
+            channels = data ? c->ci : c->co;
     DirectConv conv = { .desc = *c };
     double     best = 1e30;
-    if (handle->capability != 90 || (c->type_x != BF16 && c->type_x != F16) || c->type_y != c->type_x ||
-        c->type_w != (weights ? F32 : c->type_x) || c->ci % 8 || c->co % 8 || c->ci < LEAST_CHANNELS ||
-        c->co < LEAST_CHANNELS || c->n < 1)
+    if (handle->capability != 90 || (c->type_x != BF16 && c->type_x != F16) ||
+        c->type_y != c->type_x || c->type_w != (weights ? F32 : c->type_x) || c->ci % 8 ||
+        c->co % 8 || c->ci < LEAST_CHANNELS || c->co < LEAST_CHANNELS || c->n < 1)
         return false;
     for (int i = 0; i < 3; i++) {
         extent[i + 1] = data ? c->in[i] : c->out[i];
@@ -69,7 +72,8 @@ extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, Di
             conv.tiles_n = (int)pieces_of(turned ? c->ci : channels, conv.columns);
             int64_t tiles = (int64_t)conv.tiles_m * conv.tiles_n * (weights ? taps : 1);
             for (conv.splits = 1; conv.splits <= MOST_SPLITS; conv.splits++) {
-                if (conv.splits > 1 && (conv.steps / conv.splits < LEAST_STEPS || conv.splits * result > MOST_PIECES / 4))
+                if (conv.splits > 1 && (conv.steps / conv.splits < LEAST_STEPS ||
+                                        conv.splits * result > MOST_PIECES / 4))
                     break;
                 double us = plan_us(&conv, tiles, result, handle->sms);
                 if (us < best) {
@@ -96,12 +100,15 @@ static int64_t direct_result(const DirectConv *conv)
 }
 
 /* Pieces, then lines of column sums. */
-static int64_t direct_pieces(const DirectConv *conv) { return conv->splits == 1 ? 0 : direct_result(conv) * conv->splits; }
+static int64_t direct_pieces(const DirectConv *conv)
+{
+    return conv->splits == 1 ? 0 : direct_result(conv) * conv->splits;
+}
 
 extern "C" size_t direct_conv_scratch(const DirectConv *conv)
 {
     const ConvDesc *c = &conv->desc;
-    int64_t         lines = c->kind == CONV_BACKWARD_WEIGHTS ? product3(c->kernel) * conv->splits : 0;
+    int64_t lines = c->kind == CONV_BACKWARD_WEIGHTS ? product3(c->kernel) * conv->splits : 0;
     return (size_t)(direct_pieces(conv) + lines * c->co) * sizeof(float);
 }
 
@@ -109,18 +116,21 @@ extern "C" size_t direct_conv_scratch(const DirectConv *conv)
 
 #ifdef PLIMSOLL_SM90A
 
-typedef CUresult (*MapEncode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
-                              const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+typedef CUresult (*MapEncode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                              const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                              const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                               CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-static Err map_make(Type type, int rank, const int64_t *extent, const int *box, const void *p, CUtensorMap *map)
+static Err map_make(Type type, int rank, const int64_t *extent, const int *box, const void *p,
+                    CUtensorMap *map)
 {
     static MapEncode encode;
     cuuint64_t       dims[5], strides[5], bytes = 2;
     cuuint32_t       sides[5], ones[5] = { 1, 1, 1, 1, 1 };
     if (!encode) {
         cudaDriverEntryPointQueryResult found;
-        CUDA_TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000, cudaEnableDefault, &found));
+        CUDA_TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000,
+                                                  cudaEnableDefault, &found));
         if (found != cudaDriverEntryPointSuccess || !encode)
             return fail(E_DEVICE, "the NVIDIA driver has no cuTensorMapEncodeTiled; update it");
     }
@@ -130,18 +140,20 @@ static Err map_make(Type type, int rank, const int64_t *extent, const int *box, 
         bytes *= dims[i];
         strides[i] = bytes;
     }
-    CUresult status = encode(map, type == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-                             (cuuint32_t)rank, (void *)(uintptr_t)p, dims, strides, sides, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult status = encode(
+        map, type == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        (cuuint32_t)rank, (void *)(uintptr_t)p, dims, strides, sides, ones,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (status != CUDA_SUCCESS)
-        return fail(E_DEVICE, "the copy engine does not take a tensor at %p (status %d)", p, (int)status);
+        return fail(E_DEVICE, "the copy engine does not take a tensor at %p (status %d)", p,
+                    (int)status);
     return OK;
 }
 
 /* Images (N,D,H,W,C): boxes of 64 channels. */
-static Err map_images(const DirectConv *conv, Type type, int64_t channels, const int64_t *space, const void *p,
-                      CUtensorMap *map)
+static Err map_images(const DirectConv *conv, Type type, int64_t channels, const int64_t *space,
+                      const void *p, CUtensorMap *map)
 {
     int64_t extent[5] = { channels, space[2], space[1], space[0], conv->desc.n };
     int     box[5] = { 64, conv->box[3], conv->box[2], conv->box[1], conv->box[0] };
@@ -149,21 +161,25 @@ static Err map_images(const DirectConv *conv, Type type, int64_t channels, const
 }
 
 template <int KIND, int N, class T>
-static Err kernel_run(const CudaHandle *handle, const DirectConv *conv, const CUtensorMap *maps, const Job *job)
+static Err kernel_run(const CudaHandle *handle, const DirectConv *conv, const CUtensorMap *maps,
+                      const Job *job)
 {
     static bool ready;
     if (!ready)
-        CUDA_TRY(cudaFuncSetAttribute(direct_kernel<KIND, N, T>, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile<N>::BYTES));
+        CUDA_TRY(cudaFuncSetAttribute(direct_kernel<KIND, N, T>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, Tile<N>::BYTES));
     ready = true;
     int64_t taps = KIND == CONV_BACKWARD_WEIGHTS ? product3(conv->desc.kernel) : 1;
     dim3    grid((unsigned)(taps * conv->tiles_m * conv->tiles_n), (unsigned)conv->splits);
-    direct_kernel<KIND, N, T><<<grid, THREADS, Tile<N>::BYTES, handle->stream>>>(maps[0], maps[1], maps[2], *job);
+    direct_kernel<KIND, N, T>
+        <<<grid, THREADS, Tile<N>::BYTES, handle->stream>>>(maps[0], maps[1], maps[2], *job);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
 
 template <int KIND, class T>
-static Err columns_run(const CudaHandle *handle, const DirectConv *conv, const CUtensorMap *maps, const Job *job)
+static Err columns_run(const CudaHandle *handle, const DirectConv *conv, const CUtensorMap *maps,
+                       const Job *job)
 {
     return conv->columns == 256   ? kernel_run<KIND, 256, T>(handle, conv, maps, job)
            : conv->columns == 192 ? kernel_run<KIND, 192, T>(handle, conv, maps, job)
@@ -171,7 +187,8 @@ static Err columns_run(const CudaHandle *handle, const DirectConv *conv, const C
                                   : kernel_run<KIND, 64, T>(handle, conv, maps, job);
 }
 
-template <class T> static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const DirectArgs *args)
+template <class T>
+static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const DirectArgs *args)
 {
     const ConvDesc *c = &conv->desc;
     void           *x = args->x, *w = args->w, *y = args->y;
@@ -179,9 +196,15 @@ template <class T> static Err direct_run(const CudaHandle *handle, const DirectC
     bool    weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
     const int64_t *space = data ? c->in : c->out;
     CUtensorMap    maps[3] = {};
-    Job job = { .way = data ? -1 : 1, .tiles_n = conv->tiles_n, .tiles_m = conv->tiles_m, .steps = conv->steps,
-                .per_split = (int)pieces_of(conv->steps, conv->splits), .turned = conv->turned,
-                .direct = conv->splits == 1, .result = direct_result(conv), .bias = args->bias,
+    Job job = { .way = data ? -1 : 1,
+                .tiles_n = conv->tiles_n,
+                .tiles_m = conv->tiles_m,
+                .steps = conv->steps,
+                .per_split = (int)pieces_of(conv->steps, conv->splits),
+                .turned = conv->turned,
+                .direct = conv->splits == 1,
+                .result = direct_result(conv),
+                .bias = args->bias,
                 .bias_type = c->type_bias };
     job.extent[0] = (int)c->n;
     for (int i = 0; i < 4; i++) {
@@ -205,7 +228,8 @@ template <class T> static Err direct_run(const CudaHandle *handle, const DirectC
         TRY((columns_run<CONV_BACKWARD_WEIGHTS, T>(handle, conv, maps, &job)));
     } else {
         int box[3] = { 64, data ? conv->columns : 64, 1 };
-        TRY(map_images(conv, c->type_x, data ? c->co : c->ci, data ? c->out : c->in, data ? y : x, &maps[0]));
+        TRY(map_images(conv, c->type_x, data ? c->co : c->ci, data ? c->out : c->in, data ? y : x,
+                       &maps[0]));
         TRY(map_make(c->type_x, 3, weight, box, w, &maps[1]));
         TRY(map_images(conv, c->type_x, data ? c->ci : c->co, space, out, &maps[2]));
         TRY(data ? (columns_run<CONV_BACKWARD_DATA, T>(handle, conv, maps, &job))
@@ -218,9 +242,9 @@ template <class T> static Err direct_run(const CudaHandle *handle, const DirectC
     if (blocks + sum_blocks == 0)
         return OK;
     if (weights)
-        weights_kernel<<<blocks + sum_blocks, 256, 0, handle->stream>>>(parts, conv->splits, (int)taps * conv->splits,
-                                                                        (int)c->co, (int)sum_blocks, job, (float4 *)out,
-                                                                        args->sums);
+        weights_kernel<<<blocks + sum_blocks, 256, 0, handle->stream>>>(
+            parts, conv->splits, (int)taps * conv->splits, (int)c->co, (int)sum_blocks, job,
+            (float4 *)out, args->sums);
     else
         pieces_kernel<<<blocks, 256, 0, handle->stream>>>(parts, conv->splits, job, (T *)out);
     CUDA_TRY(cudaPeekAtLastError());
@@ -229,10 +253,12 @@ template <class T> static Err direct_run(const CudaHandle *handle, const DirectC
 
 #endif
 
-extern "C" Err direct_conv_run(const CudaHandle *handle, const DirectConv *conv, const DirectArgs *args)
+extern "C" Err direct_conv_run(const CudaHandle *handle, const DirectConv *conv,
+                               const DirectArgs *args)
 {
 #ifdef PLIMSOLL_SM90A
-    return conv->desc.type_x == BF16 ? direct_run<__nv_bfloat16>(handle, conv, args) : direct_run<__half>(handle, conv, args);
+    return conv->desc.type_x == BF16 ? direct_run<__nv_bfloat16>(handle, conv, args)
+                                     : direct_run<__half>(handle, conv, args);
 #else
     (void)handle, (void)conv, (void)args;
     return fail(E_DEVICE, "this build has no kernels for Hopper");

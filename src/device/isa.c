@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #ifndef PLIMSOLL_BUILT_FOR
-#define PLIMSOLL_BUILT_FOR "any"             /* one set of kernels, for whatever the compiler chose */
+#define PLIMSOLL_BUILT_FOR "any"  /* one set of kernels, for whatever the compiler chose */
 #endif
 #define ISA_VARIABLE "PLIMSOLL_ISA"
 #define ISA_FOLDER   "/glibc-hwcaps/x86-64-"
@@ -49,7 +49,8 @@ static void __attribute__((noreturn)) isa_restart(const char *wanted, char **arg
     char        file[4096], paths[8192];
     const char *before = getenv("LD_LIBRARY_PATH");
     char       *folder = NULL;
-    if (dladdr(ISA_VARIABLE, &self) && self.dli_fname && strlen(self.dli_fname) < sizeof file - 64) {
+    if (dladdr(ISA_VARIABLE, &self) && self.dli_fname &&
+        strlen(self.dli_fname) < sizeof file - 64) {
         strcpy(file, self.dli_fname);
         folder = strstr(file, ISA_FOLDER);
     }

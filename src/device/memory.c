@@ -47,13 +47,13 @@ static void least(int64_t *a, int64_t b)
 }
 
 /* One control group: its limit, what it uses, and what of that is file cache it could drop. */
-static void group_limit(MemoryLimits *limits, const char *folder, const char *limit, const char *used,
-                        const char *cache)
+static void group_limit(MemoryLimits *limits, const char *folder, const char *limit,
+                        const char *used, const char *cache)
 {
     char path[PATH_ROOM];
     snprintf(path, sizeof path, "%s/%s", folder, limit);
     int64_t most = number_in(path, NULL);
-    if (most < 0 || most >= (int64_t)1 << 60)                /* version 1 writes a huge number for none */
+    if (most < 0 || most >= (int64_t)1 << 60)  /* version 1 writes a huge number for none */
         return;
     snprintf(path, sizeof path, "%s/%s", folder, used);
     int64_t now = number_in(path, NULL);
@@ -72,7 +72,8 @@ static void group_limits(MemoryLimits *limits, const char *root, char *group, bo
         snprintf(folder, sizeof folder, "%s%s%s", root, first_version ? "/memory" : "",
                  strcmp(group, "/") ? group : "");
         if (first_version)
-            group_limit(limits, folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file");
+            group_limit(limits, folder, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                        "total_inactive_file");
         else
             group_limit(limits, folder, "memory.max", "memory.current", "inactive_file");
         char *slash = strrchr(group, '/');
@@ -138,8 +139,11 @@ typedef struct TakeNote {        /* what the child tells after each piece */
 } TakeNote;
 
 static const char *const take_endings[] = {
-    "the system ended the process that took them", "as many as were asked for", "the rest is left to others",
-    "the system refused more", "the time was up",
+    "the system ended the process that took them",
+    "as many as were asked for",
+    "the rest is left to others",
+    "the system refused more",
+    "the time was up",
 };
 enum { TAKE_KILLED, TAKE_MOST, TAKE_RESERVE, TAKE_REFUSED, TAKE_TIME };
 
@@ -164,7 +168,8 @@ static void take_child(const TakeOptions *o, int pipe)
         } else if (clock_now() > end) {
             note.ended_by = TAKE_TIME;
         } else {
-            char *at = mmap(NULL, (size_t)piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            char *at = mmap(NULL, (size_t)piece, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (at == MAP_FAILED) {
                 note.ended_by = TAKE_REFUSED;
             } else {
@@ -210,7 +215,8 @@ Err memory_take(const TakeOptions *options, TakenMemory *taken)
         if (note.ended_by)
             taken->ended_by = take_endings[note.ended_by];
         if (options->progress)
-            options->progress(options->progress_arg, hope > 0 ? (double)note.bytes / (double)hope : 1, "memory");
+            options->progress(options->progress_arg,
+                              hope > 0 ? (double)note.bytes / (double)hope : 1, "memory");
     }
     close(pipes[0]);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)

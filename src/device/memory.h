@@ -31,8 +31,8 @@ typedef struct TakenMemory {
     const char *ended_by;        /* why no more were */
 } TakenMemory;
 
-/* Takes memory piece by piece and writes every page of it, in a process of its own that the system would
- * end first, and gives it back. */
+/* Takes memory piece by piece and writes every page of it, in a process of its own that the system
+ * would end first, and gives it back. */
 Err memory_take(const TakeOptions *options, TakenMemory *taken);
 
 #endif

@@ -16,23 +16,29 @@ static void device_own_profile(Pool *pool, Device *device)
     if (!path || !file_exists(path))
         return;
     if (profile_read(pool, path, &profile))
-        device->profile_note = pool_print(pool, "%s; write it anew with plimsoll probe", err_text());
+        device->profile_note = pool_print(pool, "%s; write it anew with plimsoll probe",
+                                          err_text());
     else if (strcmp(profile->title, device->model))
         device->profile_note = pool_print(pool, "%s is of another %s (%s)", path,
-                                          device->kind == DEVICE_CPU ? "processor" : "card", profile->title);
+                                          device->kind == DEVICE_CPU ? "processor" : "card",
+                                          profile->title);
     else if (strcmp(profile->library, device->library) || profile->threads != device->threads)
-        device->profile_note = pool_print(pool, "%s was measured with %s and %lld threads", path, profile->library,
-                                          (long long)profile->threads);
+        device->profile_note = pool_print(pool, "%s was measured with %s and %lld threads", path,
+                                          profile->library, (long long)profile->threads);
     else
         device->profile = profile;
 }
 
-static Err device_processor(Pool *pool, const Profile *profile, const DeviceOptions *options, Device **out)
+static Err device_processor(Pool *pool, const Profile *profile, const DeviceOptions *options,
+                            Device **out)
 {
     DeviceOptions with = *options;
     if (with.threads && profile->threads && with.threads != profile->threads)
-        return fail(E_USAGE, "the profile %s holds for %lld threads, not %d; leave out --threads or probe again with "
-                    "it", profile->name, (long long)profile->threads, with.threads);
+        return fail(E_USAGE,
+                    "the profile %s holds for %lld threads, not %d; leave out --threads or probe "
+                    "again with "
+                    "it",
+                    profile->name, (long long)profile->threads, with.threads);
     with.threads = profile->threads ? (int)profile->threads : with.threads;
     TRY(device_cpu(pool, &with, out));
     Device *device = *out;
@@ -47,20 +53,22 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
 }
 
 /* The card's own description lies beside its profile, if we ever held such a card. */
-static void device_card_kernels(Pool *pool, const Profile *profile, const DeviceOptions *options, Device *device)
+static void device_card_kernels(Pool *pool, const Profile *profile, const DeviceOptions *options,
+                                Device *device)
 {
     const char *path;
     char       *json;
     size_t      n;
-    if (shipped_find(pool, "profiles", ".json", "profile", pool_print(pool, "%s-cudnn-device", profile->name), &path) ||
+    if (shipped_find(pool, "profiles", ".json", "profile",
+                     pool_print(pool, "%s-cudnn-device", profile->name), &path) ||
         file_read(pool, path, &json, &n))
         return;
     if (device_cuda_kernels(pool, options, json, device))
         device->profile_note = pool_print(pool, "workspaces are not counted: %s", err_text());
 }
 
-/* Copies between card and host: at the profile's rates, or at those of the slowest bus in use (PCIe 3.0 x16,
- * about 12 GB/s). */
+/* Copies between card and host: at the profile's rates, or at those of the slowest bus in use (PCIe
+ * 3.0 x16, about 12 GB/s). */
 static void device_transfers(Device *device)
 {
     const Profile *profile = device->profile;
@@ -73,8 +81,10 @@ static Device *device_card(Pool *pool, const Profile *profile, const DeviceOptio
     Device *device = NEW(pool, Device);
     *device = (Device){
         .kind = DEVICE_CUDA, .name = profile->name, .model = profile->title,
-        .library = *profile->library ? profile->library : "no libraries", .threads = 1, .align = 256,
-        .memory_bytes = profile->usable_bytes, .runtime_bytes = profile->runtime_bytes, .profile = profile,
+        .library = *profile->library ? profile->library : "no libraries", .threads = 1,
+        .align = 256,
+        .memory_bytes = profile->usable_bytes, .runtime_bytes = profile->runtime_bytes,
+        .profile = profile,
         .tf32 = options->tf32, .described = true,
     };
     device_card_kernels(pool, profile, options, device);
@@ -100,8 +110,8 @@ static void device_shipped_profile(Pool *pool, Device *device)
         device->profile_note = pool_print(pool, "no profile is called %s", name);
 }
 
-/* Pinned pages cannot be swapped out: three quarters of what is free now, in whole GiB so that a plan does not
- * change with every program that starts. */
+/* Pinned pages cannot be swapped out: three quarters of what is free now, in whole GiB so that a
+ * plan does not change with every program that starts. */
 static int64_t device_pinnable(void)
 {
     MemoryLimits limits = memory_limits();

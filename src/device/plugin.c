@@ -23,7 +23,8 @@ void *plugin_load(const char *file, char *why, size_t n_why)
     for (int i = 0; n > 0 && i < 2; i++) {
         snprintf(path + n, sizeof path - (size_t)n, "%s%s", places[i], file);
         if (access(path, R_OK) == 0)
-            return plugin_try(path, why, n_why);     /* one that is there and does not load is what to report */
+            /* one that is there and does not load is what to report */
+            return plugin_try(path, why, n_why);
     }
     return plugin_try(file, why, n_why);
 }

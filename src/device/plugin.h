@@ -1,8 +1,7 @@
 /* plugin.h -- what a vendor plugin is given and what it gives back.
  *
- * A provider of products is one shared file that exports plimsoll_blas(). It reports and allocates through the
- * program's own functions, so that sentences, pools and counts are in one place.
- */
+ * A provider of products is one shared file that exports plimsoll_blas(). It reports and allocates
+ * through the program's own functions, so that sentences, pools and counts are in one place. */
 #ifndef DEVICE_PLUGIN_H
 #define DEVICE_PLUGIN_H
 

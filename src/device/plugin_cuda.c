@@ -1,8 +1,10 @@
 /* plugin_cuda.c -- a card as a Device: its bytes, its queue, recordings of whole steps.
  *
- *   plimsoll_cuda_open       a card that is here: everything that takes device memory outside the arena
- *                            (context, library handles) is taken now, so that it can be counted
- *   plimsoll_cuda_describe   a card that is not: kernels and libraries say what scratch they would want
+ *   plimsoll_cuda_open       a card that is here: everything that takes device memory outside the
+ *                            arena (context, library handles) is taken now, so that it can be
+ *                            counted
+ *   plimsoll_cuda_describe   a card that is not: kernels and libraries say what scratch they would
+ *                            want
  */
 #include "device/cuda.h"
 
@@ -25,10 +27,16 @@ static CudaHandle *handle_of(const Device *device) { return device->handle; }
 static Err cuda_fault(const char *doing, cudaError_t err)
 {
     if (err == cudaErrorMemoryAllocation)
-        return fail(E_BUDGET, "%s: the card has not enough free memory; another program may hold some (nvidia-smi "
-                    "lists them), or use a smaller --budget", doing);
-    return fail(E_DEVICE, "%s: the card reports '%s' (%s); work queued earlier may be the cause. Nothing of this step "
-                "was kept; go on from the last checkpoint", doing, cudaGetErrorString(err), cudaGetErrorName(err));
+        return fail(E_BUDGET,
+                    "%s: the card has not enough free memory; another program may hold some "
+                    "(nvidia-smi "
+                    "lists them), or use a smaller --budget",
+                    doing);
+    return fail(E_DEVICE,
+                "%s: the card reports '%s' (%s); work queued earlier may be the cause. Nothing of "
+                "this step "
+                "was kept; go on from the last checkpoint",
+                doing, cudaGetErrorString(err), cudaGetErrorName(err));
 }
 #define CARD_TRY(doing, call)                                        \
     do {                                                             \
@@ -40,7 +48,8 @@ static Err cuda_fault(const char *doing, cudaError_t err)
 static Err cuda_take(const Device *device, int64_t bytes, void **base)
 {
     CARD_TRY("taking the arena", cudaMalloc(base, (size_t)(bytes ? bytes : 1)));
-    CARD_TRY("clearing the arena", cudaMemsetAsync(*base, 0, (size_t)bytes, handle_of(device)->stream));
+    CARD_TRY("clearing the arena",
+             cudaMemsetAsync(*base, 0, (size_t)bytes, handle_of(device)->stream));
     return OK;
 }
 
@@ -55,8 +64,11 @@ static Err cuda_take_host(const Device *device, int64_t bytes, void **base)
     (void)device;
     cudaError_t err = cudaMallocHost(base, (size_t)(bytes ? bytes : 1));
     if (err == cudaErrorMemoryAllocation)
-        return fail(E_BUDGET, "%s of the host's memory cannot be pinned for copies; use a smaller --host-budget, or a larger "
-                    "--budget, so that less is kept there", bytes_text(bytes));
+        return fail(E_BUDGET,
+                    "%s of the host's memory cannot be pinned for copies; use a smaller "
+                    "--host-budget, or a larger "
+                    "--budget, so that less is kept there",
+                    bytes_text(bytes));
     CARD_TRY("taking pinned host memory", err);
     memset(*base, 0, (size_t)bytes);
     return OK;
@@ -68,7 +80,8 @@ static void cuda_give_host(const Device *device, void *base)
     cudaFreeHost(base);
 }
 
-/* Small writes (step numbers, rates) go through pinned slots, so that the host need not wait for the card. */
+/* Small writes (step numbers, rates) go through pinned slots, so that the host need not wait for
+ * the card. */
 enum { SLOTS = 64, SLOT_BYTES = 1024 };
 static struct { char *slots; int next; } small;
 
@@ -80,7 +93,8 @@ static Err cuda_write_small(cudaStream_t stream, void *to, const void *from, siz
     }
     char *slot = small.slots + small.next++ * SLOT_BYTES;
     memcpy(slot, from, bytes);
-    CARD_TRY("copying to the card", cudaMemcpyAsync(to, slot, bytes, cudaMemcpyHostToDevice, stream));
+    CARD_TRY("copying to the card",
+             cudaMemcpyAsync(to, slot, bytes, cudaMemcpyHostToDevice, stream));
     return OK;
 }
 
@@ -88,14 +102,16 @@ static Err cuda_write(const Device *device, void *to, const void *from, size_t b
 {
     if (bytes <= SLOT_BYTES)
         return cuda_write_small(handle_of(device)->stream, to, from, bytes);
-    CARD_TRY("copying to the card", cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, handle_of(device)->stream));
+    CARD_TRY("copying to the card",
+             cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, handle_of(device)->stream));
     CARD_TRY("copying to the card", cudaStreamSynchronize(handle_of(device)->stream));
     return OK;
 }
 
 static Err cuda_read(const Device *device, void *to, const void *from, size_t bytes)
 {
-    CARD_TRY("reading from the card", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, handle_of(device)->stream));
+    CARD_TRY("reading from the card",
+             cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, handle_of(device)->stream));
     CARD_TRY("reading from the card", cudaStreamSynchronize(handle_of(device)->stream));
     return OK;
 }
@@ -106,7 +122,8 @@ static Err cuda_wait(const Device *device)
     return OK;
 }
 
-/* --- host transfers: a branch that leaves the kernels' stream at the copy and comes back where it is joined --- */
+/* --- host transfers: a branch that leaves the kernels' stream at the copy and comes back where it
+ * is joined --- */
 
 static Err cuda_mark_new(const Device *device, void **mark)
 {
@@ -123,14 +140,17 @@ static void cuda_mark_free(const Device *device, void *mark)
     cudaEventDestroy(mark);
 }
 
-static Err cuda_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes, void *mark)
+static Err cuda_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
+                     void *mark)
 {
     CudaHandle  *handle = handle_of(device);
     cudaStream_t queue = handle->copies[way];
     CARD_TRY("starting a host transfer", cudaEventRecord(mark, handle->stream));
     CARD_TRY("starting a host transfer", cudaStreamWaitEvent(queue, mark, 0));
-    CARD_TRY("starting a host transfer", cudaMemcpyAsync(to, from, bytes, way == COPY_TO_HOST ? cudaMemcpyDeviceToHost
-                                                                                           : cudaMemcpyHostToDevice, queue));
+    CARD_TRY("starting a host transfer",
+             cudaMemcpyAsync(to, from, bytes,
+                             way == COPY_TO_HOST ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+                             queue));
     CARD_TRY("starting a host transfer", cudaEventRecord(mark, queue));
     return OK;
 }
@@ -149,7 +169,8 @@ static const DeviceQueues queues = {
 
 static Err cuda_record_begin(const Device *device)
 {
-    CARD_TRY("recording the step", cudaStreamBeginCapture(handle_of(device)->stream, cudaStreamCaptureModeRelaxed));
+    CARD_TRY("recording the step",
+             cudaStreamBeginCapture(handle_of(device)->stream, cudaStreamCaptureModeRelaxed));
     return OK;
 }
 
@@ -203,9 +224,10 @@ static Err cuda_stamp(const Device *device, void *stamp)
     cudaStream_t stream = handle_of(device)->stream;
     enum cudaStreamCaptureStatus status;
     CARD_TRY("measuring", cudaStreamIsCapturing(stream, &status));
-    CARD_TRY("measuring", cudaEventRecordWithFlags(stamp, stream, status == cudaStreamCaptureStatusNone
-                                                                      ? cudaEventRecordDefault
-                                                                      : cudaEventRecordExternal));
+    CARD_TRY("measuring", cudaEventRecordWithFlags(stamp, stream,
+                                                   status == cudaStreamCaptureStatusNone
+                                                       ? cudaEventRecordDefault
+                                                       : cudaEventRecordExternal));
     return OK;
 }
 
@@ -244,7 +266,8 @@ static Err cuda_recorded_ns(const Device *device, int n, double *ns)
     return OK;
 }
 
-static Err cuda_measure(const Device *device, int64_t bytes, Bandwidth *bandwidth, double *launch_ns)
+static Err cuda_measure(const Device *device, int64_t bytes, Bandwidth *bandwidth,
+                        double *launch_ns)
 {
     double few, many;
     TRY(cuda_recorded_ns(device, 1000, &few));
@@ -258,8 +281,10 @@ const void *cuda_kernel(const char *op_name);        /* ops/plugin_cuda.c */
 static const DeviceApi api = {
     .kernel = cuda_kernel, .take = cuda_take, .give = cuda_give, .take_host = cuda_take_host,
     .give_host = cuda_give_host, .write = cuda_write, .read = cuda_read, .wait = cuda_wait,
-    .record_begin = cuda_record_begin, .record_end = cuda_record_end, .replay = cuda_replay, .forget = cuda_forget,
-    .used_bytes = cuda_used, .stamp_new = cuda_stamp_new, .stamp_free = cuda_mark_free, .stamp = cuda_stamp,
+    .record_begin = cuda_record_begin, .record_end = cuda_record_end, .replay = cuda_replay,
+    .forget = cuda_forget,
+    .used_bytes = cuda_used, .stamp_new = cuda_stamp_new, .stamp_free = cuda_mark_free,
+    .stamp = cuda_stamp,
     .stamp_wait = cuda_stamp_wait, .stamp_ns = cuda_stamp_ns, .measure = cuda_measure,
 };
 
@@ -277,28 +302,36 @@ static Err cuda_card(void)
     cudaError_t err = cudaGetDeviceCount(&count);
     if (err == cudaErrorInsufficientDriver) {
         cudaDriverGetVersion(&driver);
-        return fail(E_DEVICE, "the NVIDIA driver is missing or older than CUDA %d.%d needs (it offers %d.%d); update it, or "
-                    "use --device cpu", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, driver / 1000,
+        return fail(E_DEVICE,
+                    "the NVIDIA driver is missing or older than CUDA %d.%d needs (it offers "
+                    "%d.%d); update it, or "
+                    "use --device cpu",
+                    CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, driver / 1000,
                     driver % 1000 / 10);
     }
     if (err != cudaSuccess || count == 0)
-        return fail(E_DEVICE, "no CUDA card here (%s); use --device cpu, or plan for a card by its profile's name",
+        return fail(E_DEVICE,
+                    "no CUDA card here (%s); use --device cpu, or plan for a card by its profile's "
+                    "name",
                     err ? cudaGetErrorString(err) : "the driver lists none");
     CUDA_TRY(cudaGetDeviceProperties(&state.card, 0));
     if (state.card.major < 8)
-        return fail(E_DEVICE, "%s has compute capability %d.%d; 8.0 (A100, RTX 30) or newer is needed", state.card.name,
-                    state.card.major, state.card.minor);
+        return fail(E_DEVICE,
+                    "%s has compute capability %d.%d; 8.0 (A100, RTX 30) or newer is needed",
+                    state.card.name, state.card.major, state.card.minor);
     return OK;
 }
 
-/* Kept for recordings and kernels that are loaded when first used: 20 MB for most systems, 77 MB measured for
- * STDiff's 4,600 launches. */
+/* Kept for recordings and kernels that are loaded when first used: 20 MB for most systems, 77 MB
+ * measured for STDiff's 4,600 launches. */
 enum { RECORDINGS = 80 << 20 };
 
 Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device);
-Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json, Device *device);
+Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json,
+                           Device *device);
 
-Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json, Device *device)
+Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json,
+                           Device *device)
 {
     static const DeviceApi planning = { .kernel = cuda_kernel };
     CudaHandle *handle = pool_alloc(pool, 1, sizeof *handle);
@@ -311,11 +344,13 @@ Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char 
     handle->capability = (int)(version / 10);
     handle->tf32 = options->tf32;
     if (handle->sms < 1 || handle->capability < 80)
-        return fail(E_FORMAT, "a card of %d multiprocessors and capability %d cannot be planned for", handle->sms,
-                    handle->capability);
+        return fail(E_FORMAT,
+                    "a card of %d multiprocessors and capability %d cannot be planned for",
+                    handle->sms, handle->capability);
     TRY(cudnn_describe(json, &handle->described));
-    snprintf(state.library, sizeof state.library, "CUDA %d.%d, cuDNN %zu, cuBLASLt %zu", CUDART_VERSION / 1000,
-             CUDART_VERSION % 1000 / 10, cudnnGetVersion(), cublasLtGetVersion());
+    snprintf(state.library, sizeof state.library, "CUDA %d.%d, cuDNN %zu, cuBLASLt %zu",
+             CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cudnnGetVersion(),
+             cublasLtGetVersion());
     device->library = state.library;
     device->blas = cuda_blas(handle);
     device->tf32 = options->tf32;
@@ -330,31 +365,47 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
     if (!state.open) {
         TRY(cuda_card());
         CUDA_TRY(cudaSetDevice(0));
-        CARD_TRY("opening the card", cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
+        CARD_TRY("opening the card",
+                 cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
         for (int way = 0; way < 2; way++)
-            CARD_TRY("opening the card", cudaStreamCreateWithFlags(&state.handle.copies[way], cudaStreamNonBlocking));
+            CARD_TRY("opening the card",
+                     cudaStreamCreateWithFlags(&state.handle.copies[way], cudaStreamNonBlocking));
         CARD_TRY("opening the card", cudaMallocHost((void **)&small.slots, SLOTS * SLOT_BYTES));
         cublasLtHandle_t blaslt;
         cudnnHandle_t    cudnn;
         if (cublasLtCreate(&blaslt) != CUBLAS_STATUS_SUCCESS)
-            return fail(E_DEVICE, "cuBLASLt %zu cannot start on this card; its driver may be too old", cublasLtGetVersion());
-        if (cudnnCreate(&cudnn) != CUDNN_STATUS_SUCCESS || cudnnSetStream(cudnn, state.handle.stream))
-            return fail(E_DEVICE, "cuDNN %zu cannot start on this card; its driver may be too old", cudnnGetVersion());
+            return fail(E_DEVICE,
+                        "cuBLASLt %zu cannot start on this card; its driver may be too old",
+                        cublasLtGetVersion());
+        if (cudnnCreate(&cudnn) != CUDNN_STATUS_SUCCESS ||
+            cudnnSetStream(cudnn, state.handle.stream))
+            return fail(E_DEVICE, "cuDNN %zu cannot start on this card; its driver may be too old",
+                        cudnnGetVersion());
         state.handle.blaslt = blaslt;
         state.handle.cudnn = cudnn;
         state.handle.sms = state.card.multiProcessorCount;
         state.handle.capability = state.card.major * 10 + state.card.minor;
-        snprintf(state.library, sizeof state.library, "CUDA %d.%d, cuDNN %zu, cuBLASLt %zu", CUDART_VERSION / 1000,
-                 CUDART_VERSION % 1000 / 10, cudnnGetVersion(), cublasLtGetVersion());
+        snprintf(state.library, sizeof state.library, "CUDA %d.%d, cuDNN %zu, cuBLASLt %zu",
+                 CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cudnnGetVersion(),
+                 cublasLtGetVersion());
         state.open = true;
     }
     CARD_TRY("asking for free memory", cudaMemGetInfo(&free_bytes, &total));
     CudaHandle *handle = pool_alloc(pool, 1, sizeof *handle);
     *handle = state.handle;
     handle->tf32 = options->tf32;
-    *device = (Device){ .kind = DEVICE_CUDA, .name = "cuda", .model = state.card.name, .library = state.library,
-                        .threads = 1, .align = 256, .memory_bytes = (int64_t)free_bytes - RECORDINGS,
+    *device = (Device){ .kind = DEVICE_CUDA,
+                        .name = "cuda",
+                        .model = state.card.name,
+                        .library = state.library,
+                        .threads = 1,
+                        .align = 256,
+                        .memory_bytes = (int64_t)free_bytes - RECORDINGS,
                         .runtime_bytes = (int64_t)(total - free_bytes) + RECORDINGS,
-                        .blas = cuda_blas(handle), .tf32 = options->tf32, .api = &api, .queues = &queues, .handle = handle };
+                        .blas = cuda_blas(handle),
+                        .tf32 = options->tf32,
+                        .api = &api,
+                        .queues = &queues,
+                        .handle = handle };
     return OK;
 }

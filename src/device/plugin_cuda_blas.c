@@ -1,10 +1,12 @@
 /* plugin_cuda_blas.c -- convolutions out of cuDNN's, or out of columns and products.
  *
  *   1x1, stride 1             one product over all positions
- *   2-byte types on Hopper    own kernels (direct_conv.h), if the stride is 1 and channels come in eights
+ *   2-byte types on Hopper    own kernels (direct_conv.h), if the stride is 1 and channels come in
+ *                             eights
  *   cuDNN has an engine       weights are turned (taps,I,O) -> (O,taps,I) in scratch, one call
- *   else                      pieces: columns of some positions, then a product (im2col; Chellapilla
- *                             et al. 2006). Thin and odd shapes land here, so it must be complete.
+ *   else                      pieces: columns of some positions, then a product (im2col;
+ *                             Chellapilla et al. 2006). Thin and odd shapes land here, so it must
+ *                             be complete.
  */
 #include "device/plugin_cuda_blas.h"
 
@@ -20,13 +22,14 @@ typedef struct CudaPrim {
     bool              is_conv, direct;
     ConvDesc          conv;
     ColumnsDesc       columns;
-    int64_t           rows, piece;       /* output positions in all, and at once (backward data: a band's) */
+    /* output positions in all, and at once (backward data: a band's) */
+    int64_t           rows, piece;
     int               axis;              /* backward data: bands along D or H */
     int64_t           band;              /* input lines in a band */
     size_t            columns_bytes, turned_bytes;
-    bool              thin;              /* backward weights of few output channels: columns of dy, not of x */
+    bool              thin;  /* backward weights of few output channels: columns of dy, not of x */
     CudaMatmul       *matmul, *last;     /* of a piece, and of the last piece if that is shorter */
-    CudaMatmul       *first;             /* backward weights: of the first piece, which overwrites */
+    CudaMatmul       *first;  /* backward weights: of the first piece, which overwrites */
     CudnnConv        *cudnn;
     bool              straight;          /* by own kernels from x, w and y */
     DirectConv        tiled;
@@ -39,7 +42,8 @@ static int64_t product3(const int64_t *x) { return x[0] * x[1] * x[2]; }
 static Err prim_matmul(Pool *pool, const CudaPrim *p, MatmulDesc d, CudaMatmul **matmul)
 {
     size_t room = cuda_matmul_scratch(&d), *have = &((CudaPrim *)(uintptr_t)p)->head.scratch_bytes;
-    *have = room > *have ? room : *have;     /* columns are added behind it when all products are known */
+    /* columns are added behind it when all products are known */
+    *have = room > *have ? room : *have;
     return cuda_matmul_new(pool, p->handle, &d, matmul);
 }
 
@@ -60,7 +64,8 @@ static MatmulDesc piece_desc(const CudaPrim *p, int64_t rows, bool first)
         d.trans_b = true;
         d.type_a = c->type_y, d.type_b = c->type_w, d.type_c = p->direct ? c->type_x : F32;
     } else if (p->thin) {                /* (tap, o) by i, turned afterwards */
-        d.m = product3(c->kernel) * c->co, d.n = c->ci, d.k = rows, d.lda = pitch, d.ldb = c->ci, d.ldc = c->ci;
+        d.m = product3(c->kernel) * c->co, d.n = c->ci, d.k = rows, d.lda = pitch, d.ldb = c->ci,
+        d.ldc = c->ci;
         d.trans_a = true;
         d.type_a = c->type_y, d.type_b = c->type_x, d.type_c = F32;
         d.accumulate = !first;
@@ -85,14 +90,14 @@ static void band_outputs(const CudaPrim *p, int64_t from, int64_t to, int64_t *f
     *first = *first > *last ? *last : *first;
 }
 
-static int64_t line_rows(const CudaPrim *p)      /* positions of one output line along the band axis */
+static int64_t line_rows(const CudaPrim *p)  /* positions of one output line along the band axis */
 {
     const ConvDesc *c = &p->conv;
     return p->axis == 0 ? c->out[1] * c->out[2] : c->out[2];
 }
 
-/* dw[tap, i, o] is also a sum over x's positions q of x[q, i] dy[q - tap, o]: with few output channels the
- * columns of dy, its taps in the opposite order, are far fewer than those of x. */
+/* dw[tap, i, o] is also a sum over x's positions q of x[q, i] dy[q - tap, o]: with few output
+ * channels the columns of dy, its taps in the opposite order, are far fewer than those of x. */
 static bool conv_is_thin(const ConvDesc *c)
 {
     for (int i = 0; i < 3; i++)
@@ -117,7 +122,8 @@ static Err columns_new(Pool *pool, CudaPrim *p)
     p->columns.pitch = p->direct ? c->ci : up(product3(c->kernel) * p->columns.ci, 8);
     p->rows = c->n * product3(to);
     if (p->thin)
-        p->turned_bytes = (size_t)up(product3(c->kernel) * c->ci * c->co * (int64_t)sizeof(float), 256);
+        p->turned_bytes = (size_t)up(product3(c->kernel) * c->ci * c->co * (int64_t)sizeof(float),
+                                     256);
     if (p->direct) {
         p->piece = p->rows;
     } else if (!data) {
@@ -132,9 +138,11 @@ static Err columns_new(Pool *pool, CudaPrim *p)
         p->band = p->band < c->stride[p->axis] ? c->stride[p->axis] : p->band;
         p->band = p->band > c->in[p->axis] ? c->in[p->axis] : p->band;
         for (int64_t from = 0; from < c->in[p->axis]; from += p->band) {
-            int64_t first, last, to = from + p->band < c->in[p->axis] ? from + p->band : c->in[p->axis];
+            int64_t first, last,
+                to = from + p->band < c->in[p->axis] ? from + p->band : c->in[p->axis];
             band_outputs(p, from, to, &first, &last);
-            p->piece = (last - first) * line_rows(p) > p->piece ? (last - first) * line_rows(p) : p->piece;
+            p->piece = (last - first) * line_rows(p) > p->piece ? (last - first) * line_rows(p)
+                                                                : p->piece;
         }
         p->columns_bytes = (size_t)up(p->piece * p->columns.pitch * element, 256);
     }
@@ -148,29 +156,38 @@ static Err columns_new(Pool *pool, CudaPrim *p)
         if (rest)
             TRY(prim_matmul(pool, p, piece_desc(p, rest, false), &p->last));
     } else if (p->direct || p->piece > 0) {
-        /* All bands take one product of the largest band's rows: the rest of a shorter one is not read. */
+        /* All bands take one product of the largest band's rows: the rest of a shorter one is not
+         * read. */
         TRY(prim_matmul(pool, p, piece_desc(p, p->direct ? p->rows : p->piece, false), &p->matmul));
     }
     return OK;
 }
 
-static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void *bias, const float *before, char *scratch)
+static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void *bias,
+                       const float *before, char *scratch)
 {
     const ConvDesc *c = &p->conv;
-    char   *columns = scratch + p->head.scratch_bytes - p->columns_bytes, *turned = columns - p->turned_bytes;
+    char *columns = scratch + p->head.scratch_bytes - p->columns_bytes,
+         *turned = columns - p->turned_bytes;
     int64_t row = p->thin ? c->ci * type_bytes(c->type_x) : c->co * type_bytes(c->type_y);
     cudaStream_t stream = p->handle->stream;
     if (before && before != w && !p->thin)
-        CUDA_TRY(cudaMemcpyAsync(w, before, (size_t)(product3(c->kernel) * c->ci * c->co) * sizeof *before,
+        CUDA_TRY(cudaMemcpyAsync(w, before,
+                                 (size_t)(product3(c->kernel) * c->ci * c->co) * sizeof *before,
                                  cudaMemcpyDeviceToDevice, stream));
     if (p->direct)
         return c->kind == CONV_FORWARD ? cuda_matmul_run(p->matmul, x, w, bias, y, scratch)
-             : c->kind == CONV_BACKWARD_DATA ? cuda_matmul_run(p->matmul, y, w, NULL, x, scratch)
-                                             : cuda_matmul_run(before ? p->matmul : p->first, x, y, NULL, w, scratch);
+               : c->kind == CONV_BACKWARD_DATA
+                   ? cuda_matmul_run(p->matmul, y, w, NULL, x, scratch)
+                   : cuda_matmul_run(before ? p->matmul : p->first, x, y, NULL, w, scratch);
     for (int64_t r = 0; r < p->rows; r += p->piece) {
         int64_t rows = p->rows - r < p->piece ? p->rows - r : p->piece;
-        const CudaMatmul *m = rows < p->piece ? p->last : c->kind == CONV_BACKWARD_WEIGHTS && r == 0 && (!before || p->thin) ? p->first : p->matmul;
-        TRY(cuda_columns(stream, &p->columns, p->thin ? c->type_y : c->type_x, p->thin ? y : x, r, rows, columns));
+        const CudaMatmul *m = rows < p->piece ? p->last
+                              : c->kind == CONV_BACKWARD_WEIGHTS && r == 0 && (!before || p->thin)
+                                  ? p->first
+                                  : p->matmul;
+        TRY(cuda_columns(stream, &p->columns, p->thin ? c->type_y : c->type_x, p->thin ? y : x, r,
+                         rows, columns));
         if (c->kind == CONV_FORWARD)
             TRY(cuda_matmul_run(m, columns, w, bias, (char *)y + r * row, scratch));
         else if (p->thin)
@@ -178,7 +195,9 @@ static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void 
         else
             TRY(cuda_matmul_run(m, columns, (char *)y + r * row, NULL, w, scratch));
     }
-    return p->thin ? cuda_turn_taps(stream, (const float *)turned, product3(c->kernel), c->ci, c->co, before, w) : OK;
+    return p->thin ? cuda_turn_taps(stream, (const float *)turned, product3(c->kernel), c->ci,
+                                    c->co, before, w)
+                   : OK;
 }
 
 /* dx band by band: the columns of every output line that reaches into it, then their sums. */
@@ -189,23 +208,26 @@ static Err columns_run_data(const CudaPrim *p, void *dx, void *w, void *dy, char
     int64_t spatial = product3(c->out), row_bytes = c->co * type_bytes(c->type_y);
     for (int64_t image = 0; image < c->n; image++)
         for (int64_t from = 0; from < c->in[p->axis]; from += p->band) {
-            int64_t first, last, to = from + p->band < c->in[p->axis] ? from + p->band : c->in[p->axis];
+            int64_t first, last,
+                to = from + p->band < c->in[p->axis] ? from + p->band : c->in[p->axis];
             band_outputs(p, from, to, &first, &last);
-            /* The product is of one size: a band at the end begins earlier instead of reading past y. */
+            /* The product is of one size: a band at the end begins earlier instead of reading past
+             * y. */
             int64_t start = first * line_rows(p);
             start = start + p->piece > spatial ? spatial - p->piece : start;
             if (p->piece > 0)
-                TRY(cuda_matmul_run(p->matmul, (char *)dy + (image * spatial + start) * row_bytes, w, NULL, columns,
-                                    scratch));
-            TRY(cuda_columns_sum(p->handle->stream, &p->columns, c->type_x, dx, image, p->axis, from, to,
-                                 (const float *)columns, start, p->piece));
+                TRY(cuda_matmul_run(p->matmul, (char *)dy + (image * spatial + start) * row_bytes,
+                                    w, NULL, columns, scratch));
+            TRY(cuda_columns_sum(p->handle->stream, &p->columns, c->type_x, dx, image, p->axis,
+                                 from, to, (const float *)columns, start, p->piece));
         }
     return OK;
 }
 
 /* --- cuDNN --- */
 
-static Err turned_run(const CudaPrim *p, void *x, void *w, void *y, const void *bias, const float *before, char *scratch)
+static Err turned_run(const CudaPrim *p, void *x, void *w, void *y, const void *bias,
+                      const float *before, char *scratch)
 {
     const ConvDesc *c = &p->conv;
     int64_t deep = product3(c->kernel) * c->ci;
@@ -217,7 +239,8 @@ static Err turned_run(const CudaPrim *p, void *x, void *w, void *y, const void *
     if (c->kind == CONV_BACKWARD_WEIGHTS)
         return cuda_transpose(stream, c->type_w, turned, c->co, deep, before, w);
     if (c->bias)
-        return cuda_add_bias(stream, c->type_y, y, c->co, c->type_bias, bias, c->n * product3(c->out), c->co);
+        return cuda_add_bias(stream, c->type_y, y, c->co, c->type_bias, bias,
+                             c->n * product3(c->out), c->co);
     return OK;
 }
 
@@ -238,9 +261,15 @@ static Err cuda_prim_run(const Prim *prim, const PrimArgs *args)
     if (p->rows == 0)
         return OK;
     if (p->straight)
-        return direct_conv_run(p->handle, &p->tiled, &(DirectArgs){ .x = args->a, .w = args->b, .y = args->c,
-                               .bias = args->bias, .before = args->before, .sums = args->sums,
-                               .sums_before = args->sums_before, .scratch = args->scratch });
+        return direct_conv_run(p->handle, &p->tiled,
+                               &(DirectArgs){ .x = args->a,
+                                              .w = args->b,
+                                              .y = args->c,
+                                              .bias = args->bias,
+                                              .before = args->before,
+                                              .sums = args->sums,
+                                              .sums_before = args->sums_before,
+                                              .scratch = args->scratch });
     if (p->cudnn)
         return turned_run(p, args->a, args->b, args->c, args->bias, args->before, args->scratch);
     if (p->conv.kind == CONV_BACKWARD_DATA && !p->direct)
@@ -282,13 +311,16 @@ static Err blas_new_conv(const CudaBlas *blas, Pool *pool, const ConvDesc *desc,
         p->head.scratch_bytes = direct_conv_scratch(&p->tiled);
         p->head.impl = "wgmma";
     } else if (!p->direct && p->rows && cudnn_conv_new(pool, p->handle, desc, &p->cudnn) == OK) {
-        p->turned_bytes = (size_t)(product3(desc->kernel) * desc->ci * desc->co * type_bytes(desc->type_w));
-        p->head.scratch_bytes = (size_t)up((int64_t)cudnn_conv_scratch(p->cudnn), 256) + p->turned_bytes;
+        p->turned_bytes = (size_t)(product3(desc->kernel) * desc->ci * desc->co *
+                                   type_bytes(desc->type_w));
+        p->head.scratch_bytes = (size_t)up((int64_t)cudnn_conv_scratch(p->cudnn), 256) +
+                                p->turned_bytes;
         p->head.impl = cudnn_conv_name(p->cudnn);
     } else {
         p->cudnn = NULL;
         TRY(columns_new(pool, p));
-        p->head.scratch_bytes = (size_t)up((int64_t)p->head.scratch_bytes, 256) + p->turned_bytes + p->columns_bytes;
+        p->head.scratch_bytes = (size_t)up((int64_t)p->head.scratch_bytes, 256) + p->turned_bytes +
+                                p->columns_bytes;
         p->head.impl = p->direct ? "cublaslt" : "columns";
     }
     *out = &p->head;
@@ -321,8 +353,13 @@ const Blas *cuda_blas(const CudaHandle *handle)
     static CudaHandle kept[2];               /* primitives are cached for the life of the process */
     int i = handle->tf32;
     kept[i] = *handle;
-    blases[i] = (CudaBlas){ { .name = i ? "cuda-tf32" : "cuda", .version = "", .bf16_pays = true, .alone = true,
-                              .matmul = i ? matmul_tf32 : matmul_ieee, .conv = i ? conv_tf32 : conv_ieee,
-                              .run = cuda_prim_run }, &kept[i] };
+    blases[i] = (CudaBlas){ { .name = i ? "cuda-tf32" : "cuda",
+                              .version = "",
+                              .bf16_pays = true,
+                              .alone = true,
+                              .matmul = i ? matmul_tf32 : matmul_ieee,
+                              .conv = i ? conv_tf32 : conv_ieee,
+                              .run = cuda_prim_run },
+                            &kept[i] };
     return &blases[i].face;
 }

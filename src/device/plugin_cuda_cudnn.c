@@ -29,12 +29,13 @@ typedef struct Descs {               /* what is destroyed when the plan stands *
     int  n;
 } Descs;
 
-/* cuDNN refuses often and for good reasons: the caller has another way, so the sentence is short. */
-#define DNN_TRY(call)                                                                                  \
-    do {                                                                                               \
-        cudnnStatus_t dnn_err_ = (call);                                                               \
-        if (dnn_err_ != CUDNN_STATUS_SUCCESS)                                                          \
-            return fail(E_DEVICE, "%s: %s", #call, cudnnGetErrorString(dnn_err_));                     \
+/* cuDNN refuses often and for good reasons: the caller has another way, so the sentence is
+ * short. */
+#define DNN_TRY(call)                                                                              \
+    do {                                                                                           \
+        cudnnStatus_t dnn_err_ = (call);                                                           \
+        if (dnn_err_ != CUDNN_STATUS_SUCCESS)                                                      \
+            return fail(E_DEVICE, "%s: %s", #call, cudnnGetErrorString(dnn_err_));                 \
     } while (0)
 
 static Err desc_new(Descs *all, cudnnBackendDescriptorType_t type, Desc *out)
@@ -52,7 +53,8 @@ static void descs_undo(Descs *all, Desc keep)
             cudnnBackendDestroyDescriptor(all->at[i]);
 }
 
-static Err desc_set(Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n, const void *data)
+static Err desc_set(Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                    int64_t n, const void *data)
 {
     DNN_TRY(cudnnBackendSetAttribute(d, name, type, n, data));
     return OK;
@@ -64,7 +66,8 @@ static cudnnDataType_t dnn_type(Type type)
 }
 
 /* Channels last: (N or O, C, spatial...) with C's stride 1. */
-static Err tensor_desc(Descs *all, int64_t id, Type type, int64_t n, int64_t c, const int64_t *spatial, int axes, Desc *out)
+static Err tensor_desc(Descs *all, int64_t id, Type type, int64_t n, int64_t c,
+                       const int64_t *spatial, int axes, Desc *out)
 {
     cudnnDataType_t dtype = dnn_type(type);
     int64_t align = 16, dims[5] = { n, c }, strides[5];
@@ -92,17 +95,26 @@ static const struct {
     cudnnBackendAttributeName_t  conv, x, w, y, alpha, beta;
 } operations[] = {
     [CONV_FORWARD] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA },
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA },
     [CONV_BACKWARD_DATA] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA },
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA },
     [CONV_BACKWARD_WEIGHTS] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA },
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA },
 };
 
 static Err conv_graph(Descs *all, const CudaHandle *handle, const ConvDesc *c, Desc *graph)
@@ -121,10 +133,13 @@ static Err conv_graph(Descs *all, const CudaHandle *handle, const ConvDesc *c, D
     TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n_axes));
     TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sum));
     TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
-    TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, axes, c->pad_lo + lead));
-    TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, axes, c->pad_hi + lead));
+    TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, axes,
+                 c->pad_lo + lead));
+    TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, axes,
+                 c->pad_hi + lead));
     TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes, one));
-    TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes, c->stride + lead));
+    TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes,
+                 c->stride + lead));
     DNN_TRY(cudnnBackendFinalize(conv));
 
     TRY(desc_new(all, operations[c->kind].type, &op));
@@ -139,30 +154,36 @@ static Err conv_graph(Descs *all, const CudaHandle *handle, const ConvDesc *c, D
     TRY(desc_new(all, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, graph));
     TRY(desc_set(*graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &op));
     if (handle->cudnn)
-        TRY(desc_set(*graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle->cudnn));
+        TRY(desc_set(*graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                     &handle->cudnn));
     DNN_TRY(cudnnBackendFinalize(*graph));
     return OK;
 }
 
 /* Deterministic, and no rounding of fp32 factors unless tf32 was asked for. */
-static Err engine_will_do(const CudaHandle *handle, const ConvDesc *c, Desc config, bool *will, int64_t *index)
+static Err engine_will_do(const CudaHandle *handle, const ConvDesc *c, Desc config, bool *will,
+                          int64_t *index)
 {
     Desc                 engine;
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t              n = 0;
     bool                 fp32 = c->type_x == F32 && c->type_y == F32 && !handle->tf32;
     DNN_TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
-    cudnnStatus_t status = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n,
-                                                    &engine);
+    cudnnStatus_t status = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine);
     *will = status == CUDNN_STATUS_SUCCESS && n == 1;
     if (*will)
-        status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, index);
-    if (*will && cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                          CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes) == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
+                                          1, &n, index);
+    if (*will && cudnnBackendGetAttribute(
+                     engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                     CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes) == CUDNN_STATUS_SUCCESS)
         for (int64_t i = 0; i < n; i++)
-            if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || notes[i] == CUDNN_NUMERICAL_NOTE_FFT ||
-                notes[i] == CUDNN_NUMERICAL_NOTE_WINOGRAD || notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
-                (fp32 && (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)))
+            if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
+                notes[i] == CUDNN_NUMERICAL_NOTE_FFT || notes[i] == CUDNN_NUMERICAL_NOTE_WINOGRAD ||
+                notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
+                (fp32 && (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
+                          notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)))
                 *will = false;
     cudnnBackendDestroyDescriptor(engine);
     return OK;
@@ -173,31 +194,37 @@ static Err conv_plan(Descs *all, CudnnConv *conv, Desc config)
     int64_t n, bytes = 0;
     TRY(desc_new(all, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &conv->plan));
     if (conv->handle->cudnn)
-        TRY(desc_set(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &conv->handle->cudnn));
+        TRY(desc_set(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                     &conv->handle->cudnn));
     else
-        TRY(desc_set(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                     &conv->handle->described));
-    TRY(desc_set(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config));
+        TRY(desc_set(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &conv->handle->described));
+    TRY(desc_set(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                 1, &config));
     DNN_TRY(cudnnBackendFinalize(conv->plan));
-    DNN_TRY(cudnnBackendGetAttribute(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &bytes));
+    DNN_TRY(cudnnBackendGetAttribute(conv->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                     CUDNN_TYPE_INT64, 1, &n, &bytes));
     conv->scratch = (size_t)bytes;
     return OK;
 }
 
-static Err conv_engine(Descs *all, CudnnConv *conv, const ConvDesc *c, Desc graph, cudnnBackendHeurMode_t mode)
+static Err conv_engine(Descs *all, CudnnConv *conv, const ConvDesc *c, Desc graph,
+                       cudnnBackendHeurMode_t mode)
 {
     Desc    heur, configs[MAX_CONFIGS];
     int64_t n = 0;
     TRY(desc_new(all, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heur));
-    TRY(desc_set(heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph));
+    TRY(desc_set(heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                 &graph));
     TRY(desc_set(heur, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
     if (!conv->handle->cudnn)
-        TRY(desc_set(heur, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &conv->handle->described));
+        TRY(desc_set(heur, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                     &conv->handle->described));
     DNN_TRY(cudnnBackendFinalize(heur));
     for (int i = 0; i < MAX_CONFIGS; i++)
         TRY(desc_new(all, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]));
-    DNN_TRY(cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, &n,
-                                     configs));
+    DNN_TRY(cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, &n, configs));
     for (int64_t i = 0; i < n && i < MAX_CONFIGS; i++) {
         bool    will = false;
         int64_t index = -1;
@@ -214,7 +241,8 @@ Err cudnn_describe(const char *json, void **described)
 {
     Desc card;
     DNN_TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &card));
-    TRY(desc_set(card, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json), json));
+    TRY(desc_set(card, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                 (int64_t)strlen(json), json));
     DNN_TRY(cudnnBackendFinalize(card));
     *described = card;
     return OK;
@@ -233,7 +261,7 @@ Err cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *c, Cudn
     Desc       graph;
     if (!handle->cudnn && !handle->described)
         return fail(E_DEVICE, "no card to ask cuDNN about");
-    for (int i = 0; i < 3; i++)              /* seen: wrong weight gradients, without a word (9.19, H200) */
+    for (int i = 0; i < 3; i++)  /* seen: wrong weight gradients, without a word (9.19, H200) */
         if (c->pad_lo[i] != c->pad_hi[i])
             return fail(E_DEVICE, "cuDNN cannot be trusted with uneven padding");
     conv->handle = handle;
@@ -259,14 +287,17 @@ Err cudnn_conv_run(const CudnnConv *conv, void *x, void *w, void *y, void *scrat
     int64_t ids[] = { X_ID, W_ID, Y_ID };
     Desc    pack;
     DNN_TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
-    Err err = desc_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers);
+    Err err = desc_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3,
+                       pointers);
     err = err ? err : desc_set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
-    err = err ? err : desc_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);
+    err = err ? err
+              : desc_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);
     cudnnStatus_t status = err ? CUDNN_STATUS_INTERNAL_ERROR : cudnnBackendFinalize(pack);
     if (!err && status == CUDNN_STATUS_SUCCESS)
         status = cudnnBackendExecute(conv->handle->cudnn, conv->plan, pack);
     cudnnBackendDestroyDescriptor(pack);
     if (!err && status != CUDNN_STATUS_SUCCESS)
-        return fail(E_DEVICE, "cuDNN convolution (%s): %s", conv->name, cudnnGetErrorString(status));
+        return fail(E_DEVICE, "cuDNN convolution (%s): %s", conv->name,
+                    cudnnGetErrorString(status));
     return err;
 }

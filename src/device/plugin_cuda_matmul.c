@@ -1,10 +1,9 @@
 /* plugin_cuda_matmul.c -- one matrix product by cuBLASLt.
  *
- * Row-major C = A B is column-major C' = B' A': the operands change places. Algorithms come from the
- * library's own heuristic, which is the same from run to run; sums that would need atomics are ruled
- * out. Factors of two types are both made fp32. A pointer into the middle of a buffer may not be 16-byte
- * aligned: there is one algorithm for aligned and one for any pointers.
- */
+ * Row-major C = A B is column-major C' = B' A': the operands change places. Algorithms come from
+ * the library's own heuristic, which is the same from run to run; sums that would need atomics are
+ * ruled out. Factors of two types are both made fp32. A pointer into the middle of a buffer may not
+ * be 16-byte aligned: there is one algorithm for aligned and one for any pointers. */
 #include "device/plugin_cuda_blas.h"
 
 #include <cublasLt.h>
@@ -22,18 +21,20 @@ struct CudaMatmul {
     MatmulDesc        desc;
     CudaPairs        *pairs;                     /* made so instead, or NULL */
     Product           main, tail;                /* tail: the last few of a split sum */
-    int64_t           splits, deep;              /* sums of `deep` terms each, added up afterwards; 1: not split */
+    /* sums of `deep` terms each, added up afterwards; 1: not split */
+    int64_t           splits, deep;
     size_t            widened;                   /* bytes of the factor that is first made fp32 */
     bool              bias_after;                /* the library cannot add a bias of that type */
 };
 
 enum { WIDE = 16 };
 
-#define LT_TRY(call)                                                                                           \
-    do {                                                                                                       \
-        cublasStatus_t lt_err_ = (call);                                                                       \
-        if (lt_err_ != CUBLAS_STATUS_SUCCESS)                                                                  \
-            return fail(E_DEVICE, "%s: cuBLASLt status %d (%s:%d)", #call, (int)lt_err_, __FILE__, __LINE__);  \
+#define LT_TRY(call)                                                                               \
+    do {                                                                                           \
+        cublasStatus_t lt_err_ = (call);                                                           \
+        if (lt_err_ != CUBLAS_STATUS_SUCCESS)                                                      \
+            return fail(E_DEVICE, "%s: cuBLASLt status %d (%s:%d)", #call, (int)lt_err_, __FILE__, \
+                        __LINE__);                                                                 \
     } while (0)
 
 static cudaDataType_t lt_type(Type type)
@@ -50,13 +51,14 @@ static size_t lt_scratch(const MatmulDesc *d)
     return want < 65536 ? 65536 : want / 256 * 256;
 }
 
-/* A weight gradient is a small matrix of very long sums: too few tiles to fill a card. Its sums are cut
- * into equal pieces, each a product of its own in one batched call, then added in order. */
+/* A weight gradient is a small matrix of very long sums: too few tiles to fill a card. Its sums are
+ * cut into equal pieces, each a product of its own in one batched call, then added in order. */
 enum { TILE = 128, CARD_TILES = 264, LEAST_DEEP = 1024, MOST_SPLITS = 64 };
 
 static int64_t matmul_splits(const MatmulDesc *d)
 {
-    int64_t tiles = ((d->m + TILE - 1) / TILE) * ((d->n + TILE - 1) / TILE), splits = CARD_TILES / (tiles ? tiles : 1);
+    int64_t tiles = ((d->m + TILE - 1) / TILE) * ((d->n + TILE - 1) / TILE),
+            splits = CARD_TILES / (tiles ? tiles : 1);
     if (d->batch != 1 || d->bias || d->type_c != F32 || d->ldc != d->n)
         return 1;
     splits = splits > MOST_SPLITS ? MOST_SPLITS : splits;
@@ -69,7 +71,8 @@ static size_t matmul_widened(const MatmulDesc *d)
     int64_t rows_a = d->trans_a ? d->k : d->m, rows_b = d->trans_b ? d->n : d->k;
     if (d->type_a == d->type_b)
         return 0;
-    return ((size_t)(d->type_a == F32 ? rows_b * d->ldb : rows_a * d->lda) * sizeof(float) + 255) / 256 * 256;
+    return ((size_t)(d->type_a == F32 ? rows_b * d->ldb : rows_a * d->lda) * sizeof(float) + 255) /
+           256 * 256;
 }
 
 static MatmulDesc matmul_piece(const MatmulDesc *d, int64_t splits, int64_t deep)
@@ -88,7 +91,8 @@ static int64_t piece_deep(const MatmulDesc *d, int64_t splits) { return d->k / s
 
 static size_t partial_bytes(const MatmulDesc *d, int64_t splits)
 {
-    return splits < 2 ? 0 : ((size_t)((splits + 1) * d->m * d->n) * sizeof(float) + 255) / 256 * 256;
+    return splits < 2 ? 0
+                      : ((size_t)((splits + 1) * d->m * d->n) * sizeof(float) + 255) / 256 * 256;
 }
 
 size_t cuda_matmul_scratch(const MatmulDesc *d)
@@ -100,20 +104,23 @@ size_t cuda_matmul_scratch(const MatmulDesc *d)
     return lt_scratch(&piece) + partial_bytes(d, splits) + matmul_widened(d);
 }
 
-static Err lt_layout(cublasLtMatrixLayout_t *layout, Type type, int64_t rows, int64_t columns, int64_t ld,
-                     int64_t batch, int64_t stride)
+static Err lt_layout(cublasLtMatrixLayout_t *layout, Type type, int64_t rows, int64_t columns,
+                     int64_t ld, int64_t batch, int64_t stride)
 {
     int32_t count = (int32_t)batch;
-    LT_TRY(cublasLtMatrixLayoutCreate(layout, lt_type(type), (uint64_t)rows, (uint64_t)columns, ld));
+    LT_TRY(
+        cublasLtMatrixLayoutCreate(layout, lt_type(type), (uint64_t)rows, (uint64_t)columns, ld));
     if (batch > 1) {
-        LT_TRY(cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
-        LT_TRY(cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
-                                                sizeof stride));
+        LT_TRY(cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                sizeof count));
+        LT_TRY(cublasLtMatrixLayoutSetAttribute(
+            *layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
     }
     return OK;
 }
 
-static Err lt_algo(const CudaHandle *handle, const Product *m, uint32_t align, cublasLtMatmulAlgo_t *algo)
+static Err lt_algo(const CudaHandle *handle, const Product *m, uint32_t align,
+                   cublasLtMatmulAlgo_t *algo)
 {
     cublasLtMatmulPreference_t      pref;
     cublasLtMatmulHeuristicResult_t found;
@@ -121,20 +128,25 @@ static Err lt_algo(const CudaHandle *handle, const Product *m, uint32_t align, c
     uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     uint64_t scratch = m->scratch;
     LT_TRY(cublasLtMatmulPreferenceCreate(&pref));
-    LT_TRY(cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &scratch, sizeof scratch));
-    LT_TRY(cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
+    LT_TRY(cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                &scratch, sizeof scratch));
+    LT_TRY(cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                &sums, sizeof sums));
     const cublasLtMatmulPreferenceAttributes_t aligns[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
     for (int i = 0; i < 4; i++)
         LT_TRY(cublasLtMatmulPreferenceSetAttribute(pref, aligns[i], &align, sizeof align));
-    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle->blaslt, m->op, m->a, m->b, m->c, m->c, pref, 1, &found,
-                                                           &n);
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle->blaslt, m->op, m->a, m->b, m->c,
+                                                           m->c, pref, 1, &found, &n);
     cublasLtMatmulPreferenceDestroy(pref);
     if (status != CUBLAS_STATUS_SUCCESS || n < 1)
-        return fail(E_DEVICE, "cuBLASLt has no algorithm for a %lldx%lldx%lld product of %s and %s into %s (status %d)",
-                    (long long)m->desc.m, (long long)m->desc.n, (long long)m->desc.k, type_name(m->desc.type_a),
-                    type_name(m->desc.type_b), type_name(m->desc.type_c), (int)status);
+        return fail(E_DEVICE,
+                    "cuBLASLt has no algorithm for a %lldx%lldx%lld product of %s and %s into %s "
+                    "(status %d)",
+                    (long long)m->desc.m, (long long)m->desc.n, (long long)m->desc.k,
+                    type_name(m->desc.type_a), type_name(m->desc.type_b), type_name(m->desc.type_c),
+                    (int)status);
     *algo = found.algo;
     return OK;
 }
@@ -154,7 +166,8 @@ static Err product_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *d
     m->scratch = lt_scratch(d);
     if (!handle->blaslt)
         return OK;
-    cublasComputeType_t compute = d->type_a == F32 && handle->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasComputeType_t compute = d->type_a == F32 && handle->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                   : CUBLAS_COMPUTE_32F;
     LT_TRY(cublasLtMatmulDescCreate(&m->op, compute, CUDA_R_32F));
     cublasOperation_t t = CUBLAS_OP_T;
     if (d->trans_b)
@@ -163,10 +176,13 @@ static Err product_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *d
         LT_TRY(cublasLtMatmulDescSetAttribute(m->op, CUBLASLT_MATMUL_DESC_TRANSB, &t, sizeof t));
     if (d->bias) {
         cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-        LT_TRY(cublasLtMatmulDescSetAttribute(m->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+        LT_TRY(cublasLtMatmulDescSetAttribute(m->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                              sizeof epilogue));
     }
-    TRY(lt_layout(&m->a, d->type_b, d->trans_b ? d->k : d->n, d->trans_b ? d->n : d->k, d->ldb, d->batch, d->stride_b));
-    TRY(lt_layout(&m->b, d->type_a, d->trans_a ? d->m : d->k, d->trans_a ? d->k : d->m, d->lda, d->batch, d->stride_a));
+    TRY(lt_layout(&m->a, d->type_b, d->trans_b ? d->k : d->n, d->trans_b ? d->n : d->k, d->ldb,
+                  d->batch, d->stride_b));
+    TRY(lt_layout(&m->b, d->type_a, d->trans_a ? d->m : d->k, d->trans_a ? d->k : d->m, d->lda,
+                  d->batch, d->stride_a));
     TRY(lt_layout(&m->c, d->type_c, d->n, d->m, d->ldc, d->batch, d->stride_c));
     pool_at_free(pool, product_undo, m);
     TRY(lt_algo(handle, m, WIDE, &m->aligned));
@@ -201,20 +217,22 @@ Err cuda_matmul_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *d, C
     return OK;
 }
 
-static Err product_run(const CudaHandle *handle, const Product *m, const void *a, const void *b, const void *bias, void *c,
-                       void *scratch)
+static Err product_run(const CudaHandle *handle, const Product *m, const void *a, const void *b,
+                       const void *bias, void *c, void *scratch)
 {
     float alpha = 1, beta = m->desc.accumulate ? 1 : 0;
     bool  wide = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)bias) % WIDE == 0;
     if (m->desc.bias)
-        LT_TRY(cublasLtMatmulDescSetAttribute(m->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+        LT_TRY(cublasLtMatmulDescSetAttribute(m->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                              sizeof bias));
     LT_TRY(cublasLtMatmul(handle->blaslt, m->op, &alpha, b, m->a, a, m->b, &beta, c, m->c, c, m->c,
                           wide ? &m->aligned : &m->loose, scratch, m->scratch, handle->stream));
     return OK;
 }
 
 /* Scratch: the library's, then partial sums, then the widened factor. */
-Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const void *bias, void *c, void *scratch)
+Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const void *bias, void *c,
+                    void *scratch)
 {
     const MatmulDesc *d = &m->desc;
     cudaStream_t      stream = m->handle->stream;
@@ -226,7 +244,8 @@ Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const voi
         return cuda_pairs_run(m->pairs, a, b, bias, c, scratch);
     if (m->widened) {
         const void **narrow = d->type_a == F32 ? &b : &a;
-        int64_t      count = d->type_a == F32 ? (d->trans_b ? d->n : d->k) * d->ldb : (d->trans_a ? d->k : d->m) * d->lda;
+        int64_t count = d->type_a == F32 ? (d->trans_b ? d->n : d->k) * d->ldb
+                                         : (d->trans_a ? d->k : d->m) * d->lda;
         TRY(cuda_widen(stream, d->type_a == F32 ? d->type_b : d->type_a, *narrow, count, widened));
         *narrow = widened;
     }
@@ -234,14 +253,17 @@ Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const voi
         int64_t element = type_bytes(m->main.desc.type_a), all = d->m * d->n, n = m->splits;
         TRY(product_run(m->handle, &m->main, a, b, NULL, partial, scratch));
         if (m->tail.desc.k) {
-            TRY(product_run(m->handle, &m->tail, (const char *)a + n * m->main.desc.stride_a * element,
-                            (const char *)b + n * m->main.desc.stride_b * element, NULL, partial + n * all, scratch));
+            TRY(product_run(m->handle, &m->tail,
+                            (const char *)a + n * m->main.desc.stride_a * element,
+                            (const char *)b + n * m->main.desc.stride_b * element, NULL,
+                            partial + n * all, scratch));
             n++;
         }
         return cuda_sum_parts(stream, partial, n, all, d->accumulate, c);
     }
     TRY(product_run(m->handle, &m->main, a, b, m->bias_after ? NULL : bias, c, scratch));
     if (m->bias_after)
-        return cuda_add_bias(stream, d->type_c, c, d->ldc, d->type_bias, bias, d->batch * d->m, d->n);
+        return cuda_add_bias(stream, d->type_c, c, d->ldc, d->type_bias, bias, d->batch * d->m,
+                             d->n);
     return OK;
 }

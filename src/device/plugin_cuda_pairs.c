@@ -1,16 +1,18 @@
-/* plugin_cuda_pairs.c -- products of 2-byte numbers whose rows are 4 more than a multiple of 8, two rows at a time.
+/* plugin_cuda_pairs.c -- products of 2-byte numbers whose rows are 4 more than a multiple of 8, two
+ * rows at a time.
  *
- * The library's fast kernels want every width to be a multiple of 8, whatever the distance of the rows: a width
- * of 468 takes three times as long as one of 480. But two rows one behind the other are one of 2 x 468, which is
- * such a multiple. Of the product of these long rows only what lies on the diagonal is wanted:
+ * The library's fast kernels want every width to be a multiple of 8, whatever the distance of the
+ * rows: a width of 468 takes three times as long as one of 480. But two rows one behind the other
+ * are one of 2 x 468, which is such a multiple. Of the product of these long rows only what lies on
+ * the diagonal is wanted:
  *
  *     [ x0 | x1 ] [ W 0 ]     [ y0 | y1 ]       left:   columns of y0, but its last 4
  *                 [ 0 W ]  =                    right:  columns of y1, but its first 4
  *                                               middle: these 8, from all of x0 and x1
  *
- * Each part reads a width rounded up to 8, the 4 numbers too many against zeros in a copy of the weight. For a
- * weight's gradient, even and odd rows are two products of that rounded width; their parts that count are added.
- */
+ * Each part reads a width rounded up to 8, the 4 numbers too many against zeros in a copy of the
+ * weight. For a weight's gradient, even and odd rows are two products of that rounded width; their
+ * parts that count are added. */
 #include "device/plugin_cuda_blas.h"
 
 enum { LEFT, RIGHT, MIDDLE, PARTS };
@@ -18,7 +20,7 @@ enum { LEFT, RIGHT, MIDDLE, PARTS };
 struct CudaPairs {
     const CudaHandle *handle;
     MatmulDesc        desc;
-    bool              gradient;              /* of a weight: both factors turned to stand on long sums */
+    bool              gradient;  /* of a weight: both factors turned to stand on long sums */
     PairsWeight       weight;
     CudaMatmul       *part[PARTS];           /* NULL: none; a gradient has LEFT alone */
     size_t            library;               /* scratch of the parts */
@@ -36,23 +38,27 @@ static bool may_pair(int64_t a, int64_t b)
 }
 
 /* What is won must be more than the launches added. */
-static bool is_large(const MatmulDesc *d) { return (double)d->m * (double)d->n * (double)d->k >= (double)(1 << 29); }
+static bool is_large(const MatmulDesc *d)
+{
+    return (double)d->m * (double)d->n * (double)d->k >= (double)(1 << 29);
+}
 
 static bool is_gradient(const MatmulDesc *d)
 {
-    return d->trans_a && !d->trans_b && d->type_c == F32 && !d->bias && d->k % 2 == 0 && d->lda == d->m && d->ldb == d->n &&
-           d->ldc == d->n && may_pair(d->m, d->n);
+    return d->trans_a && !d->trans_b && d->type_c == F32 && !d->bias && d->k % 2 == 0 &&
+           d->lda == d->m && d->ldb == d->n && d->ldc == d->n && may_pair(d->m, d->n);
 }
 
 static bool is_rows(const MatmulDesc *d)
 {
-    return !d->trans_a && d->type_c == d->type_a && d->m % 2 == 0 && d->lda == d->k && d->ldc == d->n &&
-           d->ldb == (d->trans_b ? d->k : d->n) && may_pair(d->k, d->n);
+    return !d->trans_a && d->type_c == d->type_a && d->m % 2 == 0 && d->lda == d->k &&
+           d->ldc == d->n && d->ldb == (d->trans_b ? d->k : d->n) && may_pair(d->k, d->n);
 }
 
 bool cuda_pairs_pay(const MatmulDesc *d)
 {
-    return d->batch == 1 && d->type_a == d->type_b && d->type_a != F32 && is_large(d) && (is_gradient(d) || is_rows(d));
+    return d->batch == 1 && d->type_a == d->type_b && d->type_a != F32 && is_large(d) &&
+           (is_gradient(d) || is_rows(d));
 }
 
 /* Which columns of a pair's row it makes, out of which. */
@@ -102,7 +108,10 @@ static size_t library_bytes(const MatmulDesc *d)
 static size_t weight_place(const MatmulDesc *d, PairsWeight *w)
 {
     size_t at = library_bytes(d);
-    *w = (PairsWeight){ .k = d->k, .n = d->n, .turned = d->trans_b, .bias_bytes = d->bias ? type_bytes(d->type_bias) : 0 };
+    *w = (PairsWeight){ .k = d->k,
+                        .n = d->n,
+                        .turned = d->trans_b,
+                        .bias_bytes = d->bias ? type_bytes(d->type_bias) : 0 };
     for (int i = 0; i < PARTS; i++)
         if (part_wanted(d, i)) {
             PairsBlock b = block_of(d, i);
@@ -144,18 +153,21 @@ Err cuda_pairs_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *d, Cu
     return OK;
 }
 
-static Err gradient_run(const CudaPairs *pairs, const char *a, const char *b, float *c, char *scratch)
+static Err gradient_run(const CudaPairs *pairs, const char *a, const char *b, float *c,
+                        char *scratch)
 {
     const MatmulDesc *d = &pairs->desc;
     int64_t over_m = over(d->m), over_n = over(d->n);
     char   *even = scratch + pairs->library, *odd = even + gradient_bytes(d);
     TRY(cuda_matmul_run(pairs->part[LEFT], a, b, NULL, even, scratch));
-    TRY(cuda_matmul_run(pairs->part[LEFT], a + 2 * (d->m - over_m), b + 2 * (d->n - over_n), NULL, odd, scratch));
-    return cuda_pairs_sum(pairs->handle->stream, (const float *)even, (const float *)odd, d->m, d->n, over_m, over_n,
-                          d->accumulate, c);
+    TRY(cuda_matmul_run(pairs->part[LEFT], a + 2 * (d->m - over_m), b + 2 * (d->n - over_n), NULL,
+                        odd, scratch));
+    return cuda_pairs_sum(pairs->handle->stream, (const float *)even, (const float *)odd, d->m,
+                          d->n, over_m, over_n, d->accumulate, c);
 }
 
-Err cuda_pairs_run(const CudaPairs *pairs, const void *a, const void *b, const void *bias, void *c, void *scratch)
+Err cuda_pairs_run(const CudaPairs *pairs, const void *a, const void *b, const void *bias, void *c,
+                   void *scratch)
 {
     const PairsWeight *w = &pairs->weight;
     char              *room = scratch;
@@ -163,7 +175,8 @@ Err cuda_pairs_run(const CudaPairs *pairs, const void *a, const void *b, const v
         return gradient_run(pairs, a, b, c, scratch);
     TRY(cuda_pairs_weight(pairs->handle->stream, w, b, bias, room));
     for (int i = 0; i < w->n_blocks; i++)
-        TRY(cuda_matmul_run(pairs->part[i], (const char *)a + 2 * w->block[i].from_k, room + w->at[i],
-                            bias ? room + w->bias_at[i] : NULL, (char *)c + 2 * w->block[i].from_n, scratch));
+        TRY(cuda_matmul_run(pairs->part[i], (const char *)a + 2 * w->block[i].from_k,
+                            room + w->at[i], bias ? room + w->bias_at[i] : NULL,
+                            (char *)c + 2 * w->block[i].from_n, scratch));
     return OK;
 }

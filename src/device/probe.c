@@ -77,8 +77,10 @@ static void probe_bandwidth(Prober *p)
     double *a = NEWN(work, double, n), *b = NEWN(work, double, n), sink = 0;
     write_all(a, n, p->device->threads, 1);
     write_all(b, n, p->device->threads, 2);
-    for (int threads = 1;; threads = threads * 2 < p->device->threads ? threads * 2 : p->device->threads) {
-        double read = INFINITY, write = INFINITY, copy = INFINITY, bytes = (double)n * sizeof(double);
+    for (int threads = 1;;
+         threads = threads * 2 < p->device->threads ? threads * 2 : p->device->threads) {
+        double read = INFINITY, write = INFINITY, copy = INFINITY,
+               bytes = (double)n * sizeof(double);
         for (int i = 0; i < TRIES; i++) {
             double t0 = clock_now();
             sink += read_all(a, n, threads);
@@ -114,7 +116,8 @@ static void probe_launch(Prober *p)
             best = ns;
     }
     p->profile->launch_ns = best > 1 ? best : 1;
-    p->profile->launch_origin = pool_print(p->pool, "%s: all threads begin and end, best of %d", p->origin, TRIES);
+    p->profile->launch_origin = pool_print(p->pool, "%s: all threads begin and end, best of %d",
+                                           p->origin, TRIES);
 }
 
 static Err prim_seconds(Prober *p, const Prim *prim, const PrimArgs *args, double *best)
@@ -130,7 +133,8 @@ static Err prim_seconds(Prober *p, const Prim *prim, const PrimArgs *args, doubl
     return OK;
 }
 
-static Err probe_prim(Prober *p, RateKind kind, Type type, const Prim *prim, size_t a, size_t b, size_t c, double flops)
+static Err probe_prim(Prober *p, RateKind kind, Type type, const Prim *prim, size_t a, size_t b,
+                      size_t c, double flops)
 {
     Pool    *work = pool_new(NULL, "rate");
     double   seconds = 0;
@@ -140,7 +144,8 @@ static Err probe_prim(Prober *p, RateKind kind, Type type, const Prim *prim, siz
         char *bytes = pool_alloc(work, sizes[i] + 64, 1);
         at[i] = bytes + (64 - (uintptr_t)bytes % 64) % 64;
     }
-    Err err = prim_seconds(p, prim, &(PrimArgs){ .a = at[0], .b = at[1], .c = at[2], .scratch = at[3] }, &seconds);
+    Err err = prim_seconds(
+        p, prim, &(PrimArgs){ .a = at[0], .b = at[1], .c = at[2], .scratch = at[3] }, &seconds);
     pool_free(work);
     TRY(err);
     VEC_ADD(p->pool, p->profile->rates, p->profile->n_rates, p->profile->cap_rates,
@@ -153,8 +158,17 @@ static Err probe_prim(Prober *p, RateKind kind, Type type, const Prim *prim, siz
 static Err probe_matmul(Prober *p, Type type)
 {
     for (int64_t n = 32; 2.0 * (double)(n * n * n) <= p->o.largest_flops; n *= 2) {
-        MatmulDesc  desc = { .batch = 1, .m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n, .type_a = type,
-                             .type_b = type, .type_c = type, .type_bias = type };
+        MatmulDesc desc = { .batch = 1,
+                            .m = n,
+                            .n = n,
+                            .k = n,
+                            .lda = n,
+                            .ldb = n,
+                            .ldc = n,
+                            .type_a = type,
+                            .type_b = type,
+                            .type_c = type,
+                            .type_bias = type };
         const Prim *prim;
         size_t      bytes = (size_t)(n * n * type_bytes(type));
         TRY(blas_matmul(p->device->blas, &desc, p->device->threads, &prim));
@@ -169,14 +183,25 @@ static Err probe_conv(Prober *p, Type type)
         double flops = 2.0 * 9 * (double)(side * side * width * width);
         if (flops > p->o.largest_flops)
             return OK;
-        ConvDesc    desc = { .kind = CONV_FORWARD, .n = 1, .ci = width, .co = width, .in = { 1, side, side },
-                             .out = { 1, side, side }, .kernel = { 1, 3, 3 }, .stride = { 1, 1, 1 },
-                             .pad_lo = { 0, 1, 1 }, .pad_hi = { 0, 1, 1 }, .type_x = type, .type_w = type,
-                             .type_y = type, .type_bias = type };
+        ConvDesc desc = { .kind = CONV_FORWARD,
+                          .n = 1,
+                          .ci = width,
+                          .co = width,
+                          .in = { 1, side, side },
+                          .out = { 1, side, side },
+                          .kernel = { 1, 3, 3 },
+                          .stride = { 1, 1, 1 },
+                          .pad_lo = { 0, 1, 1 },
+                          .pad_hi = { 0, 1, 1 },
+                          .type_x = type,
+                          .type_w = type,
+                          .type_y = type,
+                          .type_bias = type };
         const Prim *prim;
         size_t      image = (size_t)(side * side * width * type_bytes(type));
         TRY(blas_conv(p->device->blas, &desc, p->device->threads, &prim));
-        TRY(probe_prim(p, RATE_CONV, type, prim, image, (size_t)(9 * width * width * type_bytes(type)), image, flops));
+        TRY(probe_prim(p, RATE_CONV, type, prim, image,
+                       (size_t)(9 * width * width * type_bytes(type)), image, flops));
     }
 }
 
@@ -184,12 +209,16 @@ Err probe_rates(Pool *pool, const Device *device, const ProbeOptions *options, P
 {
     static const Type types[] = { F32, BF16, F16 };
     REQUIRE(device->kind == DEVICE_CPU && device->threads > 0);
-    Prober p = { .pool = pool, .device = device, .o = options ? *options : (ProbeOptions){ 0 }, .profile = profile,
+    Prober p = { .pool = pool,
+                 .device = device,
+                 .o = options ? *options : (ProbeOptions){ 0 },
+                 .profile = profile,
                  .steps = 3 * 10 + 3 };
     p.o.bandwidth_bytes = p.o.bandwidth_bytes ? p.o.bandwidth_bytes : (int64_t)128 << 20;
     p.o.largest_flops = p.o.largest_flops > 0 ? p.o.largest_flops : 2.2e9;
     p.o.seconds = p.o.seconds > 0 ? p.o.seconds : 0.03;
-    p.origin = pool_print(pool, "measured on %s with %s, %d threads", device->model, device->library, device->threads);
+    p.origin = pool_print(pool, "measured on %s with %s, %d threads", device->model,
+                          device->library, device->threads);
 
     profile->name = "cpu";
     profile->title = device->model;

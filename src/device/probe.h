@@ -1,4 +1,5 @@
-/* probe.h -- what this processor or card really does: bandwidth, products and convolutions by type and size.
+/* probe.h -- what this processor or card really does: bandwidth, products and convolutions by type
+ * and size.
  *
  * Times are the best of several: everything else on the machine can only add to them.
  */
@@ -18,8 +19,9 @@ typedef struct ProbeOptions {
 /* Fills name, title, threads, library, bandwidth, launch and rates; memory is the caller's. */
 Err probe_rates(Pool *pool, const Device *device, const ProbeOptions *options, Profile *profile);
 
-/* The same of a card, its memory and its transfers to the host included; tf32: the card opened so. The name is the
- * caller's. */
-Err probe_card(Pool *pool, const Device *device, const Device *tf32, const ProbeOptions *options, Profile *profile);
+/* The same of a card, its memory and its transfers to the host included; tf32: the card opened so.
+ * The name is the caller's. */
+Err probe_card(Pool *pool, const Device *device, const Device *tf32, const ProbeOptions *options,
+               Profile *profile);
 
 #endif

@@ -1,5 +1,6 @@
-/* probe_card.c -- what a card really has: bytes that can be taken, bandwidths, transfers, rates of products and
- * convolutions. Everything is queued in recordings, as a step is, and timed from outside. */
+/* probe_card.c -- what a card really has: bytes that can be taken, bandwidths, transfers, rates of
+ * products and convolutions. Everything is queued in recordings, as a step is, and timed from
+ * outside. */
 #include "device/probe.h"
 
 #include "base/clock.h"
@@ -24,7 +25,8 @@ static void card_tell(const Card *c, double done, const char *what)
         c->o->progress(c->o->progress_arg, done, what);
 }
 
-/* The largest arena that can be had, found by taking it: from all that is free, down by 1/256 of it. */
+/* The largest arena that can be had, found by taking it: from all that is free, down by 1/256 of
+ * it. */
 static Err card_memory(Card *c)
 {
     const Device *device = c->device;
@@ -34,7 +36,9 @@ static Err card_memory(Card *c)
         base = NULL;
         tried -= most / 256;
         if (tried <= 0)
-            return fail(E_DEVICE, "no memory of %s can be taken; another program may hold it (nvidia-smi lists them)",
+            return fail(E_DEVICE,
+                        "no memory of %s can be taken; another program may hold it (nvidia-smi "
+                        "lists them)",
                         device->model);
     }
     TRY(device->api->wait(device));
@@ -42,8 +46,11 @@ static Err card_memory(Card *c)
     c->profile->total_bytes = device->memory_bytes + device->runtime_bytes;
     c->profile->usable_bytes = tried;
     c->profile->runtime_bytes = device->runtime_bytes;
-    c->profile->memory_origin = pool_print(c->pool, "%s: total by its driver; usable: one arena, taken and cleared; "
-                                           "runtime: context, libraries and room for recordings", c->origin);
+    c->profile->memory_origin = pool_print(c->pool,
+                                           "%s: total by its driver; usable: one arena, taken and "
+                                           "cleared; "
+                                           "runtime: context, libraries and room for recordings",
+                                           c->origin);
     return OK;
 }
 
@@ -56,8 +63,8 @@ static Err card_transfer(Card *c, CopyWay way, void *card, void *host, double *b
     Err err = OK;
     for (int i = 0; i < TRIES && !err; i++) {
         double start = clock_now();
-        err = queues->copy(c->device, way, way == COPY_TO_HOST ? host : card, way == COPY_TO_HOST ? card : host,
-                           TRANSFER_BYTES, mark);
+        err = queues->copy(c->device, way, way == COPY_TO_HOST ? host : card,
+                           way == COPY_TO_HOST ? card : host, TRANSFER_BYTES, mark);
         err = err ? err : queues->join(c->device, mark);
         err = err ? err : device_wait(c->device);
         best = fmin(best, clock_now() - start);
@@ -76,14 +83,16 @@ static Err card_transfers(Card *c)
     err = err ? err : device_host_bytes(work, c->device, TRANSFER_BYTES, &host);
     err = err ? err : card_transfer(c, COPY_TO_HOST, arena->base, host, &c->profile->to_host);
     err = err ? err : card_transfer(c, COPY_TO_DEVICE, arena->base, host, &c->profile->to_device);
-    c->profile->transfer_origin = pool_print(c->pool, "%s: pinned memory, %d MiB, one way at a time, best of %d",
-                                             c->origin, TRANSFER_BYTES >> 20, TRIES);
+    c->profile->transfer_origin = pool_print(
+        c->pool, "%s: pinned memory, %d MiB, one way at a time, best of %d", c->origin,
+        TRANSFER_BYTES >> 20, TRIES);
     pool_free(work);
     return err;
 }
 
 /* Calls in a row, as one recording. */
-static Err prim_recorded(const Device *device, const Prim *prim, const PrimArgs *args, double *seconds)
+static Err prim_recorded(const Device *device, const Prim *prim, const PrimArgs *args,
+                         double *seconds)
 {
     void *recording = NULL;
     TRY(prim->blas->run(prim, args));                /* loads its kernels */
@@ -104,8 +113,8 @@ static Err prim_recorded(const Device *device, const Prim *prim, const PrimArgs 
     return err;
 }
 
-static Err card_prim(Card *c, const Device *device, RateKind kind, const char *type, const Prim *prim, size_t a,
-                     size_t b, size_t y, double flops)
+static Err card_prim(Card *c, const Device *device, RateKind kind, const char *type,
+                     const Prim *prim, size_t a, size_t b, size_t y, double flops)
 {
     Pool    *work = pool_new(c->pool, "rate");
     size_t   sizes[] = { a, b, y, prim->scratch_bytes }, at[4], all = 0;
@@ -118,7 +127,9 @@ static Err card_prim(Card *c, const Device *device, RateKind kind, const char *t
     Err err = arena_new(work, device, (int64_t)all, &arena);
     if (!err) {
         char    *base = arena->base;
-        PrimArgs args = { .a = base + at[0], .b = base + at[1], .c = base + at[2], .scratch = base + at[3] };
+        PrimArgs args = {
+            .a = base + at[0], .b = base + at[1], .c = base + at[2], .scratch = base + at[3]
+        };
         err = prim_recorded(device, prim, &args, &seconds);
     }
     pool_free(work);
@@ -132,45 +143,72 @@ static Err card_prim(Card *c, const Device *device, RateKind kind, const char *t
 static Err card_matmuls(Card *c, const Device *device, Type type, const char *name)
 {
     for (int64_t n = 128; n <= 8192; n *= 2) {
-        MatmulDesc  desc = { .batch = 1, .m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n, .type_a = type,
-                             .type_b = type, .type_c = type, .type_bias = type };
+        MatmulDesc desc = { .batch = 1,
+                            .m = n,
+                            .n = n,
+                            .k = n,
+                            .lda = n,
+                            .ldb = n,
+                            .ldc = n,
+                            .type_a = type,
+                            .type_b = type,
+                            .type_c = type,
+                            .type_bias = type };
         const Prim *prim;
         size_t      bytes = (size_t)(n * n * type_bytes(type));
         TRY(blas_matmul(device->blas, &desc, device->threads, &prim));
-        TRY(card_prim(c, device, RATE_MATMUL, name, prim, bytes, bytes, bytes, 2.0 * (double)(n * n * n)));
+        TRY(card_prim(c, device, RATE_MATMUL, name, prim, bytes, bytes, bytes,
+                      2.0 * (double)(n * n * n)));
     }
     return OK;
 }
 
-/* 3x3 over maps of 8 images: width grows as the side shrinks, as down a U-Net; then the widest map of all. */
+/* 3x3 over maps of 8 images: width grows as the side shrinks, as down a U-Net; then the widest map
+ * of all. */
 static Err card_convs(Card *c, const Device *device, Type type, const char *name)
 {
-    static const int64_t sizes[][2] = { { 8, 64 }, { 16, 64 }, { 16, 128 }, { 32, 128 }, { 32, 256 }, { 64, 256 },
-                                        { 64, 512 } };
+    static const int64_t sizes[][2] = { { 8, 64 },   { 16, 64 },  { 16, 128 }, { 32, 128 },
+                                        { 32, 256 }, { 64, 256 }, { 64, 512 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         int64_t     side = sizes[i][0], width = sizes[i][1], n = 8;
-        ConvDesc    desc = { .kind = CONV_FORWARD, .n = n, .ci = width, .co = width, .in = { 1, side, side },
-                             .out = { 1, side, side }, .kernel = { 1, 3, 3 }, .stride = { 1, 1, 1 },
-                             .pad_lo = { 0, 1, 1 }, .pad_hi = { 0, 1, 1 }, .type_x = type, .type_w = type,
-                             .type_y = type, .type_bias = type };
+        ConvDesc desc = { .kind = CONV_FORWARD,
+                          .n = n,
+                          .ci = width,
+                          .co = width,
+                          .in = { 1, side, side },
+                          .out = { 1, side, side },
+                          .kernel = { 1, 3, 3 },
+                          .stride = { 1, 1, 1 },
+                          .pad_lo = { 0, 1, 1 },
+                          .pad_hi = { 0, 1, 1 },
+                          .type_x = type,
+                          .type_w = type,
+                          .type_y = type,
+                          .type_bias = type };
         const Prim *prim;
         size_t      image = (size_t)(n * side * side * width * type_bytes(type));
         TRY(blas_conv(device->blas, &desc, device->threads, &prim));
-        TRY(card_prim(c, device, RATE_CONV, name, prim, image, (size_t)(9 * width * width * type_bytes(type)), image,
+        TRY(card_prim(c, device, RATE_CONV, name, prim, image,
+                      (size_t)(9 * width * width * type_bytes(type)), image,
                       2.0 * 9 * (double)(n * side * side * width * width)));
     }
     return OK;
 }
 
-Err probe_card(Pool *pool, const Device *device, const Device *tf32, const ProbeOptions *options, Profile *profile)
+Err probe_card(Pool *pool, const Device *device, const Device *tf32, const ProbeOptions *options,
+               Profile *profile)
 {
     static const struct { Type type; const char *name; } kinds[] = {
         { F32, "f32" }, { F32, "tf32" }, { BF16, "bf16" }, { F16, "f16" },
     };
     static const ProbeOptions defaults = { 0 };
     REQUIRE(device->api && device->queues);
-    Card c = { .pool = pool, .device = device, .o = options ? options : &defaults, .profile = profile,
-               .origin = pool_print(pool, "measured on an %s with %s", device->model, device->library) };
+    Card c = { .pool = pool,
+               .device = device,
+               .o = options ? options : &defaults,
+               .profile = profile,
+               .origin = pool_print(pool, "measured on an %s with %s", device->model,
+                                    device->library) };
     Bandwidth bandwidth = { 0 };
     profile->card = true;
     profile->title = device->model;
@@ -182,9 +220,10 @@ Err probe_card(Pool *pool, const Device *device, const Device *tf32, const Probe
     card_tell(&c, 0.3, "bandwidth");
     TRY(device->api->measure(device, ARRAY_BYTES, &bandwidth, &profile->launch_ns));
     VEC_ADD(pool, profile->bandwidth, profile->n_bandwidth, profile->cap_bandwidth, bandwidth);
-    profile->bandwidth_origin = pool_print(pool, "%s: own kernels over arrays of %lld bytes", c.origin,
-                                           (long long)ARRAY_BYTES);
-    profile->launch_origin = pool_print(pool, "%s: one launch that does nothing among many of a recording", c.origin);
+    profile->bandwidth_origin = pool_print(pool, "%s: own kernels over arrays of %lld bytes",
+                                           c.origin, (long long)ARRAY_BYTES);
+    profile->launch_origin = pool_print(
+        pool, "%s: one launch that does nothing among many of a recording", c.origin);
     card_tell(&c, 0.4, "transfers");
     TRY(card_transfers(&c));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

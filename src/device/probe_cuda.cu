@@ -1,4 +1,5 @@
-/* probe_cuda.cu -- the card's memory, read, written and copied by kernels as plain as an operator's. */
+/* probe_cuda.cu -- the card's memory, read, written and copied by kernels as plain as an
+ * operator's. */
 #include <cuda_runtime.h>
 
 extern "C" {
@@ -14,7 +15,8 @@ static __global__ void nothing_kernel(void) {}
 static __global__ void pass_kernel(Pass pass, const float4 *from, float4 *to, int64_t n)
 {
     float sum = 0;
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n; i += gridDim.x * (int64_t)THREADS) {
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n;
+         i += gridDim.x * (int64_t)THREADS) {
         float4 x = pass == PASS_WRITE ? make_float4(1, 2, 3, 4) : from[i];
         if (pass == PASS_READ)
             sum += x.x + x.y + x.z + x.w;
@@ -32,7 +34,8 @@ extern "C" Err cuda_nothing(cudaStream_t stream)
     return OK;
 }
 
-static Err pass_seconds(const CudaHandle *handle, Pass pass, float4 *a, float4 *b, int64_t n, double *seconds)
+static Err pass_seconds(const CudaHandle *handle, Pass pass, float4 *a, float4 *b, int64_t n,
+                        double *seconds)
 {
     cudaEvent_t begin, end;
     float       ms, best = 0;

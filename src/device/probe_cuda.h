@@ -6,6 +6,7 @@
 #include "device/profile.h"
 
 Err cuda_nothing(cudaStream_t stream);       /* one launch that does nothing */
-Err cuda_bandwidth(const CudaHandle *handle, int64_t bytes, Bandwidth *bandwidth);   /* takes two such arrays */
+/* takes two such arrays */
+Err cuda_bandwidth(const CudaHandle *handle, int64_t bytes, Bandwidth *bandwidth);
 
 #endif

@@ -14,7 +14,8 @@ static const char *const rate_kinds[] = { "matmul", "conv" };
 static const char *const rate_types[] = { "f32", "tf32", "bf16", "f16" };
 
 #define COUNT(list) (int)(sizeof(list) / sizeof *(list))
-#define KEYS(...)   (const char *const[]){ __VA_ARGS__ }, COUNT(((const char *const[]){ __VA_ARGS__ }))
+#define KEYS(...)                                                                                  \
+    (const char *const[]){ __VA_ARGS__ }, COUNT(((const char *const[]){ __VA_ARGS__ }))
 
 /* A number above zero (or from zero where `zero`) that later divisions and logarithms can bear. */
 static Err need_amount(const Json *object, const char *key, bool zero, double *out)
@@ -44,7 +45,8 @@ static Err need_words(Pool *pool, const Json *object, const char *key, const cha
     return OK;
 }
 
-static Err need_choice(const Json *object, const char *key, const char *const *words, int n, int *out)
+static Err need_choice(const Json *object, const char *key, const char *const *words, int n,
+                       int *out)
 {
     const char *word;
     TRY(json_need_text(object, key, &word));
@@ -52,13 +54,15 @@ static Err need_choice(const Json *object, const char *key, const char *const *w
         if (!strcmp(word, words[*out]))
             return OK;
     const char *near = text_nearest(word, words, n);
-    return json_fail(object, json_get(object, key), "'%s' must not be '%s'; did you mean '%s'?", key, word,
-                     near ? near : words[0]);
+    return json_fail(object, json_get(object, key), "'%s' must not be '%s'; did you mean '%s'?",
+                     key, word, near ? near : words[0]);
 }
 
 static Err need_item(const Json *list, uint32_t i)
 {
-    return list->items[i].kind == JSON_OBJECT ? OK : json_fail(list, &list->items[i], "item %u must be an object", i);
+    return list->items[i].kind == JSON_OBJECT
+               ? OK
+               : json_fail(list, &list->items[i], "item %u must be an object", i);
 }
 
 static Err read_memory(Pool *pool, const Json *root, Profile *profile)
@@ -70,7 +74,8 @@ static Err read_memory(Pool *pool, const Json *root, Profile *profile)
     TRY(need_bytes(memory, "usable_bytes", &profile->usable_bytes));
     TRY(need_bytes(memory, "runtime_bytes", &profile->runtime_bytes));
     if (profile->usable_bytes < 1 || profile->usable_bytes > profile->total_bytes)
-        return json_fail(memory, json_get(memory, "usable_bytes"), "'usable_bytes' must be from 1 to total_bytes");
+        return json_fail(memory, json_get(memory, "usable_bytes"),
+                         "'usable_bytes' must be from 1 to total_bytes");
     return need_words(pool, memory, "origin", &profile->memory_origin);
 }
 
@@ -174,7 +179,8 @@ static Err read_ops(Pool *pool, const Json *root, Profile *profile)
     }
     profile_ready(pool, profile);
     for (int32_t i = 1; i < profile->n_ops; i++)
-        if (profile->ops[i].key == profile->ops[i - 1].key && profile->ops[i].graph == profile->ops[i - 1].graph)
+        if (profile->ops[i].key == profile->ops[i - 1].key &&
+            profile->ops[i].graph == profile->ops[i - 1].graph)
             return json_fail(rows, NULL, "two times have the key %016llx in one graph",
                              (unsigned long long)profile->ops[i].key);
     return OK;
@@ -188,9 +194,10 @@ static Err profile_from(Pool *pool, const Json *root, Profile **out)
     int         kind;
     TRY(json_need_text(root, "format", &format));
     if (strcmp(format, PROFILE_FORMAT))
-        return json_fail(root, json_get(root, "format"), "the format is '%s', not " PROFILE_FORMAT, format);
-    TRY(json_check_keys(root, KEYS("format", "name", "title", "kind", "threads", "library", "memory", "bandwidth",
-                                   "transfer", "launch", "rates", "ops")));
+        return json_fail(root, json_get(root, "format"), "the format is '%s', not " PROFILE_FORMAT,
+                         format);
+    TRY(json_check_keys(root, KEYS("format", "name", "title", "kind", "threads", "library",
+                                   "memory", "bandwidth", "transfer", "launch", "rates", "ops")));
     TRY(need_words(pool, root, "name", &profile->name));
     TRY(need_words(pool, root, "title", &profile->title));
     TRY(need_choice(root, "kind", kinds, COUNT(kinds), &kind));

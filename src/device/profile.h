@@ -1,11 +1,10 @@
-/* profile.h -- what is known of a machine, as data: memory, rates, measured times, and where each number
- * comes from.
+/* profile.h -- what is known of a machine, as data: memory, rates, measured times, and where each
+ * number comes from.
  *
- * Profiles of common cards are shipped (profiles/NAME.json, figures of their vendors); `plimsoll probe`
- * writes one of the machine it runs on. A profile serves two ends: planning for a machine that is not
- * here (its memory), and predicting time (its rates and the times of single operators). The file is
- * plimsoll-profile-1, docs/FORMATS.md.
- */
+ * Profiles of common cards are shipped (profiles/NAME.json, figures of their vendors); `plimsoll
+ * probe` writes one of the machine it runs on. A profile serves two ends: planning for a machine
+ * that is not here (its memory), and predicting time (its rates and the times of single operators).
+ * The file is plimsoll-profile-1, docs/FORMATS.md. */
 #ifndef DEVICE_PROFILE_H
 #define DEVICE_PROFILE_H
 
@@ -32,7 +31,8 @@ typedef struct Rate {
 
 typedef struct OpTime {          /* one distinct node: operator, shapes, types, work, algorithm */
     uint64_t    key;
-    uint64_t    graph;           /* the model it was measured in: among other buffers caches serve it otherwise */
+    /* the model it was measured in: among other buffers caches serve it otherwise */
+    uint64_t    graph;
     const char *op, *type;
     double      flops, bytes;    /* as the operator's cost rule counts them */
     double      ns;
@@ -74,24 +74,27 @@ Err profile_read(Pool *pool, const char *path, Profile **profile);
 Err profile_parse(Pool *pool, const char *name, const char *bytes, size_t n, Profile **profile);
 Err profile_write(const Profile *profile, const char *path);
 
-/* Where probe leaves this machine's profile and every command looks for it: plimsoll/cpu.json (or cuda.json) in
- * $XDG_CONFIG_HOME or ~/.config. NULL: there is no such folder. */
+/* Where probe leaves this machine's profile and every command looks for it: plimsoll/cpu.json (or
+ * cuda.json) in $XDG_CONFIG_HOME or ~/.config. NULL: there is no such folder. */
 const char *profile_home(Pool *pool, const char *device);
 
-/* Sets or replaces one operator's time in one graph. profile_ready sorts and must come before profile_ns. */
+/* Sets or replaces one operator's time in one graph. profile_ready sorts and must come before
+ * profile_ns. */
 void profile_add_op(Pool *pool, Profile *profile, OpTime op);
 void profile_ready(Pool *pool, Profile *profile);
 
 /* How a time was found. */
 typedef enum TimeBasis {
     TIME_MEASURED,               /* this very call was measured, in this model or else in others */
-    TIME_FAMILY,                 /* calls of this operator were, by another algorithm, at other sizes or in another type */
+    /* calls of this operator were, by another algorithm, at other sizes or in another type */
+    TIME_FAMILY,
     TIME_ROOFLINE,               /* from rates and bandwidth alone */
     TIME_BASES
 } TimeBasis;
 
 /* The predicted time of one call; within a family it never falls as work grows. */
 double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis);
-double profile_roofline_ns(const Profile *profile, const char *op, const char *type, double flops, double bytes);
+double profile_roofline_ns(const Profile *profile, const char *op, const char *type, double flops,
+                           double bytes);
 
 #endif

@@ -1,11 +1,11 @@
-/* profile_time.c -- from a profile to the time of one call: measured, else of the same work in its model by another
- * algorithm, else by its family, else a roofline.
+/* profile_time.c -- from a profile to the time of one call: measured, else of the same work in its
+ * model by another algorithm, else by its family, else a roofline.
  *
- * A family is every measured call of one operator and type. Its points (roofline time, measured time) are
- * made non-decreasing by pooling neighbours that disagree (Ayer et al. 1955) and joined by straight lines
- * on logarithmic axes; outside the measured range time grows as the roofline does. So a call that needs
- * more work is never predicted to be faster, and the error of the roofline is what is interpolated.
- */
+ * A family is every measured call of one operator and type. Its points (roofline time, measured
+ * time) are made non-decreasing by pooling neighbours that disagree (Ayer et al. 1955) and joined
+ * by straight lines on logarithmic axes; outside the measured range time grows as the roofline
+ * does. So a call that needs more work is never predicted to be faster, and the error of the
+ * roofline is what is interpolated. */
 #include "device/profile.h"
 
 #include <math.h>
@@ -44,11 +44,15 @@ static double profile_rate(const Profile *profile, RateKind kind, const char *ty
     return below->flops_per_s * pow(above->flops_per_s / below->flops_per_s, share);
 }
 
-double profile_roofline_ns(const Profile *profile, const char *op, const char *type, double flops, double bytes)
+double profile_roofline_ns(const Profile *profile, const char *op, const char *type, double flops,
+                           double bytes)
 {
-    double rate = profile_rate(profile, strncmp(op, "conv", 4) ? RATE_MATMUL : RATE_CONV, type, flops);
+    double rate = profile_rate(profile, strncmp(op, "conv", 4) ? RATE_MATMUL : RATE_CONV, type,
+                               flops);
     double by_flops = rate > 0 ? flops / rate : 0;
-    double by_bytes = profile->n_bandwidth ? bytes / profile->bandwidth[profile->n_bandwidth - 1].copy : 0;
+    double by_bytes = profile->n_bandwidth
+                          ? bytes / profile->bandwidth[profile->n_bandwidth - 1].copy
+                          : 0;
     return profile->launch_ns + 1e9 * (by_flops > by_bytes ? by_flops : by_bytes);
 }
 
@@ -65,7 +69,8 @@ void profile_add_op(Pool *pool, Profile *profile, OpTime op)
 static int op_order(const void *a, const void *b)
 {
     const OpTime *x = a, *y = b;
-    return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->graph > y->graph) - (x->graph < y->graph);
+    return x->key != y->key ? (x->key > y->key) - (x->key < y->key)
+                            : (x->graph > y->graph) - (x->graph < y->graph);
 }
 
 static int family_order(const void *a, const void *b)
@@ -122,7 +127,8 @@ void profile_ready(Pool *pool, Profile *profile)
         by_family[i] = &profile->ops[i];
     qsort(by_family, (size_t)profile->n_ops, sizeof *by_family, family_order);
     for (int32_t i = 0, end; i < profile->n_ops; i = end) {
-        for (end = i + 1; end < profile->n_ops && !family_order(&by_family[i], &by_family[end]); end++)
+        for (end = i + 1; end < profile->n_ops && !family_order(&by_family[i], &by_family[end]);
+             end++)
             ;
         Family family = { by_family[i]->op, by_family[i]->type, NEWN(pool, Point, end - i), 0 };
         for (int32_t k = i; k < end; k++) {
@@ -136,7 +142,8 @@ void profile_ready(Pool *pool, Profile *profile)
     pool_free(work);
 }
 
-/* An operator measured in another type only: how far it stays behind its roofline is the best guess there is. */
+/* An operator measured in another type only: how far it stays behind its roofline is the best guess
+ * there is. */
 static const Family *profile_family(const Profile *profile, const char *op, const char *type)
 {
     int32_t low = 0, high = profile->n_families;
@@ -152,7 +159,7 @@ static const Family *profile_family(const Profile *profile, const char *op, cons
         else
             low = middle + 1;
     }
-    for (int32_t i = low - 1; i <= low; i++)         /* its neighbours in order of operator, then type */
+    for (int32_t i = low - 1; i <= low; i++)  /* its neighbours in order of operator, then type */
         if (i >= 0 && i < profile->n_families && !strcmp(op, profile->families[i].op))
             return &profile->families[i];
     return NULL;
@@ -173,7 +180,8 @@ static double family_ns(const Family *family, double roofline_ns)
     return exp(points[i - 1].y + share * (points[i].y - points[i - 1].y));
 }
 
-/* The call's time in its own graph, else its mean over the graphs it was measured in; 0: in none. */
+/* The call's time in its own graph, else its mean over the graphs it was measured in; 0: in
+ * none. */
 static double measured_ns(const Profile *profile, const OpTime *call)
 {
     int32_t low = 0, high = profile->n_ops, n = 0;
@@ -193,16 +201,16 @@ static double measured_ns(const Profile *profile, const OpTime *call)
     return n ? sum / n : 0;
 }
 
-/* The same work by another algorithm, as for a card whose kernels are not here to choose one: the mean of those in
- * its own graph; 0: there are none. */
+/* The same work by another algorithm, as for a card whose kernels are not here to choose one: the
+ * mean of those in its own graph; 0: there are none. */
 static double alike_ns(const Profile *profile, const OpTime *call)
 {
     double  sum = 0;
     int32_t n = 0;
     for (int32_t i = 0; i < profile->n_ops; i++) {
         const OpTime *op = &profile->ops[i];
-        if (op->graph != call->graph || op->flops != call->flops || op->bytes != call->bytes || strcmp(op->op, call->op) ||
-            strcmp(op->type, call->type))
+        if (op->graph != call->graph || op->flops != call->flops || op->bytes != call->bytes ||
+            strcmp(op->op, call->op) || strcmp(op->type, call->type))
             continue;
         sum += op->ns;
         n++;
@@ -220,7 +228,7 @@ double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
     *basis = TIME_FAMILY;
     if (alike > 0)
         return alike;
-    double        roofline = profile_roofline_ns(profile, call->op, call->type, call->flops, call->bytes);
+    double roofline = profile_roofline_ns(profile, call->op, call->type, call->flops, call->bytes);
     const Family *family = profile_family(profile, call->op, call->type);
     *basis = family ? TIME_FAMILY : TIME_ROOFLINE;
     return family ? family_ns(family, roofline) : roofline;

@@ -18,7 +18,8 @@ Err copies_begin(Copies *copies, const Copy *copy)
 {
     if (copy->host_end > copies->measured)
         copies->measured = copy->host_end;
-    return copies->device->queues->copy(copies->device, copy->way, copy->to, copy->from, copy->bytes, copy->mark);
+    return copies->device->queues->copy(copies->device, copy->way, copy->to, copy->from,
+                                        copy->bytes, copy->mark);
 }
 
 Err copies_join(Copies *copies, const Copy *copy, int32_t from)

@@ -1,8 +1,8 @@
 /* copies.h -- the steps of a plan that move a value between the arena and its place on the host.
  *
- * A copy is begun at its save or load and joined at its wait. What is pending where a part ends is joined
- * there, because a recording must hold both; its wait, in the next part, then has nothing to do.
- */
+ * A copy is begun at its save or load and joined at its wait. What is pending where a part ends is
+ * joined there, because a recording must hold both; its wait, in the next part, then has nothing to
+ * do. */
 #ifndef EXEC_COPIES_H
 #define EXEC_COPIES_H
 
@@ -21,7 +21,7 @@ typedef struct Copy {
 typedef struct Copies {              /* of one session */
     Pool         *pool;
     const Device *device;
-    void        **marks;             /* per value that is ever copied: at most one copy of it is pending */
+    void        **marks;  /* per value that is ever copied: at most one copy of it is pending */
     int32_t       n_marks, cap_marks;
     int64_t       measured;          /* highest end on the host of any copy that was begun */
 } Copies;

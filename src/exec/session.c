@@ -31,7 +31,8 @@ typedef struct Feed {
     const char *name;
     Part        part;
     const void *data;
-    void       *staged;          /* where the device copies from: a fixed place, so that it can be recorded */
+    /* where the device copies from: a fixed place, so that it can be recorded */
+    void       *staged;
     int64_t     bytes;
 } Feed;
 
@@ -43,11 +44,13 @@ typedef struct Watch {
 struct Session {
     Pool         *pool;
     const Engine *engine;
-    const Device *device;        /* the engine's, which may lie in a pool that is freed before this session's */
+    /* the engine's, which may lie in a pool that is freed before this session's */
+    const Device *device;
     Arena        *arena;
     Launch       *launches[PART_COUNT];      /* of the program that holds the part, in plan order */
     const Call  **calls[PART_COUNT];         /* theirs, side by side for run_all */
-    int32_t       from[PART_COUNT], to[PART_COUNT];  /* what running the part means: see session_program */
+    /* what running the part means: see session_program */
+    int32_t       from[PART_COUNT], to[PART_COUNT];
     Extent       *extents;
     int32_t       n_extents, cap_extents;
     Feed         *feeds;
@@ -58,7 +61,8 @@ struct Session {
     void        **read;          /* per graph output, on devices the host cannot read: its copy */
     void         *room;          /* there too: the largest persistent value, on its way in or out */
     void         *recording[PART_COUNT];
-    int32_t       last_feed[PART_COUNT];     /* launch after which the staged feeds have been read, or -1 */
+    /* launch after which the staged feeds have been read, or -1 */
+    int32_t       last_feed[PART_COUNT];
     void         *read_feeds[PART_COUNT];    /* the device's stamp of that place, or NULL */
     int64_t       measured[PART_COUNT];
     char         *host;          /* the host arena, or NULL */
@@ -69,7 +73,8 @@ enum { GUARD_FILL = 0xC5 };
 
 static void session_note(Session *session, int64_t offset, int64_t bytes)
 {
-    VEC_ADD(session->pool, session->extents, session->n_extents, session->cap_extents, (Extent){ offset, bytes });
+    VEC_ADD(session->pool, session->extents, session->n_extents, session->cap_extents,
+            (Extent){ offset, bytes });
 }
 
 typedef struct Places {          /* while walking a plan: where each pgraph value is now */
@@ -104,7 +109,9 @@ static Err session_feed_index(Session *session, const Node *node, int32_t *index
     for (*index = 0; *index < session->n_feeds; (*index)++)
         if (session->feeds[*index].part == node->part && !strcmp(session->feeds[*index].name, name))
             return OK;
-    Feed feed = { .name = name, .part = node->part, .bytes = value_at(node->graph, node->out[0])->bytes };
+    Feed feed = { .name = name,
+                  .part = node->part,
+                  .bytes = value_at(node->graph, node->out[0])->bytes };
     if (session->engine->device->api)
         TRY(device_host_bytes(session->pool, session->engine->device, feed.bytes, &feed.staged));
     VEC_ADD(session->pool, session->feeds, session->n_feeds, session->cap_feeds, feed);
@@ -116,7 +123,8 @@ static void places_open(Session *session, Places *places, int32_t step, Call *ca
 {
     const Engine      *engine = session->engine;
     const PlanBuffers *buffers = &places->program->buffers;
-    for (; places->next_stay < buffers->n_stays && buffers->stays[places->next_stay].first_step <= step;
+    for (; places->next_stay < buffers->n_stays &&
+           buffers->stays[places->next_stay].first_step <= step;
          places->next_stay++) {
         const Stay *stay = &buffers->stays[places->next_stay];
         if (stay->value >= 0) {
@@ -136,8 +144,10 @@ static int64_t host_place(const Engine *engine, Places *places, int32_t step, in
 {
     const PlanBuffers *slots = &places->program->slots;
     int64_t            home = engine->host_offset[places->program->value_of[value]];
-    for (; places->next_slot < slots->n_stays && slots->stays[places->next_slot].first_step <= step; places->next_slot++)
-        places->slot[slots->stays[places->next_slot].value] = slots->stays[places->next_slot].buffer;
+    for (; places->next_slot < slots->n_stays && slots->stays[places->next_slot].first_step <= step;
+         places->next_slot++)
+        places->slot[slots->stays[places->next_slot].value] =
+            slots->stays[places->next_slot].buffer;
     if (home >= 0)
         return home;
     REQUIRE(places->slot[value] >= 0);
@@ -145,7 +155,8 @@ static int64_t host_place(const Engine *engine, Places *places, int32_t step, in
 }
 
 /* A save, a load or a wait; `at` is its launch. */
-static Err session_copy(Session *session, Places *places, int32_t index, Step step, int32_t at, Launch *launch)
+static Err session_copy(Session *session, Places *places, int32_t index, Step step, int32_t at,
+                        Launch *launch)
 {
     *launch = (Launch){ .feed = -1, .first_end = session->n_extents };
     if (step.kind == STEP_WAIT) {
@@ -163,29 +174,38 @@ static Err session_copy(Session *session, Places *places, int32_t index, Step st
     void   *host = session->host + home;
     void   *device = place_of(session, places, places->program->value_of[step.id]);
     bool    out = step.kind == STEP_SAVE;
-    *copy = (Copy){ .way = out ? COPY_TO_HOST : COPY_TO_DEVICE, .to = out ? host : device, .from = out ? device : host,
-                    .bytes = (size_t)places->program->pgraph->values[step.id].bytes, .mark = places->mark[step.id],
+    *copy = (Copy){ .way = out ? COPY_TO_HOST : COPY_TO_DEVICE,
+                    .to = out ? host : device,
+                    .from = out ? device : host,
+                    .bytes = (size_t)places->program->pgraph->values[step.id].bytes,
+                    .mark = places->mark[step.id],
                     .begun = at };
     copy->host_end = home + (int64_t)copy->bytes;
     return OK;
 }
 
-static Err session_launch(Session *session, Places *places, int32_t step, int32_t node_id, Launch *launch)
+static Err session_launch(Session *session, Places *places, int32_t step, int32_t node_id,
+                          Launch *launch)
 {
     const Engine *engine = session->engine;
     const Node   *node = &engine->graph->nodes[node_id];
     const Kernel *kernel = op_kernel(node->op, engine->device);
     Call         *call = &launch->call;
 
-    *launch = (Launch){ .run = kernel->run, .run_all = kernel->run_all, .part = node->part, .feed = -1,
+    *launch = (Launch){ .run = kernel->run,
+                        .run_all = kernel->run_all,
+                        .part = node->part,
+                        .feed = -1,
                         .first_end = session->n_extents };
-    *call = (Call){ .node = node, .device = engine_device(engine, node_id), .choice = &engine->choices[node_id],
+    *call = (Call){ .node = node,
+                    .device = engine_device(engine, node_id),
+                    .choice = &engine->choices[node_id],
                     .in = NEWN(session->pool, void *, node->n_in + 1),
                     .out = NEWN(session->pool, void *, node->n_out + 1) };
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] >= 0)
             call->in[i] = place_of(session, places, node->in[i]);
-    places_open(session, places, step, call);        /* inputs were placed above: an output may move in */
+    places_open(session, places, step, call);  /* inputs were placed above: an output may move in */
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] >= 0)
             call->out[i] = place_of(session, places, node->out[i]);
@@ -233,7 +253,8 @@ static Err session_program(Session *session, const Program *program)
      * comes before the first update, `update` all the rest, in the plan's own order. */
     for (int p = 0; p < PART_COUNT; p++)
         if (program->parts[p]) {
-            bool joined = program->parts[PART_MICRO] && program->parts[PART_UPDATE] && first_update >= 0;
+            bool joined = program->parts[PART_MICRO] && program->parts[PART_UPDATE] &&
+                          first_update >= 0;
             session->launches[p] = launches;
             session->calls[p] = calls;
             session->from[p] = joined && p == PART_UPDATE ? first_update : 0;
@@ -259,7 +280,8 @@ static Err session_rooms(Session *session)
     TRY(device_host_bytes(session->pool, device, most, &session->room));
     session->read = NEWN(session->pool, void *, graph->n_outputs + 1);
     for (int32_t i = 0; i < graph->n_outputs; i++)
-        TRY(device_host_bytes(session->pool, device, value_at(graph, graph->outputs[i].value)->bytes, &session->read[i]));
+        TRY(device_host_bytes(session->pool, device,
+                              value_at(graph, graph->outputs[i].value)->bytes, &session->read[i]));
     return OK;
 }
 
@@ -275,7 +297,8 @@ static void session_forget(void *arg)
     copies_done(&session->copies);
 }
 
-/* Stamps the place where a part has read what the host staged: from there on the host may stage the next. */
+/* Stamps the place where a part has read what the host staged: from there on the host may stage the
+ * next. */
 static Err session_stamps(Session *session)
 {
     const Device *device = session->device;
@@ -336,7 +359,8 @@ Err session_read(Session *session, int32_t value, void *to)
 {
     if (session_at_home(session, value)) {
         TRY(device_wait(session->engine->device));
-        memcpy(to, session_at(session, value), (size_t)value_at(session->engine->graph, value)->bytes);
+        memcpy(to, session_at(session, value),
+               (size_t)value_at(session->engine->graph, value)->bytes);
         return OK;
     }
     return device_read(session->engine->device, to, session_at(session, value),
@@ -347,7 +371,8 @@ Err session_write(Session *session, int32_t value, const void *from)
 {
     if (session_at_home(session, value)) {
         TRY(device_wait(session->engine->device));
-        memcpy(session_at(session, value), from, (size_t)value_at(session->engine->graph, value)->bytes);
+        memcpy(session_at(session, value), from,
+               (size_t)value_at(session->engine->graph, value)->bytes);
         return OK;
     }
     return device_write(session->engine->device, session_at(session, value), from,
@@ -364,7 +389,8 @@ void *session_room(Session *session, int32_t value)
     return session->room ? session->room : session_at(session, value);
 }
 
-static Err session_feed_those(Session *session, bool all, Part part, const char *name, const void *data)
+static Err session_feed_those(Session *session, bool all, Part part, const char *name,
+                              const void *data)
 {
     bool found = false;
     for (int32_t i = 0; i < session->n_feeds; i++)
@@ -387,7 +413,8 @@ Err session_feed(Session *session, const char *name, const void *data)
 
 Err session_watch(Session *session, int32_t value, void *copy)
 {
-    VEC_ADD(session->pool, session->watches, session->n_watches, session->cap_watches, (Watch){ value, copy });
+    VEC_ADD(session->pool, session->watches, session->n_watches, session->cap_watches,
+            (Watch){ value, copy });
     return OK;
 }
 
@@ -429,7 +456,8 @@ static Err session_watched(Session *session, const Launch *launch)
         for (int i = 0; i < node->n_out; i++)
             if (node->out[i] == watched->root)
                 TRY(device_read(session->engine->device, session->watches[w].copy,
-                                (char *)launch->call.out[i] + watched->offset, (size_t)watched->bytes));
+                                (char *)launch->call.out[i] + watched->offset,
+                                (size_t)watched->bytes));
     }
     return OK;
 }
@@ -443,13 +471,14 @@ static void session_measure(Session *session, const Launch *launch)
     }
 }
 
-/* How many launches from i on go in one: only operators without scratch or new buffers have run_all, so no drop
- * between them matters. */
+/* How many launches from i on go in one: only operators without scratch or new buffers have
+ * run_all, so no drop between them matters. */
 static int32_t session_together(const Session *session, Part part, int32_t i)
 {
     const Launch *launches = session->launches[part];
     int32_t       n = 1;
-    while (launches[i].run_all && i + n < session->to[part] && launches[i + n].run_all == launches[i].run_all)
+    while (launches[i].run_all && i + n < session->to[part] &&
+           launches[i + n].run_all == launches[i].run_all)
         n++;
     return n;
 }
@@ -511,7 +540,8 @@ static Err session_give(Session *session, Part part)
         launch->call.feed = feed->data;
         if (!feed->staged)
             continue;
-        for (int p = 0; p < PART_COUNT && !waited; p++)      /* an earlier run may still be copying from there */
+        /* an earlier run may still be copying from there */
+        for (int p = 0; p < PART_COUNT && !waited; p++)
             if (session->read_feeds[p])
                 TRY(device->api->stamp_wait(device, session->read_feeds[p]));
         waited = true;
@@ -536,7 +566,8 @@ Err session_run(Session *session, Part part)
     const Device *device = session->engine->device;
     bool          looked_at = session->engine->guards || session->n_watches;
     TRY(session_give(session, part));
-    if (device->api && device->api->record_begin && !looked_at && session->from[part] < session->to[part]) {
+    if (device->api && device->api->record_begin && !looked_at &&
+        session->from[part] < session->to[part]) {
         if (!session->recording[part])
             TRY(session_record(session, part));
         return device->api->replay(device, session->recording[part]);
@@ -560,8 +591,8 @@ static void session_share(const Launch *launches, int32_t n, double all, double 
         ns[launches[i].call.node->id] = all * (out_bytes(launches[i].call.node, 0) + 1) / bytes;
 }
 
-/* By the device's own clock: a stamp before every launch, in a recording, as the step itself runs. What two
- * stamps in a row take is the clock's own. */
+/* By the device's own clock: a stamp before every launch, in a recording, as the step itself runs.
+ * What two stamps in a row take is the clock's own. */
 static Err session_stamped(Session *session, Part part, void **stamps, double *ns)
 {
     const Device    *device = session->engine->device;
@@ -648,8 +679,10 @@ const void *session_output(Session *session, const char *name)
             if (!session->read)
                 return session->outputs[i];
             size_t bytes = (size_t)value_at(graph, graph->outputs[i].value)->bytes;
-            return device_read(session->engine->device, session->read[i], session->outputs[i], bytes) ? NULL
-                                                                                                 : session->read[i];
+            return device_read(session->engine->device, session->read[i], session->outputs[i],
+                               bytes)
+                       ? NULL
+                       : session->read[i];
         }
     return NULL;
 }
@@ -672,7 +705,8 @@ const char *session_first_bad(Session *session, Part part)
         for (int j = 0; j < node->n_out && !found; j++) {
             if (node->out[j] < 0 || !type_is_float(out_type(node, j)))
                 continue;
-            int64_t     count = shape_count(out_shape(node, j)), bytes = count * type_bytes(out_type(node, j));
+            int64_t count = shape_count(out_shape(node, j)),
+                    bytes = count * type_bytes(out_type(node, j));
             const void *data = launch->call.out[j];
             float       buffer[1];
             if (session->room) {

@@ -11,34 +11,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs the statements for every element in [first, last) of the arena's order, with its index in both. */
-#define EACH_ELEMENT(param, shape, first, last, disk_at, arena_at, ...)                             \
-    do {                                                                                            \
-        int64_t stride_[MAX_RANK], index_[MAX_RANK], disk_stride_ = 1, disk_at = 0, rest_ = first;  \
-        for (int a_ = (param)->disk.rank - 1; a_ >= 0; a_--) {                                      \
-            for (int b_ = 0; b_ < (param)->disk.rank; b_++)                                         \
-                if ((param)->axis[b_] == a_)                                                        \
-                    stride_[b_] = disk_stride_;                                                     \
-            disk_stride_ *= (param)->disk.dim[a_];                                                  \
-        }                                                                                           \
-        for (int a_ = (shape).rank - 1; a_ >= 0; a_--) {                                            \
-            index_[a_] = rest_ % (shape).dim[a_];                                                   \
-            rest_ /= (shape).dim[a_];                                                               \
-            disk_at += index_[a_] * stride_[a_];                                                    \
-        }                                                                                           \
-        for (int64_t arena_at = first; arena_at < last; arena_at++) {                               \
-            __VA_ARGS__                                                                             \
-            for (int a_ = (shape).rank - 1; a_ >= 0; a_--) {                                        \
-                disk_at += stride_[a_];                                                             \
-                if (++index_[a_] < (shape).dim[a_])                                                 \
-                    break;                                                                          \
-                disk_at -= stride_[a_] * (shape).dim[a_];                                           \
-                index_[a_] = 0;                                                                     \
-            }                                                                                       \
-        }                                                                                           \
+/* Runs the statements for every element in [first, last) of the arena's order, with its index in
+ * both. */
+#define EACH_ELEMENT(param, shape, first, last, disk_at, arena_at, ...)                            \
+    do {                                                                                           \
+        int64_t stride_[MAX_RANK], index_[MAX_RANK], disk_stride_ = 1, disk_at = 0, rest_ = first; \
+        for (int a_ = (param)->disk.rank - 1; a_ >= 0; a_--) {                                     \
+            for (int b_ = 0; b_ < (param)->disk.rank; b_++)                                        \
+                if ((param)->axis[b_] == a_)                                                       \
+                    stride_[b_] = disk_stride_;                                                    \
+            disk_stride_ *= (param)->disk.dim[a_];                                                 \
+        }                                                                                          \
+        for (int a_ = (shape).rank - 1; a_ >= 0; a_--) {                                           \
+            index_[a_] = rest_ % (shape).dim[a_];                                                  \
+            rest_ /= (shape).dim[a_];                                                              \
+            disk_at += index_[a_] * stride_[a_];                                                   \
+        }                                                                                          \
+        for (int64_t arena_at = first; arena_at < last; arena_at++) {                              \
+            __VA_ARGS__                                                                            \
+            for (int a_ = (shape).rank - 1; a_ >= 0; a_--) {                                       \
+                disk_at += stride_[a_];                                                            \
+                if (++index_[a_] < (shape).dim[a_])                                                \
+                    break;                                                                         \
+                disk_at -= stride_[a_] * (shape).dim[a_];                                          \
+                index_[a_] = 0;                                                                    \
+            }                                                                                      \
+        }                                                                                          \
     } while (0)
 
-enum { PIECE = 1 << 16 };        /* elements filled or moved by one thread at a time: large models start sooner */
+/* elements filled or moved by one thread at a time: large models start sooner */
+enum { PIECE = 1 << 16 };
 
 static void weights_store(Type type, void *to, int64_t at, float x)
 {
@@ -72,7 +74,8 @@ Err session_put_param(Session *session, int32_t index, int32_t id, const void *d
 Err session_set_param(Session *session, int32_t index, const float *disk)
 {
     const Param *param = &session_engine(session)->graph->params[index];
-    return session_put_param(session, index, param->master >= 0 ? param->master : param->value, disk);
+    return session_put_param(session, index, param->master >= 0 ? param->master : param->value,
+                             disk);
 }
 
 Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)

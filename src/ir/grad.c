@@ -16,14 +16,18 @@ void grad_give(Grad *g, int i, Tensor d)
     if (d.id == TENSOR_NONE || !grad_wants(g, i))
         return;
     if (d.id >= 0 && !shape_same(tensor_shape(d), tensor_shape(grad_in(g, i)))) {
-        graph_poison(g->graph, E_SHAPE, "%s: gradient of input %d is %s, the input %s", g->node->op->name, i,
-                     shape_text(tensor_shape(d)), shape_text(tensor_shape(grad_in(g, i))));
+        graph_poison(g->graph, E_SHAPE, "%s: gradient of input %d is %s, the input %s",
+                     g->node->op->name, i, shape_text(tensor_shape(d)),
+                     shape_text(tensor_shape(grad_in(g, i))));
         return;
     }
     g->dx[i] = d;
 }
 
-Tensor grad_so_far(const Grad *g, int i) { return grad_wants(g, i) ? g->so_far[i] : tensor_none(g->graph); }
+Tensor grad_so_far(const Grad *g, int i)
+{
+    return grad_wants(g, i) ? g->so_far[i] : tensor_none(g->graph);
+}
 
 void grad_give_sum(Grad *g, int i, Tensor sum)
 {

@@ -45,10 +45,11 @@ Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
         graph->error = code;
         const char *path = graph->modules[graph->module].path;
         if (graph->source.file)
-            snprintf(graph->error_text, sizeof graph->error_text, "%s:%d: %s%s%s", graph->source.file,
-                     graph->source.line, path, *path ? ": " : "", what);
+            snprintf(graph->error_text, sizeof graph->error_text, "%s:%d: %s%s%s",
+                     graph->source.file, graph->source.line, path, *path ? ": " : "", what);
         else
-            snprintf(graph->error_text, sizeof graph->error_text, "%s%s%s", path, *path ? ": " : "", what);
+            snprintf(graph->error_text, sizeof graph->error_text, "%s%s%s", path, *path ? ": " : "",
+                     what);
     }
     return (Tensor){ graph, TENSOR_POISONED };
 }
@@ -73,7 +74,8 @@ static void module_enter(Graph *graph, const char *name, size_t n)
     graph->module = graph->n_modules - 1;
 }
 
-/* "a.b" opened at once is b inside a, however a is opened elsewhere; a number stays with the word before it. */
+/* "a.b" opened at once is b inside a, however a is opened elsewhere; a number stays with the word
+ * before it. */
 void scope_open(Graph *graph, const char *fmt, ...)
 {
     char    name[256];
@@ -98,13 +100,21 @@ void scope_close(Graph *graph)
     graph->module = graph->scopes[--graph->n_scopes];
 }
 
-static int32_t value_new(Graph *graph, const char *name, Type type, Shape shape, Class class, int32_t maker)
+static int32_t value_new(Graph *graph, const char *name, Type type, Shape shape, Class class,
+                         int32_t maker)
 {
     int32_t id = graph->n_values;
     VEC_ADD(graph->pool, graph->values, graph->n_values, graph->cap_values,
-            (Value){ .name = name, .shape = shape, .type = type, .class = class, .root = id, .maker = maker,
-                     .bytes = shape_count(shape) * type_bytes(type), .module = graph->module,
-                     .source = graph->source, .persistent = maker < 0 });
+            (Value){ .name = name,
+                     .shape = shape,
+                     .type = type,
+                     .class = class,
+                     .root = id,
+                     .maker = maker,
+                     .bytes = shape_count(shape) * type_bytes(type),
+                     .module = graph->module,
+                     .source = graph->source,
+                     .persistent = maker < 0 });
     return id;
 }
 
@@ -143,10 +153,18 @@ Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int 
     }
     for (int i = 0; i < disk.rank; i++)
         if (disk.dim[i] < 1)
-            return graph_poison(graph, E_SHAPE, "parameter %s would have shape %s", full, shape_text(disk));
+            return graph_poison(graph, E_SHAPE, "parameter %s would have shape %s", full,
+                                shape_text(disk));
 
-    Param param = { .name = full, .disk = disk, .init = init, .grad = -1, .m = -1, .v = -1, .ema = -1,
-                    .master = -1, .stands = -1 };
+    Param param = { .name = full,
+                    .disk = disk,
+                    .init = init,
+                    .grad = -1,
+                    .m = -1,
+                    .v = -1,
+                    .ema = -1,
+                    .master = -1,
+                    .stands = -1 };
     Shape shape = disk;
     for (int i = 0; i < disk.rank; i++) {
         param.axis[i] = axis ? axis[i] : i;
@@ -205,7 +223,8 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
     return (Tensor){ graph, id };
 }
 
-Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data, Class class)
+Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data,
+                    Class class)
 {
     return constant_new(graph, name, type, shape, data, class, false);
 }
@@ -215,8 +234,8 @@ Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class c
     return constant_new(graph, name, type, shape, NULL, class, saved);
 }
 
-Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start, Class class,
-                      bool saved)
+Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start,
+                      Class class, bool saved)
 {
     return constant_new(graph, name, type, shape, start, class, saved);
 }
@@ -230,7 +249,8 @@ void graph_copy_state(Graph *graph, const Graph *from, int32_t *into)
     graph->counts_given = from->counts_given;
     graph->n_modules = 0;
     for (int32_t i = 0; i < from->n_modules; i++)
-        VEC_ADD(graph->pool, graph->modules, graph->n_modules, graph->cap_modules, from->modules[i]);
+        VEC_ADD(graph->pool, graph->modules, graph->n_modules, graph->cap_modules,
+                from->modules[i]);
     for (int32_t i = 0; i < from->n_values; i++) {
         Value value = from->values[i];
         into[i] = TENSOR_NONE;
@@ -251,7 +271,8 @@ void graph_copy_state(Graph *graph, const Graph *from, int32_t *into)
     }
 }
 
-Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in, Tensor *out)
+Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in,
+                Tensor *out)
 {
     Tensor poisoned = { graph, TENSOR_POISONED };
     for (int i = 0; out && i < op->n_out; i++)
@@ -345,8 +366,14 @@ Type   in_type(const Node *n, int i)   { return value_at(n->graph, n->in[i])->ty
 Shape  out_shape(const Node *n, int i) { return value_at(n->graph, n->out[i])->shape; }
 Type   out_type(const Node *n, int i)  { return value_at(n->graph, n->out[i])->type; }
 bool   in_given(const Node *n, int i)  { return i < n->n_in && n->in[i] >= 0; }
-double in_bytes(const Node *n, int i)  { return in_given(n, i) ? (double)value_at(n->graph, n->in[i])->bytes : 0; }
-double in_count(const Node *n, int i)  { return in_given(n, i) ? (double)shape_count(in_shape(n, i)) : 0; }
+double in_bytes(const Node *n, int i)
+{
+    return in_given(n, i) ? (double)value_at(n->graph, n->in[i])->bytes : 0;
+}
+double in_count(const Node *n, int i)
+{
+    return in_given(n, i) ? (double)shape_count(in_shape(n, i)) : 0;
+}
 
 double out_bytes(const Node *n, int i)
 {
@@ -407,7 +434,8 @@ const char *value_text(const Graph *graph, int32_t id)
     int i = 0;
     while (node->out[i] != id)
         i++;
-    return i ? pool_print(graph->pool, "%s:%d", node_text(graph, node->id), i) : node_text(graph, node->id);
+    return i ? pool_print(graph->pool, "%s:%d", node_text(graph, node->id), i)
+             : node_text(graph, node->id);
 }
 
 void graph_output(Tensor t, const char *name)
@@ -420,8 +448,9 @@ void graph_output(Tensor t, const char *name)
 
 void graph_take_inplace(Graph *graph)
 {
-    int32_t *readers = NEWN(graph->pool, int32_t, graph->n_values);   /* by root: runs that read it */
-    bool    *shared = NEWN(graph->pool, bool, graph->n_values);       /* has views, or is an output elsewhere */
+    int32_t *readers = NEWN(graph->pool, int32_t, graph->n_values); /* by root: runs that read it */
+    /* has views, or is an output elsewhere */
+    bool    *shared = NEWN(graph->pool, bool, graph->n_values);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         Node *node = &graph->nodes[i];
         for (int j = 0; j < node->n_in; j++)
@@ -440,8 +469,9 @@ void graph_take_inplace(Graph *graph)
         const Value *x = value_at(graph, node->in[from]), *y = value_at(graph, node->out[0]);
         /* Same part only: what another part reads must still be there. */
         bool alone = readers[x->root] == 1 && !shared[x->root] && x->root == node->in[from];
-        if (alone && !x->persistent && !y->persistent && y->root == node->out[0] && x->bytes == y->bytes &&
-            x->maker >= 0 && graph->nodes[x->maker].part == node->part && !graph->nodes[x->maker].once)
+        if (alone && !x->persistent && !y->persistent && y->root == node->out[0] &&
+            x->bytes == y->bytes && x->maker >= 0 && graph->nodes[x->maker].part == node->part &&
+            !graph->nodes[x->maker].once)
             node->inplace = from;
     }
 }

@@ -1,11 +1,11 @@
 /* graph.h -- the noun of the system: values, the nodes that make them, and what each is for.
  *
- * A Graph is built by models (forward), by autodiff (backward and update) and read by plan, exec and
- * report. Everything lives in the graph's pool; values and nodes are referred to by id.
+ * A Graph is built by models (forward), by autodiff (backward and update) and read by plan, exec
+ * and report. Everything lives in the graph's pool; values and nodes are referred to by id.
  *
  *   - A Tensor is a value's handle; it knows its graph, so that builder calls nest.
- *   - A builder that is misused returns a poisoned tensor, which later calls pass along; graph_check
- *     reports the first cause. So model files carry no error handling.
+ *   - A builder that is misused returns a poisoned tensor, which later calls pass along;
+ *     graph_check reports the first cause. So model files carry no error handling.
  *   - A value made by no node is persistent: parameters, state, constants. All others are made by
  *     exactly one node. A node may also write persistent values it reads (an update): they are then
  *     both among its inputs and its outputs, and the node runs once per repeat of its part.
@@ -88,7 +88,7 @@ typedef struct Value {
     Type        type;
     Class       class;
     bool        persistent;
-    bool        hosted;      /* persistent, and kept on the host where the device has a memory of its own; it
+    bool hosted; /* persistent, and kept on the host where the device has a memory of its own; it
                               * comes by for the nodes that touch it */
 } Value;
 
@@ -105,12 +105,20 @@ typedef struct Node {
     Part         part;
     bool         backward;   /* made by autodiff for the backward pass */
     bool         once;       /* has an effect on state: never a second run */
-    int32_t      lot;        /* above 0: of which lot of the last region, which runs before the next (autodiff/cut.h) */
+    /* above 0: of which lot of the last region, which runs before the next (autodiff/cut.h) */
+    int32_t      lot;
 } Node;
 
-typedef enum InitKind { INIT_ZEROS, INIT_ONES, INIT_CONSTANT, INIT_UNIFORM, INIT_NORMAL, INIT_CUSTOM } InitKind;
+typedef enum InitKind {
+    INIT_ZEROS,
+    INIT_ONES,
+    INIT_CONSTANT,
+    INIT_UNIFORM,
+    INIT_NORMAL,
+    INIT_CUSTOM
+} InitKind;
 
-typedef struct Init {        /* how a parameter starts; numbers come from base/random.h by its name */
+typedef struct Init {  /* how a parameter starts; numbers come from base/random.h by its name */
     InitKind kind;
     float    scale;          /* CONSTANT: the value; UNIFORM: (-scale, scale); NORMAL: deviation */
     void   (*custom)(float *data, Shape shape, uint64_t seed, const void *arg);  /* in disk order */
@@ -120,7 +128,8 @@ typedef struct Init {        /* how a parameter starts; numbers come from base/r
 typedef struct Param {
     const char *name;        /* as on disk */
     Shape       disk;        /* its shape on disk */
-    int         axis[MAX_RANK];  /* axis a in the arena is disk axis axis[a] (flattened views allowed: */
+    /* axis a in the arena is disk axis axis[a] (flattened views allowed: */
+    int         axis[MAX_RANK];
     bool        permuted;    /*  permuted == false means the same bytes as on disk) */
     Init        init;
     int32_t     value;       /* used by forward and backward, in the compute type */
@@ -152,10 +161,11 @@ struct Graph {
     Pool     *pool;
     Type      compute;       /* type of parameters and activations: F32, BF16 or F16 */
     bool      given_noise;   /* noise and timesteps are fed, for comparison with other programs */
-    bool      stored_attention;  /* attention keeps its probabilities instead of making them again */
-    int64_t   pieces;        /* above 1: this is one of so many equal pieces of a recipe's micro-batch, so a
+    bool      stored_attention; /* attention keeps its probabilities instead of making them again */
+    int64_t pieces; /* above 1: this is one of so many equal pieces of a recipe's micro-batch, so a
                               * loss that counts what it is a mean of must count over all of them */
-    bool      counts_given;  /* such a loss is told its count although the micro-batch is whole: it may be cut */
+    /* such a loss is told its count although the micro-batch is whole: it may be cut */
+    bool      counts_given;
     Value    *values;
     Node     *nodes;
     Param    *params;
@@ -173,8 +183,8 @@ struct Graph {
     Part      part;
     bool      backward;
     int32_t   lot;
-    /* What param_add gives in place of a parameter that is there already, in the part built now: its
-     * average, say. NULL: the parameter itself. */
+    /* What param_add gives in place of a parameter that is there already, in the part built now:
+     * its average, say. NULL: the parameter itself. */
     Tensor  (*stand_in)(Graph *graph, Param *param);
 
     Err       error;         /* the first misuse, with its sentence */
@@ -183,7 +193,8 @@ struct Graph {
 
 Graph *graph_new(Pool *pool, Type compute);
 Err    graph_check(Graph *graph);            /* the first misuse, or OK */
-Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Scopes name parameters and modules: scope_open(g, "blocks.%d", i) ... scope_close(g). */
 void   scope_open(Graph *graph, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -197,26 +208,32 @@ static inline Graph *at_line(Graph *graph, const char *file, int line)
 }
 
 /* Persistent values. param_add finds an existing parameter of that full name instead of making a
- * second one, so that a weight used twice, or in two parts, is one weight. A constant asked for again is
- * the same one too; a part other than `micro` that wants it in another shape (another batch) has its own. */
+ * second one, so that a weight used twice, or in two parts, is one weight. A constant asked for
+ * again is the same one too; a part other than `micro` that wants it in another shape (another
+ * batch) has its own. */
 Tensor param_add(Graph *graph, const char *name, Shape disk, Init init);
-Tensor param_add_f32(Graph *graph, const char *name, Shape disk, Init init);    /* fp32 in every precision */
+/* fp32 in every precision */
+Tensor param_add_f32(Graph *graph, const char *name, Shape disk, Init init);
 Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int *axis, Init init);
-Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data, Class class);
+Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data,
+                    Class class);
 Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class class, bool saved);
-Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start, Class class,
-                      bool saved);
+Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start,
+                      Class class, bool saved);
 Param *param_find(Graph *graph, const char *name);      /* by full disk name; NULL if absent */
-Param *param_of(const Graph *graph, int32_t value);     /* or of what stands in for it; NULL: no parameter's */
+/* or of what stands in for it; NULL: no parameter's */
+Param *param_of(const Graph *graph, int32_t value);
 
-/* The modules, parameters, constants and state of another graph, in an empty one of the same pool; into[v] is
- * what value v of `from` is here, or TENSOR_NONE. */
+/* The modules, parameters, constants and state of another graph, in an empty one of the same pool;
+ * into[v] is what value v of `from` is here, or TENSOR_NONE. */
 void   graph_copy_state(Graph *graph, const Graph *from, int32_t *into);
 
 /* One node. Inputs may be TENSOR_NONE where the op allows it. Returns output 0; out may be NULL. */
-Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in, Tensor *out);
+Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *in, int n_in,
+                Tensor *out);
 
-#define TENSORS(...) (const Tensor[]){ __VA_ARGS__ }, (int)(sizeof((Tensor[]){ __VA_ARGS__ }) / sizeof(Tensor))
+#define TENSORS(...)                                                                               \
+    (const Tensor[]){ __VA_ARGS__ }, (int)(sizeof((Tensor[]){ __VA_ARGS__ }) / sizeof(Tensor))
 
 /* Reading. */
 static inline Value *value_at(const Graph *graph, int32_t id) { return &graph->values[id]; }

@@ -13,7 +13,7 @@ typedef struct Choice {
     uint64_t    algo[8];         /* the kernel's own words */
     size_t      workspace_bytes; /* exact */
     const char *name;            /* for reports: "brgconv", "own" */
-    bool        own;             /* by the own provider although the device prefers another: less scratch */
+    bool        own;  /* by the own provider although the device prefers another: less scratch */
 } Choice;
 
 typedef struct Call {            /* one launch; every pointer was placed by layout/ */
@@ -27,11 +27,11 @@ typedef struct Call {            /* one launch; every pointer was placed by layo
 } Call;
 
 typedef struct Kernel {
-    Err (*choose)(const Node *, const Device *, Choice *);      /* before planning; NULL: no workspace */
+    Err (*choose)(const Node *, const Device *, Choice *); /* before planning; NULL: no workspace */
     Err (*prepare)(Pool *, Call *);                             /* once per node; may be NULL */
-    Err (*run)(const Call *);                                   /* every step: no allocation, no search */
-    /* The same for nodes of one operator that follow one another and need nothing of each other (updates of
-     * parameters): to the bit what run of each would do. May be NULL. */
+    Err (*run)(const Call *);  /* every step: no allocation, no search */
+    /* The same for nodes of one operator that follow one another and need nothing of each other
+     * (updates of parameters): to the bit what run of each would do. May be NULL. */
     Err (*run_all)(const Call *const *, int n);
 } Kernel;
 
@@ -45,7 +45,7 @@ struct OpDef {
     const char *name, *doc;
     int    attr_bytes;
     int    n_in, n_out;          /* n_in < 0: any number, at least -n_in */
-    int    inplace;              /* IN_PLACE_OF(i): output 0 may take over input i's bytes; 0: never */
+    int    inplace;  /* IN_PLACE_OF(i): output 0 may take over input i's bytes; 0: never */
     bool   view;                 /* output 0 shows input 0's bytes; no kernel runs */
     bool   once;                 /* an effect on state: never a second run */
     Err  (*shape)(Node *);       /* type and shape of every output, by out_set */
@@ -64,10 +64,11 @@ Type    out_type(const Node *n, int i);
 bool    in_given(const Node *n, int i);          /* false for an absent optional input */
 double  in_bytes(const Node *n, int i);          /* 0 if absent */
 double  out_bytes(const Node *n, int i);
-double  node_bytes(const Node *n);               /* all inputs and outputs once: the least traffic */
+double  node_bytes(const Node *n);  /* all inputs and outputs once: the least traffic */
 double  in_count(const Node *n, int i);
 void    out_set(Node *n, int i, Type type, Shape shape);
-void    out_is_input(Node *n, int i, int input); /* output i is the (persistent) value of that input */
+/* output i is the (persistent) value of that input */
+void    out_is_input(Node *n, int i, int input);
 void    out_view(Node *n, int64_t offset_bytes, Type type, Shape shape);
 void    out_class(Node *n, int i, Class class);
 void    in_class(Node *n, int i, Class class);   /* if it was only an activation so far */
@@ -76,11 +77,12 @@ void    in_class(Node *n, int i, Class class);   /* if it was only an activation
 /* Building the gradient of one node; autodiff/ drives it. */
 struct Grad {
     Graph      *graph;
-    const Node *node;            /* the forward node; ids stay valid, pointers move as nodes are added */
+    const Node *node;  /* the forward node; ids stay valid, pointers move as nodes are added */
     Tensor     *dy;              /* per output: its gradient, or none */
     Tensor     *dx;              /* per input: filled by grad_give */
     bool       *wants;           /* per input: is its gradient needed? */
-    Tensor     *so_far;          /* per input: the sum of what it was given before, if a rule may add to it */
+    /* per input: the sum of what it was given before, if a rule may add to it */
+    Tensor     *so_far;
     Tensor     *parts;           /* per input: whatever it was given before, or none */
     bool       *summed;          /* per input: dx is that sum with its own share added */
 };
@@ -89,12 +91,12 @@ Tensor grad_out(const Grad *g, int i);
 Tensor grad_dy(const Grad *g, int i);
 bool   grad_wants(const Grad *g, int i);
 void   grad_give(Grad *g, int i, Tensor d);      /* d may be none */
-/* For operators that can add to what is there: the fp32 sum so far of the input's shape, or none; and the
- * sum with this node's share, which takes its place. */
+/* For operators that can add to what is there: the fp32 sum so far of the input's shape, or none;
+ * and the sum with this node's share, which takes its place. */
 Tensor grad_so_far(const Grad *g, int i);
 void   grad_give_sum(Grad *g, int i, Tensor sum);
-/* For readers that each have a part of the input to themselves: the parts so far, of any type, or none; and
- * the parts with this node's, which take their place. */
+/* For readers that each have a part of the input to themselves: the parts so far, of any type, or
+ * none; and the parts with this node's, which take their place. */
 Tensor grad_parts(const Grad *g, int i);
 void   grad_give_parts(Grad *g, int i, Tensor parts);
 

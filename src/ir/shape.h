@@ -13,7 +13,9 @@ typedef struct Shape {
     int64_t dim[MAX_RANK];
 } Shape;
 
-#define SHAPE(...) shape_of((int64_t[]){ __VA_ARGS__ }, (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
+#define SHAPE(...)                                                                                 \
+    shape_of((int64_t[]){ __VA_ARGS__ },                                                           \
+             (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
 
 Shape       shape_of(const int64_t *dims, int rank);
 int64_t     dim(Shape shape, int axis);

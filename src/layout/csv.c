@@ -259,7 +259,8 @@ Err layout_write(const char *path, const LayoutFile *file)
     for (int i = 0; i < file->n; i++) {
         const Buffer *b = &file->buffers[i];
         csv_write_id(&out, file->ids[i]);
-        file_out_print(&out, ",%lld,%lld,%lld", (long long)b->lower, (long long)b->upper, (long long)b->size);
+        file_out_print(&out, ",%lld,%lld,%lld", (long long)b->lower, (long long)b->upper,
+                       (long long)b->size);
         if (aligned)
             file_out_print(&out, ",%lld", (long long)(b->align ? b->align : 1));
         file_out_print(&out, ",%lld\n", (long long)b->offset);

@@ -26,11 +26,13 @@ static Err predict_guided(Sampler *s, int64_t t, int64_t count, float *noise)
 }
 
 /* One step of DDPM (Ho et al. 2020) from noise level a to the next, 1 at the end.
- *   as published   algorithm 2 with alpha the unclipped ratio; exact only for an exact prediction: the
- *                  cosine schedule's first steps divide whatever is wrong with it by sqrt(alpha), 0.03
- *   clip           the same mean by equation 7, over the predicted clip, which is kept within [-1,1] */
-static void chain_step(float *x, const float *noise, const float *z, int64_t count, double a, double next,
-                       double alpha, bool clip)
+ *   as published   algorithm 2 with alpha the unclipped ratio; exact only for an exact prediction:
+ *                  the cosine schedule's first steps divide whatever is wrong with it by
+ *                  sqrt(alpha), 0.03
+ *   clip           the same mean by equation 7, over the predicted clip, which is kept within
+ *                  [-1,1] */
+static void chain_step(float *x, const float *noise, const float *z, int64_t count, double a,
+                       double next, double alpha, bool clip)
 {
     double of_x0 = 0, of_x = 1 / sqrt(alpha), of_e = (1 - alpha) / sqrt((1 - a) * alpha);
     double added = z ? sqrt(fmax((1 - alpha) * (1 - next) / (1 - a), 1e-6)) : 0;
@@ -73,7 +75,8 @@ Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
         TRY(predict_guided(s, t, count, noise));
         if (k)
             s->normal(s, "z", steps - 1 - k, z, count);
-        chain_step(x, noise, k ? z : NULL, count, bar[t], k ? bar[next] : 1, alpha, s->config->clip);
+        chain_step(x, noise, k ? z : NULL, count, bar[t], k ? bar[next] : 1, alpha,
+                   s->config->clip);
         s->progress(s, steps - k, steps);
     }
     for (int64_t i = 0; i < count; i++)

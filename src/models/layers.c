@@ -16,7 +16,8 @@ Init init_fan_in(int64_t fan_in)
 
 static Init layer_init(Layer how, int64_t fan_in, bool bias)
 {
-    float deviation = how.flax && how.deviation <= 0 ? (float)(1 / sqrt((double)fan_in)) : how.deviation;
+    float deviation = how.flax && how.deviation <= 0 ? (float)(1 / sqrt((double)fan_in))
+                                                     : how.deviation;
     if (how.zero || (bias && (how.zero_bias || deviation > 0)))
         return (Init){ .kind = INIT_ZEROS };
     if (deviation > 0)
@@ -26,7 +27,8 @@ static Init layer_init(Layer how, int64_t fan_in, bool bias)
 
 static Tensor layer_bias(Graph *graph, int64_t out, int64_t fan_in, Layer how)
 {
-    return how.no_bias ? tensor_none(graph) : param_add(graph, "bias", SHAPE(out), layer_init(how, fan_in, true));
+    return how.no_bias ? tensor_none(graph)
+                       : param_add(graph, "bias", SHAPE(out), layer_init(how, fan_in, true));
 }
 
 Tensor linear(const char *name, Tensor x, int64_t out, Layer how)
@@ -35,8 +37,8 @@ Tensor linear(const char *name, Tensor x, int64_t out, Layer how)
         return x;
     int64_t in = dim(tensor_shape(x), -1);
     scope_open(x.graph, "%s", name);
-    Tensor w = param_add(x.graph, how.flax ? "kernel" : "weight", how.flax ? SHAPE(in, out) : SHAPE(out, in),
-                         layer_init(how, in, false));
+    Tensor w = param_add(x.graph, how.flax ? "kernel" : "weight",
+                         how.flax ? SHAPE(in, out) : SHAPE(out, in), layer_init(how, in, false));
     x = linear_op(x, w, layer_bias(x.graph, out, in, how), (LinearAttr){ .in_out = how.flax });
     scope_close(x.graph);
     return x;
@@ -85,7 +87,8 @@ Tensor conv1d(const char *name, Tensor x, int64_t out, Layer how)
     int64_t in = dim(tensor_shape(x), -1);
     scope_open(x.graph, "%s", name);
     Tensor w = param_add(x.graph, "weight", SHAPE(out, in, 1), layer_init(how, in, false));
-    x = linear_op(x, reshape(w, SHAPE(out, in)), layer_bias(x.graph, out, in, how), (LinearAttr){ 0 });
+    x = linear_op(x, reshape(w, SHAPE(out, in)), layer_bias(x.graph, out, in, how),
+                  (LinearAttr){ 0 });
     scope_close(x.graph);
     return x;
 }
@@ -97,20 +100,24 @@ Tensor conv3d(const char *name, Tensor x, int64_t out, int kernel, int pad, Laye
         return x;
     int64_t in = dim(tensor_shape(x), -1), fan_in = in * kernel * kernel * kernel;
     scope_open(x.graph, "%s", name);
-    Tensor w = param_add_permuted(x.graph, "weight", SHAPE(out, in, kernel, kernel, kernel), taps_first,
-                                  layer_init(how, fan_in, false));
-    ConvAttr attr = { .stride = { 1, 1, 1 }, .pad_lo = { pad, pad, pad }, .pad_hi = { pad, pad, pad } };
+    Tensor w = param_add_permuted(x.graph, "weight", SHAPE(out, in, kernel, kernel, kernel),
+                                  taps_first, layer_init(how, fan_in, false));
+    ConvAttr attr = { .stride = { 1, 1, 1 },
+                      .pad_lo = { pad, pad, pad },
+                      .pad_hi = { pad, pad, pad } };
     x = conv_op(x, w, layer_bias(x.graph, out, fan_in, how), attr);
     scope_close(x.graph);
     return x;
 }
 
-Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how)
+Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad,
+                        Layer how)
 {
     static const int taps_first[] = { 2, 3, 1, 0 };      /* (I,O,KH,KW) on disk, (KH,KW,O,I) here */
     if (!tensor_ok(x))
         return x;
-    int64_t in = dim(tensor_shape(x), -1), fan_in = out * kernel * kernel;   /* as PyTorch counts it */
+    /* as PyTorch counts it */
+    int64_t in = dim(tensor_shape(x), -1), fan_in = out * kernel * kernel;
     scope_open(x.graph, "%s", name);
     Tensor w = param_add_permuted(x.graph, "weight", SHAPE(in, out, kernel, kernel), taps_first,
                                   layer_init(how, fan_in, false));
@@ -121,7 +128,8 @@ Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int
 
 Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, Layer how)
 {
-    static const int channels_last[2][5] = { { 0, 2, 3, 1 }, { 0, 2, 3, 4, 1 } };    /* (O,KH,KW,I) here */
+    /* (O,KH,KW,I) here */
+    static const int channels_last[2][5] = { { 0, 2, 3, 1 }, { 0, 2, 3, 4, 1 } };
     if (!tensor_ok(x))
         return x;
     int64_t in = dim(tensor_shape(x), -1), volume = in;
@@ -129,11 +137,13 @@ Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, L
     for (int i = 0; i < patch->n; i++)
         volume *= disk.dim[disk.rank++] = patch->at[i];
     scope_open(x.graph, "%s", name);
-    Tensor w = param_add_permuted(x.graph, "weight", disk, channels_last[patch->n == 3], layer_init(how, volume, false));
-    x = cast(x, tensor_type(w));             /* before it is cut: what is kept for the weight is smaller */
+    Tensor w = param_add_permuted(x.graph, "weight", disk, channels_last[patch->n == 3],
+                                  layer_init(how, volume, false));
+    x = cast(x, tensor_type(w));  /* before it is cut: what is kept for the weight is smaller */
     x = patch->n == 3 ? patchify3d(x, (int)patch->at[0], (int)patch->at[1], (int)patch->at[2])
                       : patchify2d(x, (int)patch->at[0], (int)patch->at[1]);
-    x = linear_op(x, reshape(w, SHAPE(out, volume)), layer_bias(x.graph, out, volume, how), (LinearAttr){ 0 });
+    x = linear_op(x, reshape(w, SHAPE(out, volume)), layer_bias(x.graph, out, volume, how),
+                  (LinearAttr){ 0 });
     scope_close(x.graph);
     return x;
 }
@@ -151,8 +161,14 @@ static Tensor norm_named(const char *name, const char *scale, Tensor x, float ep
     return x;
 }
 
-Tensor layer_norm(const char *name, Tensor x, float eps) { return norm_named(name, "weight", x, eps); }
-Tensor flax_norm(const char *name, Tensor x, float eps)  { return norm_named(name, "scale", x, eps); }
+Tensor layer_norm(const char *name, Tensor x, float eps)
+{
+    return norm_named(name, "weight", x, eps);
+}
+Tensor flax_norm(const char *name, Tensor x, float eps)
+{
+    return norm_named(name, "scale", x, eps);
+}
 
 Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act)
 {
@@ -217,15 +233,17 @@ Tensor upsample_nearest(Tensor x, int64_t factor)
 
 Tensor noise_normal(Graph *graph, const char *name, Shape shape)
 {
-    Tensor noise = graph->given_noise ? feed(graph, name, F32, shape)
-                                      : random_normal(graph_counters(graph), random_stream(name), F32, shape);
+    Tensor noise = graph->given_noise
+                       ? feed(graph, name, F32, shape)
+                       : random_normal(graph_counters(graph), random_stream(name), F32, shape);
     return tensor_class(noise, CLASS_INPUTS);
 }
 
 Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below)
 {
     Tensor steps = graph->given_noise ? feed(graph, name, I32, shape)
-                                      : random_ints(graph_counters(graph), random_stream(name), (int32_t)below, shape);
+                                      : random_ints(graph_counters(graph), random_stream(name),
+                                                    (int32_t)below, shape);
     return tensor_class(steps, CLASS_INPUTS);
 }
 
@@ -278,10 +296,12 @@ int64_t respaced_time(int64_t steps, int64_t of, int64_t i)
 
 Tensor schedule_linear(Graph *graph, int64_t steps, double first, double last)
 {
-    return alpha_bar_constant(graph, alpha_bar_table(graph->pool, NOISE_LINEAR, steps, first, last), steps);
+    return alpha_bar_constant(graph, alpha_bar_table(graph->pool, NOISE_LINEAR, steps, first, last),
+                              steps);
 }
 
 Tensor schedule_cosine(Graph *graph, int64_t steps)
 {
-    return alpha_bar_constant(graph, alpha_bar_table(graph->pool, NOISE_COSINE, steps, 0, 0), steps);
+    return alpha_bar_constant(graph, alpha_bar_table(graph->pool, NOISE_COSINE, steps, 0, 0),
+                              steps);
 }

@@ -32,19 +32,22 @@ typedef struct SampleResult {
     int64_t     columns;         /* images: that many side by side belong together; 0: none do */
 } SampleResult;
 
-/* What a sampling loop may use; train/sample.c fills it. Loops run on the host in plain C: a chain step
- * feeds x and t, runs PART_SAMPLE and reads the prediction. */
+/* What a sampling loop may use; train/sample.c fills it. Loops run on the host in plain C: a chain
+ * step feeds x and t, runs PART_SAMPLE and reads the prediction. */
 typedef struct Sampler Sampler;
 struct Sampler {
     Pool                *pool;
     int64_t              n;      /* samples wanted, the batch of the sampling graph */
     const SamplerConfig *config;
     const char          *prompt; /* or NULL */
-    bool                 dry;    /* only to take memory: all that a sample takes, a result of its shape, no chain */
+    /* only to take memory: all that a sample takes, a result of its shape, no chain */
+    bool                 dry;
     void                *own;
     Err          (*run)(Sampler *s, Part part);
-    void        *(*feed)(Sampler *s, const char *name);      /* host buffer of a feed node: write, then run */
-    const float *(*output)(Sampler *s, const char *name);    /* a graph output as fp32, until the next run */
+    /* host buffer of a feed node: write, then run */
+    void        *(*feed)(Sampler *s, const char *name);
+    /* a graph output as fp32, until the next run */
+    const float *(*output)(Sampler *s, const char *name);
     const float *(*weight)(Sampler *s, const char *param);   /* a parameter, fp32, disk order */
     /* N(0,1) or (0,1) numbers: a function of (seed, name, index), or from a given file (tests). */
     void         (*normal)(Sampler *s, const char *name, int64_t index, float *to, int64_t n);
@@ -52,8 +55,8 @@ struct Sampler {
     void         (*progress)(Sampler *s, int64_t done, int64_t of);
 };
 
-/* What the data gives of a batch besides the graph's feeds: a view of one of them, or a part that the step
- * does not read. Reports list it; no byte of it is in the arena. */
+/* What the data gives of a batch besides the graph's feeds: a view of one of them, or a part that
+ * the step does not read. Reports list it; no byte of it is in the arena. */
 typedef struct BatchRest {
     const char *name;
     Type        type;
@@ -70,18 +73,20 @@ typedef struct ModelDef {
     const void  *defaults;
     /* What the fields' ranges cannot say: "heads do not divide the width". NULL: nothing. */
     Err    (*check)(const void *config);
-    /* One micro-batch: feeds in, [1] fp32 loss out, times 1/share (accumulated micro-batches). A mean
-     * over what data-dependent masks let count heeds graph->pieces (feed "mask_count"). Marks
+    /* One micro-batch: feeds in, [1] fp32 loss out, times 1/share (accumulated micro-batches). A
+     * mean over what data-dependent masks let count heeds graph->pieces (feed "mask_count"). Marks
      * parameters that are not to be trained as frozen. Also graph_output(prediction, "output"). */
     Tensor (*loss)(Graph *graph, const void *config, int64_t batch, int64_t share);
     /* Why a micro-batch may not be run in pieces, or NULL; the function NULL: it may. */
     const char *(*no_cut)(const void *config);
-    int    (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);   /* how many; NULL: none */
-    const char  *slow_params;    /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
+    /* how many; NULL: none */
+    int    (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);
+    const char  *slow_params; /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
 
-    /* The parts PART_SAMPLE_BEGIN (feeds there are loaded from the data or --input), PART_SAMPLE and
-     * PART_SAMPLE_END, for n samples; parts not needed stay empty. Set graph->part around each. */
-    void   (*sample_graph)(Graph *graph, const void *config, const SamplerConfig *sampler, int64_t n);
+    /* The parts PART_SAMPLE_BEGIN (feeds there are loaded from the data or --input), PART_SAMPLE
+     * and PART_SAMPLE_END, for n samples; parts not needed stay empty. Set graph->part around
+     * each. */
+    void (*sample_graph)(Graph *graph, const void *config, const SamplerConfig *sampler, int64_t n);
     Err    (*sample)(Sampler *s, const void *config, SampleResult *result);
 } ModelDef;
 

@@ -2,16 +2,15 @@
  *
  *   tokens (B,L) of 2^bits levels  ->  for each step a distribution of the next
  *
- * Four steps become one, `pools` times; S4 and feed-forward blocks stand on the way up only, and all
- * skips are sums. The head gives a mixture of logistics over the levels, or one number for each. An
- * S4 layer's C is stored as C~ of its level's length (ops/s4_step.h).
+ * Four steps become one, `pools` times; S4 and feed-forward blocks stand on the way up only, and
+ * all skips are sums. The head gives a mixture of logistics over the levels, or one number for
+ * each. An S4 layer's C is stored as C~ of its level's length (ops/s4_step.h).
  *
- * With state_carry the model goes on from chunk to chunk of a file (truncated back-propagation through
- * time): the S4 states and the last step that each UpPool shifts out are kept, as constants, for the next
- * micro-batch, whose row r is the chunk after this one's row r. Where its feed `carry` is 0 a file begins.
- * Pools need nothing more: a chunk's length is a multiple of theirs. Only training carries; other parts
- * begin every chunk anew.
- */
+ * With state_carry the model goes on from chunk to chunk of a file (truncated back-propagation
+ * through time): the S4 states and the last step that each UpPool shifts out are kept, as
+ * constants, for the next micro-batch, whose row r is the chunk after this one's row r. Where its
+ * feed `carry` is 0 a file begins. Pools need nothing more: a chunk's length is a multiple of
+ * theirs. Only training carries; other parts begin every chunk anew. */
 #include "models/sashimi.h"
 
 #include "base/random.h"
@@ -80,11 +79,13 @@ static Err sashimi_check(const void *config)
     const Sashimi *m = config;
     int64_t unit = (int64_t)1 << 2 * m->pools, near = sashimi_near(m->length, unit);
     if (near != m->length)
-        return fail(E_USAGE, "model.length is %lld; with %lld pools it must be a multiple of %lld with "
-                    "no prime factors but 2, 3 and 5, such as %lld", (long long)m->length,
-                    (long long)m->pools, (long long)unit, (long long)near);
+        return fail(E_USAGE,
+                    "model.length is %lld; with %lld pools it must be a multiple of %lld with "
+                    "no prime factors but 2, 3 and 5, such as %lld",
+                    (long long)m->length, (long long)m->pools, (long long)unit, (long long)near);
     if (m->state % 2)
-        return fail(E_USAGE, "model.state is %lld; it counts pairs of conjugate states and must be even",
+        return fail(E_USAGE,
+                    "model.state is %lld; it counts pairs of conjugate states and must be even",
                     (long long)m->state);
     if (m->length % m->channels)
         return fail(E_USAGE, "model.length: %lld steps do not divide into %lld channels",
@@ -178,8 +179,8 @@ static Init init_by(Start *start, const void *arg)
 
 /* ---- the model ---- */
 
-/* u (B,L,H) through the layer's state space, fp32 inside whatever the precision; from the state that the chunk before
- * left where `carry` is there and not 0. */
+/* u (B,L,H) through the layer's state space, fp32 inside whatever the precision; from the state
+ * that the chunk before left where `carry` is there and not 0. */
 static Tensor sashimi_ssm(Tensor u, Tensor carry, const Hippo *hippo, int64_t length)
 {
     Graph   *g = u.graph;
@@ -200,10 +201,13 @@ static Tensor sashimi_ssm(Tensor u, Tensor carry, const Hippo *hippo, int64_t le
     Tensor kernel = s4_kernel(inv_dt, c, b, a_real, a_imag, p, s.dim[1]);
     Tensor y = fft_conv(u, kernel, d);
     if (tensor_ok(carry)) {
-        Tensor state = state_add(g, "state", F32, SHAPE(s.dim[0], width, n, 2), CLASS_CONSTANTS, true);
+        Tensor state = state_add(g, "state", F32, SHAPE(s.dim[0], width, n, 2), CLASS_CONSTANTS,
+                                 true);
         Tensor begin = s4_begin(state, carry, inv_dt, a_real, a_imag, p);
-        Tensor rest = s4_kernel(tile(inv_dt, 0, s.dim[0]), tile(c, 1, s.dim[0]), begin, a_real, a_imag, p, s.dim[1]);
-        y = add(y, permute_as(rest, (PermuteAttr){ 3, { s.dim[1], s.dim[0], width }, { 1, 0, 2 }, s }));
+        Tensor rest = s4_kernel(tile(inv_dt, 0, s.dim[0]), tile(c, 1, s.dim[0]), begin, a_real,
+                                a_imag, p, s.dim[1]);
+        y = add(
+            y, permute_as(rest, (PermuteAttr){ 3, { s.dim[1], s.dim[0], width }, { 1, 0, 2 }, s }));
         s4_end(state, carry, u, inv_dt, b, a_real, a_imag, p);
     }
     scope_close(g);
@@ -216,9 +220,11 @@ static Tensor sashimi_later(Tensor x, Tensor carry)
     Shape s = tensor_shape(x);
     if (!tensor_ok(carry) || !tensor_ok(x))
         return shift(x, 1, 1);
-    Tensor last = state_add(x.graph, "last", F32, SHAPE(s.dim[0], 1, s.dim[2]), CLASS_CONSTANTS, true);
+    Tensor last = state_add(x.graph, "last", F32, SHAPE(s.dim[0], 1, s.dim[2]), CLASS_CONSTANTS,
+                            true);
     Tensor first = cast(mul_rows(last, carry), tensor_type(x));
-    Tensor y = s.dim[1] > 1 ? concat((const Tensor[]){ first, slice(x, 1, 0, s.dim[1] - 1) }, 2, 1) : first;
+    Tensor y = s.dim[1] > 1 ? concat((const Tensor[]){ first, slice(x, 1, 0, s.dim[1] - 1) }, 2, 1)
+                            : first;
     assign(last, cast(slice(x, 1, s.dim[1] - 1, s.dim[1]), F32));
     return y;
 }
@@ -234,8 +240,8 @@ static Tensor sashimi_norm(Tensor x)
 }
 
 /* `layers` pairs of an S4 block and a feed-forward block, numbered from `first`. */
-static Tensor sashimi_blocks(Tensor x, Tensor carry, const Sashimi *m, const Hippo *hippo, int64_t level,
-                             int first)
+static Tensor sashimi_blocks(Tensor x, Tensor carry, const Sashimi *m, const Hippo *hippo,
+                             int64_t level, int first)
 {
     Graph  *g = x.graph;
     int64_t width = sashimi_width(m, level);
@@ -257,8 +263,8 @@ static Tensor sashimi_blocks(Tensor x, Tensor carry, const Sashimi *m, const Hip
 }
 
 /* A pool's Linear with weight normalisation. On disk the finer side's feature is h*4+s (s: which of
- * the four steps); the weight is turned to s*H+h instead of the signal, whose pooling is then only a
- * reshape. */
+ * the four steps); the weight is turned to s*H+h instead of the signal, whose pooling is then only
+ * a reshape. */
 static Tensor sashimi_pool(Tensor x, int64_t out, bool down)
 {
     Graph     *g = x.graph;
@@ -307,7 +313,8 @@ static Tensor sashimi_predict(Tensor tokens, Tensor carry, const Sashimi *m)
         int64_t width = sashimi_width(m, i);
         scope_open(g, "u_layers.%d", (int)m->pools - 1 - i);
         scope_open(g, "0");
-        x = sashimi_later(sashimi_pool(x, 4 * width, false), carry);     /* only what was heard already */
+        /* only what was heard already */
+        x = sashimi_later(sashimi_pool(x, 4 * width, false), carry);
         scope_close(g);
         x = add(reshape(x, SHAPE(s.dim[0], -1, width)), skips[i]);
         x = add(sashimi_blocks(x, carry, m, hippo, i, 1), x);
@@ -324,18 +331,21 @@ static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t 
     const Sashimi *m = config;
     Tensor tokens = feed(g, "tokens", I32, SHAPE(batch, m->length));
     Tensor target = feed(g, "target", I32, SHAPE(batch, m->length));
-    Tensor carry = m->state_carry && g->part == PART_MICRO ? feed(g, "carry", F32, SHAPE(batch, 1)) : tensor_none(g);
+    Tensor carry = m->state_carry && g->part == PART_MICRO ? feed(g, "carry", F32, SHAPE(batch, 1))
+                                                           : tensor_none(g);
     Tensor heads = sashimi_predict(tokens, carry, m);
     graph_output(heads, "output");
-    /* Padded targets do not count: each of several micro-batches, or chunks, is divided by what counts in all. */
-    Tensor all = share > 1 || g->counts_given ? feed(g, "denominator", F32, SHAPE(1)) : tensor_none(g);
+    /* Padded targets do not count: each of several micro-batches, or chunks, is divided by what
+     * counts in all. */
+    Tensor all = share > 1 || g->counts_given ? feed(g, "denominator", F32, SHAPE(1))
+                                              : tensor_none(g);
     if (m->head == HEAD_CATEGORICAL)
         return cross_entropy(heads, target, all, 1);
     return dml_loss(heads, target, all, (int)sashimi_levels(m), 1);
 }
 
-/* Samples are drawn by the recurrent form on the host. The graph is there to hold the weights: it is
- * the model over its shortest sequence. */
+/* Samples are drawn by the recurrent form on the host. The graph is there to hold the weights: it
+ * is the model over its shortest sequence. */
 static void sashimi_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
                                  int64_t n)
 {
@@ -349,8 +359,9 @@ static void sashimi_sample_graph(Graph *g, const void *config, const SamplerConf
 
 static const char *sashimi_no_cut(const void *config)
 {
-    return ((const Sashimi *)config)->state_carry ? "each of its rows has a state of its own to carry on (model.state_carry)"
-                                                  : NULL;
+    return ((const Sashimi *)config)->state_carry
+               ? "each of its rows has a state of its own to carry on (model.state_carry)"
+               : NULL;
 }
 
 const ModelDef model_sashimi = {

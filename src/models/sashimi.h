@@ -1,9 +1,8 @@
 /* sashimi.h -- what the two forms of SaShiMi share: its sizes, and the model one sample at a time.
  *
  * sashimi.c is the form for training, over whole sequences; sashimi_step.c the same model as a
- * recurrence; sashimi_sample.c draws samples with it. Both forms give the same numbers for the first
- * `length` steps.
- */
+ * recurrence; sashimi_sample.c draws samples with it. Both forms give the same numbers for the
+ * first `length` steps. */
 #ifndef MODELS_SASHIMI_H
 #define MODELS_SASHIMI_H
 

@@ -61,7 +61,8 @@ static void voice_run(const SashimiNet *net, const Sashimi *m, double temperatur
     for (int64_t i = 0; i < b->steps; i++) {
         int64_t at = i * b->n + index;
         sashimi_step(net, v->state, v->token, v->outputs);
-        v->token = sashimi_pick(m, temperature, v->outputs, b->choice + at * choices, (double)b->u[at]);
+        v->token = sashimi_pick(m, temperature, v->outputs, b->choice + at * choices,
+                                (double)b->u[at]);
         sound[i] = sashimi_sound(m, v->token);
     }
 }
@@ -84,8 +85,8 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
     Voice *voices = NEWN(s->pool, Voice, n);
     float *sound = NEWN(s->pool, float, n * length);
     for (int64_t v = 0; v < n; v++)
-        voices[v] = (Voice){ sashimi_state_new(s->pool, net), NEWN(s->pool, float, sashimi_outputs(m)),
-                             sashimi_levels(m) / 2 };
+        voices[v] = (Voice){ sashimi_state_new(s->pool, net),
+                             NEWN(s->pool, float, sashimi_outputs(m)), sashimi_levels(m) / 2 };
     for (int64_t at = 0; at < length && !s->dry; at += block.steps) {
         block.steps = length - at < most ? length - at : most;
         for (int64_t i = 0; i < block.steps; i++) {
@@ -94,7 +95,8 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
         }
 #pragma omp parallel for schedule(dynamic, 1) if (n > 1)
         for (int64_t v = 0; v < n; v++)
-            voice_run(net, m, s->config->temperature, &block, v, &voices[v], sound + v * length + at);
+            voice_run(net, m, s->config->temperature, &block, v, &voices[v],
+                      sound + v * length + at);
         s->progress(s, at + block.steps, length);
     }
     *result = (SampleResult){

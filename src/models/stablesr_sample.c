@@ -1,8 +1,7 @@
 /* stablesr_sample.c -- StableSR: a low-quality picture and an edge map -> a good picture.
  *
- * DDPM (Ho et al. 2020) or DDIM (Song et al. 2021, eq. 12) over respaced times, on the host; then the
- * decoder, then the low-quality picture's colours.
- */
+ * DDPM (Ho et al. 2020) or DDIM (Song et al. 2021, eq. 12) over respaced times, on the host; then
+ * the decoder, then the low-quality picture's colours. */
 #define LAYERS_OWN_LINES                     /* no graph is built here */
 #include "models/layers.h"
 #include "models/stablesr.h"
@@ -11,7 +10,8 @@
 #include <string.h>
 
 /* From time t to the next lower, a and next being their alpha bars (next 1: the last step). */
-static void chain_step(Sampler *s, int64_t step, double a, double next, float *x, const float *e, float *z, int64_t count)
+static void chain_step(Sampler *s, int64_t step, double a, double next, float *x, const float *e,
+                       float *z, int64_t count)
 {
     double alpha = a / next, share = (1 - next) / (1 - a), sigma, of_x0, of_x = 0, of_e = 0;
     if (s->config->kind == SAMPLER_DDPM) {
@@ -27,22 +27,28 @@ static void chain_step(Sampler *s, int64_t step, double a, double next, float *x
         s->normal(s, "z", step, z, count);
     for (int64_t i = 0; i < count; i++) {
         double x0 = (double)x[i] / sqrt(a) - sqrt(1 / a - 1) * (double)e[i];
-        x[i] = (float)(of_x0 * x0 + of_x * (double)x[i] + of_e * (double)e[i] + sigma * (double)z[i]);
+        x[i] = (float)(of_x0 * x0 + of_x * (double)x[i] + of_e * (double)e[i] +
+                       sigma * (double)z[i]);
     }
 }
 
 Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const StableSr *m = config;
-    int64_t steps = s->config->steps ? s->config->steps : 200, count = s->n * m->latent * m->latent * STABLESR_LATENT;
+    int64_t steps = s->config->steps ? s->config->steps : 200,
+            count = s->n * m->latent * m->latent * STABLESR_LATENT;
     int64_t pixels = s->n * m->image * m->image * 3;
     if (s->config->kind == SAMPLER_RECURRENT || steps > m->timesteps)
-        return fail(E_USAGE, "sampler: stablesr samples by ddpm or ddim in at most %lld steps (model.timesteps)",
+        return fail(E_USAGE,
+                    "sampler: stablesr samples by ddpm or ddim in at most %lld steps "
+                    "(model.timesteps)",
                     (long long)m->timesteps);
     if (s->config->guidance != 1)
-        return fail(E_USAGE, "sampler.guidance: stablesr has one context, so there is nothing to guide away from; leave it at 1");
+        return fail(E_USAGE, "sampler.guidance: stablesr has one context, so there is nothing to "
+                             "guide away from; leave it at 1");
     const double *bar = stablesr_alpha_bar(s->pool, m);
-    float        *x = s->feed(s, "x"), *z = NEWN(s->pool, float, count), *image = NEWN(s->pool, float, pixels);
+    float *x = s->feed(s, "x"), *z = NEWN(s->pool, float, count),
+          *image = NEWN(s->pool, float, pixels);
     int32_t      *times = s->feed(s, "t");
 
     TRY(s->run(s, PART_SAMPLE_BEGIN));
@@ -62,8 +68,11 @@ Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
     if (s->config->colour == COLOUR_ADAIN)
         stablesr_adain(image, s->feed(s, "image_lq"), s->n, m->image);
     else if (s->config->colour == COLOUR_WAVELET)
-        stablesr_wavelet(image, s->feed(s, "image_lq"), s->n, m->image, NEWN(s->pool, float, 2 * m->image * m->image * 3));
-    *result = (SampleResult){ .kind = RESULT_IMAGES, .shape = SHAPE(s->n, m->image, m->image, 3), .data = image };
+        stablesr_wavelet(image, s->feed(s, "image_lq"), s->n, m->image,
+                         NEWN(s->pool, float, 2 * m->image * m->image * 3));
+    *result = (SampleResult){ .kind = RESULT_IMAGES,
+                              .shape = SHAPE(s->n, m->image, m->image, 3),
+                              .data = image };
     return OK;
 }
 
@@ -80,7 +89,8 @@ static void channel_moments(const float *x, int64_t n, double *mean, double *dev
     *deviation = sqrt(square / (double)n + 1e-5);
 }
 
-/* Every channel of every picture gets the mean and deviation of `like` (Huang and Belongie 2017). */
+/* Every channel of every picture gets the mean and deviation of `like` (Huang and Belongie
+ * 2017). */
 void stablesr_adain(float *x, const float *like, int64_t n, int64_t side)
 {
     int64_t area = side * side;
@@ -91,7 +101,8 @@ void stablesr_adain(float *x, const float *like, int64_t n, int64_t side)
             channel_moments(at, area, &mean, &deviation);
             channel_moments(like + i * area * 3 + c, area, &mean_like, &deviation_like);
             for (int64_t p = 0; p < area; p++)
-                at[3 * p] = (float)(((double)at[3 * p] - mean) / deviation * deviation_like + mean_like);
+                at[3 * p] = (float)(((double)at[3 * p] - mean) / deviation * deviation_like +
+                                    mean_like);
         }
 }
 
@@ -102,7 +113,8 @@ static void smooth(const float *x, float *y, int64_t side, int64_t hole, bool do
 {
     for (int64_t r = 0; r < side; r++)
         for (int64_t p = 0; p < side; p++) {
-            int64_t before = inside((down ? r : p) - hole, side), after = inside((down ? r : p) + hole, side);
+            int64_t before = inside((down ? r : p) - hole, side),
+                    after = inside((down ? r : p) + hole, side);
             const float *a = x + (down ? before * side + p : r * side + before) * 3;
             const float *b = x + (down ? after * side + p : r * side + after) * 3;
             const float *mid = x + (r * side + p) * 3;

@@ -136,11 +136,13 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
         graph_output(predicted, "output");
     if (m->loss == STDIFF_L1)
         return l1_loss(predicted, eps, scale);
-    /* A mean over the valid pixels of a micro-batch, each of image_channels numbers. The loss counts
-     * them itself; a piece of a micro-batch, or a loss in chunks, is told the count of the whole. */
+    /* A mean over the valid pixels of a micro-batch, each of image_channels numbers. The loss
+     * counts them itself; a piece of a micro-batch, or a loss in chunks, is told the count of the
+     * whole. */
     Tensor mask = feed(g, "mask", U8, SHAPE(batch, Tp, m->image.at[0], m->image.at[1]));
     mask = reshape(mask, shape_drop(shape, -1));
-    Tensor count = pieces > 1 || g->counts_given ? feed(g, "mask_count", F32, SHAPE(1)) : tensor_none(g);
+    Tensor count = pieces > 1 || g->counts_given ? feed(g, "mask_count", F32, SHAPE(1))
+                                                 : tensor_none(g);
     return masked_l1_loss(predicted, eps, mask, count,
                           scale * (float)pieces / (float)m->image_channels);
 }

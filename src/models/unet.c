@@ -2,9 +2,8 @@
  *
  *   x (B,H,W,C) pictures in [-1,1],  t (B) timesteps  ->  mean squared error of the predicted noise
  *
- * Ho et al. (2020): residual blocks with group norm and a time embedding, self-attention at the lowest
- * resolution, skips joined by channel concat. Weight names follow tests/ref/unet.py.
- */
+ * Ho et al. (2020): residual blocks with group norm and a time embedding, self-attention at the
+ * lowest resolution, skips joined by channel concat. Weight names follow tests/ref/unet.py. */
 #include "models/layers.h"
 
 #include <math.h>
@@ -19,15 +18,19 @@ static const Field unet_fields[] = {
     { "height",    FIELD_INT,  offsetof(Unet, height),    4, 4096, NULL, NULL, "of the pictures" },
     { "width",     FIELD_INT,  offsetof(Unet, width),     4, 4096, NULL, NULL, "of the pictures" },
     { "channels",  FIELD_INT,  offsetof(Unet, channels),  1, 64, NULL, NULL, "of the pictures" },
-    { "widths",    FIELD_INTS, offsetof(Unet, widths),    1, 4096, NULL, NULL, "channels of each level" },
-    { "groups",    FIELD_INT,  offsetof(Unet, groups),    1, 512, NULL, NULL, "of the group norms" },
+    { "widths",    FIELD_INTS, offsetof(Unet, widths),    1, 4096, NULL, NULL,
+      "channels of each level" },
+    { "groups",    FIELD_INT,  offsetof(Unet, groups),    1, 512, NULL, NULL,
+      "of the group norms" },
     { "heads",     FIELD_INT,  offsetof(Unet, heads),     1, 64, NULL, NULL, "of the attention" },
-    { "timesteps", FIELD_INT,  offsetof(Unet, timesteps), 1, 100000, NULL, NULL, "of the diffusion" },
+    { "timesteps", FIELD_INT,  offsetof(Unet, timesteps), 1, 100000, NULL, NULL,
+      "of the diffusion" },
     { 0 }
 };
 
 static const Unet unet_defaults = {
-    .height = 16, .width = 16, .channels = 3, .widths = { { 32, 64 }, 2 }, .groups = 8, .heads = 4, .timesteps = 1000,
+    .height = 16, .width = 16, .channels = 3, .widths = { { 32, 64 }, 2 }, .groups = 8, .heads = 4,
+    .timesteps = 1000,
 };
 
 static Err unet_check(const void *config)
@@ -41,9 +44,11 @@ static Err unet_check(const void *config)
             return fail(E_USAGE, "model.widths: %lld channels do not divide into %lld groups",
                         (long long)m->widths.at[i], (long long)m->groups);
     if (deepest % m->heads)
-        return fail(E_USAGE, "model.heads: %lld channels do not divide into %lld heads", (long long)deepest, (long long)m->heads);
+        return fail(E_USAGE, "model.heads: %lld channels do not divide into %lld heads",
+                    (long long)deepest, (long long)m->heads);
     if (m->height % scale || m->width % scale)
-        return fail(E_USAGE, "model.height and model.width must be multiples of %lld for %d levels", (long long)scale, m->widths.n);
+        return fail(E_USAGE, "model.height and model.width must be multiples of %lld for %d levels",
+                    (long long)scale, m->widths.n);
     return OK;
 }
 
@@ -53,7 +58,8 @@ static Tensor unet_block(const char *name, Tensor x, Tensor time, int64_t width,
     scope_open(x.graph, "%s", name);
     Tensor h = conv2d("conv1", norm_act("norm1", x, norm, NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
     h = add_rows(h, linear("time", silu(time), width, (Layer){ 0 }));
-    h = conv2d("conv2", norm_act("norm2", h, norm, NORM_SILU), width, 3, 1, 1, (Layer){ .zero = true });
+    h = conv2d("conv2", norm_act("norm2", h, norm, NORM_SILU), width, 3, 1, 1,
+               (Layer){ .zero = true });
     if (dim(tensor_shape(x), -1) != width)
         x = conv2d("shortcut", x, width, 1, 1, 0, (Layer){ 0 });
     x = add(x, h);
@@ -124,12 +130,14 @@ static void unet_sample_graph(Graph *g, const void *config, const SamplerConfig 
     Part        part = g->part;
     (void)sampler;
     g->part = PART_SAMPLE;
-    Tensor x = feed(g, "x", F32, SHAPE(n, m->height, m->width, m->channels)), t = feed(g, "t", I32, SHAPE(n));
+    Tensor x = feed(g, "x", F32, SHAPE(n, m->height, m->width, m->channels)),
+           t = feed(g, "t", I32, SHAPE(n));
     graph_output(unet_predict(x, t, m), "noise");
     g->part = part;
 }
 
-/* DDPM (Ho et al. 2020, equation 7) over respaced times; the predicted picture is clipped to [-1,1]. */
+/* DDPM (Ho et al. 2020, equation 7) over respaced times; the predicted picture is clipped to
+ * [-1,1]. */
 static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Unet *m = config;
@@ -137,15 +145,19 @@ static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
     Shape       shape = SHAPE(s->n, m->height, m->width, m->channels);
     int64_t     count = shape_count(shape);
     if (s->config->kind != SAMPLER_DDPM || steps > m->timesteps)
-        return fail(E_USAGE, "sampler: unet samples by ddpm in at most %lld steps (model.timesteps)", (long long)m->timesteps);
+        return fail(E_USAGE,
+                    "sampler: unet samples by ddpm in at most %lld steps (model.timesteps)",
+                    (long long)m->timesteps);
     const double *bar = alpha_bar_table(s->pool, NOISE_LINEAR, m->timesteps, 1e-4, 0.02);
     float        *x = (s->feed)(s, "x"), *z = NEWN(s->pool, float, count);
     int32_t      *times = (s->feed)(s, "t");
     s->normal(s, "x", 0, x, count);
     for (int64_t k = steps - 1; k >= 0 && !s->dry; k--) {
         int64_t t = respaced_time(m->timesteps, steps, k);
-        double  now = bar[t], next = k ? bar[respaced_time(m->timesteps, steps, k - 1)] : 1, beta = 1 - now / next;
-        double  of_clean = sqrt(next) * beta / (1 - now), of_x = sqrt(now / next) * (1 - next) / (1 - now);
+        double now = bar[t], next = k ? bar[respaced_time(m->timesteps, steps, k - 1)] : 1,
+               beta = 1 - now / next;
+        double of_clean = sqrt(next) * beta / (1 - now),
+               of_x = sqrt(now / next) * (1 - next) / (1 - now);
         double  added = sqrt(beta * (1 - next) / (1 - now));
         for (int64_t i = 0; i < s->n; i++)
             times[i] = (int32_t)t;
@@ -155,7 +167,8 @@ static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
             s->normal(s, "z", steps - 1 - k, z, count);
         for (int64_t i = 0; i < count; i++) {
             double clean = ((double)x[i] - sqrt(1 - now) * (double)noise[i]) / sqrt(now);
-            x[i] = (float)(of_clean * fmin(fmax(clean, -1), 1) + of_x * (double)x[i] + (k ? added * (double)z[i] : 0));
+            x[i] = (float)(of_clean * fmin(fmax(clean, -1), 1) + of_x * (double)x[i] +
+                           (k ? added * (double)z[i] : 0));
         }
         s->progress(s, steps - k, steps);
     }

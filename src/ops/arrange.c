@@ -226,13 +226,21 @@ Tensor slice(Tensor x, int axis, int64_t from, int64_t to)
 static void part_rule(Grad *g)
 {
     SliceAttr attr = *ATTR(g->node, SliceAttr);
-    grad_give_parts(g, 0, put(grad_dy(g, 0), grad_parts(g, 0), tensor_shape(grad_in(g, 0)), attr.axis, attr.from));
+    grad_give_parts(
+        g, 0,
+        put(grad_dy(g, 0), grad_parts(g, 0), tensor_shape(grad_in(g, 0)), attr.axis, attr.from));
 }
 
 const OpDef op_part = {
-    .name = "part", .doc = "a range of the leading axis, one of those that cover it: the same bytes",
-    .attr_bytes = sizeof(SliceAttr), .n_in = 1, .n_out = 1, .view = true,
-    .shape = slice_view_shape, .grad = part_rule, .cost = no_cost,
+    .name = "part",
+    .doc = "a range of the leading axis, one of those that cover it: the same bytes",
+    .attr_bytes = sizeof(SliceAttr),
+    .n_in = 1,
+    .n_out = 1,
+    .view = true,
+    .shape = slice_view_shape,
+    .grad = part_rule,
+    .cost = no_cost,
 };
 
 Tensor whole_view(Tensor x)
@@ -242,13 +250,15 @@ Tensor whole_view(Tensor x)
 
 static bool part_fits(Shape s, int axis, int64_t from, int64_t to)
 {
-    return axis >= 0 && axis < s.rank && from >= 0 && from < to && to <= s.dim[axis] && axis_leads(s, axis);
+    return axis >= 0 && axis < s.rank && from >= 0 && from < to && to <= s.dim[axis] &&
+           axis_leads(s, axis);
 }
 
 Tensor part(Tensor x, int axis, int64_t from, int64_t to)
 {
     if (tensor_ok(x) && !part_fits(tensor_shape(x), axis, from, to))
-        return graph_poison(x.graph, E_SHAPE, "part: %lld to %lld of axis %d is no part of the leading axis of %s",
+        return graph_poison(x.graph, E_SHAPE,
+                            "part: %lld to %lld of axis %d is no part of the leading axis of %s",
                             (long long)from, (long long)to, axis, shape_text(tensor_shape(x)));
     return node_add(x.graph, &op_part, &(SliceAttr){ axis, from, to }, TENSORS(x), NULL);
 }
@@ -258,18 +268,20 @@ static Err put_shape(Node *n)                /* in: part, whole or none */
     const PutAttr *attr = ATTR(n, PutAttr);
     Shape   s = in_shape(n, 0);
     int64_t extent = attr->axis < s.rank ? s.dim[attr->axis] : 0;
-    if (s.rank != attr->whole.rank || !part_fits(attr->whole, attr->axis, attr->from, attr->from + extent) ||
+    if (s.rank != attr->whole.rank ||
+        !part_fits(attr->whole, attr->axis, attr->from, attr->from + extent) ||
         !shape_same(s, shape_with(attr->whole, attr->axis, extent)))
-        return fail(E_SHAPE, "put: %s at %lld of axis %d is no part of the leading axis of %s", shape_text(s),
-                    (long long)attr->from, attr->axis, shape_text(attr->whole));
-    if (in_given(n, 1) && (!shape_same(in_shape(n, 1), attr->whole) || in_type(n, 1) != in_type(n, 0)))
-        return fail(E_SHAPE, "put: a part of %s %s into %s %s", type_name(in_type(n, 0)), shape_text(attr->whole),
-                    type_name(in_type(n, 1)), shape_text(in_shape(n, 1)));
+        return fail(E_SHAPE, "put: %s at %lld of axis %d is no part of the leading axis of %s",
+                    shape_text(s), (long long)attr->from, attr->axis, shape_text(attr->whole));
+    if (in_given(n, 1) &&
+        (!shape_same(in_shape(n, 1), attr->whole) || in_type(n, 1) != in_type(n, 0)))
+        return fail(E_SHAPE, "put: a part of %s %s into %s %s", type_name(in_type(n, 0)),
+                    shape_text(attr->whole), type_name(in_type(n, 1)), shape_text(in_shape(n, 1)));
     out_set(n, 0, in_type(n, 0), attr->whole);
     return OK;
 }
 
-static void put_rule(Grad *g)                /* every row's gradient belongs to the put that wrote it */
+static void put_rule(Grad *g)  /* every row's gradient belongs to the put that wrote it */
 {
     const PutAttr *attr = ATTR(g->node, PutAttr);
     int64_t        extent = in_shape(g->node, 0).dim[attr->axis];
@@ -292,7 +304,8 @@ const OpDef op_put = {
 
 Tensor put(Tensor part, Tensor whole, Shape shape, int axis, int64_t from)
 {
-    return node_add(part.graph, &op_put, &(PutAttr){ axis, from, shape }, TENSORS(part, whole), NULL);
+    return node_add(part.graph, &op_put, &(PutAttr){ axis, from, shape }, TENSORS(part, whole),
+                    NULL);
 }
 
 static Err pad_shape(Node *n)

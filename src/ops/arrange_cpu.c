@@ -1,4 +1,5 @@
-/* arrange_cpu.c -- concat, split, slice, put, pad and shift on the CPU: rows of bytes between two strides.
+/* arrange_cpu.c -- concat, split, slice, put, pad and shift on the CPU: rows of bytes between two
+ * strides.
  *
  * Along an axis a tensor is `outer` rows, each of extent * inner bytes; parts of a row are runs. */
 #include "ops/arrange.h"
@@ -102,14 +103,16 @@ Err put_cpu(const Call *call)
     const Node    *n = call->node;
     const PutAttr *at = ATTR(n, PutAttr);
     Runs    runs = runs_of(at->whole, at->axis, in_type(n, 0));
-    int64_t bytes = in_shape(n, 0).dim[at->axis] * runs.inner, all = at->whole.dim[at->axis] * runs.inner;
+    int64_t bytes = in_shape(n, 0).dim[at->axis] * runs.inner,
+            all = at->whole.dim[at->axis] * runs.inner;
     if (call->in[1] && call->in[1] != call->out[0])
         copy_runs(call, call->out[0], 0, call->in[1], 0, all, 1);
     copy_runs(call, (char *)call->out[0] + at->from * runs.inner, 0, call->in[0], 0, bytes, 1);
     return OK;
 }
 
-/* Every output row (all axes but the innermost padded one) is zeros, or zeros, a row of x, zeros. */
+/* Every output row (all axes but the innermost padded one) is zeros, or zeros, a row of x,
+ * zeros. */
 Err pad_cpu(const Call *call)
 {
     const Node    *n = call->node;

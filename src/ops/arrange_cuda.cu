@@ -1,4 +1,5 @@
-/* arrange_cuda.cu -- concat, split, slice, put, pad and shift on CUDA: rows of units between two strides. */
+/* arrange_cuda.cu -- concat, split, slice, put, pad and shift on CUDA: rows of units between two
+ * strides. */
 #include "ops/rows_cuda.h"
 #include "ops/units_cuda.h"
 
@@ -23,7 +24,8 @@ typedef struct Runs {
 static_assert(sizeof(Runs) < 4000, "Runs is passed to a kernel by value");
 
 /* One run per blockIdx.y. */
-template <class U> __global__ void __launch_bounds__(ROW_THREADS) copy_runs(const __grid_constant__ Runs runs)
+template <class U>
+__global__ void __launch_bounds__(ROW_THREADS) copy_runs(const __grid_constant__ Runs runs)
 {
     const Run &run = runs.run[blockIdx.y];
     int64_t    count = runs.rows * run.width;
@@ -62,7 +64,8 @@ static Err runs_go(const Call *call, Runs *runs)
     return OK;
 }
 
-static void runs_add(Runs *runs, void *dst, int64_t dst_stride, const void *src, int64_t src_stride, int64_t width)
+static void runs_add(Runs *runs, void *dst, int64_t dst_stride, const void *src, int64_t src_stride,
+                     int64_t width)
 {
     if (width > 0)
         runs->run[runs->n++] = { (char *)dst, (const char *)src, dst_stride, src_stride, width };
@@ -85,7 +88,8 @@ extern "C" Err concat_cuda(const Call *call)
     Runs    runs = { rows_of(at->whole, at->axis, at->type, &inner), 0, {} };
     for (int i = 0; i < at->n; i++) {
         int64_t width = at->extent[i] * inner;
-        runs_add(&runs, (char *)call->out[0] + offset, at->whole.dim[at->axis] * inner, call->in[i], width, width);
+        runs_add(&runs, (char *)call->out[0] + offset, at->whole.dim[at->axis] * inner, call->in[i],
+                 width, width);
         offset += width;
     }
     return runs_go(call, &runs);
@@ -99,8 +103,8 @@ extern "C" Err split_cuda(const Call *call)
     for (int i = 0; i < at->n; i++) {
         int64_t width = at->extent[i] * inner;
         if (call->out[i])
-            runs_add(&runs, call->out[i], width, (char *)call->in[0] + offset, at->whole.dim[at->axis] * inner,
-                     width);
+            runs_add(&runs, call->out[i], width, (char *)call->in[0] + offset,
+                     at->whole.dim[at->axis] * inner, width);
         offset += width;
     }
     return runs_go(call, &runs);
@@ -113,7 +117,8 @@ extern "C" Err slice_cuda(const Call *call)
     int64_t inner;
     Runs    runs = { rows_of(s, at->axis, in_type(call->node, 0), &inner), 0, {} };
     int64_t width = (at->to - at->from) * inner;
-    runs_add(&runs, call->out[0], width, (char *)call->in[0] + at->from * inner, s.dim[at->axis] * inner, width);
+    runs_add(&runs, call->out[0], width, (char *)call->in[0] + at->from * inner,
+             s.dim[at->axis] * inner, width);
     return runs_go(call, &runs);
 }
 
@@ -149,8 +154,9 @@ extern "C" Err shift_cuda(const Call *call)
     return runs_go(call, &runs);
 }
 
-/* Output rows along the innermost padded axis: zeros, or zeros, a row of x, zeros. Axis 0 here is the
- * one before it, and so on outwards; axes without padding are one with their inner neighbour. */
+/* Output rows along the innermost padded axis: zeros, or zeros, a row of x, zeros. Axis 0 here is
+ * the one before it, and so on outwards; axes without padding are one with their inner
+ * neighbour. */
 typedef struct PadJob {
     int64_t row, head, body, count;          /* in units */
     int     rank;
@@ -158,7 +164,8 @@ typedef struct PadJob {
 } PadJob;
 
 template <class U>
-__global__ void __launch_bounds__(ROW_THREADS) pad_units(U *__restrict__ y, const U *__restrict__ x, PadJob job)
+__global__ void __launch_bounds__(ROW_THREADS)
+    pad_units(U *__restrict__ y, const U *__restrict__ x, PadJob job)
 {
     for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < job.count;
          i += (int64_t)gridDim.x * ROW_THREADS) {
@@ -200,14 +207,16 @@ extern "C" Err pad_cuda(const Call *call)
             job.before[job.rank++] = at->before[i];
         }
     }
-    int unit = unit_of(unit_of(unit_of(16, y.dim[axis] * inner), at->before[axis] * inner), x.dim[axis] * inner);
+    int unit = unit_of(unit_of(unit_of(16, y.dim[axis] * inner), at->before[axis] * inner),
+                       x.dim[axis] * inner);
     unit = unit_of_pointer(unit_of_pointer(unit, call->in[0]), call->out[0]);
     job.row = y.dim[axis] * inner / unit;
     job.head = at->before[axis] * inner / unit;
     job.body = x.dim[axis] * inner / unit;
     job.count = shape_count(y) * type_bytes(in_type(n, 0)) / unit;
     WITH_UNIT(unit, U,
-              pad_units<U><<<cuda_blocks(call, job.count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
+              pad_units<U>
+              <<<cuda_blocks(call, job.count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
                   (U *)call->out[0], (const U *)call->in[0], job);)
     CUDA_LAUNCHED();
     return OK;

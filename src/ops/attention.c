@@ -211,8 +211,9 @@ static Tensor attention_build(const Tensor source[3], AttentionAttr *a,
     a->scale = options->scale != 0 ? options->scale : (float)(1 / sqrt((double)a->width));
     if (options->temperature.graph)
         in[ATTENTION_TEMPERATURE] = options->temperature;
-    return node_add(graph, options->stored || graph->stored_attention ? &op_attention_stored : &op_attention, a, in,
-                    ATTENTION_INPUTS, NULL);
+    return node_add(
+        graph, options->stored || graph->stored_attention ? &op_attention_stored : &op_attention, a,
+        in, ATTENTION_INPUTS, NULL);
 }
 
 static const AttentionOptions attention_defaults;

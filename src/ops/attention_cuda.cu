@@ -50,8 +50,10 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
         int64_t key = tile * KEYS;
         if (tile + 1 < tiles) {
             int64_t next = key + KEYS;
-            rows_load<T, D, KEYS>(s.k[stage ^ 1], k + next * a.k.ld, a.k.ld, a.lk - next, a.width, a.copy);
-            rows_load<T, D, KEYS>(s.v[stage ^ 1], v + next * a.v.ld, a.v.ld, a.lk - next, a.width, a.copy);
+            rows_load<T, D, KEYS>(s.k[stage ^ 1], k + next * a.k.ld, a.k.ld, a.lk - next, a.width,
+                                  a.copy);
+            rows_load<T, D, KEYS>(s.v[stage ^ 1], v + next * a.v.ld, a.v.ld, a.lk - next, a.width,
+                                  a.copy);
             copy_commit();
             copy_wait<1>();
         } else {
@@ -160,7 +162,8 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
 }
 
 /* Floats: 64 queries and one chunk of columns a block. */
-template <class T, int DC> __global__ void __launch_bounds__(TILE_THREADS) forward_tiles(AttentionCuda a, int64_t blocks)
+template <class T, int DC>
+__global__ void __launch_bounds__(TILE_THREADS) forward_tiles(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
     Tiles<DC> &s = *(Tiles<DC> *)memory;
@@ -219,7 +222,8 @@ template <class T, int DC> __global__ void __launch_bounds__(TILE_THREADS) forwa
         if (column == 0 && tx == 0 && row < a.lq)
             lse_put(a, head * a.lq + row, top[i], all);
     }
-    tile_store<T, DC>(head_rows<T>(a, a.y, head) + query * a.y.ld, a.y.ld, a.lq - query, column, a.width, y, part);
+    tile_store<T, DC>(head_rows<T>(a, a.y, head) + query * a.y.ld, a.y.ld, a.lq - query, column,
+                      a.width, y, part);
 }
 
 /* The parts of the temperature's gradient, added in order. */
@@ -243,15 +247,15 @@ __global__ void heat_sum(const double *heat, int64_t count, float *out)
 SideCuda attention_cuda_side(const Node *n, AttentionSlice slice, void *const *pointers)
 {
     Shape    s = in_shape(n, slice.source);
-    SideCuda side = { (char *)pointers[slice.source], dim(s, -1), shape_count(s) / dim(s, 0), slice.column,
-                      slice.head_stride };
+    SideCuda side = { (char *)pointers[slice.source], dim(s, -1), shape_count(s) / dim(s, 0),
+                      slice.column, slice.head_stride };
     return side;
 }
 
 SideCuda attention_cuda_side_y(const Node *n, void *data)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    int64_t  columns = attr->heads * attr->width, lq = attention_length(in_shape(n, attr->q.source));
+    int64_t columns = attr->heads * attr->width, lq = attention_length(in_shape(n, attr->q.source));
     SideCuda side = { (char *)data, columns, lq * columns, 0, attr->width };
     return side;
 }
@@ -297,7 +301,8 @@ bool attention_cuda_wgmma(const Node *n, const Device *device)
 {
 #ifdef PLIMSOLL_SM90A
     bool copied = ATTR(n, AttentionAttr)->width % 2 == 0;        /* copies take 4 bytes at least */
-    return ((const CudaHandle *)device->handle)->capability == 90 && attention_cuda_mma(n) && copied;
+    return ((const CudaHandle *)device->handle)->capability == 90 && attention_cuda_mma(n) &&
+           copied;
 #else
     (void)n;
     (void)device;
@@ -333,8 +338,9 @@ static int copy_bytes(const SideCuda *side, int width, int most)
 {
     if (!side->data)
         return most;
-    uint64_t all = (uint64_t)(uintptr_t)side->data | (uint64_t)(side->ld | side->batch_stride | side->column |
-                                                                side->head_stride | width) * 2;
+    uint64_t all =
+        (uint64_t)(uintptr_t)side->data |
+        (uint64_t)(side->ld | side->batch_stride | side->column | side->head_stride | width) * 2;
     while (all % (uint64_t)most)
         most /= 2;
     return most;
@@ -353,8 +359,10 @@ template <class T, int D, int MT> static Err launch_mma(const Call *call, const 
 {
     int64_t blocks = ceil_div(a.lq, 64 * MT);
     size_t  bytes = sizeof(ForwardShared<T, D, MT>);
-    CUDA_TRY(cudaFuncSetAttribute(forward_mma<T, D, MT>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    forward_mma<T, D, MT><<<(unsigned)(a.n_heads * blocks), MMA_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
+    CUDA_TRY(cudaFuncSetAttribute(forward_mma<T, D, MT>,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    forward_mma<T, D, MT>
+        <<<(unsigned)(a.n_heads * blocks), MMA_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -364,7 +372,8 @@ template <class T, int DC> static Err launch_tiles(const Call *call, const Atten
     int64_t blocks = ceil_div(a.lq, TILE);
     size_t  bytes = sizeof(Tiles<DC>);
     dim3    grid((unsigned)(a.n_heads * blocks), (unsigned)a.chunks);
-    CUDA_TRY(cudaFuncSetAttribute(forward_tiles<T, DC>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    CUDA_TRY(cudaFuncSetAttribute(forward_tiles<T, DC>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  (int)bytes));
     forward_tiles<T, DC><<<grid, TILE_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
     CUDA_LAUNCHED();
     return OK;
@@ -372,7 +381,8 @@ template <class T, int DC> static Err launch_tiles(const Call *call, const Atten
 
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
-    bool few = a.n_heads * ceil_div(a.lq, 128) < 2 * cuda_handle(call)->sms;     /* then smaller blocks */
+    /* then smaller blocks */
+    bool few = a.n_heads * ceil_div(a.lq, 128) < 2 * cuda_handle(call)->sms;
     WITH_WIDTH(a.width, D, {
         if (D > 80 || few)
             return launch_mma<T, D, 1>(call, a);
@@ -399,7 +409,8 @@ Err attention_cuda_forward(const Call *call, AttentionCuda a)
 
 Err attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t count)
 {
-    heat_sum<<<1, 256, 0, cuda_stream(call)>>>(a->heat, count, (float *)call->out[ATTENTION_TEMPERATURE]);
+    heat_sum<<<1, 256, 0, cuda_stream(call)>>>(a->heat, count,
+                                               (float *)call->out[ATTENTION_TEMPERATURE]);
     CUDA_LAUNCHED();
     return OK;
 }

@@ -2,10 +2,10 @@
  *
  * Four families of kernels, all in the order of Dao (2023, FlashAttention-2):
  *
- *   heads          bf16 and fp16 on Hopper, up to 320 positions (288 for gradients), heads of even width
- *                  up to 64: a block has a whole head (attention_head.h)
- *   warpgroups     bf16 and fp16 on Hopper, heads of even width up to 128: products of 64 rows, tiles
- *                  fetched by warps of their own (attention_wgmma.h)
+ *   heads          bf16 and fp16 on Hopper, up to 320 positions (288 for gradients), heads of even
+ *                  width up to 64: a block has a whole head (attention_head.h)
+ *   warpgroups     bf16 and fp16 on Hopper, heads of even width up to 128: products of 64 rows,
+ *                  tiles fetched by warps of their own (attention_wgmma.h)
  *   tensor cores   elsewhere, and odd widths: products of 16 x 8 x 16 (attention_mma.h)
  *   floats         fp32, and wider heads: 64 x 64 scores by 128 threads, each 8 rows by 4 columns;
  *                  the summed index comes in slices, results in chunks of columns, so that any
@@ -49,15 +49,16 @@ AttentionCuda attention_cuda_of(const Call *call, const Node *n);    /* without 
 SideCuda      attention_cuda_side(const Node *n, AttentionSlice slice, void *const *pointers);
 SideCuda      attention_cuda_side_y(const Node *n, void *data);
 void          attention_cuda_gradients(const Call *call, AttentionCuda *a);
-void          attention_cuda_set(AttentionCuda *a);       /* copy and chunks, once all sides are set */
+void          attention_cuda_set(AttentionCuda *a);  /* copy and chunks, once all sides are set */
 bool          attention_cuda_mma(const Node *n);     /* tensor cores? */
 bool          attention_cuda_wgmma(const Node *n, const Device *device);     /* by warpgroups? */
-bool          attention_cuda_head(const Node *n, const Device *device, bool backward);  /* a head a block? */
-const char   *attention_cuda_name(const Node *n, const Device *device, bool backward);  /* of the family */
+/* A head a block? And the family's name. */
+bool          attention_cuda_head(const Node *n, const Device *device, bool backward);
+const char   *attention_cuda_name(const Node *n, const Device *device, bool backward);
 int64_t       attention_cuda_heat(const Node *n);    /* blocks of keys in all, times chunks */
 Err           attention_cuda_forward(const Call *call, AttentionCuda a);
 Err           attention_wgmma_forward(const Call *call, const AttentionCuda &a);
-Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);        /* dk, dv, heat */
+Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);  /* dk, dv, heat */
 Err           attention_wgmma_queries(const Call *call, const AttentionCuda &a);     /* dq */
 bool          attention_head_fits(int64_t lq, int64_t lk, int64_t width, bool backward);
 Err           attention_head_forward(const Call *call, const AttentionCuda &a);
@@ -75,13 +76,15 @@ __device__ __forceinline__ float attention_scale_of(const AttentionCuda &a)
 {
     if (!a.temperature)
         return a.scale;
-    float t = a.type_t == F32 ? *(const float *)a.temperature
-            : a.type_t == BF16 ? get((const bf16 *)a.temperature, 0) : get((const f16 *)a.temperature, 0);
+    float t = a.type_t == F32    ? *(const float *)a.temperature
+              : a.type_t == BF16 ? get((const bf16 *)a.temperature, 0)
+                                 : get((const f16 *)a.temperature, 0);
     return fmaxf(expf(t), FLT_MIN);          /* never 0: a masked score is scaled to infinity */
 }
 
-/* A row's log-sum-exp from its highest score (in powers of two) and the sum of exponentials over that;
- * or both apart, for who must make probabilities that add up to 1 whatever the size of the scores. */
+/* A row's log-sum-exp from its highest score (in powers of two) and the sum of exponentials over
+ * that; or both apart, for who must make probabilities that add up to 1 whatever the size of the
+ * scores. */
 __device__ __forceinline__ void lse_put(const AttentionCuda &a, int64_t row, float top, float sum)
 {
     a.lse[row] = a.part ? top : (top + log2f(sum)) * LN_2;
@@ -89,9 +92,11 @@ __device__ __forceinline__ void lse_put(const AttentionCuda &a, int64_t row, flo
         a.part[row] = 1 / sum;
 }
 
-template <class T> __device__ __forceinline__ T *head_rows(const AttentionCuda &a, const SideCuda &s, int64_t head)
+template <class T>
+__device__ __forceinline__ T *head_rows(const AttentionCuda &a, const SideCuda &s, int64_t head)
 {
-    return (T *)s.data + head / a.heads * s.batch_stride + head % a.heads * s.head_stride + s.column;
+    return (T *)s.data + head / a.heads * s.batch_stride + head % a.heads * s.head_stride +
+           s.column;
 }
 
 /* ---- tiles of floats ---- */
@@ -105,8 +110,9 @@ template <int DC> struct Tiles {
 
 /* Columns [at, at+SLICE) of up to n rows, turned; 0 where there are none. A warp takes 8 columns of
  * 4 rows at a time, which fall into 32 different banks. */
-template <class T> __device__ __forceinline__ void slice_load(float (*to)[TILE_LD], const T *x, int64_t ld, int64_t n,
-                                                              int at, int width)
+template <class T>
+__device__ __forceinline__ void slice_load(float (*to)[TILE_LD], const T *x, int64_t ld, int64_t n,
+                                           int at, int width)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int c0 = lane % 8, r0 = lane / 8 + 4 * warp;
@@ -120,8 +126,9 @@ template <class T> __device__ __forceinline__ void slice_load(float (*to)[TILE_L
 }
 
 /* Columns [at, at+DC) of up to n rows, as they lie. */
-template <class T, int DC> __device__ __forceinline__ void chunk_load(float (*to)[DC], const T *x, int64_t ld,
-                                                                      int64_t n, int at, int width)
+template <class T, int DC>
+__device__ __forceinline__ void chunk_load(float (*to)[DC], const T *x, int64_t ld, int64_t n,
+                                           int at, int width)
 {
     for (int i = (int)threadIdx.x; i < TILE * DC; i += TILE_THREADS) {
         int r = i / DC, c = i % DC;
@@ -131,8 +138,8 @@ template <class T, int DC> __device__ __forceinline__ void chunk_load(float (*to
 
 /* acc[i][j] = row ty*8+i of x times row tx+16j of y. Begins with a barrier. */
 template <class T, int DC>
-__device__ __forceinline__ void tile_dot(Tiles<DC> &s, float (&acc)[8][4], const T *x, int64_t ldx, int64_t nx,
-                                         const T *y, int64_t ldy, int64_t ny, int width)
+__device__ __forceinline__ void tile_dot(Tiles<DC> &s, float (&acc)[8][4], const T *x, int64_t ldx,
+                                         int64_t nx, const T *y, int64_t ldy, int64_t ny, int width)
 {
     int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
 #pragma unroll
@@ -173,7 +180,8 @@ template <int DC> __device__ __forceinline__ void tile_turn(Tiles<DC> &s, const 
 }
 
 /* acc[i][4q+x] += sum over k of p[k][ty*8+i] c[k][64q + 4tx + x]. */
-template <int DC> __device__ __forceinline__ void tile_add(const Tiles<DC> &s, float (&acc)[8][DC / 16])
+template <int DC>
+__device__ __forceinline__ void tile_add(const Tiles<DC> &s, float (&acc)[8][DC / 16])
 {
     int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
 #pragma unroll 4
@@ -195,9 +203,9 @@ template <int DC> __device__ __forceinline__ void tile_add(const Tiles<DC> &s, f
 }
 
 /* Rows of up to n, columns of the chunk at `at`, times factor[i]. */
-template <class T, int DC> __device__ __forceinline__ void tile_store(T *to, int64_t ld, int64_t n, int at, int width,
-                                                                      const float (&acc)[8][DC / 16],
-                                                                      const float (&factor)[8])
+template <class T, int DC>
+__device__ __forceinline__ void tile_store(T *to, int64_t ld, int64_t n, int at, int width,
+                                           const float (&acc)[8][DC / 16], const float (&factor)[8])
 {
     int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
 #pragma unroll

@@ -4,10 +4,10 @@
  *
  *      dv = p^T dy        ds = p * (dy v^T - delta)        dq = scale ds k        dk = scale ds^T q
  *
- * One kernel has a block of keys for every thread block, walks over the queries and ends with dk and
- * dv; another has a block of queries and ends with dq. So every result has one owner and one order
- * of summation, at the price of making the scores twice. In the first all tiles are turned, keys
- * being the rows: then p and ds are left-hand sides as they lie in the registers.
+ * One kernel has a block of keys for every thread block, walks over the queries and ends with dk
+ * and dv; another has a block of queries and ends with dq. So every result has one owner and one
+ * order of summation, at the price of making the scores twice. In the first all tiles are turned,
+ * keys being the rows: then p and ds are left-hand sides as they lie in the registers.
  *
  * attention_stored's gradient is here too: the same kernels of floats with p read instead of made,
  * and delta = rowsum(p * dp).
@@ -23,7 +23,8 @@ template <class T, int N> __global__ void __launch_bounds__(256) delta_rows(Atte
     bool    there = i < a.n_heads * a.lq;
     i = there ? i : 0;
     int64_t  row = i / a.heads % a.lq, head = i / (a.heads * a.lq) * a.heads + i % a.heads;
-    const T *y = head_rows<T>(a, a.y, head) + row * a.y.ld, *dy = head_rows<T>(a, a.dy, head) + row * a.dy.ld;
+    const T *y = head_rows<T>(a, a.y, head) + row * a.y.ld,
+            *dy = head_rows<T>(a, a.dy, head) + row * a.dy.ld;
     float    sum = 0;
     for (int c = lane * N; c < a.width; c += 8 * N) {
         float u[N], v[N];
@@ -50,8 +51,9 @@ template <class T, int D, int QUERIES> struct KeysShared {
 };
 
 /* lse in powers of two, and delta; a query beyond the end gets p = 0. */
-template <int N> __device__ __forceinline__ void numbers_load(const AttentionCuda &a, float *lse, float *delta,
-                                                              int64_t head, int64_t query)
+template <int N>
+__device__ __forceinline__ void numbers_load(const AttentionCuda &a, float *lse, float *delta,
+                                             int64_t head, int64_t query)
 {
     for (int i = (int)threadIdx.x; i < N; i += MMA_THREADS) {
         bool there = query + i < a.lq;
@@ -74,8 +76,10 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
 
     shared_clear(memory, (int)(sizeof s / 16 * 16));
     __syncthreads();
-    rows_load<T, D, 64>(s.k, head_rows<T>(a, a.k, head) + key * a.k.ld, a.k.ld, a.lk - key, a.width, a.copy);
-    rows_load<T, D, 64>(s.v, head_rows<T>(a, a.v, head) + key * a.v.ld, a.v.ld, a.lk - key, a.width, a.copy);
+    rows_load<T, D, 64>(s.k, head_rows<T>(a, a.k, head) + key * a.k.ld, a.k.ld, a.lk - key, a.width,
+                        a.copy);
+    rows_load<T, D, 64>(s.v, head_rows<T>(a, a.v, head) + key * a.v.ld, a.v.ld, a.lk - key, a.width,
+                        a.copy);
     rows_load<T, D, QUERIES>(s.q[0], q, a.q.ld, a.lq, a.width, a.copy);
     rows_load<T, D, QUERIES>(s.dy[0], dy, a.dy.ld, a.lq, a.width, a.copy);
     copy_commit();
@@ -91,8 +95,10 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
         int     stage = (int)(tile & 1);
         int64_t query = tile * QUERIES, next = query + QUERIES;
         if (tile + 1 < tiles) {
-            rows_load<T, D, QUERIES>(s.q[stage ^ 1], q + next * a.q.ld, a.q.ld, a.lq - next, a.width, a.copy);
-            rows_load<T, D, QUERIES>(s.dy[stage ^ 1], dy + next * a.dy.ld, a.dy.ld, a.lq - next, a.width, a.copy);
+            rows_load<T, D, QUERIES>(s.q[stage ^ 1], q + next * a.q.ld, a.q.ld, a.lq - next,
+                                     a.width, a.copy);
+            rows_load<T, D, QUERIES>(s.dy[stage ^ 1], dy + next * a.dy.ld, a.dy.ld, a.lq - next,
+                                     a.width, a.copy);
             copy_commit();
             numbers_load<QUERIES>(a, s.lse[stage ^ 1], s.delta[stage ^ 1], head, next);
             copy_wait<1>();
@@ -130,11 +136,11 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
     int64_t row = key + warp * 16;
     bool    pairs = a.copy > 2;
     if (want_v)
-        fragment_store<T, D>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, a.lk - row, a.width, pairs, dv,
-                             1, 1);
+        fragment_store<T, D>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, a.lk - row,
+                             a.width, pairs, dv, 1, 1);
     if (a.dk.data)
-        fragment_store<T, D>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, a.lk - row, a.width, pairs, dk,
-                             scale, scale);
+        fragment_store<T, D>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, a.lk - row,
+                             a.width, pairs, dk, scale, scale);
     if (a.heat) {
         float heat = 0;
 #pragma unroll
@@ -167,8 +173,10 @@ __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int6
 
     shared_clear(memory, (int)sizeof s);
     __syncthreads();
-    rows_load<T, D, 64>(s.q, head_rows<T>(a, a.q, head) + query * a.q.ld, a.q.ld, a.lq - query, a.width, a.copy);
-    rows_load<T, D, 64>(s.dy, head_rows<T>(a, a.dy, head) + query * a.dy.ld, a.dy.ld, a.lq - query, a.width, a.copy);
+    rows_load<T, D, 64>(s.q, head_rows<T>(a, a.q, head) + query * a.q.ld, a.q.ld, a.lq - query,
+                        a.width, a.copy);
+    rows_load<T, D, 64>(s.dy, head_rows<T>(a, a.dy, head) + query * a.dy.ld, a.dy.ld, a.lq - query,
+                        a.width, a.copy);
     rows_load<T, D, KEYS>(s.k[0], k, a.k.ld, a.lk, a.width, a.copy);
     rows_load<T, D, KEYS>(s.v[0], v, a.v.ld, a.lk, a.width, a.copy);
     copy_commit();
@@ -188,8 +196,10 @@ __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int6
         int     stage = (int)(tile & 1);
         int64_t key = tile * KEYS, next = key + KEYS;
         if (tile + 1 < tiles) {
-            rows_load<T, D, KEYS>(s.k[stage ^ 1], k + next * a.k.ld, a.k.ld, a.lk - next, a.width, a.copy);
-            rows_load<T, D, KEYS>(s.v[stage ^ 1], v + next * a.v.ld, a.v.ld, a.lk - next, a.width, a.copy);
+            rows_load<T, D, KEYS>(s.k[stage ^ 1], k + next * a.k.ld, a.k.ld, a.lk - next, a.width,
+                                  a.copy);
+            rows_load<T, D, KEYS>(s.v[stage ^ 1], v + next * a.v.ld, a.v.ld, a.lk - next, a.width,
+                                  a.copy);
             copy_commit();
             copy_wait<1>();
         } else {
@@ -215,16 +225,16 @@ __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int6
         __syncthreads();
     }
     row = query + warp * 16;
-    fragment_store<T, D>(head_rows<T>(a, a.dq, head) + row * a.dq.ld, a.dq.ld, a.lq - row, a.width, a.copy > 2, dq,
-                         scale, scale);
+    fragment_store<T, D>(head_rows<T>(a, a.dq, head) + row * a.dq.ld, a.dq.ld, a.lq - row, a.width,
+                         a.copy > 2, dq, scale, scale);
 }
 
 /* ---- floats ---- */
 
 /* p of query and key, made or read. */
 template <class T, bool STORED>
-__device__ __forceinline__ float probability(const AttentionCuda &a, int64_t head, int64_t query, int64_t key,
-                                             float score, float steep)
+__device__ __forceinline__ float probability(const AttentionCuda &a, int64_t head, int64_t query,
+                                             int64_t key, float score, float steep)
 {
     if (query >= a.lq || key >= a.lk)
         return 0;
@@ -242,7 +252,8 @@ __global__ void __launch_bounds__(TILE_THREADS) keys_tiles(AttentionCuda a, int6
     Tiles<DC> &s = *(Tiles<DC> *)memory;
     int64_t head = blockIdx.x / blocks, key = blockIdx.x % blocks * TILE;
     int     tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16, column = (int)blockIdx.y * DC;
-    const T *k = head_rows<T>(a, a.k, head) + key * a.k.ld, *v = head_rows<T>(a, a.v, head) + key * a.v.ld;
+    const T *k = head_rows<T>(a, a.k, head) + key * a.k.ld,
+            *v = head_rows<T>(a, a.v, head) + key * a.v.ld;
     const T *q = head_rows<T>(a, a.q, head), *dy = head_rows<T>(a, a.dy, head);
     float   scale = attention_scale_of(a), steep = scale * LOG2_E;
     float   dk[8][DC / 16], dv[8][DC / 16];
@@ -293,9 +304,11 @@ __global__ void __launch_bounds__(TILE_THREADS) keys_tiles(AttentionCuda a, int6
         by[i] = scale;
     }
     if (a.dv.data)
-        tile_store<T, DC>(head_rows<T>(a, a.dv, head) + key * a.dv.ld, a.dv.ld, a.lk - key, column, a.width, dv, one);
+        tile_store<T, DC>(head_rows<T>(a, a.dv, head) + key * a.dv.ld, a.dv.ld, a.lk - key, column,
+                          a.width, dv, one);
     if (a.dk.data)
-        tile_store<T, DC>(head_rows<T>(a, a.dk, head) + key * a.dk.ld, a.dk.ld, a.lk - key, column, a.width, dk, by);
+        tile_store<T, DC>(head_rows<T>(a, a.dk, head) + key * a.dk.ld, a.dk.ld, a.lk - key, column,
+                          a.width, dk, by);
     if (a.heat) {
         float heat = 0;
 #pragma unroll
@@ -320,7 +333,8 @@ __global__ void __launch_bounds__(TILE_THREADS) queries_tiles(AttentionCuda a, i
     Tiles<DC> &s = *(Tiles<DC> *)memory;
     int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * TILE;
     int     tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16, column = (int)blockIdx.y * DC;
-    const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld, *dy = head_rows<T>(a, a.dy, head) + query * a.dy.ld;
+    const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld,
+            *dy = head_rows<T>(a, a.dy, head) + query * a.dy.ld;
     const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
     float   scale = attention_scale_of(a), steep = scale * LOG2_E, delta[8], by[8], dq[8][DC / 16];
 #pragma unroll
@@ -342,17 +356,20 @@ __global__ void __launch_bounds__(TILE_THREADS) queries_tiles(AttentionCuda a, i
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 ds[i][j] = probability<T, STORED>(a, head, query + ty * 8 + i, key + tx + 16 * j,
-                                                  STORED ? 0.0f : p[i][j], steep) * (ds[i][j] - delta[i]);
+                                                  STORED ? 0.0f : p[i][j], steep) *
+                           (ds[i][j] - delta[i]);
         tile_turn(s, ds);
         chunk_load<T, DC>(s.c, kt, a.k.ld, a.lk - key, column, a.width);
         __syncthreads();
         tile_add<DC>(s, dq);
     }
-    tile_store<T, DC>(head_rows<T>(a, a.dq, head) + query * a.dq.ld, a.dq.ld, a.lq - query, column, a.width, dq, by);
+    tile_store<T, DC>(head_rows<T>(a, a.dq, head) + query * a.dq.ld, a.dq.ld, a.lq - query, column,
+                      a.width, dq, by);
 }
 
 /* Stored probabilities: delta = rowsum(p * dp). */
-template <class T> __global__ void __launch_bounds__(TILE_THREADS) delta_tiles(AttentionCuda a, int64_t blocks)
+template <class T>
+__global__ void __launch_bounds__(TILE_THREADS) delta_tiles(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
     Tiles<64> &s = *(Tiles<64> *)memory;
@@ -367,7 +384,8 @@ template <class T> __global__ void __launch_bounds__(TILE_THREADS) delta_tiles(A
         for (int i = 0; i < 8; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                delta[i] += dp[i][j] * probability<T, true>(a, head, query + ty * 8 + i, key + tx + 16 * j, 0, 0);
+                delta[i] += dp[i][j] * probability<T, true>(a, head, query + ty * 8 + i,
+                                                            key + tx + 16 * j, 0, 0);
     }
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -381,21 +399,24 @@ template <class T> __global__ void __launch_bounds__(TILE_THREADS) delta_tiles(A
 
 template <class T, int D> static Err launch_mma(const Call *call, const AttentionCuda &a)
 {
-    constexpr int rows = D <= 64 ? 64 : 32;      /* of the tiles walked over: what the registers hold */
+    constexpr int rows = D <= 64 ? 64 : 32;  /* of the tiles walked over: what the registers hold */
     cudaStream_t  stream = cuda_stream(call);
     if (a.dk.data || a.dv.data || a.heat) {
         int64_t blocks = ceil_div(a.lk, 64);
         size_t  bytes = sizeof(KeysShared<T, D, rows>);
-        CUDA_TRY(cudaFuncSetAttribute(keys_mma<T, D, rows>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-        keys_mma<T, D, rows><<<(unsigned)(a.n_heads * blocks), MMA_THREADS, bytes, stream>>>(a, blocks);
+        CUDA_TRY(cudaFuncSetAttribute(keys_mma<T, D, rows>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+        keys_mma<T, D, rows>
+            <<<(unsigned)(a.n_heads * blocks), MMA_THREADS, bytes, stream>>>(a, blocks);
         CUDA_LAUNCHED();
     }
     if (a.dq.data) {
         int64_t blocks = ceil_div(a.lq, 64);
         size_t  bytes = sizeof(QueriesShared<T, D, rows>);
-        CUDA_TRY(cudaFuncSetAttribute(queries_mma<T, D, rows>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)bytes));
-        queries_mma<T, D, rows><<<(unsigned)(a.n_heads * blocks), MMA_THREADS, bytes, stream>>>(a, blocks);
+        CUDA_TRY(cudaFuncSetAttribute(queries_mma<T, D, rows>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+        queries_mma<T, D, rows>
+            <<<(unsigned)(a.n_heads * blocks), MMA_THREADS, bytes, stream>>>(a, blocks);
         CUDA_LAUNCHED();
     }
     return OK;
@@ -406,23 +427,24 @@ template <class T> static Err backward_mma(const Call *call, const AttentionCuda
     WITH_WIDTH(a.width, D, { return launch_mma<T, D>(call, a); });
 }
 
-template <class T, int DC, bool STORED> static Err backward_tiles(const Call *call, const AttentionCuda &a)
+template <class T, int DC, bool STORED>
+static Err backward_tiles(const Call *call, const AttentionCuda &a)
 {
     cudaStream_t stream = cuda_stream(call);
     size_t       bytes = sizeof(Tiles<DC>);
     if (a.dk.data || a.dv.data || a.heat) {
         int64_t blocks = ceil_div(a.lk, TILE);
         dim3    grid((unsigned)(a.n_heads * blocks), (unsigned)a.chunks);
-        CUDA_TRY(cudaFuncSetAttribute(keys_tiles<T, DC, STORED>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)bytes));
+        CUDA_TRY(cudaFuncSetAttribute(keys_tiles<T, DC, STORED>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
         keys_tiles<T, DC, STORED><<<grid, TILE_THREADS, bytes, stream>>>(a, blocks);
         CUDA_LAUNCHED();
     }
     if (a.dq.data) {
         int64_t blocks = ceil_div(a.lq, TILE);
         dim3    grid((unsigned)(a.n_heads * blocks), (unsigned)a.chunks);
-        CUDA_TRY(cudaFuncSetAttribute(queries_tiles<T, DC, STORED>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)bytes));
+        CUDA_TRY(cudaFuncSetAttribute(queries_tiles<T, DC, STORED>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
         queries_tiles<T, DC, STORED><<<grid, TILE_THREADS, bytes, stream>>>(a, blocks);
         CUDA_LAUNCHED();
     }
@@ -504,7 +526,8 @@ extern "C" Err attention_grad_cuda(const Call *call)
     return attention_cuda_heat_sum(call, &a, parts);
 }
 
-extern "C" Err attention_stored_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
+extern "C" Err attention_stored_grad_choose_cuda(const Node *n, const Device *device,
+                                                 Choice *choice)
 {
     (void)device;
     choice->workspace_bytes = backward_bytes(n);
@@ -517,15 +540,18 @@ extern "C" Err attention_stored_grad_cuda(const Call *call)
     const Node   *n = call->node;
     AttentionCuda a = backward_of(call);
     if (in_type(n, ATTENTION_INPUTS + 1) != a.type)
-        return fail(E_DEVICE, "attention_stored_grad: q and dy differ in type, which has no CUDA kernel");
+        return fail(E_DEVICE,
+                    "attention_stored_grad: q and dy differ in type, which has no CUDA kernel");
     a.p = call->in[ATTENTION_INPUTS];
     a.dy = attention_cuda_side_y(n, call->in[ATTENTION_INPUTS + 1]);
     attention_cuda_set(&a);
     int64_t blocks = ceil_div(a.lq, TILE);
     size_t  bytes = sizeof(Tiles<64>);
     WITH_FLOAT(a.type, T, {
-        CUDA_TRY(cudaFuncSetAttribute(delta_tiles<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-        delta_tiles<T><<<(unsigned)(a.n_heads * blocks), TILE_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
+        CUDA_TRY(cudaFuncSetAttribute(delta_tiles<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)bytes));
+        delta_tiles<T>
+            <<<(unsigned)(a.n_heads * blocks), TILE_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
         CUDA_LAUNCHED();
         if (a.width <= 64)
             TRY((backward_tiles<T, 64, true>(call, a)));

@@ -10,7 +10,10 @@
 
 enum { MMA_THREADS = 128, MMA_WARPS = 4 };
 
-__device__ __forceinline__ uint32_t shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ uint32_t shared_at(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
 
 __device__ __forceinline__ float fast_exp2(float x)
 {
@@ -20,14 +23,18 @@ __device__ __forceinline__ float fast_exp2(float x)
 }
 
 /* Copies COPY bytes (4, 8, 16), of which `size` are read and the rest is zeros. */
-template <int COPY> __device__ __forceinline__ void copy_piece(uint32_t at, const void *from, int size)
+template <int COPY>
+__device__ __forceinline__ void copy_piece(uint32_t at, const void *from, int size)
 {
     if (COPY == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size)
+                     : "memory");
     else if (COPY == 8)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(size)
+                     : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(size)
+                     : "memory");
 }
 /* Copies `bytes`, or zeros if not there. */
 __device__ __forceinline__ void copy_async(void *to, const void *from, int bytes, bool there)
@@ -39,15 +46,20 @@ __device__ __forceinline__ void copy_async(void *to, const void *from, int bytes
     else
         copy_piece<4>(shared_at(to), from, there ? 4 : 0);
 }
-__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
 template <int N> __device__ __forceinline__ void copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* ROWS rows from x on, n of which exist; neighbours take one row. Only the width columns are written. */
+/* ROWS rows from x on, n of which exist; neighbours take one row. Only the width columns are
+ * written. */
 template <class T, int D, int ROWS>
-__device__ __forceinline__ void rows_load(T (*to)[D + 8], const T *x, int64_t ld, int64_t n, int width, int copy)
+__device__ __forceinline__ void rows_load(T (*to)[D + 8], const T *x, int64_t ld, int64_t n,
+                                          int width, int copy)
 {
     int      count = width * 2 / copy, step = MMA_THREADS / count, first = (int)threadIdx.x / count;
     int      c = (int)threadIdx.x % count * (copy / 2);
@@ -84,34 +96,40 @@ __device__ __forceinline__ void ldmatrix_turned(uint32_t (&r)[4], const void *p)
 /* Fragments. A: 16 rows by 16 of the summed index. B from rows: two blocks of 8 rows of y, the
  * summed index along the row (x y^T). B from columns: the summed index down the rows (p y), two
  * blocks of 8 columns. Registers 0-1 are the first block of B, 2-3 the second. */
-template <class T, int D> __device__ __forceinline__ void fragment_a(uint32_t (&r)[4], T (*x)[D + 8], int row, int k)
+template <class T, int D>
+__device__ __forceinline__ void fragment_a(uint32_t (&r)[4], T (*x)[D + 8], int row, int k)
 {
     int lane = (int)threadIdx.x % 32;
     ldmatrix(r, &x[row + lane % 16][k + lane / 16 * 8]);
 }
-template <class T, int D> __device__ __forceinline__ void fragment_b_rows(uint32_t (&r)[4], T (*y)[D + 8], int row,
-                                                                          int k)
+template <class T, int D>
+__device__ __forceinline__ void fragment_b_rows(uint32_t (&r)[4], T (*y)[D + 8], int row, int k)
 {
     int lane = (int)threadIdx.x % 32;
     ldmatrix(r, &y[row + lane % 8 + lane / 16 * 8][k + lane / 8 % 2 * 8]);
 }
-template <class T, int D> __device__ __forceinline__ void fragment_b_columns(uint32_t (&r)[4], T (*y)[D + 8], int k,
-                                                                             int column)
+template <class T, int D>
+__device__ __forceinline__ void fragment_b_columns(uint32_t (&r)[4], T (*y)[D + 8], int k,
+                                                   int column)
 {
     int lane = (int)threadIdx.x % 32;
     ldmatrix_turned(r, &y[k + lane % 16][column + lane / 16 * 8]);
 }
 
-__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16)
+__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                    bf16)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, f16)
+__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                    f16)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, "
                  "{%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -129,8 +147,9 @@ __device__ __forceinline__ uint32_t pair(float lo, float hi, f16)
 }
 
 /* Two neighbouring blocks of scores as the left-hand side of the next product. */
-template <class T> __device__ __forceinline__ void fragment_of_scores(uint32_t (&r)[4], const float (&lo)[4],
-                                                                      const float (&hi)[4])
+template <class T>
+__device__ __forceinline__ void fragment_of_scores(uint32_t (&r)[4], const float (&lo)[4],
+                                                   const float (&hi)[4])
 {
     r[0] = pair(lo[0], lo[1], T());
     r[1] = pair(lo[2], lo[3], T());
@@ -140,7 +159,8 @@ template <class T> __device__ __forceinline__ void fragment_of_scores(uint32_t (
 
 /* s = x[row..row+16) y^T over N rows of y. */
 template <class T, int D, int N>
-__device__ __forceinline__ void product_rows(float (&s)[N / 8][4], T (*x)[D + 8], int row, T (*y)[D + 8])
+__device__ __forceinline__ void product_rows(float (&s)[N / 8][4], T (*x)[D + 8], int row,
+                                             T (*y)[D + 8])
 {
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
@@ -163,7 +183,8 @@ __device__ __forceinline__ void product_rows(float (&s)[N / 8][4], T (*x)[D + 8]
 
 /* acc += s y: s is 16 rows by N, y has N rows of D columns. */
 template <class T, int D, int N>
-__device__ __forceinline__ void product_columns(float (&acc)[D / 8][4], const float (&s)[N / 8][4], T (*y)[D + 8])
+__device__ __forceinline__ void product_columns(float (&acc)[D / 8][4], const float (&s)[N / 8][4],
+                                                T (*y)[D + 8])
 {
 #pragma unroll
     for (int k = 0; k < N / 16; k++) {
@@ -179,9 +200,11 @@ __device__ __forceinline__ void product_columns(float (&acc)[D / 8][4], const fl
     }
 }
 
-/* `hidden` for the scores of keys from `end` on, and on the diagonal, where row 0 meets column `self`. */
-template <int N> __device__ __forceinline__ void scores_mask(float (&s)[N / 8][4], float hidden, int64_t end,
-                                                             bool diagonal, int self)
+/* `hidden` for the scores of keys from `end` on, and on the diagonal, where row 0 meets column
+ * `self`. */
+template <int N>
+__device__ __forceinline__ void scores_mask(float (&s)[N / 8][4], float hidden, int64_t end,
+                                            bool diagonal, int self)
 {
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4, last = (int)min(end, (int64_t)N);
 #pragma unroll
@@ -197,7 +220,8 @@ template <int N> __device__ __forceinline__ void scores_mask(float (&s)[N / 8][4
 /* A thread holds rows g and g + 8 of a fragment of 16; columns 2t and 2t + 1 of each block of 8. */
 template <class T, int D>
 __device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int width, bool pairs,
-                                               const float (&acc)[D / 8][4], float first, float second)
+                                               const float (&acc)[D / 8][4], float first,
+                                               float second)
 {
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
 #pragma unroll

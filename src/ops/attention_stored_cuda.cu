@@ -3,7 +3,8 @@
  * attention_grad_cuda.cu. */
 #include "ops/attention_cuda.h"
 
-template <class T> __global__ void __launch_bounds__(TILE_THREADS) probabilities(AttentionCuda a, int64_t blocks)
+template <class T>
+__global__ void __launch_bounds__(TILE_THREADS) probabilities(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
     Tiles<64> &s = *(Tiles<64> *)memory;
@@ -21,8 +22,10 @@ template <class T> __global__ void __launch_bounds__(TILE_THREADS) probabilities
                 int64_t row = query + ty * 8 + i, at = key + tx + 16 * j;
                 if (row >= a.lq || at >= a.lk)
                     continue;
-                float x = exp2f(__fmul_rn(p[i][j], scale) - a.lse[head * a.lq + row]) * a.part[head * a.lq + row];
-                put((T *)a.p, (head * a.lq + row) * a.lk + at, a.mask_diagonal && row == at ? 0.0f : x);
+                float x = exp2f(__fmul_rn(p[i][j], scale) - a.lse[head * a.lq + row]) *
+                          a.part[head * a.lq + row];
+                put((T *)a.p, (head * a.lq + row) * a.lk + at,
+                    a.mask_diagonal && row == at ? 0.0f : x);
             }
     }
 }
@@ -32,7 +35,8 @@ extern "C" Err attention_stored_choose_cuda(const Node *n, const Device *device,
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
     Shape q = in_shape(n, attr->q.source);
     (void)device;
-    choice->workspace_bytes = (size_t)(dim(q, 0) * attr->heads * attention_length(q)) * 2 * sizeof(float);
+    choice->workspace_bytes = (size_t)(dim(q, 0) * attr->heads * attention_length(q)) * 2 *
+                              sizeof(float);
     choice->name = "tiles";
     return OK;
 }
@@ -48,8 +52,10 @@ extern "C" Err attention_stored_cuda(const Call *call)
     int64_t blocks = ceil_div(a.lq, TILE);
     size_t  bytes = sizeof(Tiles<64>);
     WITH_FLOAT(a.type, T, {
-        CUDA_TRY(cudaFuncSetAttribute(probabilities<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-        probabilities<T><<<(unsigned)(a.n_heads * blocks), TILE_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
+        CUDA_TRY(cudaFuncSetAttribute(probabilities<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)bytes));
+        probabilities<T>
+            <<<(unsigned)(a.n_heads * blocks), TILE_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
     });
     CUDA_LAUNCHED();
     return OK;

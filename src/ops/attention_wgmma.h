@@ -1,15 +1,17 @@
-/* attention_wgmma.h -- pieces for attention on Hopper: tiles, products of a warpgroup, a ring of stages.
+/* attention_wgmma.h -- pieces for attention on Hopper: tiles, products of a warpgroup, a ring of
+ * stages.
  *
- * A warpgroup (4 warps) multiplies 64 rows at a time; the right-hand side is read from shared memory,
- * the left-hand side from there or from registers, where the results lie as those of mma.sync do. The
- * last warpgroup of a block only fetches tiles into a ring of stages (`full` says that a tile is there,
- * `empty` that all have read it) and leaves most of its registers to the others.
+ * A warpgroup (4 warps) multiplies 64 rows at a time; the right-hand side is read from shared
+ * memory, the left-hand side from there or from registers, where the results lie as those of
+ * mma.sync do. The last warpgroup of a block only fetches tiles into a ring of stages (`full` says
+ * that a tile is there, `empty` that all have read it) and leaves most of its registers to the
+ * others.
  *
- * A tile in shared memory is a row of columns 16 bytes wide, each with all rows of the tile: eight rows
- * of a column are the 128 bytes that the tensor cores take at a time, so the same tile serves with the
- * summed index along its rows and down its columns, for any width in steps of 8. The 16 bytes between
- * columns put the pieces of one row, which are copied together, into different banks.
- */
+ * A tile in shared memory is a row of columns 16 bytes wide, each with all rows of the tile: eight
+ * rows of a column are the 128 bytes that the tensor cores take at a time, so the same tile serves
+ * with the summed index along its rows and down its columns, for any width in steps of 8. The 16
+ * bytes between columns put the pieces of one row, which are copied together, into different
+ * banks. */
 #ifndef OPS_ATTENTION_WGMMA_H
 #define OPS_ATTENTION_WGMMA_H
 
@@ -34,15 +36,20 @@ template <int ROWS, int D> struct WideTile {
     } while (0)
 
 /* Shall three warpgroups share a tile, or would too many of them have no rows? */
-static inline bool three_pay(int64_t rows) { return ceil_div(rows, 192) * 3 <= ceil_div(rows, 128) * 2 + 1; }
+static inline bool three_pay(int64_t rows)
+{
+    return ceil_div(rows, 192) * 3 <= ceil_div(rows, 128) * 2 + 1;
+}
 
 /* Blocks of 64 rows a reading warpgroup, and one warpgroup that fetches. */
 template <class Kernel>
-static Err wgmma_launch(const Call *call, Kernel kernel, const AttentionCuda &a, int64_t rows, int groups, size_t bytes)
+static Err wgmma_launch(const Call *call, Kernel kernel, const AttentionCuda &a, int64_t rows,
+                        int groups, size_t bytes)
 {
     int64_t blocks = ceil_div(rows, 64 * groups);
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    kernel<<<(unsigned)(a.n_heads * blocks), (unsigned)(groups * 128 + 128), bytes, cuda_stream(call)>>>(a, blocks);
+    kernel<<<(unsigned)(a.n_heads * blocks), (unsigned)(groups * 128 + 128), bytes,
+             cuda_stream(call)>>>(a, blocks);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -63,7 +70,8 @@ struct Ring { uint64_t full[STAGES], empty[STAGES]; };
 
 __device__ __forceinline__ void barrier_init(uint64_t *b, int count)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(count) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(count)
+                 : "memory");
 }
 __device__ __forceinline__ void barrier_arrive(uint64_t *b)
 {
@@ -76,9 +84,13 @@ __device__ __forceinline__ void barrier_wait(uint64_t *b, int parity)
                  " @p bra DONE;\n bra WAIT;\nDONE:\n}" ::"r"(shared_at(b)), "r"(parity) : "memory");
 }
 /* Shared memory written by copies or stores may now be read by the tensor cores. */
-__device__ __forceinline__ void writes_visible() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-/* A warpgroup's registers, each thread's: the fetching one gives, the others take. In all they may be no
- * more than the block was launched with, or all wait for ever: 168 each (3 warpgroups), 128 (4). */
+__device__ __forceinline__ void writes_visible()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/* A warpgroup's registers, each thread's: the fetching one gives, the others take. In all they may
+ * be no more than the block was launched with, or all wait for ever: 168 each (3 warpgroups), 128
+ * (4). */
 template <int N> __device__ __forceinline__ void registers_give()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -112,8 +124,8 @@ struct Place {                   /* in the ring */
     }
 };
 
-/* The fetching warpgroup: tiles of two tensors, and what a tile has besides. What comes next is on its way into
- * registers while a stage is waited for. */
+/* The fetching warpgroup: tiles of two tensors, and what a tile has besides. What comes next is on
+ * its way into registers while a stage is waited for. */
 template <class Feed, class More>
 __device__ __forceinline__ void ring_fill(Ring &ring, int64_t tiles, Feed one, Feed two, More more)
 {
@@ -144,13 +156,14 @@ struct NoMore {
 
 /* ---- tiles ---- */
 
-/* Rows of x, n of which exist, into rows `first` on, by one warpgroup; neighbours take one row. Only the
- * head's columns are written. */
+/* Rows of x, n of which exist, into rows `first` on, by one warpgroup; neighbours take one row.
+ * Only the head's columns are written. */
 template <int COPY, int ROWS, int D, class T>
-__device__ __forceinline__ void tile_fetch(WideTile<ROWS, D> &to, int first, int rows, const T *x, int64_t ld,
-                                           int64_t n, int width)
+__device__ __forceinline__ void tile_fetch(WideTile<ROWS, D> &to, int first, int rows, const T *x,
+                                           int64_t ld, int64_t n, int width)
 {
-    int lane = (int)threadIdx.x % 128, count = width * 2 / COPY, step = 128 / count, r = lane / count;
+    int lane = (int)threadIdx.x % 128, count = width * 2 / COPY, step = 128 / count,
+        r = lane / count;
     if (r < step) {
         int         byte = lane % count * COPY;
         const char *from = (const char *)(x + (int64_t)r * ld) + byte;
@@ -164,47 +177,65 @@ __device__ __forceinline__ void tile_fetch(WideTile<ROWS, D> &to, int first, int
     }
 }
 
-/* N numbers of 4 bytes from global memory, 0 where there is nothing, and to shared memory. Volatile: the compiler
- * must leave the load where it is, far ahead of the store. */
-template <int N> __device__ __forceinline__ void piece_load(uint32_t (&x)[N], const char *p, bool there)
+/* N numbers of 4 bytes from global memory, 0 where there is nothing, and to shared memory.
+ * Volatile: the compiler must leave the load where it is, far ahead of the store. */
+template <int N>
+__device__ __forceinline__ void piece_load(uint32_t (&x)[N], const char *p, bool there)
 {
     if constexpr (N == 4)
-        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n"
-                     " mov.b32 %3, 0;\n @p ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
-                     : "=&r"(x[0]), "=&r"(x[1]), "=&r"(x[2]), "=&r"(x[3]) : "l"(p), "r"((int)there));
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n mov.b32 %0, 0;\n mov.b32 %1, "
+                     "0;\n mov.b32 %2, 0;\n"
+                     " mov.b32 %3, 0;\n @p ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, "
+                     "[%4];\n}"
+                     : "=&r"(x[0]), "=&r"(x[1]), "=&r"(x[2]), "=&r"(x[3])
+                     : "l"(p), "r"((int)there));
     else if constexpr (N == 2)
         asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n"
                      " @p ld.global.nc.L1::no_allocate.v2.b32 {%0, %1}, [%2];\n}"
                      : "=&r"(x[0]), "=&r"(x[1]) : "l"(p), "r"((int)there));
     else
         asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
-                     " @p ld.global.nc.L1::no_allocate.b32 %0, [%1];\n}" : "=&r"(x[0]) : "l"(p), "r"((int)there));
+                     " @p ld.global.nc.L1::no_allocate.b32 %0, [%1];\n}"
+                     : "=&r"(x[0])
+                     : "l"(p), "r"((int)there));
 }
-template <int N> __device__ __forceinline__ void piece_store(uint32_t at, const uint32_t (&x)[N], bool wanted)
+template <int N>
+__device__ __forceinline__ void piece_store(uint32_t at, const uint32_t (&x)[N], bool wanted)
 {
     if constexpr (N == 4)
-        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n @p st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n}"
-                     ::"r"(at), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"((int)wanted) : "memory");
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n @p st.shared.v4.b32 [%0], {%1, "
+                     "%2, %3, %4};\n}" ::"r"(at),
+                     "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"((int)wanted)
+                     : "memory");
     else if constexpr (N == 2)
-        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n @p st.shared.v2.b32 [%0], {%1, %2};\n}"
-                     ::"r"(at), "r"(x[0]), "r"(x[1]), "r"((int)wanted) : "memory");
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n @p st.shared.v2.b32 [%0], {%1, "
+                     "%2};\n}" ::"r"(at),
+                     "r"(x[0]), "r"(x[1]), "r"((int)wanted)
+                     : "memory");
     else
         asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n @p st.shared.b32 [%0], %1;\n}"
                      ::"r"(at), "r"(x[0]), "r"((int)wanted) : "memory");
 }
 
-/* Note [Through registers]
- * Tiles of ROWS rows one after another, N columns at most, are loaded and stored, not copied by cp.async: a row is
- * spread over many columns of the tile, and copies that do not lie together in shared memory are not put together
- * into one request either. Each then takes a sector of 32 bytes from the second cache for its 16, eight requests
- * where one would do, and the cache, not the tensor cores, sets the pace.
+/* Note [Through registers] Tiles of ROWS rows one after another, N columns at most, are loaded and
+ * stored, not copied by cp.async: a row is spread over many columns of the tile, and copies that do
+ * not lie together in shared memory are not put together into one request either. Each then takes a
+ * sector of 32 bytes from the second cache for its 16, eight requests where one would do, and the
+ * cache, not the tensor cores, sets the pace.
  *
- * What a thread needs is worked out once: the fetching warps compete with the others for every instruction. A tile
- * comes in as many parts as make a thread's share of one fit into MOST registers. */
+ * What a thread needs is worked out once: the fetching warps compete with the others for every
+ * instruction. A tile comes in as many parts as make a thread's share of one fit into MOST
+ * registers. */
 template <int COPY, int ROWS, int D, int N, int MOST> struct Feed {
-    enum { WORDS = COPY / 4, LEAST = 128 / (N * 2 / COPY) };             /* rows at a time, at least */
+    enum { WORDS = COPY / 4, LEAST = 128 / (N * 2 / COPY) };  /* rows at a time, at least */
     static constexpr int share(int split) { return (ROWS / split + LEAST - 1) / LEAST; }
-    enum { SPLIT = share(1) * WORDS <= MOST ? 1 : share(2) * WORDS <= MOST ? 2 : 4, PART = ROWS / SPLIT, SHARE = share(SPLIT) };
+    enum {
+        SPLIT = share(1) * WORDS <= MOST   ? 1
+                : share(2) * WORDS <= MOST ? 2
+                                           : 4,
+        PART = ROWS / SPLIT,
+        SHARE = share(SPLIT)
+    };
     static_assert(ROWS % SPLIT == 0, "parts are equal");
 
     uint32_t    x[SHARE][WORDS];
@@ -215,13 +246,15 @@ template <int COPY, int ROWS, int D, int N, int MOST> struct Feed {
     int         row, rows;       /* its first row, and from each to the next */
 
     template <class T>
-    __device__ __forceinline__ Feed(const WideTile<ROWS, D> *stages, const T *x_, int64_t ld, int64_t count, int width)
+    __device__ __forceinline__ Feed(const WideTile<ROWS, D> *stages, const T *x_, int64_t ld,
+                                    int64_t count, int width)
     {
         int pieces = width * 2 / COPY, byte = (int)threadIdx.x % 128 % pieces * COPY;
         row = (int)threadIdx.x % 128 / pieces;
         rows = 128 / pieces;
         from = (const char *)(x_ + row * ld) + byte;
-        to = shared_at(stages->at) + (uint32_t)(byte / 16 * WideTile<ROWS, D>::STEP + row * 16 + byte % 16);
+        to = shared_at(stages->at) +
+             (uint32_t)(byte / 16 * WideTile<ROWS, D>::STEP + row * 16 + byte % 16);
         part = (int)(PART * ld * 2);
         step = (int)(rows * ld * 2);
         n = (int)(count < INT32_MAX ? count : INT32_MAX) - row;
@@ -243,7 +276,8 @@ template <int COPY, int ROWS, int D, int N, int MOST> struct Feed {
     }
     __device__ __forceinline__ void store(int stage, int s) const
     {
-        uint32_t at = to + (uint32_t)stage * (uint32_t)sizeof(WideTile<ROWS, D>) + (uint32_t)s * PART * 16;
+        uint32_t at = to + (uint32_t)stage * (uint32_t)sizeof(WideTile<ROWS, D>) +
+                      (uint32_t)s * PART * 16;
         int      r = row;
 #pragma unroll
         for (int i = 0; i < SHARE; i++, at += (uint32_t)rows * 16, r += rows) {
@@ -254,7 +288,8 @@ template <int COPY, int ROWS, int D, int N, int MOST> struct Feed {
 };
 
 /* Zeros in the columns beyond the head's width. */
-template <int ROWS, int D> __device__ __forceinline__ void tile_fill_up(WideTile<ROWS, D> &t, int width)
+template <int ROWS, int D>
+__device__ __forceinline__ void tile_fill_up(WideTile<ROWS, D> &t, int width)
 {
     int from = width / 8 * WideTile<ROWS, D>::STEP;
     for (int i = from + 16 * (int)threadIdx.x; i < (int)sizeof t.at; i += 16 * (int)blockDim.x)
@@ -270,7 +305,8 @@ __device__ __forceinline__ uint64_t place_of(const void *p, int leading, int str
 {
     return place_at(shared_at(p), leading, stride);
 }
-template <int ROWS, int D> __device__ __forceinline__ uint64_t along(const WideTile<ROWS, D> &t, int row)
+template <int ROWS, int D>
+__device__ __forceinline__ uint64_t along(const WideTile<ROWS, D> &t, int row)
 {
     return place_of(t.at + row * 16, WideTile<ROWS, D>::STEP, 128);
 }
@@ -281,8 +317,14 @@ template <int ROWS, int D> __device__ __forceinline__ uint64_t down(const WideTi
 
 /* ---- products ---- */
 
-__device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_begin()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 template <int N> __device__ __forceinline__ void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
@@ -303,7 +345,9 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
 #define R_64  R_56 ",%28,%29,%30,%31"
 #define R_72  R_64 ",%32,%33,%34,%35"
 #define R_80  R_72 ",%36,%37,%38,%39"
-#define R_128 R_80 ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define R_128                                                                                      \
+    R_80 ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%"  \
+         "61,%62,%63"
 #define C(m, i)  m(c[i][0]), m(c[i][1]), m(c[i][2]), m(c[i][3])
 #define C_32(m)  C(m, 0), C(m, 1), C(m, 2), C(m, 3)
 #define C_48(m)  C_32(m), C(m, 4), C(m, 5)
@@ -330,11 +374,12 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
                          ", %" #B ", p, 1, 1, %" #XD ", %" #YD ";\n}" : C_##N(C_SET)                           \
                          : "l"(x), "l"(y), "r"(0), "n"((int)xd), "n"((int)yd));                                \
     } while (0)
-#define WGMMA_REGISTERS(N, A0, A1, A2, A3, B, ADD, KIND)                                                       \
-    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                                          \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND " {" R_##N "}, {%" #A0 ",%"   \
-                 #A1 ",%" #A2 ",%" #A3 "}, %" #B ", p, 1, 1, 1;\n}"                                            \
-                 : C_##N(C_ADD) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(y), "r"(1))
+#define WGMMA_REGISTERS(N, A0, A1, A2, A3, B, ADD, KIND)                                           \
+    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                              \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND " {" R_##N        \
+                 "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B ", p, 1, 1, 1;\n}"               \
+                 : C_##N(C_ADD)                                                                    \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(y), "r"(1))
 
 #define WGMMA_OF(type, kind)                                                                                   \
     /* xd, yd: the summed index goes down x or y, not along its rows */                                        \
@@ -377,8 +422,8 @@ WGMMA_OF(f16, "f16")
 
 /* s = x y^T over K columns: 64 rows of x from `row` on, all N rows of y. Only queued. */
 template <class T, int K, int RX, int N>
-__device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const WideTile<RX, K> &x, int row,
-                                             const WideTile<N, K> &y)
+__device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const WideTile<RX, K> &x,
+                                             int row, const WideTile<N, K> &y)
 {
     uint64_t xs = along(x, row), ys = along(y, 0);
     wgmma<N, false>(s, xs, ys, T());
@@ -390,7 +435,8 @@ __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const WideTil
 
 /* acc += p y: p in registers, 64 rows by ROWS; y has ROWS rows of N columns. Only queued. */
 template <class T, int N, int ROWS, int K>
-__device__ __forceinline__ void sums_queue(float (&acc)[N / 8][4], const uint32_t (&p)[ROWS / 16][4],
+__device__ __forceinline__ void sums_queue(float (&acc)[N / 8][4],
+                                           const uint32_t (&p)[ROWS / 16][4],
                                            const WideTile<ROWS, K> &y)
 {
     uint64_t ys = down(y);

@@ -1,10 +1,9 @@
 /* attention_wgmma_cuda.cu -- attention forward on Hopper: as attention_cuda.cu, by warpgroups.
  *
- * Each warpgroup has 64 queries. The scores of the next tile are queued behind y += p v of this one, so
- * that the tensor cores find work while another warpgroup takes exponentials. The highest score so far
- * is replaced, and y scaled anew, only where it grew by more than 2^8: what matters is that exponentials
- * neither overflow nor vanish, and the last division makes up for the rest.
- */
+ * Each warpgroup has 64 queries. The scores of the next tile are queued behind y += p v of this
+ * one, so that the tensor cores find work while another warpgroup takes exponentials. The highest
+ * score so far is replaced, and y scaled anew, only where it grew by more than 2^8: what matters is
+ * that exponentials neither overflow nor vanish, and the last division makes up for the rest. */
 #include "ops/attention_wgmma.h"
 
 template <int K, int GROUPS, int KEYS> struct WideForward {
@@ -15,36 +14,45 @@ template <int K, int GROUPS, int KEYS> struct WideForward {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Registers of the fetching warpgroup and of the others, and how many the fetching one keeps a tile's part in. */
+/* Registers of the fetching warpgroup and of the others, and how many the fetching one keeps a
+ * tile's part in. */
 constexpr int forward_gives(int n, int groups) { return n > 80 ? 56 : groups == 3 ? 80 : 88; }
-constexpr int forward_takes(int n, int groups) { return groups == 3 ? (n > 80 ? 152 : 144) : n > 80 ? 224 : 208; }
+constexpr int forward_takes(int n, int groups)
+{
+    return groups == 3 ? (n > 80 ? 152 : 144) : n > 80 ? 224 : 208;
+}
 constexpr int forward_share(int n) { return n > 80 ? 16 : 24; }
 
 template <int COPY, class T, int N, int K, int GROUPS, int KEYS>
-__device__ __forceinline__ void forward_fetch(const AttentionCuda &a, WideForward<K, GROUPS, KEYS> &s, int64_t head,
+__device__ __forceinline__ void forward_fetch(const AttentionCuda &a,
+                                              WideForward<K, GROUPS, KEYS> &s, int64_t head,
                                               int64_t tiles)
 {
-    Feed<COPY, KEYS, K, N, forward_share(N)> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
-    Feed<COPY, KEYS, K, N, forward_share(N)> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
+    Feed<COPY, KEYS, K, N, forward_share(N)> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk,
+                                               a.width);
+    Feed<COPY, KEYS, K, N, forward_share(N)> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk,
+                                               a.width);
     ring_fill(*(Ring *)s.ring, tiles, k, v, NoMore());
 }
 
-/* This warpgroup's queries; their signs turned where the scale is negative, so that the highest score is
- * the highest product. */
+/* This warpgroup's queries; their signs turned where the scale is negative, so that the highest
+ * score is the highest product. */
 template <class T, int K, int GROUPS, int KEYS>
-__device__ __forceinline__ void queries_fetch(const AttentionCuda &a, WideForward<K, GROUPS, KEYS> &s, int64_t head,
+__device__ __forceinline__ void queries_fetch(const AttentionCuda &a,
+                                              WideForward<K, GROUPS, KEYS> &s, int64_t head,
                                               int64_t query, int group, bool turn)
 {
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld;
     int      lane = (int)threadIdx.x % 128;
-    WITH_COPY(a.copy, COPY, { tile_fetch<COPY>(s.q, group * 64, 64, q, a.q.ld, a.lq - query, a.width); });
+    WITH_COPY(a.copy, COPY,
+              { tile_fetch<COPY>(s.q, group * 64, 64, q, a.q.ld, a.lq - query, a.width); });
     copy_commit();
     copy_wait<0>();
     if (turn) {
         group_sync(group);
         for (int i = lane; i < K / 8 * 64 * 4; i += 128)
-            *(uint32_t *)(s.q.at + i / 256 * WideTile<64 * GROUPS, K>::STEP + group * 1024 + i % 256 * 4) ^=
-                0x80008000u;
+            *(uint32_t *)(s.q.at + i / 256 * WideTile<64 * GROUPS, K>::STEP + group * 1024 +
+                          i % 256 * 4) ^= 0x80008000u;
     }
     writes_visible();
     group_sync(group);
@@ -52,7 +60,8 @@ __device__ __forceinline__ void queries_fetch(const AttentionCuda &a, WideForwar
 
 /* One warpgroup's queries, from first to last key. */
 template <class T, int N, int K, int GROUPS, int KEYS>
-__device__ __forceinline__ void forward_walk(const AttentionCuda &a, WideForward<K, GROUPS, KEYS> &s, int64_t head,
+__device__ __forceinline__ void forward_walk(const AttentionCuda &a,
+                                             WideForward<K, GROUPS, KEYS> &s, int64_t head,
                                              int64_t query, int group, int64_t tiles)
 {
     Ring   &ring = *(Ring *)s.ring;
@@ -109,8 +118,8 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a, WideForward
 #endif
 
 template <class T, int K, int N, int GROUPS, int KEYS>
-__global__ void __launch_bounds__(GROUPS * 128 + 128, 1) forward_wgmma(const __grid_constant__ AttentionCuda a,
-                                                                      int64_t blocks)
+__global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
+    forward_wgmma(const __grid_constant__ AttentionCuda a, int64_t blocks)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(128) char memory[];
@@ -144,7 +153,8 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) forward_wgmma(const __g
 template <class T, int K, int N, int GROUPS, int KEYS>
 static Err launch(const Call *call, const AttentionCuda &a)
 {
-    return wgmma_launch(call, forward_wgmma<T, K, N, GROUPS, KEYS>, a, a.lq, GROUPS, sizeof(WideForward<K, GROUPS, KEYS>));
+    return wgmma_launch(call, forward_wgmma<T, K, N, GROUPS, KEYS>, a, a.lq, GROUPS,
+                        sizeof(WideForward<K, GROUPS, KEYS>));
 }
 
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)

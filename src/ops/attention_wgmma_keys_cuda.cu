@@ -1,8 +1,7 @@
-/* attention_wgmma_keys_cuda.cu -- gradients of keys and values on Hopper: attention_grad_cuda.cu's, by
- * warpgroups. Each has 64 keys and walks over the queries. Products are queued two ahead: dv += p dy runs
- * while ds is made, dk += ds q and the next tile's scores while all wait for them. dk and dv are both
- * made even if only one is wanted.
- */
+/* attention_wgmma_keys_cuda.cu -- gradients of keys and values on Hopper: attention_grad_cuda.cu's,
+ * by warpgroups. Each has 64 keys and walks over the queries. Products are queued two ahead: dv +=
+ * p dy runs while ds is made, dk += ds q and the next tile's scores while all wait for them. dk and
+ * dv are both made even if only one is wanted. */
 #include "ops/attention_wgmma.h"
 
 enum { GROUPS = 2 };
@@ -40,22 +39,27 @@ template <int K, int QUERIES> struct Lines {     /* lse and delta of a tile */
 };
 
 template <int COPY, class T, int N, int K, int QUERIES>
-__device__ __forceinline__ void keys_fetch(const AttentionCuda &a, WideKeys<K, QUERIES> &s, int64_t head,
-                                           int64_t tiles)
+__device__ __forceinline__ void keys_fetch(const AttentionCuda &a, WideKeys<K, QUERIES> &s,
+                                           int64_t head, int64_t tiles)
 {
-    Feed<COPY, QUERIES, K, N, (N > 80 ? 8 : 20)> q(s.q, head_rows<T>(a, a.q, head), a.q.ld, a.lq, a.width);
-    Feed<COPY, QUERIES, K, N, (N > 80 ? 8 : 20)> dy(s.dy, head_rows<T>(a, a.dy, head), a.dy.ld, a.lq, a.width);
+    Feed<COPY, QUERIES, K, N, (N > 80 ? 8 : 20)> q(s.q, head_rows<T>(a, a.q, head), a.q.ld, a.lq,
+                                                   a.width);
+    Feed<COPY, QUERIES, K, N, (N > 80 ? 8 : 20)> dy(s.dy, head_rows<T>(a, a.dy, head), a.dy.ld,
+                                                    a.lq, a.width);
     int64_t            i = (int64_t)threadIdx.x % 128, at = head * a.lq + i;
-    Lines<K, QUERIES>  lines = { s, a.lse + at, a.delta + at, i < QUERIES ? a.lq - i : 0, { 0 }, { 0 } };
+    Lines<K, QUERIES> lines = { s,     a.lse + at, a.delta + at, i < QUERIES ? a.lq - i : 0,
+                                { 0 }, { 0 } };
     ring_fill(*(Ring *)s.ring, tiles, q, dy, lines);
 }
 
 template <int COPY, class T, int K, int QUERIES>
-__device__ __forceinline__ void own_keys_fetch(const AttentionCuda &a, WideKeys<K, QUERIES> &s, int64_t head,
-                                               int64_t key, int group)
+__device__ __forceinline__ void own_keys_fetch(const AttentionCuda &a, WideKeys<K, QUERIES> &s,
+                                               int64_t head, int64_t key, int group)
 {
-    tile_fetch<COPY>(s.k, group * 64, 64, head_rows<T>(a, a.k, head) + key * a.k.ld, a.k.ld, a.lk - key, a.width);
-    tile_fetch<COPY>(s.v, group * 64, 64, head_rows<T>(a, a.v, head) + key * a.v.ld, a.v.ld, a.lk - key, a.width);
+    tile_fetch<COPY>(s.k, group * 64, 64, head_rows<T>(a, a.k, head) + key * a.k.ld, a.k.ld,
+                     a.lk - key, a.width);
+    tile_fetch<COPY>(s.v, group * 64, 64, head_rows<T>(a, a.v, head) + key * a.v.ld, a.v.ld,
+                     a.lk - key, a.width);
     copy_commit();
     copy_wait<0>();
     writes_visible();
@@ -63,8 +67,8 @@ __device__ __forceinline__ void own_keys_fetch(const AttentionCuda &a, WideKeys<
 }
 
 template <class T, int N, int K, int QUERIES>
-__device__ __forceinline__ void keys_walk(const AttentionCuda &a, WideKeys<K, QUERIES> &s, int64_t head, int64_t key,
-                                          int group, int64_t tiles)
+__device__ __forceinline__ void keys_walk(const AttentionCuda &a, WideKeys<K, QUERIES> &s,
+                                          int64_t head, int64_t key, int group, int64_t tiles)
 {
     Ring   &ring = *(Ring *)s.ring;
     float   scale = attention_scale_of(a), steep = scale * LOG2_E;
@@ -138,10 +142,11 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, WideKeys<K, QU
     hold(dv);
 
     if (a.dv.data)
-        fragment_store<T, N>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, a.lk - row, a.width, true, dv, 1, 1);
+        fragment_store<T, N>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, a.lk - row,
+                             a.width, true, dv, 1, 1);
     if (a.dk.data)
-        fragment_store<T, N>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, a.lk - row, a.width, true, dk,
-                             scale, scale);
+        fragment_store<T, N>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, a.lk - row,
+                             a.width, true, dk, scale, scale);
     if (a.heat && key < a.lk) {
         const T *k = head_rows<T>(a, a.k, head) + row * a.k.ld;
         float    heat = 0;
@@ -166,8 +171,8 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, WideKeys<K, QU
 #endif
 
 template <class T, int K, int N, int QUERIES>
-__global__ void __launch_bounds__(GROUPS * 128 + 128, 1) keys_wgmma(const __grid_constant__ AttentionCuda a,
-                                                                   int64_t blocks)
+__global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
+    keys_wgmma(const __grid_constant__ AttentionCuda a, int64_t blocks)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(128) char memory[];
@@ -203,7 +208,8 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) keys_wgmma(const __grid
 template <class T, int K, int N> static Err launch(const Call *call, const AttentionCuda &a)
 {
     constexpr int queries = N <= 80 ? 64 : 48;   /* what the registers hold */
-    return wgmma_launch(call, keys_wgmma<T, K, N, queries>, a, a.lk, GROUPS, sizeof(WideKeys<K, queries>));
+    return wgmma_launch(call, keys_wgmma<T, K, N, queries>, a, a.lk, GROUPS,
+                        sizeof(WideKeys<K, queries>));
 }
 
 template <class T> static Err keys_with(const Call *call, const AttentionCuda &a)

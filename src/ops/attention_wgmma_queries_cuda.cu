@@ -1,7 +1,6 @@
 /* attention_wgmma_queries_cuda.cu -- the queries' gradient on Hopper: attention_grad_cuda.cu's, by
- * warpgroups. Each has 64 queries and walks over the keys; the next tile's products are queued behind
- * dq += ds k.
- */
+ * warpgroups. Each has 64 queries and walks over the keys; the next tile's products are queued
+ * behind dq += ds k. */
 #include "ops/attention_wgmma.h"
 
 enum { KEYS = 64 };
@@ -14,27 +13,32 @@ template <int K, int GROUPS> struct WideQueries {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Registers of the fetching warpgroup and of the others, and how many the fetching one keeps a tile's part in. */
+/* Registers of the fetching warpgroup and of the others, and how many the fetching one keeps a
+ * tile's part in. */
 constexpr int queries_gives(int n, int groups) { return n > 80 || groups == 3 ? 56 : 88; }
 constexpr int queries_takes(int n, int groups) { return groups == 3 ? 152 : n > 80 ? 224 : 208; }
 constexpr int queries_share(int n) { return n > 72 ? 16 : 20; }
 
 template <int COPY, class T, int N, int K, int GROUPS>
-__device__ __forceinline__ void queries_fetch(const AttentionCuda &a, WideQueries<K, GROUPS> &s, int64_t head,
-                                              int64_t tiles)
+__device__ __forceinline__ void queries_fetch(const AttentionCuda &a, WideQueries<K, GROUPS> &s,
+                                              int64_t head, int64_t tiles)
 {
-    Feed<COPY, KEYS, K, N, queries_share(N)> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
-    Feed<COPY, KEYS, K, N, queries_share(N)> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
+    Feed<COPY, KEYS, K, N, queries_share(N)> k(s.k, head_rows<T>(a, a.k, head), a.k.ld, a.lk,
+                                               a.width);
+    Feed<COPY, KEYS, K, N, queries_share(N)> v(s.v, head_rows<T>(a, a.v, head), a.v.ld, a.lk,
+                                               a.width);
     ring_fill(*(Ring *)s.ring, tiles, k, v, NoMore());
 }
 
 template <int COPY, class T, int K, int GROUPS>
-__device__ __forceinline__ void own_queries_fetch(const AttentionCuda &a, WideQueries<K, GROUPS> &s, int64_t head,
-                                                  int64_t query, int group)
+__device__ __forceinline__ void own_queries_fetch(const AttentionCuda &a, WideQueries<K, GROUPS> &s,
+                                                  int64_t head, int64_t query, int group)
 {
     int64_t n = a.lq - query;
-    tile_fetch<COPY>(s.q, group * 64, 64, head_rows<T>(a, a.q, head) + query * a.q.ld, a.q.ld, n, a.width);
-    tile_fetch<COPY>(s.dy, group * 64, 64, head_rows<T>(a, a.dy, head) + query * a.dy.ld, a.dy.ld, n, a.width);
+    tile_fetch<COPY>(s.q, group * 64, 64, head_rows<T>(a, a.q, head) + query * a.q.ld, a.q.ld, n,
+                     a.width);
+    tile_fetch<COPY>(s.dy, group * 64, 64, head_rows<T>(a, a.dy, head) + query * a.dy.ld, a.dy.ld,
+                     n, a.width);
     copy_commit();
     copy_wait<0>();
     writes_visible();
@@ -42,8 +46,8 @@ __device__ __forceinline__ void own_queries_fetch(const AttentionCuda &a, WideQu
 }
 
 template <class T, int N, int K, int GROUPS>
-__device__ __forceinline__ void queries_walk(const AttentionCuda &a, WideQueries<K, GROUPS> &s, int64_t head,
-                                             int64_t query, int group, int64_t tiles)
+__device__ __forceinline__ void queries_walk(const AttentionCuda &a, WideQueries<K, GROUPS> &s,
+                                             int64_t head, int64_t query, int group, int64_t tiles)
 {
     Ring   &ring = *(Ring *)s.ring;
     float   scale = attention_scale_of(a), steep = scale * LOG2_E, lse[2], delta[2];
@@ -108,14 +112,14 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, WideQueries
     }
     wgmma_wait<0>();
     hold(dq);
-    fragment_store<T, N>(head_rows<T>(a, a.dq, head) + row * a.dq.ld, a.dq.ld, a.lq - row, a.width, true, dq, scale,
-                         scale);
+    fragment_store<T, N>(head_rows<T>(a, a.dq, head) + row * a.dq.ld, a.dq.ld, a.lq - row, a.width,
+                         true, dq, scale, scale);
 }
 #endif
 
 template <class T, int K, int N, int GROUPS>
-__global__ void __launch_bounds__(GROUPS * 128 + 128, 1) queries_wgmma(const __grid_constant__ AttentionCuda a,
-                                                                      int64_t blocks)
+__global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
+    queries_wgmma(const __grid_constant__ AttentionCuda a, int64_t blocks)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(128) char memory[];
@@ -148,9 +152,11 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) queries_wgmma(const __g
 
 /* ---- host ---- */
 
-template <class T, int K, int N, int GROUPS> static Err launch(const Call *call, const AttentionCuda &a)
+template <class T, int K, int N, int GROUPS>
+static Err launch(const Call *call, const AttentionCuda &a)
 {
-    return wgmma_launch(call, queries_wgmma<T, K, N, GROUPS>, a, a.lq, GROUPS, sizeof(WideQueries<K, GROUPS>));
+    return wgmma_launch(call, queries_wgmma<T, K, N, GROUPS>, a, a.lq, GROUPS,
+                        sizeof(WideQueries<K, GROUPS>));
 }
 
 template <class T> static Err queries_with(const Call *call, const AttentionCuda &a)

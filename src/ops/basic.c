@@ -77,7 +77,8 @@ Tensor reshape(Tensor x, Shape shape)
 static Err add_shape(Node *n)
 {
     if (!shape_same(in_shape(n, 0), in_shape(n, 1)))
-        return fail(E_SHAPE, "add: %s and %s differ", shape_text(in_shape(n, 0)), shape_text(in_shape(n, 1)));
+        return fail(E_SHAPE, "add: %s and %s differ", shape_text(in_shape(n, 0)),
+                    shape_text(in_shape(n, 1)));
     out_set(n, 0, in_type(n, 0), in_shape(n, 0));
     return OK;
 }
@@ -126,14 +127,17 @@ const OpDef op_cast = {
 
 Tensor cast(Tensor x, Type type)
 {
-    return tensor_type(x) == type ? x : node_add(x.graph, &op_cast, &(CastAttr){ type }, TENSORS(x), NULL);
+    return tensor_type(x) == type
+               ? x
+               : node_add(x.graph, &op_cast, &(CastAttr){ type }, TENSORS(x), NULL);
 }
 
 static Err assign_shape(Node *n)
 {
     if (!shape_same(in_shape(n, 0), in_shape(n, 1)) || in_type(n, 0) != in_type(n, 1))
-        return fail(E_SHAPE, "assign: the state is %s %s, the value %s %s", type_name(in_type(n, 0)),
-                    shape_text(in_shape(n, 0)), type_name(in_type(n, 1)), shape_text(in_shape(n, 1)));
+        return fail(E_SHAPE, "assign: the state is %s %s, the value %s %s",
+                    type_name(in_type(n, 0)), shape_text(in_shape(n, 0)), type_name(in_type(n, 1)),
+                    shape_text(in_shape(n, 1)));
     out_is_input(n, 0, 0);
     return OK;
 }

@@ -7,13 +7,13 @@ extern "C" {
 }
 #undef class
 
-extern "C" Err feed_cuda(const Call *call)   /* from pinned memory, so that the host need not wait */
+extern "C" Err feed_cuda(const Call *call)  /* from pinned memory, so that the host need not wait */
 {
     const Node *n = call->node;
     if (!call->feed)
         return fail(E_USAGE, "input '%s' was not given", ATTR(n, FeedAttr)->name);
-    CUDA_TRY(cudaMemcpyAsync(call->out[0], call->feed, (size_t)out_bytes(n, 0), cudaMemcpyHostToDevice,
-                             cuda_stream(call)));
+    CUDA_TRY(cudaMemcpyAsync(call->out[0], call->feed, (size_t)out_bytes(n, 0),
+                             cudaMemcpyHostToDevice, cuda_stream(call)));
     return OK;
 }
 

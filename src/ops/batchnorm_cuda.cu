@@ -25,7 +25,8 @@ static NormCuda batchnorm_run(const Node *n, int weight)
 extern "C" Err batchnorm_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     NormCuda run = batchnorm_run(n, 1);
-    choice->workspace_bytes = norm_forward_cuda_bytes(&run, ((const CudaHandle *)device->handle)->sms);
+    choice->workspace_bytes = norm_forward_cuda_bytes(&run,
+                                                      ((const CudaHandle *)device->handle)->sms);
     choice->name = "own";
     return OK;
 }
@@ -57,7 +58,8 @@ static Err batchnorm_back(const Call *call, NormCuda run, int dy)
 extern "C" Err batchnorm_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     NormCuda run = batchnorm_run(n, 2);
-    choice->workspace_bytes = norm_backward_cuda_bytes(&run, ((const CudaHandle *)device->handle)->sms);
+    choice->workspace_bytes = norm_backward_cuda_bytes(&run,
+                                                       ((const CudaHandle *)device->handle)->sms);
     choice->name = "own";
     return OK;
 }
@@ -86,7 +88,8 @@ extern "C" Err batchnorm_eval_cuda(const Call *call)
 extern "C" Err batchnorm_eval_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     NormCuda run = batchnorm_run(n, 1);
-    choice->workspace_bytes = norm_backward_cuda_bytes(&run, ((const CudaHandle *)device->handle)->sms);
+    choice->workspace_bytes = norm_backward_cuda_bytes(&run,
+                                                       ((const CudaHandle *)device->handle)->sms);
     choice->name = "own";
     return OK;
 }

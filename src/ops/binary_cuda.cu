@@ -53,14 +53,15 @@ struct Along {
     }
 };
 
-#define ALONG(Name, IN, EXPRESSION)                                                                       \
-    struct Name : Along {                                                                                 \
-        template <int N> __device__ void run(int64_t i, const float (&x)[IN][N], float (&y)[N]) const     \
-        {                                                                                                 \
-            float v[N];                                                                                   \
-            values(i, v);                                                                                 \
-            _Pragma("unroll") for (int j = 0; j < N; j++) y[j] = EXPRESSION;                              \
-        }                                                                                                 \
+#define ALONG(Name, IN, EXPRESSION)                                                                \
+    struct Name : Along {                                                                          \
+        template <int N>                                                                           \
+        __device__ void run(int64_t i, const float (&x)[IN][N], float (&y)[N]) const               \
+        {                                                                                          \
+            float v[N];                                                                            \
+            values(i, v);                                                                          \
+            _Pragma("unroll") for (int j = 0; j < N; j++) y[j] = EXPRESSION;                       \
+        }                                                                                          \
     };
 ALONG(AddAlong, 1, x[0][j] + v[j])
 ALONG(MulAlong, 1, x[0][j] * v[j])

@@ -7,10 +7,13 @@
 
 ConvAttr conv_attr(int stride, int pad)
 {
-    return (ConvAttr){ .stride = { 1, stride, stride }, .pad_lo = { 0, pad, pad }, .pad_hi = { 0, pad, pad } };
+    return (ConvAttr){ .stride = { 1, stride, stride },
+                       .pad_lo = { 0, pad, pad },
+                       .pad_hi = { 0, pad, pad } };
 }
 
-static int64_t extent(Shape s, int axis)     /* axis 0..2 = D, H, W of (N,[D,]H,W,C) or (KD,]KH,KW,I,O) */
+/* axis 0..2 = D, H, W of (N,[D,]H,W,C) or (KD,]KH,KW,I,O) */
+static int64_t extent(Shape s, int axis)
 {
     int lead = s.rank - 4;                   /* 0 for images, 1 for volumes */
     return axis == 0 ? (lead ? s.dim[1] : 1) : s.dim[axis + lead];
@@ -41,18 +44,23 @@ static Err conv_check(const Node *n, bool transposed)
     const char     *name = n->op->name;
     Shape x = in_shape(n, 0), w = in_shape(n, 1);
     if ((x.rank != 4 && x.rank != 5) || w.rank != x.rank)
-        return fail(E_SHAPE, "%s: %s with weight %s is neither an image nor a volume", name, shape_text(x), shape_text(w));
+        return fail(E_SHAPE, "%s: %s with weight %s is neither an image nor a volume", name,
+                    shape_text(x), shape_text(w));
     int64_t takes = dim(w, transposed ? -1 : -2), gives = dim(w, transposed ? -2 : -1);
     if (dim(x, -1) != takes)
-        return fail(E_SHAPE, "%s: weight %s does not take the channels of %s", name, shape_text(w), shape_text(x));
+        return fail(E_SHAPE, "%s: weight %s does not take the channels of %s", name, shape_text(w),
+                    shape_text(x));
     if (in_type(n, 0) != in_type(n, 1))
-        return fail(E_SHAPE, "%s: input is %s, weight %s", name, type_name(in_type(n, 0)), type_name(in_type(n, 1)));
+        return fail(E_SHAPE, "%s: input is %s, weight %s", name, type_name(in_type(n, 0)),
+                    type_name(in_type(n, 1)));
     if (in_given(n, 2) && shape_count(in_shape(n, 2)) != gives)
-        return fail(E_SHAPE, "%s: bias %s does not match %lld channels", name, shape_text(in_shape(n, 2)), (long long)gives);
+        return fail(E_SHAPE, "%s: bias %s does not match %lld channels", name,
+                    shape_text(in_shape(n, 2)), (long long)gives);
     for (int i = 0; i < 3; i++)
         if (a->stride[i] < 1 || a->pad_lo[i] < 0 || a->pad_hi[i] < 0 || a->in[i] < 1 ||
             a->in[i] + a->pad_lo[i] + a->pad_hi[i] < kernel(w, i))
-            return fail(E_SHAPE, "%s: a kernel of %s does not fit into %s", name, shape_text(w), shape_text(x));
+            return fail(E_SHAPE, "%s: a kernel of %s does not fit into %s", name, shape_text(w),
+                        shape_text(x));
     return OK;
 }
 
@@ -85,7 +93,8 @@ static void conv_give_w(Grad *g, Tensor x, Tensor dy, ConvAttr a, bool bias)
     /* The weight's extents are wanted, not its bytes: they travel in the attribute. */
     ConvWAttr attr = { .conv = a, .shape = tensor_shape(grad_in(g, 1)), .bias = bias };
     Tensor    d[2], none = tensor_none(g->graph);
-    node_add(g->graph, &op_conv_grad_w, &attr, TENSORS(x, dy, grad_so_far(g, 1), bias ? grad_so_far(g, 2) : none), d);
+    node_add(g->graph, &op_conv_grad_w, &attr,
+             TENSORS(x, dy, grad_so_far(g, 1), bias ? grad_so_far(g, 2) : none), d);
     grad_give_sum(g, 1, d[0]);
     if (bias)
         grad_give_sum(g, 2, d[1]);
@@ -125,12 +134,13 @@ const OpDef op_conv_grad_x = {
     .cpu = { conv_choose_blas, conv_prepare_blas, conv_grad_x_blas },
 };
 
-/* in: x dy, and the sums so far of both gradients or none; out: dw and, if asked for, dbias, added to them */
+/* in: x dy, and the sums so far of both gradients or none; out: dw and, if asked for, dbias, added
+ * to them */
 static Err conv_grad_w_shape(Node *n)
 {
     if (in_given(n, 2) && !shape_same(in_shape(n, 2), ATTR(n, ConvWAttr)->shape))
-        return fail(E_SHAPE, "conv_grad_w: a sum of %s cannot take a gradient of %s", shape_text(in_shape(n, 2)),
-                    shape_text(ATTR(n, ConvWAttr)->shape));
+        return fail(E_SHAPE, "conv_grad_w: a sum of %s cannot take a gradient of %s",
+                    shape_text(in_shape(n, 2)), shape_text(ATTR(n, ConvWAttr)->shape));
     out_set(n, 0, F32, ATTR(n, ConvWAttr)->shape);
     if (ATTR(n, ConvWAttr)->bias)
         out_set(n, 1, F32, SHAPE(dim(in_shape(n, 1), -1)));
@@ -138,7 +148,8 @@ static Err conv_grad_w_shape(Node *n)
 }
 
 const OpDef op_conv_grad_w = {
-    .name = "conv_grad_w", .doc = "gradients of a convolution's weight and bias, fp32, added to what is there",
+    .name = "conv_grad_w",
+    .doc = "gradients of a convolution's weight and bias, fp32, added to what is there",
     .attr_bytes = sizeof(ConvWAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
     .shape = conv_grad_w_shape, .cost = conv_cost,
     .cpu = { conv_grad_w_choose_cpu, conv_prepare_blas, conv_grad_w_cpu },
@@ -159,9 +170,11 @@ Tensor conv_op(Tensor x, Tensor w, Tensor bias, ConvAttr a)
     x = cast(x, tensor_type(w));
     fill_extents(&a, tensor_shape(x));
     for (int i = 0; i < 3; i++)
-        pointwise &= (s.rank == 4 || s.rank == 5) && kernel(s, i) == 1 && a.stride[i] == 1 && !a.pad_lo[i] && !a.pad_hi[i];
+        pointwise &= (s.rank == 4 || s.rank == 5) && kernel(s, i) == 1 && a.stride[i] == 1 &&
+                     !a.pad_lo[i] && !a.pad_hi[i];
     if (pointwise)                           /* a 1x1 convolution is a linear layer over channels */
-        return linear_op(x, reshape(w, SHAPE(dim(s, -2), dim(s, -1))), bias, (LinearAttr){ .in_out = true });
+        return linear_op(x, reshape(w, SHAPE(dim(s, -2), dim(s, -1))), bias,
+                         (LinearAttr){ .in_out = true });
     return node_add(x.graph, &op_conv, &a, TENSORS(x, w, bias), NULL);
 }
 
@@ -181,7 +194,8 @@ static void conv_transpose_grad(Grad *g)
     if (grad_wants(g, 1))
         conv_give_w(g, dy, x, a, false);
     if (grad_wants(g, 0))
-        grad_give(g, 0, node_add(g->graph, &op_conv, &a, TENSORS(dy, w, tensor_none(g->graph)), NULL));
+        grad_give(g, 0,
+                  node_add(g->graph, &op_conv, &a, TENSORS(dy, w, tensor_none(g->graph)), NULL));
 }
 
 const OpDef op_conv_transpose = {

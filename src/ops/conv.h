@@ -14,17 +14,18 @@ typedef struct ConvAttr {        /* axes D, H, W; D is 1/1/0 for images */
     int64_t in[3];               /* filled by the builders: extents of the wider side */
 } ConvAttr;
 
-typedef struct ConvWAttr {       /* of the weight gradient: the weight's extents without its bytes */
+typedef struct ConvWAttr {  /* of the weight gradient: the weight's extents without its bytes */
     ConvAttr conv;
     Shape    shape;
-    bool     bias;               /* the gradient of the bias is wanted too: dy is read once for both */
+    bool     bias;  /* the gradient of the bias is wanted too: dy is read once for both */
 } ConvWAttr;
 
 ConvAttr conv_attr(int stride, int pad);                     /* the same on H and W */
 Tensor   conv_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
 Tensor   conv_transpose_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
 
-Err conv_prim(const Node *n, const Device *device, const Prim **prim);    /* what does the node, and its scratch */
+/* what does the node, and its scratch */
+Err conv_prim(const Node *n, const Device *device, const Prim **prim);
 /* _blas: by whoever does convolutions on the device. */
 Err conv_choose_blas(const Node *n, const Device *device, Choice *choice);
 Err conv_prepare_blas(Pool *pool, Call *call);

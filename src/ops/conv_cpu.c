@@ -9,12 +9,17 @@
 
 static ConvDesc conv_desc(const Node *n)
 {
-    bool     to_wide = n->op == &op_conv_grad_x || n->op == &op_conv_transpose, weights = n->op == &op_conv_grad_w;
+    bool to_wide = n->op == &op_conv_grad_x || n->op == &op_conv_transpose,
+         weights = n->op == &op_conv_grad_w;
     Shape    w = weights ? out_shape(n, 0) : in_shape(n, 1);
     const ConvAttr *a = weights ? &ATTR(n, ConvWAttr)->conv : ATTR(n, ConvAttr);
     int      lead = w.rank - 4;
-    ConvDesc d = { .kind = weights ? CONV_BACKWARD_WEIGHTS : to_wide ? CONV_BACKWARD_DATA : CONV_FORWARD,
-                   .n = dim(in_shape(n, 0), 0), .ci = dim(w, -2), .co = dim(w, -1) };
+    ConvDesc d = { .kind = weights   ? CONV_BACKWARD_WEIGHTS
+                           : to_wide ? CONV_BACKWARD_DATA
+                                     : CONV_FORWARD,
+                   .n = dim(in_shape(n, 0), 0),
+                   .ci = dim(w, -2),
+                   .co = dim(w, -1) };
     for (int i = 0; i < 3; i++) {
         d.kernel[i] = i == 0 ? (lead ? w.dim[0] : 1) : w.dim[i - 1 + lead];
         d.in[i] = a->in[i];
@@ -58,7 +63,8 @@ Err conv_prepare_blas(Pool *pool, Call *call)
 static Err conv_run(const Call *call, void *x, void *w, void *y, const void *bias)
 {
     const Prim *prim = call->prepared;
-    return prim->blas->run(prim, &(PrimArgs){ .a = x, .b = w, .c = y, .bias = bias, .scratch = call->workspace });
+    return prim->blas->run(
+        prim, &(PrimArgs){ .a = x, .b = w, .c = y, .bias = bias, .scratch = call->workspace });
 }
 
 Err conv_blas(const Call *call)
@@ -95,11 +101,14 @@ Err conv_grad_x_blas(const Call *call)
     return OK;
 }
 
-/* Scratch of the weight gradient: the provider's; its own share of dw, since no provider adds to one that is
- * there; lines of the bias. */
+/* Scratch of the weight gradient: the provider's; its own share of dw, since no provider adds to
+ * one that is there; lines of the bias. */
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-static size_t share_bytes(const Node *n) { return in_given(n, 2) ? aligned((size_t)out_bytes(n, 0)) : 0; }
+static size_t share_bytes(const Node *n)
+{
+    return in_given(n, 2) ? aligned((size_t)out_bytes(n, 0)) : 0;
+}
 
 Err conv_grad_w_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
@@ -127,7 +136,8 @@ Err conv_grad_w_cpu(const Call *call)
             out[i] = before[i] + share[i];
     }
     if (ATTR(n, ConvWAttr)->bias)
-        bias_sums(threads, in_type(n, 1), call->in[1], shape_rows(in_shape(n, 1)), dim(in_shape(n, 1), -1),
-                  (double *)(after + share_bytes(n)), call->in[3], call->out[1]);
+        bias_sums(threads, in_type(n, 1), call->in[1], shape_rows(in_shape(n, 1)),
+                  dim(in_shape(n, 1), -1), (double *)(after + share_bytes(n)), call->in[3],
+                  call->out[1]);
     return OK;
 }

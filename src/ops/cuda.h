@@ -1,10 +1,9 @@
 /* cuda.h -- how every *_cuda.cu file begins: the IR as C++ sees it, element access, reductions.
  *
- * A file holds the kernels of one stem and their run functions, extern "C" Err X_cuda(const Call *).
- * Arithmetic is fp32 whatever the storage; sums have a fixed order (no floating-point atomics), so
- * that a second run gives the same bits. A run function only queues work on the call's stream: no
- * allocation, no synchronisation, no host copy, because it is captured into a graph.
- */
+ * A file holds the kernels of one stem and their run functions, extern "C" Err X_cuda(const Call
+ * *). Arithmetic is fp32 whatever the storage; sums have a fixed order (no floating-point atomics),
+ * so that a second run gives the same bits. A run function only queues work on the call's stream:
+ * no allocation, no synchronisation, no host copy, because it is captured into a graph. */
 #ifndef OPS_CUDA_H
 #define OPS_CUDA_H
 
@@ -24,7 +23,10 @@ extern "C" {
 }
 #undef class
 
-static inline const CudaHandle *cuda_handle(const Call *call) { return (const CudaHandle *)call->device->handle; }
+static inline const CudaHandle *cuda_handle(const Call *call)
+{
+    return (const CudaHandle *)call->device->handle;
+}
 static inline cudaStream_t      cuda_stream(const Call *call) { return cuda_handle(call)->stream; }
 
 /* After a launch: was it taken? */
@@ -32,10 +34,12 @@ static inline cudaStream_t      cuda_stream(const Call *call) { return cuda_hand
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Blocks for n work items of `threads` a block: enough to fill the card, the rest by grid-stride loops. */
+/* Blocks for n work items of `threads` a block: enough to fill the card, the rest by grid-stride
+ * loops. */
 static inline unsigned cuda_blocks(const Call *call, int64_t n, int threads)
 {
-    int64_t most = (int64_t)cuda_handle(call)->sms * (2048 / threads) * 4, need = ceil_div(n, threads);
+    int64_t most = (int64_t)cuda_handle(call)->sms * (2048 / threads) * 4,
+            need = ceil_div(n, threads);
     return (unsigned)(need < 1 ? 1 : need < most ? need : most);
 }
 
@@ -70,16 +74,27 @@ template <int N, class T> __device__ __forceinline__ void put_pack(T *p, int64_t
 }
 
 /* Runs the statements with T the C type of a float Type. */
-#define WITH_FLOAT(type, T, ...)                                          \
-    switch (type) {                                                       \
-    case F32:  { typedef float T; __VA_ARGS__ } break;                    \
-    case BF16: { typedef bf16 T; __VA_ARGS__ } break;                     \
-    case F16:  { typedef f16 T; __VA_ARGS__ } break;                      \
-    default:   return fail(E_DEVICE, "%s: no CUDA kernel for type %d", call->node->op->name, (int)(type)); \
+#define WITH_FLOAT(type, T, ...)                                                                   \
+    switch (type) {                                                                                \
+    case F32: {                                                                                    \
+        typedef float T;                                                                           \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    case BF16: {                                                                                   \
+        typedef bf16 T;                                                                            \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    case F16: {                                                                                    \
+        typedef f16 T;                                                                             \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    default:                                                                                       \
+        return fail(E_DEVICE, "%s: no CUDA kernel for type %d", call->node->op->name,              \
+                    (int)(type));                                                                  \
     }
 
-/* Sums in a fixed order; every thread of the warp or block gets the result. blockDim.x is a multiple
- * of 32; `lines` is shared memory of 32 floats. */
+/* Sums in a fixed order; every thread of the warp or block gets the result. blockDim.x is a
+ * multiple of 32; `lines` is shared memory of 32 floats. */
 __device__ __forceinline__ float warp_sum(float x)
 {
 #pragma unroll

@@ -1,8 +1,9 @@
-/* dml.h -- discretised mixture of logistics: the loss of a whole-numbered signal under a mixture of K
- * logistic densities, integrated over the bin of each value (Salimans et al. 2017, section 2.1, with
- * bins of width 2/Q that cover the line).
+/* dml.h -- discretised mixture of logistics: the loss of a whole-numbered signal under a mixture of
+ * K logistic densities, integrated over the bin of each value (Salimans et al. 2017, section 2.1,
+ * with bins of width 2/Q that cover the line).
  *
- *   x (..., 3K) = [logits | means | log scales], target i32 (...) in 0 .. levels - 1, or LOSS_IGNORE
+ *   x (..., 3K) = [logits | means | log scales],
+ *   target i32 (...) in 0 .. levels - 1, or LOSS_IGNORE
  *
  * Rows are done in blocks and nothing is kept per component; the gradient recomputes from x.
  */

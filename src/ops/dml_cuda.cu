@@ -1,7 +1,8 @@
 /* dml_cuda.cu -- discretised mixture of logistics on CUDA.
  *
- * A block brings DML_ROWS rows into shared memory, neighbours reading neighbours, and a thread works on
- * one of them: nothing per component touches the memory of the card. Formulas as in dml_cpu.c. */
+ * A block brings DML_ROWS rows into shared memory, neighbours reading neighbours, and a thread
+ * works on one of them: nothing per component touches the memory of the card. Formulas as in
+ * dml_cpu.c. */
 #include "ops/loss_cuda.h"
 #include "ops/math_cuda.h"
 
@@ -20,7 +21,8 @@ typedef struct DmlJob {
     int            k, levels;
 } DmlJob;
 
-/* Words of shared memory of a row: [logits | means | log scales | log p], odd against bank conflicts. */
+/* Words of shared memory of a row: [logits | means | log scales | log p], odd against bank
+ * conflicts. */
 __host__ __device__ static inline int row_words(int k) { return 4 * k + 1; }
 
 static size_t dml_shared(int k) { return (size_t)DML_ROWS * row_words(k) * sizeof(float); }
@@ -39,14 +41,17 @@ typedef struct Bin {             /* of the target: its middle, and is it at an e
 } Bin;
 
 /* log p of the bin under one component, and its slopes by mean and log scale. */
-__device__ __forceinline__ float component(const DmlJob &job, Bin bin, float mean, float raw, float *d_mean,
-                                           float *d_scale)
+__device__ __forceinline__ float component(const DmlJob &job, Bin bin, float mean, float raw,
+                                           float *d_mean, float *d_scale)
 {
     float half = 1.0f / (float)job.levels;
-    float log_scale = raw < -7.0f ? -7.0f : raw, inverse = expf(-log_scale), centre = bin.value - mean;
-    float plus = inverse * (centre + half), minus = inverse * (centre - half), mid = inverse * centre;
-    float d = 2.0f * half * inverse, th = tanhf(0.5f * d), width = 2.0f * th / (1.0f + th);      /* 1 - e^-d */
-    float over = sigmoidf(-plus), under = sigmoidf(minus);           /* the mass above, below the bin */
+    float log_scale = raw < -7.0f ? -7.0f : raw, inverse = expf(-log_scale),
+          centre = bin.value - mean;
+    float plus = inverse * (centre + half), minus = inverse * (centre - half),
+          mid = inverse * centre;
+    /* 1 - e^-d */
+    float d = 2.0f * half * inverse, th = tanhf(0.5f * d), width = 2.0f * th / (1.0f + th);
+    float over = sigmoidf(-plus), under = sigmoidf(minus);  /* the mass above, below the bin */
     float p = sigmoidf(plus) * sigmoidf(-minus) * width;
     bool  plain = p > 1e-5f;
 
@@ -56,7 +61,8 @@ __device__ __forceinline__ float component(const DmlJob &job, Bin bin, float mea
 
     float tilt = 1.0f - 2.0f * sigmoidf(mid);                        /* by mid, in the tail */
     float by_mean = bin.low ? over : bin.high ? -under : plain ? over - under : tilt;
-    float by_scale = plain ? -plus * over + minus * under - d * (1.0f - width) / width : -mid * tilt - 1.0f;
+    float by_scale = plain ? -plus * over + minus * under - d * (1.0f - width) / width
+                           : -mid * tilt - 1.0f;
     by_scale = bin.low ? -plus * over : bin.high ? minus * under : by_scale;
     *d_mean = -inverse * by_mean;
     *d_scale = raw < -7.0f ? 0.0f : by_scale;
@@ -77,9 +83,11 @@ __device__ __forceinline__ float log_sum(const float *x, int k)      /* log sum 
 __device__ __forceinline__ void row_components(const DmlJob &job, int32_t target, float *row)
 {
     int k = job.k;
-    Bin bin = { 2.0f * (float)target / (float)job.levels - 1.0f, target == 0, target == job.levels - 1 };
+    Bin bin = { 2.0f * (float)target / (float)job.levels - 1.0f, target == 0,
+                target == job.levels - 1 };
     for (int j = 0; j < k; j++) {
-        float d_mean, d_scale, log_p = component(job, bin, row[k + j], row[2 * k + j], &d_mean, &d_scale);
+        float d_mean, d_scale,
+            log_p = component(job, bin, row[k + j], row[2 * k + j], &d_mean, &d_scale);
         row[k + j] = d_mean;
         row[2 * k + j] = d_scale;
         row[3 * k + j] = log_p + row[j];
@@ -91,7 +99,8 @@ __global__ void __launch_bounds__(DML_ROWS) dml_rows(DmlJob job, LossEnd end)
     extern __shared__ float rows[];
     LossPart mine = { 0, 0 };
     float   *row = rows + threadIdx.x * row_words(job.k);
-    for (int64_t first = (int64_t)blockIdx.x * DML_ROWS; first < job.rows; first += (int64_t)gridDim.x * DML_ROWS) {
+    for (int64_t first = (int64_t)blockIdx.x * DML_ROWS; first < job.rows;
+         first += (int64_t)gridDim.x * DML_ROWS) {
         int64_t at = first + threadIdx.x;
         int32_t target = at < job.rows ? job.target[at] : (int32_t)LOSS_IGNORE;
         rows_load(job, first, rows);
@@ -108,14 +117,16 @@ __global__ void __launch_bounds__(DML_ROWS) dml_rows(DmlJob job, LossEnd end)
 }
 
 /* With r_j the share of component j in the target's probability: by logit pi_j - r_j, by the others
- * -r_j times the slope of log p_j. A block reads its rows whole before it writes them, so dx may be x. */
-__global__ void __launch_bounds__(DML_ROWS) dml_grad_rows(DmlJob job, AnyOut dx, const float *denominator,
-                                                          const float *dy, float scale)
+ * -r_j times the slope of log p_j. A block reads its rows whole before it writes them, so dx may be
+ * x. */
+__global__ void __launch_bounds__(DML_ROWS)
+    dml_grad_rows(DmlJob job, AnyOut dx, const float *denominator, const float *dy, float scale)
 {
     extern __shared__ float rows[];
     int    k = job.k, width = 3 * k, words = row_words(k);
     float *row = rows + threadIdx.x * words, factor = scale / *denominator * *dy;
-    for (int64_t first = (int64_t)blockIdx.x * DML_ROWS; first < job.rows; first += (int64_t)gridDim.x * DML_ROWS) {
+    for (int64_t first = (int64_t)blockIdx.x * DML_ROWS; first < job.rows;
+         first += (int64_t)gridDim.x * DML_ROWS) {
         int64_t at = first + threadIdx.x;
         int32_t target = at < job.rows ? job.target[at] : (int32_t)LOSS_IGNORE;
         rows_load(job, first, rows);
@@ -151,7 +162,8 @@ static DmlJob dml_job(const Call *call)
 extern "C" Err dml_loss_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     int sms = ((const CudaHandle *)device->handle)->sms;
-    choice->workspace_bytes = (size_t)loss_blocks(shape_rows(in_shape(n, 0)), DML_ROWS, sms) * sizeof(LossPart);
+    choice->workspace_bytes = (size_t)loss_blocks(shape_rows(in_shape(n, 0)), DML_ROWS, sms) *
+                              sizeof(LossPart);
     return OK;
 }
 

@@ -14,7 +14,9 @@ extern "C" {
 
 __device__ __forceinline__ float value_at(Type type, const void *p, int64_t i)
 {
-    return type == F32 ? get((const float *)p, i) : type == BF16 ? get((const bf16 *)p, i) : get((const f16 *)p, i);
+    return type == F32    ? get((const float *)p, i)
+           : type == BF16 ? get((const bf16 *)p, i)
+                          : get((const f16 *)p, i);
 }
 
 /* A real signal (batch, length, channels) of any type, weighted by exp(i pi j / 2n), 0 beyond its
@@ -28,12 +30,15 @@ struct Weighted {
     {
         if (j >= length)
             return make_float2(0, 0);
-        float  x = value_at(type, p, (b * length + (backwards ? length - 1 - j : j)) * channels + c);
+        float x = value_at(type, p, (b * length + (backwards ? length - 1 - j : j)) * channels + c);
         return make_float2(x * w.x, x * w.y);
     }
 };
 
-__device__ __forceinline__ float2 weight_of(const Weighted &s, int64_t j) { return turn(j, 2 * s.n); }
+__device__ __forceinline__ float2 weight_of(const Weighted &s, int64_t j)
+{
+    return turn(j, 2 * s.n);
+}
 
 /* The way back; adds d * x, where x lies as the result does. */
 struct Unweighted {
@@ -43,7 +48,8 @@ struct Unweighted {
     bool        backwards;
     const void *d, *x;           /* d NULL: none */
     Type        type_d, type_x;
-    __device__ __forceinline__ void operator()(int64_t b, int64_t j, int64_t c, float2 v, float2 w) const
+    __device__ __forceinline__ void operator()(int64_t b, int64_t j, int64_t c, float2 v,
+                                               float2 w) const
     {
         if (j >= length)
             return;
@@ -69,7 +75,8 @@ __device__ __forceinline__ float2 weight_of(const Unweighted &s, int64_t j)
 /* Stores a row where it came from. */
 struct InRows {
     Scratch s;
-    __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v, float2) const
+    __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v,
+                                               float2) const
     {
         *s.at(b, e, c) = v;
     }
@@ -81,12 +88,16 @@ struct FlipRows {
     {
         return c_flip(*s.at(b, e, c));
     }
-    __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v, float2) const
+    __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v,
+                                               float2) const
     {
         *s.at(b, e, c) = c_flip(v);
     }
 };
-__device__ __forceinline__ int64_t row_element(const FftCuda &f, int k1, int k2) { return (int64_t)k1 * f.n2 + k2; }
+__device__ __forceinline__ int64_t row_element(const FftCuda &f, int k1, int k2)
+{
+    return (int64_t)k1 * f.n2 + k2;
+}
 __device__ __forceinline__ int64_t element_of(const InRows &, const FftCuda &f, int k1, int k2)
 {
     return row_element(f, k1, k2);
@@ -96,7 +107,8 @@ __device__ __forceinline__ int64_t element_of(const FlipRows &, const FftCuda &f
     return row_element(f, k1, k2);
 }
 
-__device__ __forceinline__ void row_load(float2 *x, const FftCuda &f, int lanes, const Scratch &from, int64_t b)
+__device__ __forceinline__ void row_load(float2 *x, const FftCuda &f, int lanes,
+                                         const Scratch &from, int64_t b)
 {
     fft_each(f.n2, lanes, f.channels, [&](int i, int j2, int64_t c, bool there) {
         x[i] = there ? *from.at(b, (int64_t)blockIdx.x * f.n2 + j2, c) : make_float2(0, 0);
@@ -104,8 +116,8 @@ __device__ __forceinline__ void row_load(float2 *x, const FftCuda &f, int lanes,
     __syncthreads();
 }
 
-__device__ __forceinline__ void row_store(const float2 *x, const FftCuda &f, int lanes, const Scratch &to, int64_t b,
-                                          bool flip)
+__device__ __forceinline__ void row_store(const float2 *x, const FftCuda &f, int lanes,
+                                          const Scratch &to, int64_t b, bool flip)
 {
     fft_each(f.n2, lanes, f.channels, [&](int i, int j2, int64_t c, bool there) {
         if (there)
@@ -114,7 +126,8 @@ __device__ __forceinline__ void row_store(const float2 *x, const FftCuda &f, int
 }
 
 /* x times a row of the kernel's spectrum, flipped for the way back. */
-__device__ __forceinline__ void row_multiply(float2 *x, const FftCuda &f, int lanes, const Scratch &spectrum)
+__device__ __forceinline__ void row_multiply(float2 *x, const FftCuda &f, int lanes,
+                                             const Scratch &spectrum)
 {
     fft_each(f.n2, lanes, f.channels, [&](int i, int k2, int64_t c, bool there) {
         if (there)
@@ -124,7 +137,8 @@ __device__ __forceinline__ void row_multiply(float2 *x, const FftCuda &f, int la
 }
 
 /* Row by row, in place: transform, product with a spectrum, transform back. */
-__global__ void __launch_bounds__(FFT_THREADS) conv_rows(int lanes, FftCuda f, Scratch x, Scratch spectrum)
+__global__ void __launch_bounds__(FFT_THREADS)
+    conv_rows(int lanes, FftCuda f, Scratch x, Scratch spectrum)
 {
     extern __shared__ float2 memory[];
     float2 *one = fft_buffer(memory, f.n2, lanes, 0), *two = fft_buffer(memory, f.n2, lanes, 1);
@@ -138,8 +152,9 @@ __global__ void __launch_bounds__(FFT_THREADS) conv_rows(int lanes, FftCuda f, S
 
 /* Rows of dy and u of a wave: dy becomes (spectrum of dy) * (spectrum of K), transformed back, and
  * the products of both spectra are added to sum. */
-__global__ void __launch_bounds__(FFT_THREADS) grad_rows(int lanes, FftCuda f, Scratch dy, Scratch u, Scratch spectrum,
-                                                         Scratch sum, int64_t batch, bool add)
+__global__ void __launch_bounds__(FFT_THREADS)
+    grad_rows(int lanes, FftCuda f, Scratch dy, Scratch u, Scratch spectrum, Scratch sum,
+              int64_t batch, bool add)
 {
     extern __shared__ float2 memory[];
     int     n = f.n2 << lanes;
@@ -172,9 +187,10 @@ __global__ void __launch_bounds__(FFT_THREADS) grad_rows(int lanes, FftCuda f, S
     row_store(total, f, lanes, sum, 0, false);
 }
 
-/* Sums over rows of u * dy, for D: threads (32 channels, 8 rows), blocks (chunks, channels / 32). */
-__global__ void d_parts(const void *u, Type type_u, const void *dy, Type type_dy, int64_t rows, int64_t channels,
-                        float *parts)
+/* Sums over rows of u * dy, for D: threads (32 channels, 8 rows), blocks (chunks, channels /
+ * 32). */
+__global__ void d_parts(const void *u, Type type_u, const void *dy, Type type_dy, int64_t rows,
+                        int64_t channels, float *parts)
 {
     __shared__ float sums[8][33];
     int64_t c = blockIdx.y * (int64_t)32 + threadIdx.x;
@@ -193,7 +209,8 @@ __global__ void d_parts(const void *u, Type type_u, const void *dy, Type type_dy
     parts[blockIdx.x * channels + c] = sum;
 }
 
-__global__ void d_sum(const float *parts, int64_t count, int64_t channels, float *dd)    /* threads (32,32) */
+/* threads (32,32) */
+__global__ void d_sum(const float *parts, int64_t count, int64_t channels, float *dd)
 {
     __shared__ double sums[32][33];
     int64_t c = blockIdx.x * (int64_t)32 + threadIdx.x;
@@ -226,11 +243,13 @@ static Scratch scratch_of(const FftCuda *f, void *base, int64_t signal)
 /* Through the columns only. */
 static Err conv_enter(const Call *call, FftCuda f, Weighted x, int64_t batch, Scratch to)
 {
-    return fft_launch(call, fft_columns<Weighted, Scratch>, f.n1, f.n2, f.channels, batch, 2, f, x, to);
+    return fft_launch(call, fft_columns<Weighted, Scratch>, f.n1, f.n2, f.channels, batch, 2, f, x,
+                      to);
 }
 
 /* The spectrum of the kernel, in rows. */
-static Err conv_spectrum(const Call *call, FftCuda f, const void *kernel, int64_t length, Scratch to)
+static Err conv_spectrum(const Call *call, FftCuda f, const void *kernel, int64_t length,
+                         Scratch to)
 {
     Weighted k = { kernel, F32, length, f.channels, f.n, false };
     InRows   rows = { to };
@@ -240,7 +259,8 @@ static Err conv_spectrum(const Call *call, FftCuda f, const void *kernel, int64_
 
 static Err conv_leave(const Call *call, FftCuda f, Scratch from, int64_t batch, Unweighted y)
 {
-    return fft_launch(call, fft_columns_back<Scratch, Unweighted>, f.n1, f.n2, f.channels, batch, 2, f, from, y);
+    return fft_launch(call, fft_columns_back<Scratch, Unweighted>, f.n1, f.n2, f.channels, batch, 2,
+                      f, from, y);
 }
 
 static size_t element_bytes(Type type) { return type == F32 ? 4 : 2; }
@@ -250,7 +270,8 @@ extern "C" Err fft_conv_choose_cuda(const Node *n, const Device *device, Choice 
     FftCuda f = conv_of(n);
     (void)device;
     TRY(fft_cuda_check("fft_conv", &f, 2));
-    choice->workspace_bytes = (size_t)(1 + fft_wave(&f, in_shape(n, 0).dim[0])) * fft_signal_bytes(&f);
+    choice->workspace_bytes = (size_t)(1 + fft_wave(&f, in_shape(n, 0).dim[0])) *
+                              fft_signal_bytes(&f);
     choice->name = "own";
     return OK;
 }
@@ -262,15 +283,23 @@ extern "C" Err fft_conv_cuda(const Call *call)
     Shape       u = in_shape(n, 0);
     int64_t     batch = u.dim[0], length = u.dim[1], wave = fft_wave(&f, batch);
     Type        type = in_type(n, 0);
-    Scratch     spectrum = scratch_of(&f, call->workspace, 0), x = scratch_of(&f, call->workspace, 1);
+    Scratch spectrum = scratch_of(&f, call->workspace, 0), x = scratch_of(&f, call->workspace, 1);
     TRY(conv_spectrum(call, f, call->in[1], length, spectrum));
     for (int64_t b = 0; b < batch; b += wave) {
         int64_t    some = batch - b < wave ? batch - b : wave;
         size_t     at = (size_t)(b * length * f.channels) * element_bytes(type);
         const char *from = (const char *)call->in[0] + at;
         Weighted   signal = { from, type, length, f.channels, f.n, false };
-        Unweighted y = { (char *)call->out[0] + at, type, length, f.channels, f.n, false, call->in[2], from,
-                         in_given(n, 2) ? in_type(n, 2) : F32, type };
+        Unweighted y = { (char *)call->out[0] + at,
+                         type,
+                         length,
+                         f.channels,
+                         f.n,
+                         false,
+                         call->in[2],
+                         from,
+                         in_given(n, 2) ? in_type(n, 2) : F32,
+                         type };
         TRY(conv_enter(call, f, signal, some, x));
         TRY(fft_launch(call, conv_rows, f.n2, f.n1, f.channels, some, 2, f, x, spectrum));
         TRY(conv_leave(call, f, x, some, y));
@@ -278,7 +307,8 @@ extern "C" Err fft_conv_cuda(const Call *call)
     return OK;
 }
 
-/* Workspace: spectrum of K, sum of spectra, dy and u of a wave, parts of dD; what is wanted of it. */
+/* Workspace: spectrum of K, sum of spectra, dy and u of a wave, parts of dD; what is wanted of
+ * it. */
 typedef struct GradSpace {
     int64_t spectrum, sum, dy, u, signals;   /* in signals */
     int64_t wave, chunks;
@@ -298,7 +328,8 @@ static GradSpace grad_space(const Node *n, const FftCuda *f, int sms)
     g.u = at, at += wants[1] ? g.wave : 0;
     g.signals = at;
     g.chunks = ceil_div(rows, 64) < 4 * sms ? ceil_div(rows, 64) : 4 * sms;
-    g.bytes = (size_t)at * fft_signal_bytes(f) + (wants[2] ? (size_t)(g.chunks * f->channels) * sizeof(float) : 0);
+    g.bytes = (size_t)at * fft_signal_bytes(f) +
+              (wants[2] ? (size_t)(g.chunks * f->channels) * sizeof(float) : 0);
     return g;
 }
 
@@ -317,10 +348,12 @@ static Err grad_d(const Call *call, const FftCuda *f, const GradSpace *g)
     Shape       dy = in_shape(n, 0);
     float      *parts = (float *)((float2 *)call->workspace + g->signals * f->n * f->channels);
     dim3        blocks((unsigned)g->chunks, (unsigned)ceil_div(f->channels, 32));
-    d_parts<<<blocks, dim3(32, 8), 0, cuda_stream(call)>>>(call->in[1], in_type(n, 1), call->in[0], in_type(n, 0),
-                                                           dy.dim[0] * dy.dim[1], f->channels, parts);
+    d_parts<<<blocks, dim3(32, 8), 0, cuda_stream(call)>>>(call->in[1], in_type(n, 1), call->in[0],
+                                                           in_type(n, 0), dy.dim[0] * dy.dim[1],
+                                                           f->channels, parts);
     CUDA_LAUNCHED();
-    d_sum<<<blocks.y, dim3(32, 32), 0, cuda_stream(call)>>>(parts, g->chunks, f->channels, (float *)call->out[2]);
+    d_sum<<<blocks.y, dim3(32, 32), 0, cuda_stream(call)>>>(parts, g->chunks, f->channels,
+                                                            (float *)call->out[2]);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -334,8 +367,9 @@ extern "C" Err fft_conv_grad_cuda(const Call *call)
     Shape       shape = in_shape(n, 0);
     int64_t     batch = shape.dim[0], length = shape.dim[1];
     Type        type = in_type(n, 0);
-    Scratch     spectrum = scratch_of(&f, call->workspace, g.spectrum), sum = scratch_of(&f, call->workspace, g.sum);
-    Scratch     dy = scratch_of(&f, call->workspace, g.dy), u = scratch_of(&f, call->workspace, g.u);
+    Scratch spectrum = scratch_of(&f, call->workspace, g.spectrum),
+            sum = scratch_of(&f, call->workspace, g.sum);
+    Scratch dy = scratch_of(&f, call->workspace, g.dy), u = scratch_of(&f, call->workspace, g.u);
     if (wants[2])
         TRY(grad_d(call, &f, &g));
     if (wants[0])
@@ -349,24 +383,37 @@ extern "C" Err fft_conv_grad_cuda(const Call *call)
         TRY(conv_enter(call, f, signal, some, dy));
         if (wants[1]) {
             Type     type_u = in_type(n, 1);
-            Weighted forward = { (const char *)call->in[1] + (size_t)first * element_bytes(type_u), type_u, length,
-                                 f.channels, f.n, false };
+            Weighted forward = { (const char *)call->in[1] + (size_t)first * element_bytes(type_u),
+                                 type_u,
+                                 length,
+                                 f.channels,
+                                 f.n,
+                                 false };
             TRY(conv_enter(call, f, forward, some, u));
-            TRY(fft_launch(call, grad_rows, f.n2, f.n1, f.channels, 1, 4, f, dy, u, spectrum, sum, some, b > 0));
+            TRY(fft_launch(call, grad_rows, f.n2, f.n1, f.channels, 1, 4, f, dy, u, spectrum, sum,
+                           some, b > 0));
         } else {
             TRY(fft_launch(call, conv_rows, f.n2, f.n1, f.channels, some, 2, f, dy, spectrum));
         }
         if (wants[0]) {
-            Unweighted du = { (char *)call->out[0] + (size_t)first * element_bytes(out_type(n, 0)), out_type(n, 0),
-                              length, f.channels, f.n, true, call->in[3], from,
-                              in_given(n, 3) ? in_type(n, 3) : F32, type };
+            Unweighted du = { (char *)call->out[0] + (size_t)first * element_bytes(out_type(n, 0)),
+                              out_type(n, 0),
+                              length,
+                              f.channels,
+                              f.n,
+                              true,
+                              call->in[3],
+                              from,
+                              in_given(n, 3) ? in_type(n, 3) : F32,
+                              type };
             TRY(conv_leave(call, f, dy, some, du));
         }
     }
     if (wants[1]) {
         FlipRows   rows = { sum };
         Unweighted dk = { call->out[1], F32, length, f.channels, f.n, true, NULL, NULL, F32, F32 };
-        TRY(fft_launch(call, fft_rows<FlipRows, FlipRows>, f.n2, f.n1, f.channels, 1, 2, f, rows, rows));
+        TRY(fft_launch(call, fft_rows<FlipRows, FlipRows>, f.n2, f.n1, f.channels, 1, 2, f, rows,
+                       rows));
         TRY(conv_leave(call, f, sum, 1, dk));
     }
     return OK;

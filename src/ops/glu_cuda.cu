@@ -1,5 +1,5 @@
-/* glu_cuda.cu -- gated linear units on CUDA. A thread reads its pack of both halves before it writes, so
- * the gradient may lie where the input lay. */
+/* glu_cuda.cu -- gated linear units on CUDA. A thread reads its pack of both halves before it
+ * writes, so the gradient may lie where the input lay. */
 #include "ops/math_cuda.h"
 #include "ops/rows_cuda.h"
 
@@ -30,7 +30,8 @@ struct Geglu {
 };
 
 template <class F, int N>
-__global__ void __launch_bounds__(ROW_THREADS) gate_packs(AnyIn x, AnyOut y, int64_t half, int64_t packs)
+__global__ void __launch_bounds__(ROW_THREADS)
+    gate_packs(AnyIn x, AnyOut y, int64_t half, int64_t packs)
 {
     for (int64_t t = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; t < packs;
          t += (int64_t)gridDim.x * ROW_THREADS) {
@@ -47,13 +48,14 @@ __global__ void __launch_bounds__(ROW_THREADS) gate_packs(AnyIn x, AnyOut y, int
 }
 
 template <class F, int N>
-__global__ void __launch_bounds__(ROW_THREADS) gate_grad_packs(AnyIn x, AnyIn dy, AnyOut dx, int64_t half,
-                                                               int64_t packs)
+__global__ void __launch_bounds__(ROW_THREADS)
+    gate_grad_packs(AnyIn x, AnyIn dy, AnyOut dx, int64_t half, int64_t packs)
 {
     for (int64_t t = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; t < packs;
          t += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t j, row = divided(t * N, half, &j), at = 2 * row * half + j;
-        Raw<N>  raw_a = raw_load<N>(x, at), raw_b = raw_load<N>(x, at + half), raw_d = raw_load<N>(dy, t * N);
+        Raw<N> raw_a = raw_load<N>(x, at), raw_b = raw_load<N>(x, at + half),
+               raw_d = raw_load<N>(dy, t * N);
         float   a[N], b[N], d[N];
         raw_get<N>(x.type, raw_a, a);
         raw_get<N>(x.type, raw_b, b);
@@ -77,7 +79,8 @@ template <class F> static Err gate_cuda(const Call *call)
     pack_along(&pack, dim(s, -1));
     int64_t packs = shape_count(s) / pack.n;
     WITH_PACK(pack, N,
-              gate_packs<F, N><<<cuda_blocks(call, packs, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
+              gate_packs<F, N>
+              <<<cuda_blocks(call, packs, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
                   x, y, dim(s, -1), packs);)
     CUDA_LAUNCHED();
     return OK;
@@ -95,7 +98,8 @@ template <class F> static Err gate_grad_cuda(const Call *call)
     pack_along(&pack, dim(s, -1));
     int64_t packs = shape_count(s) / pack.n;
     WITH_PACK(pack, N,
-              gate_grad_packs<F, N><<<cuda_blocks(call, packs, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
+              gate_grad_packs<F, N>
+              <<<cuda_blocks(call, packs, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
                   x, dy, dx, dim(s, -1), packs);)
     CUDA_LAUNCHED();
     return OK;

@@ -11,7 +11,8 @@ static NormCuda groupnorm_run(const Node *n, const GroupnormAttr *attr, int weig
 extern "C" Err groupnorm_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     NormCuda run = groupnorm_run(n, ATTR(n, GroupnormAttr), 1);
-    choice->workspace_bytes = norm_forward_cuda_bytes(&run, ((const CudaHandle *)device->handle)->sms);
+    choice->workspace_bytes = norm_forward_cuda_bytes(&run,
+                                                      ((const CudaHandle *)device->handle)->sms);
     choice->name = "own";
     return OK;
 }
@@ -30,7 +31,8 @@ extern "C" Err groupnorm_cuda(const Call *call)
 extern "C" Err groupnorm_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     NormCuda run = groupnorm_run(n, &ATTR(n, GroupnormGradAttr)->of, 2);
-    choice->workspace_bytes = norm_backward_cuda_bytes(&run, ((const CudaHandle *)device->handle)->sms);
+    choice->workspace_bytes = norm_backward_cuda_bytes(&run,
+                                                       ((const CudaHandle *)device->handle)->sms);
     choice->name = "own";
     return OK;
 }

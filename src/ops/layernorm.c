@@ -103,10 +103,11 @@ static Err layernorm_modulate_shape(Node *n)
                     shape_text(x));
     if (attr->shift_at < 0 || attr->scale_at < 0 || attr->shift_at + c > packed.dim[1] ||
         attr->scale_at + c > packed.dim[1])
-        return fail(E_SHAPE,
-                    "layernorm_modulate: %lld columns from %lld (shift) and %lld (scale) are not all "
-                    "in %s", (long long)c, (long long)attr->shift_at, (long long)attr->scale_at,
-                    shape_text(packed));
+        return fail(
+            E_SHAPE,
+            "layernorm_modulate: %lld columns from %lld (shift) and %lld (scale) are not all "
+            "in %s",
+            (long long)c, (long long)attr->shift_at, (long long)attr->scale_at, shape_text(packed));
     int64_t apart = attr->shift_at - attr->scale_at;
     if (apart < c && -apart < c)
         return fail(E_SHAPE,
@@ -136,8 +137,8 @@ const OpDef op_layernorm_modulate = {
     .cpu = { .choose = layernorm_modulate_choose_cpu, .run = layernorm_modulate_cpu },
 };
 
-/* in: x packed dy; out: dx dpacked, which is zero outside its columns: it is small beside x, so that
- * the sum over all readers of packed is cheaper than any bookkeeping of parts */
+/* in: x packed dy; out: dx dpacked, which is zero outside its columns: it is small beside x, so
+ * that the sum over all readers of packed is cheaper than any bookkeeping of parts */
 static Err layernorm_modulate_grad_shape(Node *n)
 {
     for (int i = 0; i < 2; i++)

@@ -1,14 +1,13 @@
 /* layernorm_cuda.cu -- norms over the last axis on CUDA.
  *
- * A row stays in the registers of a few lanes of a warp, of a warp, or of a block, as its width asks,
- * so that every byte passes once; rows too wide for that are read again from the cache. Layer norm
- * is the modulated norm with one weight and bias for all rows; scalar_norm has the number s for a
- * weight and rstd * m beside xhat.
+ * A row stays in the registers of a few lanes of a warp, of a warp, or of a block, as its width
+ * asks, so that every byte passes once; rows too wide for that are read again from the cache. Layer
+ * norm is the modulated norm with one weight and bias for all rows; scalar_norm has the number s
+ * for a weight and rstd * m beside xhat.
  *
- * Sums over rows (gradients of weight and bias): rows are cut into pieces, none of which crosses the
- * end of a sample of the packed tensor; a block keeps the sums of one piece in registers and writes
- * [2][width], dy * xhat and dy; the pieces are added in order, in double.
- */
+ * Sums over rows (gradients of weight and bias): rows are cut into pieces, none of which crosses
+ * the end of a sample of the packed tensor; a block keeps the sums of one piece in registers and
+ * writes [2][width], dy * xhat and dy; the pieces are added in order, in double. */
 #include "ops/cuda.h"
 
 extern "C" {
@@ -35,8 +34,9 @@ typedef struct RowsCuda {        /* one run, forward or backward */
     float      *partial;         /* [samples][pieces][2][width, or 1 if scalar]; NULL: not wanted */
 } RowsCuda;
 
-template <int V> __device__ __forceinline__ void affine_get(const RowsCuda &job, const void *p, int64_t i,
-                                                            float absent, float *w)
+template <int V>
+__device__ __forceinline__ void affine_get(const RowsCuda &job, const void *p, int64_t i,
+                                           float absent, float *w)
 {
     constexpr int wide = V < 4 ? V : 4;
     if (!p) {
@@ -71,7 +71,9 @@ template <int V> __device__ __forceinline__ void affine_get(const RowsCuda &job,
 
 __device__ __forceinline__ float number(Type type, const void *p)
 {
-    return type == F32 ? *(const float *)p : type == BF16 ? get((const bf16 *)p, 0) : get((const f16 *)p, 0);
+    return type == F32    ? *(const float *)p
+           : type == BF16 ? get((const bf16 *)p, 0)
+                          : get((const f16 *)p, 0);
 }
 
 /* The sum over the lanes of a row; every lane gets it. */
@@ -88,8 +90,8 @@ template <bool BLOCK> __device__ __forceinline__ float row_sum(float x, int lane
 
 /* Mean and 1 / std of a row in registers: lane l holds vectors l, l + lanes, ... of `count`. */
 template <int V, int K, bool BLOCK>
-__device__ __forceinline__ void row_moments(const RowsCuda &job, const float (&x)[K][V], int lane, int count,
-                                            float *lines, float *mean, float *rstd)
+__device__ __forceinline__ void row_moments(const RowsCuda &job, const float (&x)[K][V], int lane,
+                                            int count, float *lines, float *mean, float *rstd)
 {
     float sum = 0, squares = 0;
 #pragma unroll
@@ -108,8 +110,9 @@ __device__ __forceinline__ void row_moments(const RowsCuda &job, const float (&x
     *rstd = 1.0f / sqrtf(squares / (float)job.width + job.eps);
 }
 
-template <class T, int V, int K> __device__ __forceinline__ void row_get(const T *p, int64_t at, int lane, int lanes,
-                                                                         int count, bool live, float (&x)[K][V])
+template <class T, int V, int K>
+__device__ __forceinline__ void row_get(const T *p, int64_t at, int lane, int lanes, int count,
+                                        bool live, float (&x)[K][V])
 {
 #pragma unroll
     for (int k = 0; k < K; k++) {
@@ -124,14 +127,17 @@ template <class T, int V, int K> __device__ __forceinline__ void row_get(const T
 }
 
 template <class T, int V, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS) rows_forward(RowsCuda job)
+__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS)
+    rows_forward(RowsCuda job)
 {
     __shared__ float lines[32];
     int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
     int     teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
-    float   m = job.scalar ? number(job.type_w, job.bias) : 0, s = job.scalar ? number(job.type_w, job.weight) : 1;
-    for (int64_t first = (int64_t)blockIdx.x * teams; first < job.rows; first += (int64_t)gridDim.x * teams) {
-        int64_t row = first + team;              /* all lanes of a warp stay: their sums need them */
+    float m = job.scalar ? number(job.type_w, job.bias) : 0,
+          s = job.scalar ? number(job.type_w, job.weight) : 1;
+    for (int64_t first = (int64_t)blockIdx.x * teams; first < job.rows;
+         first += (int64_t)gridDim.x * teams) {
+        int64_t row = first + team;  /* all lanes of a warp stay: their sums need them */
         bool    live = row < job.rows;
         float   x[K][V], mean, rstd;
         row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
@@ -146,7 +152,8 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS) rows_
             if (v >= count)
                 break;
             affine_get<V>(job, job.scalar ? NULL : job.weight, affine + (int64_t)v * V, s, w);
-            affine_get<V>(job, job.scalar ? NULL : job.bias, affine + (int64_t)v * V, s * rstd * m, b);
+            affine_get<V>(job, job.scalar ? NULL : job.bias, affine + (int64_t)v * V, s * rstd * m,
+                          b);
 #pragma unroll
             for (int j = 0; j < V; j++)
                 x[k][j] = (x[k][j] - mean) * rstd * (w[j] + job.plus) + b[j];
@@ -159,7 +166,8 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS) rows_
 template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_forward_wide(RowsCuda job)
 {
     __shared__ float lines[32];
-    float m = job.scalar ? number(job.type_w, job.bias) : 0, s = job.scalar ? number(job.type_w, job.weight) : 1;
+    float m = job.scalar ? number(job.type_w, job.bias) : 0,
+          s = job.scalar ? number(job.type_w, job.weight) : 1;
     for (int64_t row = blockIdx.x; row < job.rows; row += gridDim.x) {
         const T *x = (const T *)job.x + row * job.width;
         int64_t  affine = row / job.per * job.pitch;
@@ -181,8 +189,8 @@ template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_forward_w
 
 /* Adds up the sums of a block's teams in order: dynamic shared memory [2][width]. */
 template <int V, int K>
-__device__ __forceinline__ void columns_join(const RowsCuda &job, float (&one)[K][V], float (&two)[K][V], int lane,
-                                             int count)
+__device__ __forceinline__ void columns_join(const RowsCuda &job, float (&one)[K][V],
+                                             float (&two)[K][V], int lane, int count)
 {
     extern __shared__ float columns[];
     int64_t width = job.width;
@@ -212,7 +220,8 @@ __device__ __forceinline__ void columns_join(const RowsCuda &job, float (&one)[K
 }
 
 /* scalar_norm: the sums of teams; team_s and team_m are the same in all lanes of a team. */
-template <bool BLOCK> __device__ void scalars_join(const RowsCuda &job, float team_s, float team_m, float *lines)
+template <bool BLOCK>
+__device__ void scalars_join(const RowsCuda &job, float team_s, float team_m, float *lines)
 {
     bool  leads = BLOCK ? threadIdx.x == 0 : (int)threadIdx.x % job.lanes == 0;
     float s = block_sum(leads ? team_s : 0.0f, lines), m = block_sum(leads ? team_m : 0.0f, lines);
@@ -224,14 +233,17 @@ template <bool BLOCK> __device__ void scalars_join(const RowsCuda &job, float te
 
 /* dx = rstd (g - mean(g) - xhat mean(g (xhat + add))), g = weight dy. A block takes one piece. */
 template <class T, int V, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS) rows_backward(RowsCuda job)
+__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS)
+    rows_backward(RowsCuda job)
 {
     __shared__ float lines[32];
     int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
     int     teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
     int64_t sample = blockIdx.x / job.pieces, from = blockIdx.x % job.pieces * job.piece;
-    int64_t to = from + job.piece < job.per ? from + job.piece : job.per, affine = sample * job.pitch;
-    float   m = job.scalar ? number(job.type_w, job.bias) : 0, s = job.scalar ? number(job.type_w, job.weight) : 1;
+    int64_t to = from + job.piece < job.per ? from + job.piece : job.per,
+            affine = sample * job.pitch;
+    float m = job.scalar ? number(job.type_w, job.bias) : 0,
+          s = job.scalar ? number(job.type_w, job.weight) : 1;
     float   one[K][V], two[K][V], sum_s = 0, sum_m = 0, inverse = 1 / (float)job.width;
 #pragma unroll
     for (int k = 0; k < K; k++)
@@ -251,7 +263,8 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS) rows_
             float w[V];
             if (!live || lane + k * lanes >= count)
                 break;
-            affine_get<V>(job, job.scalar ? NULL : job.weight, affine + (int64_t)(lane + k * lanes) * V, 1, w);
+            affine_get<V>(job, job.scalar ? NULL : job.weight,
+                          affine + (int64_t)(lane + k * lanes) * V, 1, w);
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 x[k][j] = (x[k][j] - mean) * rstd;
@@ -300,9 +313,12 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS) rows_
 template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_backward_wide(RowsCuda job)
 {
     __shared__ float lines[32];
-    int64_t sample = blockIdx.x / job.pieces, from = blockIdx.x % job.pieces * job.piece, w = job.width;
-    int64_t to = from + job.piece < job.per ? from + job.piece : job.per, affine = sample * job.pitch;
-    float   m = job.scalar ? number(job.type_w, job.bias) : 0, s = job.scalar ? number(job.type_w, job.weight) : 1;
+    int64_t sample = blockIdx.x / job.pieces, from = blockIdx.x % job.pieces * job.piece,
+            w = job.width;
+    int64_t to = from + job.piece < job.per ? from + job.piece : job.per,
+            affine = sample * job.pitch;
+    float m = job.scalar ? number(job.type_w, job.bias) : 0,
+          s = job.scalar ? number(job.type_w, job.weight) : 1;
     float   sum_s = 0, sum_m = 0, *one = job.partial + blockIdx.x * 2 * w, *two = one + w;
     bool    columns = job.partial && !job.scalar;
     for (int64_t i = from; i < to; i++) {
@@ -398,7 +414,8 @@ static RowsCuda rows_of(const Node *n, int64_t samples, int sms)
 
 static size_t rows_bytes(const RowsCuda *job)
 {
-    return (size_t)(job->rows / job->per * job->pieces * 2 * (job->scalar ? 1 : job->width)) * sizeof(float);
+    return (size_t)(job->rows / job->per * job->pieces * 2 * (job->scalar ? 1 : job->width)) *
+           sizeof(float);
 }
 
 static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
@@ -579,7 +596,8 @@ extern "C" Err layernorm_modulate_cuda(const Call *call)
     return rows_run_forward(call, modulate_rows(call->node, call->in[1], cuda_handle(call)->sms));
 }
 
-extern "C" Err layernorm_modulate_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
+extern "C" Err layernorm_modulate_grad_choose_cuda(const Node *n, const Device *device,
+                                                   Choice *choice)
 {
     RowsCuda job = rows_of(n, in_shape(n, 1).dim[0], sms_of(device));
     choice->workspace_bytes = ATTR(n, LayernormAttr)->wants[1] ? rows_bytes(&job) : 0;
@@ -618,7 +636,8 @@ static RowsCuda scalar_rows(const Node *n, int sms)
 static Err scalar_numbers(const Call *call, RowsCuda *job)
 {
     if (in_type(call->node, 1) != in_type(call->node, 2))
-        return fail(E_DEVICE, "%s: m and s differ in type, which has no CUDA kernel", call->node->op->name);
+        return fail(E_DEVICE, "%s: m and s differ in type, which has no CUDA kernel",
+                    call->node->op->name);
     job->type_w = in_type(call->node, 1);
     job->bias = call->in[1];
     job->weight = call->in[2];

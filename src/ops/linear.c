@@ -18,20 +18,24 @@ static Err linear_shape(Node *n)
 {
     Shape x = in_shape(n, 0), w = in_shape(n, 1);
     if (x.rank < 1 || w.rank != 2 || linear_in(n, 1) != dim(x, -1))
-        return fail(E_SHAPE, "linear: weight %s does not take the last axis of %s", shape_text(w), shape_text(x));
+        return fail(E_SHAPE, "linear: weight %s does not take the last axis of %s", shape_text(w),
+                    shape_text(x));
     if (in_type(n, 0) != in_type(n, 1))
-        return fail(E_SHAPE, "linear: input is %s, weight %s", type_name(in_type(n, 0)), type_name(in_type(n, 1)));
+        return fail(E_SHAPE, "linear: input is %s, weight %s", type_name(in_type(n, 0)),
+                    type_name(in_type(n, 1)));
     if (in_given(n, 2) && shape_count(in_shape(n, 2)) != linear_out(n, 1))
-        return fail(E_SHAPE, "linear: bias %s does not match %lld outputs", shape_text(in_shape(n, 2)),
-                    (long long)linear_out(n, 1));
+        return fail(E_SHAPE, "linear: bias %s does not match %lld outputs",
+                    shape_text(in_shape(n, 2)), (long long)linear_out(n, 1));
     out_set(n, 0, in_type(n, 0), shape_with(x, -1, linear_out(n, 1)));
     return OK;
 }
 
-static Cost linear_cost(const Node *n)       /* input 0 has one row per product, input 1 the other width */
+/* input 0 has one row per product, input 1 the other width */
+static Cost linear_cost(const Node *n)
 {
-    double other = n->op == &op_linear_grad_w ? (double)dim(in_shape(n, 1), -1)
-                                              : (double)shape_count(in_shape(n, 1)) / (double)dim(in_shape(n, 0), -1);
+    double other = n->op == &op_linear_grad_w
+                       ? (double)dim(in_shape(n, 1), -1)
+                       : (double)shape_count(in_shape(n, 1)) / (double)dim(in_shape(n, 0), -1);
     return (Cost){ .flops = 2 * in_count(n, 0) * other, .bytes = node_bytes(n) };
 }
 
@@ -41,7 +45,9 @@ static void linear_grad(Grad *g)
     Tensor     x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0);
     bias_give(g, 2, dy);
     if (grad_wants(g, 1))                    /* before dx: x may be gone by the time dx is made */
-        grad_give_sum(g, 1, node_add(g->graph, &op_linear_grad_w, &attr, TENSORS(x, dy, grad_so_far(g, 1)), NULL));
+        grad_give_sum(
+            g, 1,
+            node_add(g->graph, &op_linear_grad_w, &attr, TENSORS(x, dy, grad_so_far(g, 1)), NULL));
     if (grad_wants(g, 0))
         grad_give(g, 0, node_add(g->graph, &op_linear_grad_x, &attr, TENSORS(dy, w), NULL));
 }
@@ -76,7 +82,8 @@ static Err linear_grad_w_shape(Node *n)
 }
 
 const OpDef op_linear_grad_w = {
-    .name = "linear_grad_w", .doc = "dW = x^T dy, summed over all rows, fp32, added to what is there",
+    .name = "linear_grad_w",
+    .doc = "dW = x^T dy, summed over all rows, fp32, added to what is there",
     .attr_bytes = sizeof(LinearAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(2),
     .shape = linear_grad_w_shape, .cost = linear_cost,
     .cpu = { linear_choose_blas, linear_prepare_blas, linear_grad_w_cpu },
@@ -103,7 +110,8 @@ static Cost bias_grad_cost(const Node *n)
 
 const OpDef op_bias_grad = {
     .name = "bias_grad", .doc = "sum over all axes but the last, fp32, added to what is there",
-    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), .shape = bias_grad_shape, .cost = bias_grad_cost,
+    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), .shape = bias_grad_shape,
+    .cost = bias_grad_cost,
     .cpu = { bias_grad_choose_cpu, NULL, bias_grad_cpu },
 };
 
@@ -116,5 +124,8 @@ void bias_give(Grad *g, int i, Tensor dy)
     if (shape.rank == 1)
         grad_give_sum(g, i, node_add(g->graph, &op_bias_grad, NULL, TENSORS(dy, before), NULL));
     else                                     /* of another shape: summed by itself */
-        grad_give(g, i, reshape(node_add(g->graph, &op_bias_grad, NULL, TENSORS(dy, tensor_none(g->graph)), NULL), shape));
+        grad_give(g, i,
+                  reshape(node_add(g->graph, &op_bias_grad, NULL,
+                                   TENSORS(dy, tensor_none(g->graph)), NULL),
+                          shape));
 }

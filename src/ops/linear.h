@@ -11,8 +11,10 @@ typedef struct LinearAttr {
     bool in_out;                 /* the weight is (in, out) */
 } LinearAttr;
 
-Tensor linear_op(Tensor x, Tensor w, Tensor bias_or_none, LinearAttr attr);   /* (..., I) -> (..., O) */
-void   bias_give(Grad *g, int i, Tensor dy);     /* the gradient of a bias: dy summed over all axes but the last */
+/* (..., I) -> (..., O) */
+Tensor linear_op(Tensor x, Tensor w, Tensor bias_or_none, LinearAttr attr);
+/* the gradient of a bias: dy summed over all axes but the last */
+void   bias_give(Grad *g, int i, Tensor dy);
 
 /* The matrix product behind each of the three nodes; also what the plan's scratch comes from. */
 typedef enum LinearKind { LINEAR_FORWARD, LINEAR_GRAD_X, LINEAR_GRAD_W } LinearKind;
@@ -24,10 +26,11 @@ Err linear_blas(const Call *call);
 Err linear_grad_x_blas(const Call *call);
 Err linear_grad_w_cpu(const Call *call);
 Err linear_grad_w_product(const Call *call);     /* the sum so far is in its place already */
-/* Column sums of x (rows, width), added to `before` or not; `lines` is scratch of bias_sums_bytes. */
+/* Column sums of x (rows, width), added to `before` or not; `lines` is scratch of
+ * bias_sums_bytes. */
 size_t bias_sums_bytes(int threads, int64_t width);
-void   bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *lines, const float *before,
-                 float *out);
+void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *lines,
+               const float *before, float *out);
 Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err bias_grad_cpu(const Call *call);
 

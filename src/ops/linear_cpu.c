@@ -10,7 +10,9 @@ static MatmulDesc linear_desc(const Node *n)
 {
     bool       in_out = ATTR(n, LinearAttr)->in_out;
     int64_t    rows = shape_rows(in_shape(n, 0)), in, out;
-    MatmulDesc d = { .batch = 1, .type_a = in_type(n, 0), .type_b = in_type(n, 1), .type_c = out_type(n, 0) };
+    MatmulDesc d = {
+        .batch = 1, .type_a = in_type(n, 0), .type_b = in_type(n, 1), .type_c = out_type(n, 0)
+    };
     if (n->op == &op_linear) {
         in = dim(in_shape(n, 0), -1), out = dim(out_shape(n, 0), -1);
         d.m = rows, d.n = out, d.k = in;
@@ -89,7 +91,10 @@ Err linear_grad_w_product(const Call *call)
 
 /* Column sums: each thread sums a run of rows into its own line of the workspace, in double so that
  * millions of pixels do not lose digits; the lines are then added in order. */
-size_t bias_sums_bytes(int threads, int64_t width) { return (size_t)threads * (size_t)width * sizeof(double); }
+size_t bias_sums_bytes(int threads, int64_t width)
+{
+    return (size_t)threads * (size_t)width * sizeof(double);
+}
 
 Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
@@ -117,8 +122,8 @@ static void bias_add_four(float *restrict sum, Type type, const void *x, int64_t
     }
 }
 
-void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *lines, const float *before,
-               float *out)
+void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *lines,
+               const float *before, float *out)
 {
 #pragma omp parallel num_threads(threads)
     {
@@ -156,7 +161,7 @@ void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t widt
 Err bias_grad_cpu(const Call *call)
 {
     Shape dy = in_shape(call->node, 0);
-    bias_sums(call->device->threads, in_type(call->node, 0), call->in[0], shape_rows(dy), dim(dy, -1), call->workspace,
-              call->in[1], call->out[0]);
+    bias_sums(call->device->threads, in_type(call->node, 0), call->in[0], shape_rows(dy),
+              dim(dy, -1), call->workspace, call->in[1], call->out[0]);
     return OK;
 }

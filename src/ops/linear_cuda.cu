@@ -10,7 +10,8 @@ extern "C" {
 extern "C" Err bias_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     Shape dy = in_shape(n, 0);
-    choice->workspace_bytes = sum_bytes(1, shape_rows(dy), dim(dy, -1), ((const CudaHandle *)device->handle)->sms);
+    choice->workspace_bytes = sum_bytes(1, shape_rows(dy), dim(dy, -1),
+                                        ((const CudaHandle *)device->handle)->sms);
     return OK;
 }
 
@@ -20,8 +21,8 @@ extern "C" size_t bias_sums_bytes_cuda(const Device *device, int64_t rows, int64
 }
 
 /* For a node that makes them beside something else; scratch is its own. */
-extern "C" Err bias_sums_cuda(const Call *call, Type type, const void *x, int64_t rows, int64_t width, void *scratch,
-                              const float *before, float *out)
+extern "C" Err bias_sums_cuda(const Call *call, Type type, const void *x, int64_t rows,
+                              int64_t width, void *scratch, const float *before, float *out)
 {
     Call   inner = *call;
     SumJob job = { { x, type }, { NULL, F32 }, { out, F32 }, 1, rows, width, 1.0f, before };
@@ -32,7 +33,7 @@ extern "C" Err bias_sums_cuda(const Call *call, Type type, const void *x, int64_
 extern "C" Err bias_grad_cuda(const Call *call)
 {
     Shape  dy = in_shape(call->node, 0);
-    SumJob job = { any_in(call, 0), { NULL, F32 }, any_out(call, 0), 1, shape_rows(dy), dim(dy, -1), 1.0f,
-                   (const float *)call->in[1] };
+    SumJob job = { any_in(call, 0), { NULL, F32 }, any_out(call, 0),          1, shape_rows(dy),
+                   dim(dy, -1),     1.0f,          (const float *)call->in[1] };
     return sum_cuda_run(call, &job);
 }

@@ -1,7 +1,8 @@
 /* loss.c -- losses: rules.
  *
  * Inputs of a loss: x, target [, mask][, denominator]; outputs: the loss and, where it counts for
- * itself, the denominator, which the gradient reads. A gradient node reads x, target and dy besides. */
+ * itself, the denominator, which the gradient reads. A gradient node reads x, target and dy
+ * besides. */
 #include "ops/loss.h"
 
 #include "ops/ops.h"

@@ -1,10 +1,9 @@
-/* loss.h -- what training makes small. Every loss is [1] f32 and is multiplied by `scale`, e.g. 1 over
- * the number of micro-batches.
+/* loss.h -- what training makes small. Every loss is [1] f32 and is multiplied by `scale`, e.g. 1
+ * over the number of micro-batches.
  *
- * Where a loss is a mean over those elements that count, the denominator may be given ([1] f32, known
- * for the whole batch), so that cutting a batch into micro-batches keeps the loss exactly; without it
- * the loss counts for itself, at least 1. Targets take no gradient.
- */
+ * Where a loss is a mean over those elements that count, the denominator may be given ([1] f32,
+ * known for the whole batch), so that cutting a batch into micro-batches keeps the loss exactly;
+ * without it the loss counts for itself, at least 1. Targets take no gradient. */
 #ifndef OPS_LOSS_H
 #define OPS_LOSS_H
 

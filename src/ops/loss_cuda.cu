@@ -1,5 +1,5 @@
-/* loss_cuda.cu -- losses on CUDA. A target outside its range, which the host cannot see here, makes the
- * loss NaN. */
+/* loss_cuda.cu -- losses on CUDA. A target outside its range, which the host cannot see here, makes
+ * the loss NaN. */
 #include "ops/loss_cuda.h"
 #include "ops/softmax_cuda.h"
 
@@ -11,8 +11,9 @@ static int sms_of(const Device *device) { return ((const CudaHandle *)device->ha
 
 extern "C" Err loss_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    choice->workspace_bytes =
-        (size_t)loss_blocks(shape_count(in_shape(n, 0)), LOSS_EACH, sms_of(device)) * sizeof(LossPart);
+    choice->workspace_bytes = (size_t)loss_blocks(shape_count(in_shape(n, 0)), LOSS_EACH,
+                                                  sms_of(device)) *
+                              sizeof(LossPart);
     return OK;
 }
 
@@ -77,7 +78,9 @@ template <LossKind KIND> static Err loss_go(const Call *call)
     PackOf  pack = { 8 };
     pack_with(&pack, job.x.p, job.x.type);
     pack_with(&pack, job.target.p, job.target.type);
-    WITH_PACK(pack, N, loss_sum<N, KIND><<<(unsigned)blocks, LOSS_THREADS, 0, cuda_stream(call)>>>(job, end);)
+    WITH_PACK(pack, N,
+              loss_sum<N, KIND>
+              <<<(unsigned)blocks, LOSS_THREADS, 0, cuda_stream(call)>>>(job, end);)
     CUDA_LAUNCHED();
     return loss_end(call, end, blocks);
 }
@@ -121,22 +124,25 @@ extern "C" Err mse_loss_grad_cuda(const Call *call)
 {
     const Node *n = call->node;
     float       factor = (float)(2 * (double)ATTR(n, LossAttr)->scale / in_count(n, 0));
-    return rows_cuda<2>(call, LossGrad<LOSS_SQUARE>{ (const float *)call->in[2], NULL, NULL, 1, factor });
+    return rows_cuda<2>(call,
+                        LossGrad<LOSS_SQUARE>{ (const float *)call->in[2], NULL, NULL, 1, factor });
 }
 
 extern "C" Err l1_loss_grad_cuda(const Call *call)
 {
     const Node *n = call->node;
     float       factor = (float)((double)ATTR(n, LossAttr)->scale / in_count(n, 0));
-    return rows_cuda<2>(call, LossGrad<LOSS_ABSOLUTE>{ (const float *)call->in[2], NULL, NULL, 1, factor });
+    return rows_cuda<2>(
+        call, LossGrad<LOSS_ABSOLUTE>{ (const float *)call->in[2], NULL, NULL, 1, factor });
 }
 
-extern "C" Err masked_l1_loss_grad_cuda(const Call *call)        /* in: x, target, mask, denominator, dy */
+extern "C" Err masked_l1_loss_grad_cuda(const Call *call) /* in: x, target, mask, denominator, dy */
 {
     const Node *n = call->node;
-    return rows_cuda<2>(call, LossGrad<LOSS_MASKED>{ (const float *)call->in[4], (const float *)call->in[3],
-                                                     (const uint8_t *)call->in[2], dim(in_shape(n, 0), -1),
-                                                     ATTR(n, LossAttr)->scale });
+    return rows_cuda<2>(
+        call, LossGrad<LOSS_MASKED>{ (const float *)call->in[4], (const float *)call->in[3],
+                                     (const uint8_t *)call->in[2], dim(in_shape(n, 0), -1),
+                                     ATTR(n, LossAttr)->scale });
 }
 
 extern "C" Err cross_entropy_choose_cuda(const Node *n, const Device *device, Choice *choice)
@@ -147,14 +153,16 @@ extern "C" Err cross_entropy_choose_cuda(const Node *n, const Device *device, Ch
 }
 
 template <int N>
-__global__ void __launch_bounds__(SOFT_THREADS) cross_entropy_rows(AnyIn x, const int32_t *target, float *lse,
-                                                                   RowTeam team, LossEnd end)
+__global__ void __launch_bounds__(SOFT_THREADS)
+    cross_entropy_rows(AnyIn x, const int32_t *target, float *lse, RowTeam team, LossEnd end)
 {
     __shared__ float lines[32];
     int      lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
     LossPart mine = { 0, 0 };
-    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows; base += (int64_t)gridDim.x * rows) {
-        int64_t  row = base + threadIdx.x / team.lanes, first = row * team.n, n = row < team.rows ? team.n : 0;
+    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
+         base += (int64_t)gridDim.x * rows) {
+        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
+                n = row < team.rows ? team.n : 0;
         RowTotal total = row_total<N>(x, first, n, lane, team.lanes, lines);
         if (lane != 0 || n == 0)
             continue;
@@ -219,10 +227,10 @@ struct CrossEntropyGrad {
     }
 };
 
-extern "C" Err cross_entropy_grad_cuda(const Call *call)     /* in: x, target, denominator, lse, dy */
+extern "C" Err cross_entropy_grad_cuda(const Call *call)  /* in: x, target, denominator, lse, dy */
 {
-    CrossEntropyGrad f = { (const int32_t *)call->in[1], (const float *)call->in[2], (const float *)call->in[3],
-                           (const float *)call->in[4], dim(in_shape(call->node, 0), -1),
-                           ATTR(call->node, LossAttr)->scale };
+    CrossEntropyGrad f = { (const int32_t *)call->in[1],     (const float *)call->in[2],
+                           (const float *)call->in[3],       (const float *)call->in[4],
+                           dim(in_shape(call->node, 0), -1), ATTR(call->node, LossAttr)->scale };
     return rows_cuda<1>(call, f);
 }

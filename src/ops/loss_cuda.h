@@ -1,4 +1,5 @@
-/* loss_cuda.h -- how losses on CUDA end: blocks sum in double, one block adds the blocks in order. */
+/* loss_cuda.h -- how losses on CUDA end: blocks sum in double, one block adds the blocks in
+ * order. */
 #ifndef OPS_LOSS_CUDA_H
 #define OPS_LOSS_CUDA_H
 
@@ -35,7 +36,10 @@ static __device__ __forceinline__ void loss_write(LossPart total, const LossEnd 
     double counted = total.counted > 1 ? total.counted : 1;
     if (!end.given && end.denominator)
         *end.denominator = (float)counted;
-    *end.loss = (float)(end.scale * total.sum / (end.fixed ? end.fixed : end.given ? (double)*end.given : counted));
+    *end.loss = (float)(end.scale * total.sum /
+                        (end.fixed   ? end.fixed
+                         : end.given ? (double)*end.given
+                                     : counted));
 }
 
 /* Every thread gives its part; a single block also ends the loss. */

@@ -5,7 +5,7 @@
 
 #include "ir/op.h"
 
-Tensor max_pool2d(Tensor x);     /* (N,H,W,C) to (N,H/2,W/2,C); an odd last row or column is left out */
+Tensor max_pool2d(Tensor x); /* (N,H,W,C) to (N,H/2,W/2,C); an odd last row or column is left out */
 
 Err max_pool2d_cpu(const Call *call);
 Err max_pool2d_grad_cpu(const Call *call);

@@ -12,19 +12,25 @@ typedef struct Cells {
 } Cells;
 
 /* A later value wins only if it is larger, or not a number: as PyTorch. */
-__device__ __forceinline__ bool wins(float later, float best) { return later > best || later != later; }
+__device__ __forceinline__ bool wins(float later, float best)
+{
+    return later > best || later != later;
+}
 
-__device__ __forceinline__ int64_t corner(const Cells &k, int64_t image, int64_t row, int64_t column, int64_t c)
+__device__ __forceinline__ int64_t corner(const Cells &k, int64_t image, int64_t row,
+                                          int64_t column, int64_t c)
 {
     return ((image * k.height + row) * k.width + column) * k.packs + c;
 }
 
-template <int N> __global__ void __launch_bounds__(ROW_THREADS) pool_cells(AnyIn x, AnyOut y, Cells k)
+template <int N>
+__global__ void __launch_bounds__(ROW_THREADS) pool_cells(AnyIn x, AnyOut y, Cells k)
 {
     int64_t rows = k.height / 2, columns = k.width / 2, count = k.images * rows * columns * k.packs;
     for (int64_t t = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; t < count;
          t += (int64_t)gridDim.x * ROW_THREADS) {
-        int64_t c, row, column, image = divided(divided(divided(t, k.packs, &c), columns, &column), rows, &row);
+        int64_t c, row, column,
+            image = divided(divided(divided(t, k.packs, &c), columns, &column), rows, &row);
         Raw<N>  raw[4];
         float   best[N], v[N];
 #pragma unroll
@@ -44,12 +50,15 @@ template <int N> __global__ void __launch_bounds__(ROW_THREADS) pool_cells(AnyIn
 
 /* Cells are counted here with those that an odd last row or column leaves incomplete: zeros. */
 template <int N>
-__global__ void __launch_bounds__(ROW_THREADS) pool_cells_grad(AnyIn x, AnyIn dy, AnyOut dx, Cells k)
+__global__ void __launch_bounds__(ROW_THREADS)
+    pool_cells_grad(AnyIn x, AnyIn dy, AnyOut dx, Cells k)
 {
-    int64_t rows = (k.height + 1) / 2, columns = (k.width + 1) / 2, count = k.images * rows * columns * k.packs;
+    int64_t rows = (k.height + 1) / 2, columns = (k.width + 1) / 2,
+            count = k.images * rows * columns * k.packs;
     for (int64_t t = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; t < count;
          t += (int64_t)gridDim.x * ROW_THREADS) {
-        int64_t c, row, column, image = divided(divided(divided(t, k.packs, &c), columns, &column), rows, &row);
+        int64_t c, row, column,
+            image = divided(divided(divided(t, k.packs, &c), columns, &column), rows, &row);
         bool    whole = row < k.height / 2 && column < k.width / 2;
         float   best[N], d[N], v[N];
         int     where[N];
@@ -57,8 +66,11 @@ __global__ void __launch_bounds__(ROW_THREADS) pool_cells_grad(AnyIn x, AnyIn dy
             Raw<N> raw[4];
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                raw[i] = raw_load<N>(x, corner(k, image, 2 * row + i / 2, 2 * column + i % 2, c) * N);
-            any_get<N>(dy, (((image * (k.height / 2) + row) * (k.width / 2) + column) * k.packs + c) * N, d);
+                raw[i] = raw_load<N>(x,
+                                     corner(k, image, 2 * row + i / 2, 2 * column + i % 2, c) * N);
+            any_get<N>(
+                dy, (((image * (k.height / 2) + row) * (k.width / 2) + column) * k.packs + c) * N,
+                d);
             raw_get<N>(x.type, raw[0], best);
 #pragma unroll
             for (int j = 0; j < N; j++)
@@ -87,7 +99,10 @@ __global__ void __launch_bounds__(ROW_THREADS) pool_cells_grad(AnyIn x, AnyIn dy
     }
 }
 
-static Cells cells_of(Shape x, PackOf pack) { return { x.dim[0], x.dim[1], x.dim[2], x.dim[3] / pack.n }; }
+static Cells cells_of(Shape x, PackOf pack)
+{
+    return { x.dim[0], x.dim[1], x.dim[2], x.dim[3] / pack.n };
+}
 
 extern "C" Err max_pool2d_cuda(const Call *call)
 {
@@ -100,7 +115,8 @@ extern "C" Err max_pool2d_cuda(const Call *call)
     pack_along(&pack, s.dim[3]);
     int64_t count = shape_count(out_shape(call->node, 0)) / pack.n;
     WITH_PACK(pack, N,
-              pool_cells<N><<<cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
+              pool_cells<N>
+              <<<cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
                   x, y, cells_of(s, pack));)
     CUDA_LAUNCHED();
     return OK;
@@ -118,7 +134,8 @@ extern "C" Err max_pool2d_grad_cuda(const Call *call)
     pack_along(&pack, s.dim[3]);
     int64_t count = s.dim[0] * ((s.dim[1] + 1) / 2) * ((s.dim[2] + 1) / 2) * s.dim[3] / pack.n;
     WITH_PACK(pack, N,
-              pool_cells_grad<N><<<cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
+              pool_cells_grad<N>
+              <<<cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
                   x, dy, dx, cells_of(s, pack));)
     CUDA_LAUNCHED();
     return OK;

@@ -1,7 +1,7 @@
 /* noise_cuda.cu -- random numbers and dropout on CUDA: base/random.h's numbers, bit for bit.
  *
- * A thread makes one block of four numbers. Blocks are counted over all micro-batches of a step, so the
- * first and the last of a tensor may lie partly outside it. */
+ * A thread makes one block of four numbers. Blocks are counted over all micro-batches of a step, so
+ * the first and the last of a tensor may lie partly outside it. */
 #include "ops/rows_cuda.h"
 
 #define class class_
@@ -14,8 +14,9 @@ extern "C" {
 
 __device__ __forceinline__ RandomKey noise_key(const int32_t *counters, uint32_t stream)
 {
-    return { (uint64_t)(uint32_t)counters[COUNTER_SEED_HIGH] << 32 | (uint32_t)counters[COUNTER_SEED_LOW], stream,
-             (uint32_t)counters[COUNTER_STEP] };
+    return { (uint64_t)(uint32_t)counters[COUNTER_SEED_HIGH] << 32 |
+                 (uint32_t)counters[COUNTER_SEED_LOW],
+             stream, (uint32_t)counters[COUNTER_STEP] };
 }
 
 struct Normal {                  /* each: four words to four outputs at element i */
@@ -74,7 +75,10 @@ struct Dropout {
     AnyIn  x;
     AnyOut out;
     float  rate, scale;
-    __device__ float kept(uint32_t word, float v) const { return random_unit(word) < rate ? 0.0f : v * scale; }
+    __device__ float kept(uint32_t word, float v) const
+    {
+        return random_unit(word) < rate ? 0.0f : v * scale;
+    }
     __device__ void  four(const uint32_t *w, int64_t i) const
     {
         float v[4];
@@ -94,11 +98,12 @@ struct Dropout {
 };
 
 template <class F>
-__global__ void __launch_bounds__(ROW_THREADS) noise_blocks(F f, const int32_t *counters, uint32_t stream,
-                                                            int64_t count, bool aligned)
+__global__ void __launch_bounds__(ROW_THREADS)
+    noise_blocks(F f, const int32_t *counters, uint32_t stream, int64_t count, bool aligned)
 {
     RandomKey key = noise_key(counters, stream);
-    uint64_t  first = (uint64_t)(uint32_t)counters[COUNTER_MICRO] * (uint64_t)count, begin = first / 4;
+    uint64_t first = (uint64_t)(uint32_t)counters[COUNTER_MICRO] * (uint64_t)count,
+             begin = first / 4;
     int64_t   blocks = (int64_t)((first + (uint64_t)count + 3) / 4 - begin);
     for (int64_t b = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; b < blocks;
          b += (int64_t)gridDim.x * ROW_THREADS) {
@@ -117,8 +122,10 @@ __global__ void __launch_bounds__(ROW_THREADS) noise_blocks(F f, const int32_t *
 template <class F> static Err noise_go(const Call *call, F f, int counters_in, bool aligned)
 {
     int64_t count = shape_count(out_shape(call->node, 0));
-    noise_blocks<F><<<cuda_blocks(call, count / 4 + 2, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
-        f, (const int32_t *)call->in[counters_in], ATTR(call->node, NoiseAttr)->stream, count, aligned);
+    noise_blocks<F>
+        <<<cuda_blocks(call, count / 4 + 2, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
+            f, (const int32_t *)call->in[counters_in], ATTR(call->node, NoiseAttr)->stream, count,
+            aligned);
     CUDA_LAUNCHED();
     return OK;
 }

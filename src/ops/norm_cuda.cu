@@ -1,7 +1,9 @@
-/* norm_cuda.cu -- act(weight * (x - mean) * rstd + bias), SPADE's form of it, and their gradients. */
+/* norm_cuda.cu -- act(weight * (x - mean) * rstd + bias), SPADE's form of it, and their
+ * gradients. */
 #include "ops/norm_cuda.h"
 
-/* Where a thread stands: vectors at, at + step, ... < end of its sample, all of the same channels. */
+/* Where a thread stands: vectors at, at + step, ... < end of its sample, all of the same
+ * channels. */
 struct Place {
     int64_t sample, chunk, at, end, step;
     int     column, lane;
@@ -25,7 +27,8 @@ template <int V> __device__ __forceinline__ Place place_of(const NormCuda &run)
     return p;
 }
 
-template <int V> __device__ __forceinline__ int channel_of(const NormCuda &run, const Place &p, int j)
+template <int V>
+__device__ __forceinline__ int channel_of(const NormCuda &run, const Place &p, int j)
 {
     return (int)(((int64_t)p.column * V + j) % run.channels);
 }
@@ -73,13 +76,15 @@ __device__ void sum_columns(const NormCuda &run, const Place &p, const float *on
     }
 }
 
-__device__ __forceinline__ float *partial_at(const NormCuda &run, const Place &p, float *partial, int c)
+__device__ __forceinline__ float *partial_at(const NormCuda &run, const Place &p, float *partial,
+                                             int c)
 {
     return partial + 2 * ((p.sample * run.chunks + p.chunk) * run.channels + c);
 }
 
 /* The middle one of three values of a channel in the chunk. */
-template <class T> __device__ __forceinline__ float middle(const NormCuda &run, const Place &p, int c)
+template <class T>
+__device__ __forceinline__ float middle(const NormCuda &run, const Place &p, int c)
 {
     const T *x = (const T *)run.x + p.sample * run.pixels * run.channels + c;
     int64_t  first = p.chunk * run.chunk, last = first + run.chunk;
@@ -90,7 +95,8 @@ template <class T> __device__ __forceinline__ float middle(const NormCuda &run, 
 }
 
 /* Mean and squared deviations of every channel of a chunk. */
-template <class T, int V> __global__ void __launch_bounds__(NORM_THREADS) moments(NormCuda run, float *partial)
+template <class T, int V>
+__global__ void __launch_bounds__(NORM_THREADS) moments(NormCuda run, float *partial)
 {
     Place    p = place_of<V>(run);
     const T *x = (const T *)run.x + p.sample * run.pixels * run.channels;
@@ -150,7 +156,8 @@ __global__ void join_moments(NormCuda run, const float *partial)
     const float *of = partial + 2 * (sample * run.chunks * run.channels + group * width);
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         int64_t k = i / width, left = run.pixels - k * run.chunk;
-        sum += (double)(left < run.chunk ? left : run.chunk) * (double)of[2 * (k * run.channels + i % width)];
+        sum += (double)(left < run.chunk ? left : run.chunk) *
+               (double)of[2 * (k * run.channels + i % width)];
     }
     double mean = block_sum_double(sum, lines) / count;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
@@ -171,7 +178,8 @@ template <int V> struct Columns {
     float mean[V], rstd[V], weight[V], bias[V];
 };
 
-template <int V> __device__ __forceinline__ void columns_of(const NormCuda &run, const Place &p, Columns<V> &k)
+template <int V>
+__device__ __forceinline__ void columns_of(const NormCuda &run, const Place &p, Columns<V> &k)
 {
     if (!p.active)
         return;
@@ -182,7 +190,8 @@ template <int V> __device__ __forceinline__ void columns_of(const NormCuda &run,
             k.mean[j] = run.mean[c];
             k.rstd[j] = (float)(1 / sqrt((double)run.var[c] + (double)run.eps));
         } else {
-            const float *s = run.statistics + 2 * (p.sample * run.groups + c / (run.channels / run.groups));
+            const float *s = run.statistics +
+                             2 * (p.sample * run.groups + c / (run.channels / run.groups));
             k.mean[j] = s[0];
             k.rstd[j] = s[1];
         }
@@ -192,13 +201,15 @@ template <int V> __device__ __forceinline__ void columns_of(const NormCuda &run,
 }
 
 /* Element of the map gamma for vector v of a sample: rows are single pixels there. */
-template <int V> __device__ __forceinline__ int64_t map_at(const NormCuda &run, const Place &p, int64_t v)
+template <int V>
+__device__ __forceinline__ int64_t map_at(const NormCuda &run, const Place &p, int64_t v)
 {
     int64_t pixel = p.sample * run.pixels + v / run.columns;
     return pixel * run.channels * (run.packed ? 2 : 1) + (int64_t)p.column * V;
 }
 
-template <class T, int V, bool MAP> __global__ void __launch_bounds__(NORM_THREADS) apply(NormCuda run)
+template <class T, int V, bool MAP>
+__global__ void __launch_bounds__(NORM_THREADS) apply(NormCuda run)
 {
     Place      p = place_of<V>(run);
     int64_t    base = p.sample * run.pixels * run.channels;
@@ -247,7 +258,8 @@ __global__ void __launch_bounds__(NORM_THREADS) slopes(NormCuda run, float *part
 #pragma unroll
         for (int j = 0; j < V; j++) {
             float xhat = (a[j] - k.mean[j]) * k.rstd[j];
-            float dz = d[j] * (MAP ? 1 + gamma[j] : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
+            float dz = d[j] *
+                       (MAP ? 1 + gamma[j] : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
             one[j] += dz;
             two[j] += dz * xhat;
         }
@@ -266,7 +278,7 @@ __global__ void join_slopes(NormCuda run, const float *partial, double *totals, 
     __shared__ double lines[2][32];
     int64_t width = run.channels / run.groups, sample = blockIdx.x / run.groups;
     int64_t first = blockIdx.x % run.groups * width;
-    int     warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, warps = (int)blockDim.x / 32;
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, warps = (int)blockDim.x / 32;
     double  sum_one = 0, sum_two = 0;
     for (int64_t c = first + warp; c < first + width; c += warps) {
         double one = 0, two = 0;
@@ -352,7 +364,8 @@ __global__ void __launch_bounds__(NORM_THREADS) back(NormCuda run, const float *
 #pragma unroll
         for (int j = 0; j < V; j++) {
             float xhat = (a[j] - k.mean[j]) * k.rstd[j];
-            float dz = d[j] * (MAP ? 1 + gamma[j] : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
+            float dz = d[j] *
+                       (MAP ? 1 + gamma[j] : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
             a[j] = k.rstd[j] * (dz * k.weight[j] - one[j] - xhat * two[j]);
         }
         put_pack<V>((T *)run.dx, base + v * V, a);
@@ -366,7 +379,8 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 /* About `blocks` chunks in all, none needlessly small. */
 static void cut(NormCuda *run, int64_t blocks, int64_t elements)
 {
-    int64_t want = ceil_div(blocks, run->samples), most = ceil_div(run->pixels * run->channels, elements);
+    int64_t want = ceil_div(blocks, run->samples),
+            most = ceil_div(run->pixels * run->channels, elements);
     run->chunk = ceil_div(ceil_div(run->pixels, least(want, most)), 8) * 8;
     run->chunks = ceil_div(run->pixels, run->chunk);
 }
@@ -382,8 +396,9 @@ static bool arrange(NormCuda *run, int v)
     int64_t c = run->channels, fold = 1;
     while (c * fold % v)
         fold *= 2;
-    if (v > 1 && (run->pixels * c % v || !aligned(run->x) || !aligned(run->dy) || !aligned(run->y) ||
-                  !aligned(run->dx) || !aligned(run->gamma) || !aligned(run->beta) || !aligned(run->dgamma)))
+    if (v > 1 &&
+        (run->pixels * c % v || !aligned(run->x) || !aligned(run->dy) || !aligned(run->y) ||
+         !aligned(run->dx) || !aligned(run->gamma) || !aligned(run->beta) || !aligned(run->dgamma)))
         return false;
     if (fold > 1 && (run->gamma || c * fold > (int64_t)NORM_THREADS * v))
         return false;
@@ -440,7 +455,8 @@ Err norm_forward_cuda(const Call *call, NormCuda run)
         return norm_group_forward_cuda(call, run);
     if (!run.var) {
         cut_sums(&run, sms);
-        WITH_VECTORS(run, { moments<T, V><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, partial); });
+        WITH_VECTORS(
+            run, { moments<T, V><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, partial); });
         CUDA_LAUNCHED();
         unsigned threads = join_threads(run.channels / run.groups * run.chunks);
         join_moments<<<(unsigned)(run.samples * run.groups), threads, 0, stream>>>(run, partial);
@@ -476,7 +492,8 @@ Err norm_backward_cuda(const Call *call, NormCuda run)
         });
         CUDA_LAUNCHED();
         unsigned threads = join_threads(run.channels / run.groups * 32);
-        join_slopes<<<(unsigned)(run.samples * run.groups), threads, 0, stream>>>(run, partial, totals, means);
+        join_slopes<<<(unsigned)(run.samples * run.groups), threads, 0, stream>>>(run, partial,
+                                                                                  totals, means);
         CUDA_LAUNCHED();
         if (run.dweight || run.dbias) {
             affine_grads<<<(unsigned)ceil_div(run.channels, 128), 128, 0, stream>>>(run, totals);

@@ -93,7 +93,8 @@ size_t norm_backward_cuda_bytes(const NormCuda *run, int sms);
 Err    norm_forward_cuda(const Call *call, NormCuda run);
 Err    norm_backward_cuda(const Call *call, NormCuda run);
 
-/* Groups that fit into a multiprocessor's own memory: one kernel, no workspace (norm_group_cuda.cu). */
+/* Groups that fit into a multiprocessor's own memory: one kernel, no workspace
+ * (norm_group_cuda.cu). */
 bool norm_group_takes(const NormCuda *run, bool backward);
 Err  norm_group_forward_cuda(const Call *call, NormCuda run);
 Err  norm_group_backward_cuda(const Call *call, NormCuda run);

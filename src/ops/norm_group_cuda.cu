@@ -1,17 +1,19 @@
-/* norm_group_cuda.cu -- norms whose groups are small: a block holds one group of one sample in shared memory,
- * so that x (and dy) are read once and nothing passes between kernels.
+/* norm_group_cuda.cu -- norms whose groups are small: a block holds one group of one sample in
+ * shared memory, so that x (and dy) are read once and nothing passes between kernels.
  *
  * The mean is corrected by that of the deviations, so the variance is as good as sums in double.
  */
 #include "ops/norm_cuda.h"
 
-/* Measured on an H200: a group of 40 KiB is faster so, one of 80 KiB is not. LEAST_RUN: bytes in one pixel. */
+/* Measured on an H200: a group of 40 KiB is faster so, one of 80 KiB is not. LEAST_RUN: bytes in
+ * one pixel. */
 enum { GROUP_THREADS = 512, GROUP_BYTES = 48 << 10, LEAST_RUN = 16 };
 
 bool norm_group_takes(const NormCuda *run, bool backward)
 {
     int64_t line = run->channels / run->groups * type_bytes(run->type), bytes = run->pixels * line;
-    if (run->var || line < LEAST_RUN || run->samples * run->groups > INT32_MAX || (backward && (run->dweight || run->dbias || !run->dx)))
+    if (run->var || line < LEAST_RUN || run->samples * run->groups > INT32_MAX ||
+        (backward && (run->dweight || run->dbias || !run->dx)))
         return false;
     return bytes <= GROUP_BYTES;
 }
@@ -44,7 +46,8 @@ __device__ __forceinline__ int64_t map_of(const NormCuda &run, int64_t at, int c
     return run.packed ? 2 * at - c : at;
 }
 
-template <class T, int V, bool MAP> __global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda run)
+template <class T, int V, bool MAP>
+__global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda run)
 {
     extern __shared__ uint4 raw[];
     __shared__ float lines[32];
@@ -83,11 +86,13 @@ template <class T, int V, bool MAP> __global__ void __launch_bounds__(GROUP_THRE
         if (MAP) {
             int64_t map = map_of(run, at, c);
             get_pack<V>((const T *)run.gamma, map, gamma);
-            get_pack<V>((const T *)(run.packed ? run.gamma : run.beta), run.packed ? map + run.channels : map, beta);
+            get_pack<V>((const T *)(run.packed ? run.gamma : run.beta),
+                        run.packed ? map + run.channels : map, beta);
         }
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            float z = (get(x, i * V + j) - mean) * rstd * affine_at(run.type_w, run.weight, c + j, 1) +
+            float z = (get(x, i * V + j) - mean) * rstd *
+                          affine_at(run.type_w, run.weight, c + j, 1) +
                       affine_at(run.type_w, run.bias, c + j, 0);
             y[j] = MAP ? z * (1 + gamma[j]) + beta[j] : act_of(run.act, z);
         }
@@ -96,12 +101,13 @@ template <class T, int V, bool MAP> __global__ void __launch_bounds__(GROUP_THRE
 }
 
 /* dx and SPADE's dgamma; the gradients of weight and bias are not wanted here. */
-template <class T, int V, bool MAP> __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda run)
+template <class T, int V, bool MAP>
+__global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda run)
 {
     extern __shared__ uint4 raw[];
     __shared__ float lines[32];
     Group<V> g(run);
-    T       *x = (T *)raw, *dz = x + g.count * V;            /* dz: dy as it comes, weighted anew each time */
+    T       *x = (T *)raw, *dz = x + g.count * V;  /* dz: dy as it comes, weighted anew each time */
     float    mean = run.statistics[2 * blockIdx.x], rstd = run.statistics[2 * blockIdx.x + 1];
     float    n = (float)(g.count * V), one = 0, two = 0;
     int      c;
@@ -119,7 +125,8 @@ template <class T, int V, bool MAP> __global__ void __launch_bounds__(GROUP_THRE
                 get_pack<V>((const T *)run.gamma, map, gamma);
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                float w = affine_at(run.type_w, run.weight, c + j, 1), b = affine_at(run.type_w, run.bias, c + j, 0);
+                float w = affine_at(run.type_w, run.weight, c + j, 1),
+                      b = affine_at(run.type_w, run.bias, c + j, 0);
                 float xhat = (a[j] - mean) * rstd, z = xhat * w + b;
                 float dxhat = d[j] * (MAP ? 1 + gamma[j] : act_slope(run.act, z)) * w;
                 dg[j] = d[j] * z;
@@ -161,14 +168,18 @@ static int group_vector(const NormCuda *run)
     return v;
 }
 
-template <class T, int V, bool MAP> static Err group_run(const Call *call, const NormCuda &run, bool backward)
+template <class T, int V, bool MAP>
+static Err group_run(const Call *call, const NormCuda &run, bool backward)
 {
     static bool ready;
-    size_t   bytes = (size_t)(run.pixels * (run.channels / run.groups)) * sizeof(T) * (backward ? 2 : 1);
+    size_t bytes = (size_t)(run.pixels * (run.channels / run.groups)) * sizeof(T) *
+                   (backward ? 2 : 1);
     unsigned blocks = (unsigned)(run.samples * run.groups);
     if (!ready) {
-        CUDA_TRY(cudaFuncSetAttribute(group_forward<T, V, MAP>, cudaFuncAttributeMaxDynamicSharedMemorySize, GROUP_BYTES));
-        CUDA_TRY(cudaFuncSetAttribute(group_backward<T, V, MAP>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        CUDA_TRY(cudaFuncSetAttribute(group_forward<T, V, MAP>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, GROUP_BYTES));
+        CUDA_TRY(cudaFuncSetAttribute(group_backward<T, V, MAP>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       2 * GROUP_BYTES));
     }
     ready = true;
@@ -182,7 +193,8 @@ template <class T, int V, bool MAP> static Err group_run(const Call *call, const
 
 template <class T, int V> static Err group_map(const Call *call, const NormCuda &run, bool backward)
 {
-    return run.gamma ? group_run<T, V, true>(call, run, backward) : group_run<T, V, false>(call, run, backward);
+    return run.gamma ? group_run<T, V, true>(call, run, backward)
+                     : group_run<T, V, false>(call, run, backward);
 }
 
 static Err group_cuda(const Call *call, const NormCuda &run, bool backward)
@@ -193,11 +205,15 @@ static Err group_cuda(const Call *call, const NormCuda &run, bool backward)
             if constexpr (sizeof(T) == 2)
                 return group_map<T, 8>(call, run, backward);
         }
-        return v == 4 ? group_map<T, 4>(call, run, backward)
-               : v == 2 ? group_map<T, 2>(call, run, backward) : group_map<T, 1>(call, run, backward);
+        return v == 4   ? group_map<T, 4>(call, run, backward)
+               : v == 2 ? group_map<T, 2>(call, run, backward)
+                        : group_map<T, 1>(call, run, backward);
     })
     return OK;
 }
 
-Err norm_group_forward_cuda(const Call *call, NormCuda run)  { return group_cuda(call, run, false); }
+Err norm_group_forward_cuda(const Call *call, NormCuda run)
+{
+    return group_cuda(call, run, false);
+}
 Err norm_group_backward_cuda(const Call *call, NormCuda run) { return group_cuda(call, run, true); }

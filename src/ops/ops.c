@@ -24,7 +24,7 @@ const OpDef *op_find(const char *name)
 const Kernel *op_kernel(const OpDef *op, const Device *device)
 {
     static const Kernel none;
-    if (!device->api)            /* the CPU, or a card that is only described: which operators there are */
+    if (!device->api)  /* the CPU, or a card that is only described: which operators there are */
         return &op->cpu;
     const Kernel *kernel = device->api->kernel(op->name);
     return kernel ? kernel : &none;

@@ -7,7 +7,8 @@ Tensor graph_counters(Graph *graph)
 {
     int32_t module = graph->module;
     graph->module = 0;
-    Tensor counters = state_add(graph, "run.counters", I32, SHAPE(COUNTER_WORDS), CLASS_INPUTS, false);
+    Tensor counters = state_add(graph, "run.counters", I32, SHAPE(COUNTER_WORDS), CLASS_INPUTS,
+                                false);
     graph->module = module;
     return counters;
 }
@@ -20,7 +21,8 @@ static Cost sweep_cost(const Node *n)        /* a few operations on every elemen
 static Err accumulate_shape(Node *n)
 {
     if (!shape_same(in_shape(n, 0), in_shape(n, 1)))
-        return fail(E_SHAPE, "accumulate: %s and %s differ", shape_text(in_shape(n, 0)), shape_text(in_shape(n, 1)));
+        return fail(E_SHAPE, "accumulate: %s and %s differ", shape_text(in_shape(n, 0)),
+                    shape_text(in_shape(n, 1)));
     out_is_input(n, 0, 0);
     return OK;
 }
@@ -44,7 +46,8 @@ static Err grad_seed_shape(Node *n)
 
 const OpDef op_grad_seed = {
     .name = "grad_seed", .doc = "where the backward pass starts: the loss scale",
-    .n_in = 1, .n_out = 1, .shape = grad_seed_shape, .cost = sweep_cost, .cpu = { .run = grad_seed_cpu },
+    .n_in = 1, .n_out = 1, .shape = grad_seed_shape, .cost = sweep_cost,
+    .cpu = { .run = grad_seed_cpu },
 };
 
 Tensor grad_seed(Tensor progress)
@@ -56,7 +59,8 @@ static Err grad_norm_shape(Node *n)
 {
     for (int i = 0; i < n->n_in; i++)
         if (in_type(n, i) != F32)
-            return fail(E_SHAPE, "grad_norm: gradient %d is %s, not f32", i, type_name(in_type(n, i)));
+            return fail(E_SHAPE, "grad_norm: gradient %d is %s, not f32", i,
+                        type_name(in_type(n, i)));
     out_set(n, 0, F32, SHAPE(1));
     return OK;
 }
@@ -133,8 +137,8 @@ const OpDef op_sgd = {
 
 static void update(const OpDef *op, UpdateIn in, UpdateAttr attr)
 {
-    node_add(in.p.graph, op, &attr, TENSORS(in.p, in.grad, in.m, in.v, in.ema, in.master, in.progress, in.rates),
-             NULL);
+    node_add(in.p.graph, op, &attr,
+             TENSORS(in.p, in.grad, in.m, in.v, in.ema, in.master, in.progress, in.rates), NULL);
 }
 
 void adam(UpdateIn in, UpdateAttr attr) { update(&op_adam, in, attr); }

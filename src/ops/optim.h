@@ -43,10 +43,12 @@ typedef struct UpdateAttr {
 /* The step counters of a graph, made on first use: forward graphs need them for random numbers. */
 Tensor graph_counters(Graph *graph);
 
-Tensor accumulate(Tensor sum, Tensor x, Tensor counters);  /* sum = x on micro-batch 0, else sum + x */
-Tensor grad_seed(Tensor progress);           /* [1]: d loss / d loss times the loss scale; needs no loss */
+/* sum = x on micro-batch 0, else sum + x */
+Tensor accumulate(Tensor sum, Tensor x, Tensor counters);
+Tensor grad_seed(Tensor progress);  /* [1]: d loss / d loss times the loss scale; needs no loss */
 Tensor grad_norm(Graph *graph, const Tensor *grads, int n);    /* [1]: sqrt of the sum of squares */
-/* Reads the loss too, though it has no use for it: so the loss of a step is there before anything moves. */
+/* Reads the loss too, though it has no use for it: so the loss of a step is there before anything
+ * moves. */
 Tensor tick(Tensor progress, Tensor norm_or_none, Tensor loss, TickAttr attr);
 
 /* Inputs of an update; none where absent. p is in the compute type and is rounded from master. */

@@ -1,7 +1,7 @@
 /* optim_cuda.cu -- accumulation, norm and weight updates on CUDA.
  *
- * An update is bound by memory: each of p, grad, m, v, EMA is read and written once, in one pass. What
- * changes from step to step is read from device memory, so a captured step stays valid. */
+ * An update is bound by memory: each of p, grad, m, v, EMA is read and written once, in one pass.
+ * What changes from step to step is read from device memory, so a captured step stays valid. */
 #include "ops/reduce_cuda.h"
 
 #define class class_
@@ -30,20 +30,22 @@ struct Accumulate {
 extern "C" Err accumulate_cuda(const Call *call)
 {
     Accumulate f = { (const int32_t *)call->in[2], any_in(call, 0), false };
-    return rows_cuda_of<1>(call, f, { 1 }, { 8 });       /* the output is the sum: its pack holds for both */
+    /* the output is the sum: its pack holds for both */
+    return rows_cuda_of<1>(call, f, { 1 }, { 8 });
 }
 
 __global__ void seed_fill(float *seed, const float *progress, int64_t count)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x)
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * blockDim.x)
         seed[i] = progress[PROGRESS_SCALE];
 }
 
 extern "C" Err grad_seed_cuda(const Call *call)
 {
     int64_t count = shape_count(out_shape(call->node, 0));
-    seed_fill<<<cuda_blocks(call, count, 32), 32, 0, cuda_stream(call)>>>((float *)call->out[0],
-                                                                          (const float *)call->in[0], count);
+    seed_fill<<<cuda_blocks(call, count, 32), 32, 0, cuda_stream(call)>>>(
+        (float *)call->out[0], (const float *)call->in[0], count);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -62,8 +64,8 @@ __device__ __forceinline__ int job_of(const int32_t *first, int n)
     return low;
 }
 
-/* Norm: pieces of fixed size, each by a block in double; as many tensors in a launch as its arguments
- * hold. The pieces' sums are then added by one block in a fixed order. */
+/* Norm: pieces of fixed size, each by a block in double; as many tensors in a launch as its
+ * arguments hold. The pieces' sums are then added by one block in a fixed order. */
 enum { NORM_PIECE = 1 << 14, NORM_MOST = 160, NORM_THREADS = 256 };
 
 typedef struct NormJob {
@@ -99,7 +101,8 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_pieces(const __grid_constan
         job.partial[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(1024) norm_finish(float *norm, const double *partial, int64_t pieces)
+__global__ void __launch_bounds__(1024)
+    norm_finish(float *norm, const double *partial, int64_t pieces)
 {
     __shared__ double lines[32];
     double sum = 0;
@@ -110,7 +113,10 @@ __global__ void __launch_bounds__(1024) norm_finish(float *norm, const double *p
         *norm = (float)sqrt(sum);
 }
 
-static int64_t norm_pieces_of(const Node *n, int i) { return ceil_div(shape_count(in_shape(n, i)), NORM_PIECE); }
+static int64_t norm_pieces_of(const Node *n, int i)
+{
+    return ceil_div(shape_count(in_shape(n, i)), NORM_PIECE);
+}
 
 extern "C" Err grad_norm_choose_cuda(const Node *n, const Device *, Choice *choice)
 {
@@ -221,7 +227,8 @@ struct Sgd {
         keep = u.attr.decoupled ? 1 - rate * u.attr.decay : 1;
         l2 = u.attr.decoupled ? 0 : u.attr.decay;
     }
-    __device__ void at(const UpdateAttr &a, float &p, float grad, float &m, float &, bool momentum) const
+    __device__ void at(const UpdateAttr &a, float &p, float grad, float &m, float &,
+                       bool momentum) const
     {
         float g = grad * factor + l2 * p;
         if (momentum)
@@ -241,7 +248,8 @@ template <int N> __device__ __forceinline__ void floats_get(const float *p, int6
 }
 
 template <int N, class Rule>
-__device__ __forceinline__ void update_pack(const Update &u, const Rule &rule, bool finite, float lag, int64_t i)
+__device__ __forceinline__ void update_pack(const Update &u, const Rule &rule, bool finite,
+                                            float lag, int64_t i)
 {
     float p[N], g[N], m[N], v[N], ema[N];
     if (u.master)
@@ -272,7 +280,8 @@ __device__ __forceinline__ void update_pack(const Update &u, const Rule &rule, b
     any_put<N>({ u.p, u.type }, i, p);
 }
 
-/* Pieces of fixed size, as many tensors in a launch as its arguments hold: most tensors of a network are small. */
+/* Pieces of fixed size, as many tensors in a launch as its arguments hold: most tensors of a
+ * network are small. */
 enum { UPDATE_PIECE = 8192, UPDATE_MOST = 240 };
 
 typedef struct UpdateJob {
@@ -283,7 +292,8 @@ typedef struct UpdateJob {
 
 static_assert(sizeof(UpdateJob) < 32000, "UpdateJob is passed to a kernel by value");
 
-template <class Rule> __global__ void __launch_bounds__(ROW_THREADS) update_all(const __grid_constant__ UpdateJob job)
+template <class Rule>
+__global__ void __launch_bounds__(ROW_THREADS) update_all(const __grid_constant__ UpdateJob job)
 {
     Update  u = job.of[job_of(job.first, job.n)];
     int64_t from = (int64_t)((int32_t)blockIdx.x - u.first) * UPDATE_PIECE;
@@ -302,9 +312,19 @@ template <class Rule> __global__ void __launch_bounds__(ROW_THREADS) update_all(
 static Update update_of(const Call *call, bool second, int32_t first)
 {
     const Node *n = call->node;
-    Update u = { call->out[0], (const float *)call->in[1], (const float *)call->in[6], (const float *)call->in[7],
-                 (float *)call->out[1], second ? (float *)call->out[2] : NULL, (float *)call->out[3],
-                 (float *)call->out[4], shape_count(in_shape(n, 0)), *ATTR(n, UpdateAttr), in_type(n, 0), first, true };
+    Update u = { call->out[0],
+                 (const float *)call->in[1],
+                 (const float *)call->in[6],
+                 (const float *)call->in[7],
+                 (float *)call->out[1],
+                 second ? (float *)call->out[2] : NULL,
+                 (float *)call->out[3],
+                 (float *)call->out[4],
+                 shape_count(in_shape(n, 0)),
+                 *ATTR(n, UpdateAttr),
+                 in_type(n, 0),
+                 first,
+                 true };
     const void *all[] = { u.p, u.grad, u.m, u.v, u.ema, u.master };
     for (const void *p : all)
         u.aligned = u.aligned && pack_aligned(p);
@@ -322,13 +342,20 @@ template <class Rule> static Err update_cuda(const Call *const *calls, int n, bo
         }
         if (!job.first[job.n])
             continue;
-        update_all<Rule><<<(unsigned)job.first[job.n], ROW_THREADS, 0, cuda_stream(calls[0])>>>(job);
+        update_all<Rule>
+            <<<(unsigned)job.first[job.n], ROW_THREADS, 0, cuda_stream(calls[0])>>>(job);
         CUDA_LAUNCHED();
     }
     return OK;
 }
 
-extern "C" Err adam_all_cuda(const Call *const *calls, int n) { return update_cuda<Adam>(calls, n, true); }
-extern "C" Err sgd_all_cuda(const Call *const *calls, int n)  { return update_cuda<Sgd>(calls, n, false); }
+extern "C" Err adam_all_cuda(const Call *const *calls, int n)
+{
+    return update_cuda<Adam>(calls, n, true);
+}
+extern "C" Err sgd_all_cuda(const Call *const *calls, int n)
+{
+    return update_cuda<Sgd>(calls, n, false);
+}
 extern "C" Err adam_cuda(const Call *call) { return adam_all_cuda(&call, 1); }
 extern "C" Err sgd_cuda(const Call *call)  { return sgd_all_cuda(&call, 1); }

@@ -25,7 +25,8 @@ Tensor unpatchify2d(Tensor x, Shape image, int p, int q);
 Tensor patchify3d(Tensor x, int p, int q, int r);
 Tensor unpatchify3d(Tensor x, Shape volume, int p, int q, int r);
 
-/* What is left to do for kernels: axes that stay neighbours made one, those of extent 1 left out. */
+/* What is left to do for kernels: axes that stay neighbours made one, those of extent 1 left
+ * out. */
 typedef struct PermuteAxes {         /* of the output, in its order */
     int     rank;
     int64_t dim[PERMUTE_RANK], from[PERMUTE_RANK], to[PERMUTE_RANK];     /* strides in elements */

@@ -1,10 +1,10 @@
 /* permute_cuda.cu -- axes in another order, on CUDA.
  *
- * Axes that stay neighbours are first made one. If the innermost axis stays innermost, runs are copied
- * in units of up to 16 bytes; otherwise the innermost axes of input and output span a plane that is
- * transposed tile by tile through shared memory, so that both sides touch whole sectors. Where the plane
- * is thin on one side, elements go one by one in the order of that side: its neighbours share sectors, and
- * the other side is a few streams. */
+ * Axes that stay neighbours are first made one. If the innermost axis stays innermost, runs are
+ * copied in units of up to 16 bytes; otherwise the innermost axes of input and output span a plane
+ * that is transposed tile by tile through shared memory, so that both sides touch whole sectors.
+ * Where the plane is thin on one side, elements go one by one in the order of that side: its
+ * neighbours share sectors, and the other side is a few streams. */
 #include "ops/rows_cuda.h"
 #include "ops/units_cuda.h"
 
@@ -26,18 +26,20 @@ static void axes_drop(PermuteAxes *axes, int axis)
     axes->rank--;
 }
 
-static void axes_by_input(PermuteAxes *axes)        /* the axes in the input's order: strides falling */
+static void axes_by_input(PermuteAxes *axes)  /* the axes in the input's order: strides falling */
 {
     for (int i = 1; i < axes->rank; i++)
         for (int j = i; j > 0 && axes->from[j] > axes->from[j - 1]; j--) {
             int64_t dim = axes->dim[j], from = axes->from[j], to = axes->to[j];
-            axes->dim[j] = axes->dim[j - 1], axes->from[j] = axes->from[j - 1], axes->to[j] = axes->to[j - 1];
+            axes->dim[j] = axes->dim[j - 1], axes->from[j] = axes->from[j - 1],
+            axes->to[j] = axes->to[j - 1];
             axes->dim[j - 1] = dim, axes->from[j - 1] = from, axes->to[j - 1] = to;
         }
 }
 
 /* Where index `flat`, counted over all the axes in their order, lies on both sides. */
-__device__ __forceinline__ void axes_start(const PermuteAxes &axes, int64_t flat, int64_t *from, int64_t *to)
+__device__ __forceinline__ void axes_start(const PermuteAxes &axes, int64_t flat, int64_t *from,
+                                           int64_t *to)
 {
     *from = *to = 0;
 #pragma unroll
@@ -51,8 +53,8 @@ __device__ __forceinline__ void axes_start(const PermuteAxes &axes, int64_t flat
 }
 
 template <class U>
-__global__ void __launch_bounds__(ROW_THREADS) permute_each(U *__restrict__ y, const U *__restrict__ x, PermuteAxes axes,
-                                                            int64_t count)
+__global__ void __launch_bounds__(ROW_THREADS)
+    permute_each(U *__restrict__ y, const U *__restrict__ x, PermuteAxes axes, int64_t count)
 {
     for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * ROW_THREADS) {
@@ -67,8 +69,8 @@ typedef struct Plane {           /* y[r y_step + i] = x[i x_step + r] */
 } Plane;
 
 template <class U>
-__global__ void __launch_bounds__(TILE_LANES *TILE_ROWS) permute_tiles(U *__restrict__ y, const U *__restrict__ x,
-                                                                       PermuteAxes outer, Plane plane)
+__global__ void __launch_bounds__(TILE_LANES *TILE_ROWS)
+    permute_tiles(U *__restrict__ y, const U *__restrict__ x, PermuteAxes outer, Plane plane)
 {
     __shared__ U tile[TILE][TILE + 4 / sizeof(U)];       /* a row more than the banks is wide */
     for (int64_t t = blockIdx.x; t < plane.tiles; t += gridDim.x) {
@@ -104,7 +106,8 @@ __global__ void __launch_bounds__(TILE_LANES *TILE_ROWS) permute_tiles(U *__rest
 static Err permute_one_by_one(const Call *call, PermuteAxes axes, int unit, int64_t count)
 {
     WITH_UNIT(unit, U,
-              permute_each<U><<<cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
+              permute_each<U>
+              <<<cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
                   (U *)call->out[0], (const U *)call->in[0], axes, count);)
     CUDA_LAUNCHED();
     return OK;
@@ -121,8 +124,9 @@ extern "C" Err permute_cuda(const Call *call)
     while (axes.from[inner] != 1)
         inner++;
 
-    if (inner == last) {                     /* runs: the innermost axis in units, all else by strides */
-        int unit = unit_of(unit_of_pointer(unit_of_pointer(16, call->in[0]), call->out[0]), axes.dim[last] * size);
+    if (inner == last) {  /* runs: the innermost axis in units, all else by strides */
+        int unit = unit_of(unit_of_pointer(unit_of_pointer(16, call->in[0]), call->out[0]),
+                           axes.dim[last] * size);
         int64_t each = unit > size ? unit / size : 1;
         axes.dim[last] /= each;
         for (int i = 0; i < last; i++) {
@@ -143,15 +147,19 @@ extern "C" Err permute_cuda(const Call *call)
     axes_drop(&axes, last);
     axes_drop(&axes, inner);
     dim3     threads(TILE_LANES, TILE_ROWS);
-    unsigned blocks = cuda_blocks(call, plane.tiles * TILE_LANES * TILE_ROWS, TILE_LANES * TILE_ROWS);
+    unsigned blocks = cuda_blocks(call, plane.tiles * TILE_LANES * TILE_ROWS,
+                                  TILE_LANES * TILE_ROWS);
     cudaStream_t stream = cuda_stream(call);
     void        *x = call->in[0], *y = call->out[0];
     if (size == 4)
-        permute_tiles<<<blocks, threads, 0, stream>>>((uint32_t *)y, (const uint32_t *)x, axes, plane);
+        permute_tiles<<<blocks, threads, 0, stream>>>((uint32_t *)y, (const uint32_t *)x, axes,
+                                                      plane);
     else if (size == 2)
-        permute_tiles<<<blocks, threads, 0, stream>>>((uint16_t *)y, (const uint16_t *)x, axes, plane);
+        permute_tiles<<<blocks, threads, 0, stream>>>((uint16_t *)y, (const uint16_t *)x, axes,
+                                                      plane);
     else
-        permute_tiles<<<blocks, threads, 0, stream>>>((uint8_t *)y, (const uint8_t *)x, axes, plane);
+        permute_tiles<<<blocks, threads, 0, stream>>>((uint8_t *)y, (const uint8_t *)x, axes,
+                                                      plane);
     CUDA_LAUNCHED();
     return OK;
 }

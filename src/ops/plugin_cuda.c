@@ -20,15 +20,16 @@ static Err conv_transpose_cuda(const Call *call)
                                            .scratch = call->workspace }));
     if (!in_given(n, 2))
         return OK;
-    return cuda_add_bias(handle->stream, out_type(n, 0), call->out[0], width, in_type(n, 2), call->in[2],
-                         shape_rows(out_shape(n, 0)), width);
+    return cuda_add_bias(handle->stream, out_type(n, 0), call->out[0], width, in_type(n, 2),
+                         call->in[2], shape_rows(out_shape(n, 0)), width);
 }
 
 size_t bias_sums_bytes_cuda(const Device *device, int64_t rows, int64_t width);
-Err    bias_sums_cuda(const Call *call, Type type, const void *x, int64_t rows, int64_t width, void *scratch,
-                      const float *before, float *out);
+Err bias_sums_cuda(const Call *call, Type type, const void *x, int64_t rows, int64_t width,
+                   void *scratch, const float *before, float *out);
 
-/* Weight gradients add to what is there. The sums of a bias are made on the way where the primitive can. */
+/* Weight gradients add to what is there. The sums of a bias are made on the way where the primitive
+ * can. */
 static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 static Err conv_grad_w_choose_cuda(const Node *n, const Device *device, Choice *choice)
@@ -38,7 +39,8 @@ static Err conv_grad_w_choose_cuda(const Node *n, const Device *device, Choice *
     TRY(conv_choose_blas(n, device, choice));
     TRY(conv_prim(n, device, &prim));
     if (ATTR(n, ConvWAttr)->bias && !prim->sums)
-        choice->workspace_bytes = aligned(choice->workspace_bytes) + bias_sums_bytes_cuda(device, shape_rows(dy), dim(dy, -1));
+        choice->workspace_bytes = aligned(choice->workspace_bytes) +
+                                  bias_sums_bytes_cuda(device, shape_rows(dy), dim(dy, -1));
     return OK;
 }
 
@@ -47,29 +49,37 @@ static Err conv_grad_w_cuda(const Call *call)
     const Prim *prim = call->prepared;
     Shape       dy = in_shape(call->node, 1);
     bool        bias = ATTR(call->node, ConvWAttr)->bias;
-    TRY(prim->blas->run(prim, &(PrimArgs){ .a = call->in[0], .b = call->out[0], .c = call->in[1],
-                                           .before = call->in[2], .sums = bias && prim->sums ? call->out[1] : NULL,
-                                           .sums_before = call->in[3], .scratch = call->workspace }));
+    TRY(prim->blas->run(prim, &(PrimArgs){ .a = call->in[0],
+                                           .b = call->out[0],
+                                           .c = call->in[1],
+                                           .before = call->in[2],
+                                           .sums = bias && prim->sums ? call->out[1] : NULL,
+                                           .sums_before = call->in[3],
+                                           .scratch = call->workspace }));
     if (!bias || prim->sums)
         return OK;
     return bias_sums_cuda(call, in_type(call->node, 1), call->in[1], shape_rows(dy), dim(dy, -1),
-                          (char *)call->workspace + aligned(prim->scratch_bytes), call->in[3], call->out[1]);
+                          (char *)call->workspace + aligned(prim->scratch_bytes), call->in[3],
+                          call->out[1]);
 }
 
 static Err linear_grad_w_cuda(const Call *call)
 {
     const CudaHandle *handle = call->device->handle;
     if (call->in[2] && call->in[2] != call->out[0])
-        CUDA_TRY(cudaMemcpyAsync(call->out[0], call->in[2], (size_t)out_bytes(call->node, 0), cudaMemcpyDeviceToDevice,
-                                 handle->stream));
+        CUDA_TRY(cudaMemcpyAsync(call->out[0], call->in[2], (size_t)out_bytes(call->node, 0),
+                                 cudaMemcpyDeviceToDevice, handle->stream));
     return linear_grad_w_product(call);
 }
 
-/* RUN(op, run)   CHOOSE(op, choose, run): it needs scratch   READY(op, choose, prepare, run)   ALL(op, run, run_all) */
+/* RUN(op, run)   CHOOSE(op, choose, run): it needs scratch
+ * READY(op, choose, prepare, run)   ALL(op, run, run_all) */
 #define RUN(op, run_)               Err run_(const Call *call);
-#define CHOOSE(op, choose_, run_)   Err choose_(const Node *n, const Device *device, Choice *choice); RUN(op, run_)
-#define READY(op, choose_, prepare_, run_)                                                          \
-    Err prepare_(Pool *pool, Call *call);                                                           \
+#define CHOOSE(op, choose_, run_)                                                                  \
+    Err choose_(const Node *n, const Device *device, Choice *choice);                              \
+    RUN(op, run_)
+#define READY(op, choose_, prepare_, run_)                                                         \
+    Err prepare_(Pool *pool, Call *call);                                                          \
     CHOOSE(op, choose_, run_)
 #define ALL(op, run_, all_)         Err all_(const Call *const *calls, int n); RUN(op, run_)
 #include "ops/kernels_cuda.def"
@@ -81,7 +91,8 @@ static Err linear_grad_w_cuda(const Call *call)
 static const struct { const char *op; Kernel kernel; } kernels[] = {
 #define RUN(op, run_)               { #op, { .run = run_ } },
 #define CHOOSE(op, choose_, run_)   { #op, { .choose = choose_, .run = run_ } },
-#define READY(op, choose_, prepare_, run_) { #op, { .choose = choose_, .prepare = prepare_, .run = run_ } },
+#define READY(op, choose_, prepare_, run_)                                                         \
+    { #op, { .choose = choose_, .prepare = prepare_, .run = run_ } },
 #define ALL(op, run_, all_)         { #op, { .run = run_, .run_all = all_ } },
 #include "ops/kernels_cuda.def"
 #undef RUN

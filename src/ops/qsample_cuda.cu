@@ -1,5 +1,5 @@
-/* qsample_cuda.cu -- an image with the noise of time t, on CUDA. A time outside the table, which the
- * host cannot see here, gives NaN: the loss will not be finite, and that is reported. */
+/* qsample_cuda.cu -- an image with the noise of time t, on CUDA. A time outside the table, which
+ * the host cannot see here, gives NaN: the loss will not be finite, and that is reported. */
 #include "ops/rows_cuda.h"
 
 #define class class_
@@ -41,7 +41,8 @@ struct QSample {
 extern "C" Err q_sample_cuda(const Call *call)
 {
     const Node *n = call->node;
-    QSample     f = { (const float *)call->in[2], (const int32_t *)call->in[3],
-                      shape_count(in_shape(n, 0)) / shape_count(in_shape(n, 3)), in_shape(n, 2).dim[0] };
+    QSample f = { (const float *)call->in[2], (const int32_t *)call->in[3],
+                  shape_count(in_shape(n, 0)) / shape_count(in_shape(n, 3)),
+                  in_shape(n, 2).dim[0] };
     return rows_cuda<2>(call, f);
 }

@@ -1,8 +1,7 @@
 /* reduce.h -- sums over a run of axes, and their mirror image, repetition.
  *
- * Any tensor is seen as (A, M, K): A outer indices, M that are summed or repeated, K inner ones. The
- * gradient of a sum is a repetition and the other way round.
- */
+ * Any tensor is seen as (A, M, K): A outer indices, M that are summed or repeated, K inner ones.
+ * The gradient of a sum is a repetition and the other way round. */
 #ifndef OPS_REDUCE_H
 #define OPS_REDUCE_H
 
@@ -15,8 +14,8 @@ typedef struct ReduceAttr {
     Type    type;
 } ReduceAttr;
 
-/* How v lies along x: (A, K) of (A, M, K). v is (C); or (B,C) under x (B,...,C); or of x's rank with
- * ones where it is repeated, e.g. (1,L,C), (B,1,1,C), (B,1,1). False if it does not fit. */
+/* How v lies along x: (A, K) of (A, M, K). v is (C); or (B,C) under x (B,...,C); or of x's rank
+ * with ones where it is repeated, e.g. (1,L,C), (B,1,1,C), (B,1,1). False if it does not fit. */
 bool broadcast_fit(Shape x, Shape v, ReduceAttr *fit);
 
 /* Sum over m of x (times y if given), times scale, under attr. */

@@ -3,9 +3,10 @@
  * There are three ways, taken by the shape alone, so that a sum has one order:
  *   own     many outputs: a thread owns a pack of them and walks M
  *   warp    K is 1 and there are many rows: a warp sums a row
- *   block   few outputs: M is cut into pieces and a block sums one; a second kernel adds the pieces.
- * A block takes whole lines of the (M, K) slab, as many rows side by side as fit, so that narrow rows
- * are read as full packs; what belongs to one column is then folded in shared memory. */
+ *   block   few outputs: M is cut into pieces and a block sums one; a second kernel adds the
+ *           pieces.
+ * A block takes whole lines of the (M, K) slab, as many rows side by side as fit, so that narrow
+ * rows are read as full packs; what belongs to one column is then folded in shared memory. */
 #include "ops/reduce_cuda.h"
 #include "ops/units_cuda.h"
 
@@ -26,7 +27,8 @@ typedef struct SumCuts {
 
 static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
 {
-    const int64_t wide = 4 * SUM_THREADS, least = 32 * 1024;      /* columns of a block; elements of a piece */
+    /* columns of a block; elements of a piece */
+    const int64_t wide = 4 * SUM_THREADS, least = 32 * 1024;
     SumCuts cuts = { SUM_BLOCK, m, 1 };
     if (m <= 4 || ((k >= 8 || m <= 64) && a * k >= (int64_t)sms * 4096)) {
         cuts.way = SUM_OWN;
@@ -39,7 +41,7 @@ static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
     int64_t blocks = a * ceil_div(k, wide), want = ceil_div((int64_t)sms * 4, blocks);
     int64_t most = ceil_div(m * (k < wide ? k : wide), least);
     int64_t pieces = want < most ? want : most;
-    cuts.rows = ceil_div(ceil_div(m, pieces), 8) * 8;            /* a piece begins on a whole pack */
+    cuts.rows = ceil_div(ceil_div(m, pieces), 8) * 8;  /* a piece begins on a whole pack */
     cuts.pieces = ceil_div(m, cuts.rows);
     return cuts;
 }
@@ -52,8 +54,8 @@ size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms)
 
 /* sum[j] += the packs at first, first + step, ..., `count` of them. */
 template <int N>
-__device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int64_t step, int64_t count,
-                                          float (&sum)[N])
+__device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int64_t step,
+                                          int64_t count, float (&sum)[N])
 {
     int64_t i = 0;
     float   x[N], y[N];
@@ -110,10 +112,12 @@ template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob 
 {
     int64_t warps = (int64_t)gridDim.x * (SUM_THREADS / 32);
     int     lane = threadIdx.x % 32;
-    for (int64_t a = (int64_t)blockIdx.x * (SUM_THREADS / 32) + threadIdx.x / 32; a < job.a; a += warps) {
+    for (int64_t a = (int64_t)blockIdx.x * (SUM_THREADS / 32) + threadIdx.x / 32; a < job.a;
+         a += warps) {
         float   sum[N] = { 0 }, total = 0;
         int64_t packs = job.m / N;
-        sum_packs<N>(job, a * job.m + lane * N, 32 * N, lane < packs ? (packs - lane + 31) / 32 : 0, sum);
+        sum_packs<N>(job, a * job.m + lane * N, 32 * N, lane < packs ? (packs - lane + 31) / 32 : 0,
+                     sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
             total += sum[j];
@@ -132,11 +136,11 @@ __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float su
         any_put<1>(job.out, at, &whole);
 }
 
-/* `line` elements at a time, blockDim.x packs. side: rows side by side in a line, 0 where a line is a
- * part of one row. Blocks: columns fastest, then pieces, then A. */
+/* `line` elements at a time, blockDim.x packs. side: rows side by side in a line, 0 where a line is
+ * a part of one row. Blocks: columns fastest, then pieces, then A. */
 template <int N>
-__global__ void __launch_bounds__(SUM_THREADS) sum_block(SumJob job, SumCuts cuts, int64_t side, int64_t columns,
-                                                         float *partial)
+__global__ void __launch_bounds__(SUM_THREADS)
+    sum_block(SumJob job, SumCuts cuts, int64_t side, int64_t columns, float *partial)
 {
     __shared__ float lines[SUM_THREADS * N];
     int64_t block, piece, a = divided(divided(blockIdx.x, columns, &block), cuts.pieces, &piece);
@@ -172,7 +176,8 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_block(SumJob job, SumCuts cut
 }
 
 /* The pieces added: by a thread per output, or by a warp where outputs are few. */
-__global__ void __launch_bounds__(SUM_THREADS) sum_pieces(SumJob job, int64_t pieces, const float *partial, int lanes)
+__global__ void __launch_bounds__(SUM_THREADS)
+    sum_pieces(SumJob job, int64_t pieces, const float *partial, int lanes)
 {
     int64_t t = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x, at = t / lanes;
     if (at >= job.a * job.k)                 /* whole warps, where lanes is 32 */
@@ -199,21 +204,22 @@ static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, Pack
         pack_along(&pack, job->k);
     int64_t unit = job->k / common_factor(job->k, pack.n);       /* threads that make whole rows */
     bool    beside = unit <= SUM_THREADS;
-    int64_t threads = beside ? SUM_THREADS / unit * unit : (int64_t)SUM_THREADS, line = threads * pack.n;
+    int64_t threads = beside ? SUM_THREADS / unit * unit : (int64_t)SUM_THREADS,
+            line = threads * pack.n;
     int64_t columns = beside ? 1 : ceil_div(job->k, line), side = beside ? line / job->k : 0;
     int64_t blocks = job->a * cuts.pieces * columns;
     if (blocks > INT32_MAX)
-        return fail(E_DEVICE, "%s: a sum in %lld pieces is too large for one launch", call->node->op->name,
-                    (long long)blocks);
+        return fail(E_DEVICE, "%s: a sum in %lld pieces is too large for one launch",
+                    call->node->op->name, (long long)blocks);
     WITH_PACK(pack, N,
-              sum_block<N><<<(unsigned)blocks, (unsigned)threads, 0, cuda_stream(call)>>>(*job, cuts, side, columns,
-                                                                                         partial);)
+              sum_block<N><<<(unsigned)blocks, (unsigned)threads, 0, cuda_stream(call)>>>(
+                  *job, cuts, side, columns, partial);)
     CUDA_LAUNCHED();
     if (!partial)
         return OK;
     int lanes = job->a * job->k < 16384 ? 32 : 1;
-    sum_pieces<<<(unsigned)ceil_div(job->a * job->k * lanes, SUM_THREADS), SUM_THREADS, 0, cuda_stream(call)>>>(
-        *job, cuts.pieces, partial, lanes);
+    sum_pieces<<<(unsigned)ceil_div(job->a * job->k * lanes, SUM_THREADS), SUM_THREADS, 0,
+                 cuda_stream(call)>>>(*job, cuts.pieces, partial, lanes);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -253,7 +259,8 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
 extern "C" Err sum_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     const ReduceAttr *at = ATTR(n, ReduceAttr);
-    choice->workspace_bytes = sum_bytes(at->a, at->m, at->k, ((const CudaHandle *)device->handle)->sms);
+    choice->workspace_bytes = sum_bytes(at->a, at->m, at->k,
+                                        ((const CudaHandle *)device->handle)->sms);
     return OK;
 }
 
@@ -269,8 +276,8 @@ extern "C" Err sum_cuda(const Call *call)
 
 /* y (A, M, K) from x (A, K). */
 template <class U>
-__global__ void __launch_bounds__(SUM_THREADS) repeat_units(U *__restrict__ y, const U *__restrict__ x, int64_t m,
-                                                            int64_t k, int64_t count)
+__global__ void __launch_bounds__(SUM_THREADS)
+    repeat_units(U *__restrict__ y, const U *__restrict__ x, int64_t m, int64_t k, int64_t count)
 {
     for (int64_t i = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * SUM_THREADS) {
@@ -280,8 +287,8 @@ __global__ void __launch_bounds__(SUM_THREADS) repeat_units(U *__restrict__ y, c
 }
 
 template <int N>
-__global__ void __launch_bounds__(SUM_THREADS) repeat_scaled(AnyIn x, AnyOut y, int64_t m, int64_t k, int64_t packs,
-                                                             float scale)
+__global__ void __launch_bounds__(SUM_THREADS)
+    repeat_scaled(AnyIn x, AnyOut y, int64_t m, int64_t k, int64_t packs, float scale)
 {
     for (int64_t i = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; i < packs;
          i += (int64_t)gridDim.x * SUM_THREADS) {
@@ -305,16 +312,16 @@ extern "C" Err repeat_cuda(const Call *call)
         int     unit = unit_of_pointer(unit_of_pointer(unit_of(16, bytes), x.p), y.p);
         int64_t k = bytes / unit, count = at->a * at->m * k;
         WITH_UNIT(unit, U,
-                  repeat_units<U><<<cuda_blocks(call, count, SUM_THREADS), SUM_THREADS, 0, cuda_stream(call)>>>(
+                  repeat_units<U>
+                  <<<cuda_blocks(call, count, SUM_THREADS), SUM_THREADS, 0, cuda_stream(call)>>>(
                       (U *)y.p, (const U *)x.p, at->m, k, count);)
     } else {
         PackOf pack = { 8 };
         pack_with(&pack, x.p, x.type);
         pack_with(&pack, y.p, y.type);
         pack_along(&pack, at->k);
-        WITH_PACK(pack, N,
-                  int64_t packs = at->a * at->m * at->k / N;
-                  repeat_scaled<N><<<cuda_blocks(call, packs, SUM_THREADS), SUM_THREADS, 0, cuda_stream(call)>>>(
+        WITH_PACK(pack, N, int64_t packs = at->a * at->m * at->k / N; repeat_scaled<N>
+                  <<<cuda_blocks(call, packs, SUM_THREADS), SUM_THREADS, 0, cuda_stream(call)>>>(
                       x, y, at->m, at->k, packs, at->scale);)
     }
     CUDA_LAUNCHED();

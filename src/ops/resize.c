@@ -33,7 +33,8 @@ static void resize_grad(Grad *g)
 static Cost resize_cost(const Node *n)
 {
     static const double taps[] = { 1, 4, 8, 4 };         /* products per output, both axes */
-    double in = in_count(n, 0), out = (double)shape_count(out_shape(n, 0)), larger = in > out ? in : out;
+    double in = in_count(n, 0), out = (double)shape_count(out_shape(n, 0)),
+           larger = in > out ? in : out;
     return (Cost){ .flops = 2 * taps[ATTR(n, ResizeAttr)->mode] * larger, .bytes = node_bytes(n) };
 }
 

@@ -13,7 +13,7 @@ typedef enum ResizeMode {
     RESIZE_NEAREST,
     RESIZE_BILINEAR,
     RESIZE_BICUBIC,              /* a = -0.75 */
-    RESIZE_AREA,                 /* adaptive average: i covers floor(i in/out) .. ceil((i+1) in/out) */
+    RESIZE_AREA,  /* adaptive average: i covers floor(i in/out) .. ceil((i+1) in/out) */
     RESIZE_MODES
 } ResizeMode;
 

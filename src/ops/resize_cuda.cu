@@ -1,8 +1,10 @@
 /* resize_cuda.cu -- resizing on CUDA. Each place of the result sums a range of rows and a range of
- * columns of the source; a small kernel first writes these ranges and their weights to the workspace.
+ * columns of the source; a small kernel first writes these ranges and their weights to the
+ * workspace.
  *
- * What an output sums lies side by side, and outputs follow their places in order; so what a place of
- * the input went into lies side by side too, and the gradient is the same sum with another table. */
+ * What an output sums lies side by side, and outputs follow their places in order; so what a place
+ * of the input went into lies side by side too, and the gradient is the same sum with another
+ * table. */
 #include "ops/rows_cuda.h"
 
 #define class class_
@@ -54,7 +56,8 @@ __host__ __device__ static Range range_of(Axis a, int32_t i)
     if (a.mode == RESIZE_NEAREST)
         return { nearest_place(a, i), 1 };
     if (a.mode == RESIZE_AREA) {
-        int64_t from = (int64_t)i * a.in / a.out, to = (((int64_t)i + 1) * a.in + a.out - 1) / a.out;
+        int64_t from = (int64_t)i * a.in / a.out,
+                to = (((int64_t)i + 1) * a.in + a.out - 1) / a.out;
         return { (int32_t)from, (int32_t)(to - from) };
     }
     double  at;
@@ -80,12 +83,13 @@ __device__ static float weight_of(Axis a, int32_t i, int32_t place, Range range)
     return (float)sum;
 }
 
-/* The outputs that sum a place of the input: searched between bounds that hold for every mode, since
- * a tap is never more than two places away from where its output looks, four at the edge. */
+/* The outputs that sum a place of the input: searched between bounds that hold for every mode,
+ * since a tap is never more than two places away from where its output looks, four at the edge. */
 __host__ __device__ static Range range_back(Axis a, int32_t place)
 {
     double  step = (double)a.out / (double)a.in;
-    int64_t low = (int64_t)floor(((double)place - 5) * step) - 2, high = (int64_t)ceil(((double)place + 6) * step) + 2;
+    int64_t low = (int64_t)floor(((double)place - 5) * step) - 2,
+            high = (int64_t)ceil(((double)place + 6) * step) + 2;
     Range   back = { 0, 0 };
     for (int64_t i = low > 0 ? low : 0; i < high && i < a.out; i++) {
         Range r = range_of(a, (int32_t)i);
@@ -115,7 +119,10 @@ static Table table_of(ResizeMode mode, int64_t in, int64_t out, bool back)
     return t;
 }
 
-static size_t table_bytes(const Table *t) { return (size_t)t->places * (sizeof(Range) + t->most * sizeof(float)); }
+static size_t table_bytes(const Table *t)
+{
+    return (size_t)t->places * (sizeof(Range) + t->most * sizeof(float));
+}
 
 __global__ void __launch_bounds__(ROW_THREADS) table_fill(Table rows, Table columns, bool back)
 {
@@ -136,17 +143,24 @@ typedef struct Resize {
     int64_t images, channels, src_h, src_w;
 } Resize;
 
-/* Finding the longest ranges takes a search along both axes: done once, in prepare, not in every run. */
+/* Finding the longest ranges takes a search along both axes: done once, in prepare, not in every
+ * run. */
 static Resize resize_of(const Node *n, bool back)
 {
-    Shape      src = in_shape(n, 0), dst = out_shape(n, 0), in = back ? dst : src, out = back ? src : dst;
+    Shape src = in_shape(n, 0), dst = out_shape(n, 0), in = back ? dst : src,
+          out = back ? src : dst;
     ResizeMode mode = ATTR(n, ResizeAttr)->mode;
-    return { table_of(mode, in.dim[1], out.dim[1], back), table_of(mode, in.dim[2], out.dim[2], back), src.dim[0],
-             src.dim[3], src.dim[1], src.dim[2] };
+    return { table_of(mode, in.dim[1], out.dim[1], back),
+             table_of(mode, in.dim[2], out.dim[2], back),
+             src.dim[0],
+             src.dim[3],
+             src.dim[1],
+             src.dim[2] };
 }
 
 /* A column of rows at a time, then the columns: the order of the CPU's sums. */
-template <int N> __global__ void __launch_bounds__(ROW_THREADS) resize_sum(Resize job, AnyIn src, AnyOut dst)
+template <int N>
+__global__ void __launch_bounds__(ROW_THREADS) resize_sum(Resize job, AnyIn src, AnyOut dst)
 {
     int64_t packs = job.channels / N, count = job.images * job.y.places * job.x.places * packs;
     for (int64_t t = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; t < count;
@@ -155,7 +169,8 @@ template <int N> __global__ void __launch_bounds__(ROW_THREADS) resize_sum(Resiz
         left = divided(left, job.x.places, &j);
         int64_t      image = divided(left, job.y.places, &i);
         Range        rows = job.y.range[i], columns = job.x.range[j];
-        const float *weight_y = job.y.weight + i * job.y.most, *weight_x = job.x.weight + j * job.x.most;
+        const float *weight_y = job.y.weight + i * job.y.most,
+                    *weight_x = job.x.weight + j * job.x.most;
         float        sum[N] = { 0 };
         for (int32_t q = 0; q < columns.count; q++) {
             float column[N] = { 0 }, x[N], w = weight_x[q];
@@ -211,7 +226,8 @@ static Err resize_run(const Call *call, bool back)
     if (count / pack.n < (int64_t)cuda_handle(call)->sms * ROW_THREADS)
         pack.n = 1;                          /* rather more threads */
     WITH_PACK(pack, N,
-              resize_sum<N><<<cuda_blocks(call, count / N, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
+              resize_sum<N>
+              <<<cuda_blocks(call, count / N, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
                   job, src, dst);)
     CUDA_LAUNCHED();
     return OK;
@@ -221,12 +237,18 @@ extern "C" Err resize_choose_cuda(const Node *n, const Device *, Choice *choice)
 {
     return resize_choose(n, false, choice);
 }
-extern "C" Err resize_prepare_cuda(Pool *pool, Call *call) { return resize_prepare(pool, call, false); }
+extern "C" Err resize_prepare_cuda(Pool *pool, Call *call)
+{
+    return resize_prepare(pool, call, false);
+}
 extern "C" Err resize_cuda(const Call *call) { return resize_run(call, false); }
 
 extern "C" Err resize_grad_choose_cuda(const Node *n, const Device *, Choice *choice)
 {
     return resize_choose(n, true, choice);
 }
-extern "C" Err resize_grad_prepare_cuda(Pool *pool, Call *call) { return resize_prepare(pool, call, true); }
+extern "C" Err resize_grad_prepare_cuda(Pool *pool, Call *call)
+{
+    return resize_prepare(pool, call, true);
+}
 extern "C" Err resize_grad_cuda(const Call *call) { return resize_run(call, true); }

@@ -1,4 +1,5 @@
-/* rfft_cuda.cu -- real Fourier transforms on CUDA: complex ones, half of whose numbers are known. */
+/* rfft_cuda.cu -- real Fourier transforms on CUDA: complex ones, half of whose numbers are
+ * known. */
 #include "ops/fft_cuda.h"
 
 static FftCuda rfft_of(const Node *n)
@@ -24,9 +25,11 @@ static Err rfft_run(const Call *call, bool back)
     int64_t batch = in_shape(call->node, 0).dim[0], wave = fft_wave(&f, batch);
     for (int64_t b = 0; b < batch; b += wave) {
         int64_t      some = batch - b < wave ? batch - b : wave;
-        RealSignal   x = { (float *)(back ? call->out[0] : call->in[0]) + b * f.n * f.channels, f.n, f.channels };
-        HalfSpectrum s = { (float2 *)(back ? call->in[0] : call->out[0]) + b * (f.n / 2 + 1) * f.channels, f.n,
-                           f.channels, attr->edge, attr->inner };
+        RealSignal x = { (float *)(back ? call->out[0] : call->in[0]) + b * f.n * f.channels, f.n,
+                         f.channels };
+        HalfSpectrum s = { (float2 *)(back ? call->in[0] : call->out[0]) +
+                               b * (f.n / 2 + 1) * f.channels,
+                           f.n, f.channels, attr->edge, attr->inner };
         if (back)
             TRY(fft_whole(call, f, some, s, x, (float2 *)call->workspace));
         else

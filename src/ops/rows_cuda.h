@@ -1,10 +1,9 @@
 /* rows_cuda.h -- elementwise work on CUDA: packs of neighbours, whatever the storage.
  *
- * The storage types are known at the launch, not at compile time: a branch that all threads take the
- * same way costs nothing beside the memory, and one kernel serves every mix of types. A pack is 16
- * bytes of the widest type: 8 elements where all are 2-byte, 4 where any is fp32, 1 where a pointer or
- * an extent does not allow more.
- */
+ * The storage types are known at the launch, not at compile time: a branch that all threads take
+ * the same way costs nothing beside the memory, and one kernel serves every mix of types. A pack is
+ * 16 bytes of the widest type: 8 elements where all are 2-byte, 4 where any is fp32, 1 where a
+ * pointer or an extent does not allow more. */
 #ifndef OPS_ROWS_CUDA_H
 #define OPS_ROWS_CUDA_H
 
@@ -15,8 +14,14 @@ enum { ROW_THREADS = 256 };
 typedef struct AnyIn {  const void *p; Type type; } AnyIn;
 typedef struct AnyOut { void *p;       Type type; } AnyOut;
 
-static inline AnyIn  any_in(const Call *call, int i)  { return { call->in[i], in_type(call->node, i) }; }
-static inline AnyOut any_out(const Call *call, int i) { return { call->out[i], out_type(call->node, i) }; }
+static inline AnyIn any_in(const Call *call, int i)
+{
+    return { call->in[i], in_type(call->node, i) };
+}
+static inline AnyOut any_out(const Call *call, int i)
+{
+    return { call->out[i], out_type(call->node, i) };
+}
 
 /* The bytes of N elements: loaded first for all inputs, converted after, so that loads overlap. */
 template <int N> struct Raw { uint32_t w[N == 8 ? 4 : N]; };
@@ -65,7 +70,8 @@ template <int N> __device__ __forceinline__ void any_get(AnyIn in, int64_t i, fl
 /* The bits of y rounded to a 2-byte type. */
 __device__ __forceinline__ uint32_t half_bits(Type type, float y)
 {
-    return type == BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(y)) : __half_as_ushort(__float2half_rn(y));
+    return type == BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(y))
+                        : __half_as_ushort(__float2half_rn(y));
 }
 
 template <int N> __device__ __forceinline__ void any_put(AnyOut out, int64_t i, const float *y)
@@ -125,7 +131,7 @@ static inline void pack_with(PackOf *pack, const void *p, Type type)
         pack->n = 1;
 }
 
-static inline void pack_along(PackOf *pack, int64_t extent)     /* packs must not cross this extent */
+static inline void pack_along(PackOf *pack, int64_t extent)  /* packs must not cross this extent */
 {
     if (pack->n == 8 && extent % 8)
         pack->n = 4;
@@ -159,7 +165,8 @@ __device__ __forceinline__ void rows_pack(F &f, const RowsIn<IN> &in, AnyOut out
 }
 
 template <int N, int IN, class F>
-__global__ void __launch_bounds__(ROW_THREADS) rows_kernel(F f, RowsIn<IN> in, AnyOut out, int64_t count)
+__global__ void __launch_bounds__(ROW_THREADS)
+    rows_kernel(F f, RowsIn<IN> in, AnyOut out, int64_t count)
 {
     int64_t packs = count / N, first = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x;
     f.begin();
@@ -169,10 +176,11 @@ __global__ void __launch_bounds__(ROW_THREADS) rows_kernel(F f, RowsIn<IN> in, A
         rows_pack<1>(f, in, out, packs * N + first);
 }
 
-/* Output 0 from the IN inputs numbered in `from`, all of output 0's element count; output 0 may be any of
- * them. F has begin(), run once by every thread, and run<N>(i, x, y): N outputs from x[IN][N]; what
- * it reads besides has lowered `pack` already. */
-template <int IN, class F> Err rows_cuda_of(const Call *call, F f, const int (&from)[IN], PackOf pack)
+/* Output 0 from the IN inputs numbered in `from`, all of output 0's element count; output 0 may be
+ * any of them. F has begin(), run once by every thread, and run<N>(i, x, y): N outputs from
+ * x[IN][N]; what it reads besides has lowered `pack` already. */
+template <int IN, class F>
+Err rows_cuda_of(const Call *call, F f, const int (&from)[IN], PackOf pack)
 {
     int64_t    count = shape_count(out_shape(call->node, 0));
     RowsIn<IN> in;
@@ -204,7 +212,8 @@ template <int IN, class F> Err rows_cuda(const Call *call, F f)      /* from the
 /* What rows_cuda takes, from Fn::at(x), where x[IN] are the inputs at one element. */
 template <class Fn> struct Each : Fn {
     __device__ void begin() {}
-    template <int N, int IN> __device__ void run(int64_t, const float (&x)[IN][N], float (&y)[N]) const
+    template <int N, int IN>
+    __device__ void run(int64_t, const float (&x)[IN][N], float (&y)[N]) const
     {
 #pragma unroll
         for (int j = 0; j < N; j++) {

@@ -19,8 +19,15 @@ typedef struct Begin {
 static Begin begin_of(const Call *call)
 {
     Shape x = in_shape(call->node, S4_BEGIN_STATE);
-    return (Begin){ x.dim[0], x.dim[1], x.dim[2], call->in[S4_BEGIN_STATE], call->in[S4_BEGIN_KEEP],
-                    call->in[S4_BEGIN_INV_DT], call->in[S4_BEGIN_A_REAL], call->in[S4_BEGIN_A_IMAG], call->in[S4_BEGIN_P] };
+    return (Begin){ x.dim[0],
+                    x.dim[1],
+                    x.dim[2],
+                    call->in[S4_BEGIN_STATE],
+                    call->in[S4_BEGIN_KEEP],
+                    call->in[S4_BEGIN_INV_DT],
+                    call->in[S4_BEGIN_A_REAL],
+                    call->in[S4_BEGIN_A_IMAG],
+                    call->in[S4_BEGIN_P] };
 }
 
 static double complex pair_at(const float *x, int64_t i)
@@ -83,7 +90,8 @@ Err s4_begin_grad_choose_cpu(const Node *n, const Device *device, Choice *choice
     return OK;
 }
 
-/* The convention of Note [Gradient] in s4_kernel_grad_cpu.c. One thread: the sums are over rows, and short. */
+/* The convention of Note [Gradient] in s4_kernel_grad_cpu.c. One thread: the sums are over rows,
+ * and short. */
 Err s4_begin_grad_cpu(const Call *call)
 {
     Begin        s = begin_of(call);
@@ -100,7 +108,8 @@ Err s4_begin_grad_cpu(const Call *call)
             for (int64_t n = 0; n < s.pairs; n++)
                 d_r -= 0.5 * creal(conj(pair_at(s.p, n)) * pair_at(dy, at * s.pairs + n));
             for (int64_t n = 0; n < s.pairs; n++) {
-                double complex x = pair_at(s.state, at * s.pairs + n), g = pair_at(dy, at * s.pairs + n);
+                double complex x = pair_at(s.state, at * s.pairs + n),
+                               g = pair_at(dy, at * s.pairs + n);
                 double complex d_a = conj(x) * g / 2, d_pole = 2 * d_r * x - r / 2 * g;
                 double        *to = sums + n * POLE_NUMBERS;
                 d_inverse += creal(conj(x) * g);
@@ -127,24 +136,32 @@ Err s4_begin_grad_cpu(const Call *call)
 
 /* ---- the recurrence ---- */
 
-typedef struct Lanes {               /* of one sample's 16 channels: numbers of a pair are [2][LANES] */
+typedef struct Lanes {  /* of one sample's 16 channels: numbers of a pair are [2][LANES] */
     double         *e, *f, *b, *x;   /* [pairs][2][LANES] */
     double complex *one;             /* 4 [pairs]: coefficients of one channel */
     float          *row;
 } Lanes;
 
-static size_t lanes_doubles(int64_t pairs) { return (size_t)pairs * (4 * 2 * LANES + 2 * 4) + LANES / 2; }
+static size_t lanes_doubles(int64_t pairs)
+{
+    return (size_t)pairs * (4 * 2 * LANES + 2 * 4) + LANES / 2;
+}
 
 static Lanes lanes_of(double *room, int64_t pairs)
 {
     int64_t n = pairs * 2 * LANES;
-    return (Lanes){ .e = room, .f = room + n, .b = room + 2 * n, .x = room + 3 * n,
-                    .one = (double complex *)(void *)(room + 4 * n), .row = (float *)(void *)(room + 4 * n + 8 * pairs) };
+    return (Lanes){ .e = room,
+                    .f = room + n,
+                    .b = room + 2 * n,
+                    .x = room + 3 * n,
+                    .one = (double complex *)(void *)(room + 4 * n),
+                    .row = (float *)(void *)(room + 4 * n + 8 * pairs) };
 }
 
 Err s4_end_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
-    choice->workspace_bytes = (size_t)device->threads * lanes_doubles(in_shape(n, 0).dim[2]) * sizeof(double);
+    choice->workspace_bytes = (size_t)device->threads * lanes_doubles(in_shape(n, 0).dim[2]) *
+                              sizeof(double);
     return OK;
 }
 
@@ -155,7 +172,8 @@ static void put(double *to, int64_t n, int64_t lane, double complex x)
 }
 
 /* Lanes beyond the last channel have coefficients 0: their state stays 0. */
-static void lanes_fill(const Lanes *l, const S4Params *params, int64_t first, int64_t count, const float *state)
+static void lanes_fill(const Lanes *l, const S4Params *params, int64_t first, int64_t count,
+                       const float *state)
 {
     int64_t pairs = params->pairs;
     S4Coefs one = { l->one, l->one + pairs, l->one + 2 * pairs, l->one + 3 * pairs };
@@ -178,11 +196,13 @@ static void lanes_step(const Lanes *l, const float *p, int64_t pairs, const floa
     double sums[LANES] = { 0 };
     for (int64_t n = 0; n < pairs; n++) {
         const double *e = l->e + 2 * n * LANES, *b = l->b + 2 * n * LANES;
-        double       *x = l->x + 2 * n * LANES, p_re = (double)p[2 * n], p_im = (double)p[2 * n + 1];
+        double *x = l->x + 2 * n * LANES, p_re = (double)p[2 * n], p_im = (double)p[2 * n + 1];
 #pragma omp simd
         for (int i = 0; i < LANES; i++) {
-            double w_re = 2 * x[i] + b[i] * (double)u[i], w_im = 2 * x[LANES + i] + b[LANES + i] * (double)u[i];
-            double e_re = e[i] * w_re - e[LANES + i] * w_im, e_im = e[i] * w_im + e[LANES + i] * w_re;
+            double w_re = 2 * x[i] + b[i] * (double)u[i],
+                   w_im = 2 * x[LANES + i] + b[LANES + i] * (double)u[i];
+            double e_re = e[i] * w_re - e[LANES + i] * w_im,
+                   e_im = e[i] * w_im + e[LANES + i] * w_re;
             sums[i] += p_re * e_re + p_im * e_im;
             x[i] = e_re - x[i];
             x[LANES + i] = e_im - x[LANES + i];
@@ -205,22 +225,26 @@ Err s4_end_cpu(const Call *call)
     Type         type = in_type(call->node, S4_END_U);
     const float *keep = call->in[S4_END_KEEP];
     float       *state = call->out[0];
-    int64_t      length = in_shape(call->node, S4_END_U).dim[1], channels = x.dim[1], pairs = x.dim[2];
+    int64_t length = in_shape(call->node, S4_END_U).dim[1], channels = x.dim[1], pairs = x.dim[2];
     int64_t      groups = (channels + LANES - 1) / LANES;
     S4Params     params = { .channels = channels, .pairs = pairs, .inv_dt = call->in[S4_END_INV_DT],
-                            .b = call->in[S4_END_B], .p = call->in[S4_END_P], .a_real = call->in[S4_END_A_REAL],
+                            .b = call->in[S4_END_B], .p = call->in[S4_END_P],
+                            .a_real = call->in[S4_END_A_REAL],
                             .a_imag = call->in[S4_END_A_IMAG] };
 #pragma omp parallel for schedule(static) num_threads(call->device->threads)
     for (int64_t task = 0; task < x.dim[0] * groups; task++) {
         int64_t b = task / groups, first = task % groups * LANES;
         int64_t count = channels - first < LANES ? channels - first : LANES;
         float  *at = state + 2 * (b * channels + first) * pairs;
-        Lanes   l = lanes_of((double *)call->workspace + (size_t)omp_get_thread_num() * lanes_doubles(pairs), pairs);
+        Lanes l = lanes_of(
+            (double *)call->workspace + (size_t)omp_get_thread_num() * lanes_doubles(pairs), pairs);
         lanes_fill(&l, &params, first, count, keep[b] != 0 ? at : NULL);
         memset(l.row, 0, LANES * sizeof *l.row);
         for (int64_t t = 0; t < length; t++) {
             float buffer[LANES];
-            memcpy(l.row, row_load(type, call->in[S4_END_U], (b * length + t) * channels + first, count, buffer),
+            memcpy(l.row,
+                   row_load(type, call->in[S4_END_U], (b * length + t) * channels + first, count,
+                            buffer),
                    (size_t)count * sizeof *l.row);
             lanes_step(&l, params.p, pairs, l.row);
         }

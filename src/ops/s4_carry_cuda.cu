@@ -1,7 +1,6 @@
-/* s4_carry_cuda.cu -- S4 states between chunks on CUDA: a warp for each sample and channel, its lanes over the
- * pairs of poles, in double. A chunk is gone through step by step: what a step needs of all pairs is one
- * sum over the warp.
- */
+/* s4_carry_cuda.cu -- S4 states between chunks on CUDA: a warp for each sample and channel, its
+ * lanes over the pairs of poles, in double. A chunk is gone through step by step: what a step needs
+ * of all pairs is one sum over the warp. */
 #include "ops/cuda.h"
 
 extern "C" {
@@ -25,7 +24,10 @@ __device__ __forceinline__ Complex z_at(const float *x, int64_t i)
 {
     return { (double)x[2 * i], (double)x[2 * i + 1] };
 }
-__device__ __forceinline__ double step_of(float x) { return x > 30 ? (double)x : log1p(exp((double)x)); }
+__device__ __forceinline__ double step_of(float x)
+{
+    return x > 30 ? (double)x : log1p(exp((double)x));
+}
 
 __device__ __forceinline__ double warp_total(double x)
 {
@@ -100,7 +102,8 @@ __global__ void begin_poles(Begin s)
     if (n >= s.pairs)
         return;
     for (int64_t at = threadIdx.x; at < s.rows; at += 32) {
-        Complex x = z_at(s.state, at * s.pairs + n), g = z_at(s.dy, at * s.pairs + n), d_a = z_mul(z_conj(x), g);
+        Complex x = z_at(s.state, at * s.pairs + n), g = z_at(s.dy, at * s.pairs + n),
+                d_a = z_mul(z_conj(x), g);
         double  r = s.sums[2 * at], d_r = s.sums[2 * at + 1];
         a_re += d_a.re / 2;
         a_im += d_a.im / 2;
@@ -220,7 +223,8 @@ template <class T, int K> __global__ void end_rows(End s, const T *u)
         e[k] = f[k] = b[k] = p[k] = x[k] = { 0, 0 };
         if (n >= s.pairs)
             continue;
-        Complex one = { 1 + dt / 2 * exp((double)s.a_real[n]), dt / 2 * (double)s.a_imag[n] };     /* 1 - dt/2 A */
+        /* 1 - dt/2 A */
+        Complex one = { 1 + dt / 2 * exp((double)s.a_real[n]), dt / 2 * (double)s.a_imag[n] };
         double  size = one.re * one.re + one.im * one.im;
         e[k] = { one.re / size, -one.im / size };
         p[k] = z_at(s.p, n);
@@ -236,14 +240,15 @@ template <class T, int K> __global__ void end_rows(End s, const T *u)
         Complex ep = z_mul(e[k], p[k]);
         f[k] = { 2 * ep.re / below, 2 * ep.im / below };
     }
-    for (int64_t first = 0; first < s.length; first += 32) {     /* each lane fetches one of 32 steps */
+    for (int64_t first = 0; first < s.length; first += 32) { /* each lane fetches one of 32 steps */
         int   count = s.length - first < 32 ? (int)(s.length - first) : 32;
         float mine = lane < count ? get(u, (sample * s.length + first + lane) * s.channels + h) : 0;
         for (int t = 0; t < count; t++) {
             double now = (double)__shfl_sync(0xffffffffu, mine, t), sum = 0;
 #pragma unroll
             for (int k = 0; k < K; k++) {
-                Complex to = z_mul(e[k], { 2 * x[k].re + b[k].re * now, 2 * x[k].im + b[k].im * now });
+                Complex to = z_mul(e[k],
+                                   { 2 * x[k].re + b[k].re * now, 2 * x[k].im + b[k].im * now });
                 sum += p[k].re * to.re + p[k].im * to.im;
                 x[k] = { to.re - x[k].re, to.im - x[k].im };
             }
@@ -296,6 +301,9 @@ extern "C" Err s4_end_cuda(const Call *call)
     s.p = (const float *)call->in[S4_END_P];
     s.state = (float *)call->out[0];
     if (s.pairs > 512)
-        return fail(E_DEVICE, "s4_end: %lld pairs of states are more than the 512 a card is given", (long long)s.pairs);
-    return type == BF16 ? end_run<bf16>(call, s) : type == F16 ? end_run<f16>(call, s) : end_run<float>(call, s);
+        return fail(E_DEVICE, "s4_end: %lld pairs of states are more than the 512 a card is given",
+                    (long long)s.pairs);
+    return type == BF16  ? end_run<bf16>(call, s)
+           : type == F16 ? end_run<f16>(call, s)
+                         : end_run<float>(call, s);
 }

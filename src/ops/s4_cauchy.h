@@ -9,8 +9,8 @@
  *     p = Re v,  q = Re(v conj(A)),  D = |A|^2 - y'^2 - 2 i y' Re A:
  *
  * one complex reciprocal R = 1 / D for a pole, shared by the four sums, and real weights on it.
- * Only v = B C and v = P C differ between channels; B Q and P Q are scalars, unless each channel has
- * a B of its own (S4.each): then B Q differs too.
+ * Only v = B C and v = P C differ between channels; B Q and P Q are scalars, unless each channel
+ * has a B of its own (S4.each): then B Q differs too.
  *
  * Near a resonance, y' = |A|, the real part of D is a small difference of large numbers. It is
  * taken as (|A| - y') (|A| + y') with |A| and y' as sums of two floats each. For large y' (k near
@@ -180,7 +180,8 @@ typedef struct Sums {            /* of one frequency */
 } Sums;
 
 /* bq: as in Slot; a constant NULL leaves no trace in the loop. */
-INLINE void cauchy(Sums *out, const S4 *s, const Pole *poles, const PoleLanes *lanes, const Vec *bq, const Freq *f)
+INLINE void cauchy(Sums *out, const S4 *s, const Pole *poles, const PoleLanes *lanes, const Vec *bq,
+                   const Freq *f)
 {
     Cvec sum[SUMS][2] = { 0 };
     for (int64_t n = 0; n < s->poles; n++) {

@@ -17,8 +17,8 @@ typedef struct S4KernelAttr {
     bool    wants[S4_PARAMS];
 } S4KernelAttr;
 
-/* K (L,H). inv_dt (H,1), C (1,H,N,2) for this length (C~), B and P (1,1,N,2), A (1,N); all f32. B may
- * be each channel's own, (1,H,N,2): see s4_carry.h. */
+/* K (L,H). inv_dt (H,1), C (1,H,N,2) for this length (C~), B and P (1,1,N,2), A (1,N); all f32. B
+ * may be each channel's own, (1,H,N,2): see s4_carry.h. */
 Tensor s4_kernel(Tensor inv_dt, Tensor c, Tensor b, Tensor a_real, Tensor a_imag, Tensor p,
                  int64_t length);
 

@@ -1,13 +1,13 @@
-/* s4_kernel_cuda.cu -- the S4 kernel and its gradient on CUDA; the arithmetic is that of s4_cauchy.h.
+/* s4_kernel_cuda.cu -- the S4 kernel and its gradient on CUDA; the arithmetic is that of
+ * s4_cauchy.h.
  *
  * A thread has one channel and two frequencies and runs over the poles; what depends on channel and
  * pole is read side by side, what depends on the pole alone by all at once. Backward, a block takes
- * 32 channels and a run of frequencies, 32 at a time: in phase one each warp has two frequencies and
- * makes the sums again, in phase two each warp has poles, two at once, and sums over the 32; a run's sums
- * are [poles][POLE_SUMS][channels], added over the runs in double. Two at once because what is read for
- * one, and not the arithmetic, would set the pace. Parameters are taken to double precision and back at
- * both ends, as on the CPU. EACH: every channel has a B of its own.
- */
+ * 32 channels and a run of frequencies, 32 at a time: in phase one each warp has two frequencies
+ * and makes the sums again, in phase two each warp has poles, two at once, and sums over the 32; a
+ * run's sums are [poles][POLE_SUMS][channels], added over the runs in double. Two at once because
+ * what is read for one, and not the arithmetic, would set the pace. Parameters are taken to double
+ * precision and back at both ends, as on the CPU. EACH: every channel has a B of its own. */
 #include "ops/fft_cuda.h"
 
 extern "C" {
@@ -18,7 +18,8 @@ extern "C" {
 
 enum { BC, BQ, PC, PQ, SUMS };           /* v = X Y of the four sums; of each, weights p and q */
 enum { SUM_M = 2 * SUMS, SUM_DAMP, POLE_SUMS };
-enum { S4_LANES = 32, S4_WARPS = 16, S4_TWO = 2, S4_FREQS = S4_WARPS * S4_TWO };     /* channels, warps of a block */
+/* channels, warps of a block */
+enum { S4_LANES = 32, S4_WARPS = 16, S4_TWO = 2, S4_FREQS = S4_WARPS * S4_TWO };
 enum { FREQ_FLOATS = 4 + 4 * SUMS };     /* a frequency of one channel in shared memory */
 enum { S4_SHARED = S4_FREQS * FREQ_FLOATS * S4_LANES * 4 };
 
@@ -35,7 +36,7 @@ struct Pole {                            /* what does not depend on the channel 
 
 typedef struct S4Cuda {
     FftCuda      f;
-    int64_t      channels, poles, length, n_freq, chunks, chunk;     /* chunk: frequencies of a run */
+    int64_t      channels, poles, length, n_freq, chunks, chunk;  /* chunk: frequencies of a run */
     const float *param[S4_PARAMS], *tangents;
     float       *out[S4_PARAMS];         /* gradients */
     double      *inverse_dt;             /* [channels] */
@@ -54,14 +55,17 @@ __device__ __forceinline__ Complex z_mul(Complex a, Complex b)
 {
     return { a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re };
 }
-__device__ __forceinline__ Complex z_add(Complex a, Complex b) { return { a.re + b.re, a.im + b.im }; }
+__device__ __forceinline__ Complex z_add(Complex a, Complex b)
+{
+    return { a.re + b.re, a.im + b.im };
+}
 __device__ __forceinline__ Complex z_conj(Complex a) { return { a.re, -a.im }; }
 __device__ __forceinline__ Complex z_at(const float *x, int64_t i)
 {
     return { (double)x[2 * i], (double)x[2 * i + 1] };
 }
 
-struct Shared {                          /* parameters of one pole; b of one channel where each has its own */
+struct Shared {  /* parameters of one pole; b of one channel where each has its own */
     Complex a, b, p;
 };
 
@@ -78,7 +82,10 @@ __device__ __forceinline__ double dt_of(const S4Cuda &s, int64_t h)
 }
 
 __device__ __forceinline__ float weight_p(Complex v) { return (float)v.re; }
-__device__ __forceinline__ float weight_q(Complex v, Complex a) { return (float)(v.re * a.re + v.im * a.im); }
+__device__ __forceinline__ float weight_q(Complex v, Complex a)
+{
+    return (float)(v.re * a.re + v.im * a.im);
+}
 
 /* Thread (channel, pole); the first pole's also do dt, the first channel's the pole itself. */
 __global__ void s4_fill(S4Cuda s)
@@ -88,7 +95,8 @@ __global__ void s4_fill(S4Cuda s)
         return;
     Shared  at = shared_of(s, h, n);
     Complex c = z_at(s.param[S4_C], h * s.poles + n), bc = z_mul(at.b, c), pc = z_mul(at.p, c);
-    s.lanes[n * s.channels + h] = make_float4(weight_p(bc), weight_q(bc, at.a), weight_p(pc), weight_q(pc, at.a));
+    s.lanes[n * s.channels + h] = make_float4(weight_p(bc), weight_q(bc, at.a), weight_p(pc),
+                                              weight_q(pc, at.a));
     if (s.each) {
         Complex bq = z_mul(at.b, z_conj(at.p));
         s.bq[n * s.channels + h] = make_float2(weight_p(bq), weight_q(bq, at.a));
@@ -152,13 +160,15 @@ __device__ __forceinline__ void weigh(float2 (&sum)[2], float2 r, float p, float
 }
 
 /* p, q of B Q for one channel. */
-template <bool EACH> __device__ __forceinline__ float2 weight_bq(const S4Cuda &s, const Pole &pole, int64_t h, int64_t n)
+template <bool EACH>
+__device__ __forceinline__ float2 weight_bq(const S4Cuda &s, const Pole &pole, int64_t h, int64_t n)
 {
     return EACH ? s.bq[n * s.channels + h] : make_float2(pole.bq[0], pole.bq[1]);
 }
 
 template <bool EACH>
-__device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s, int64_t h, const Freq (&f)[S4_TWO])
+__device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s, int64_t h,
+                                       const Freq (&f)[S4_TWO])
 {
     float2 sum[S4_TWO][SUMS][2];
 #pragma unroll
@@ -202,13 +212,15 @@ __device__ __forceinline__ void s4_edge(const S4Cuda &s, int64_t h)
     float sum = 0;
     for (int64_t n = 0; n < s.poles; n++)
         sum += s.lanes[n * s.channels + h].x;
-    s.spectrum[s.length / 2 * s.channels + h] = make_float2((float)((double)sum / s.inverse_dt[h]), 0);
+    s.spectrum[s.length / 2 * s.channels + h] = make_float2((float)((double)sum / s.inverse_dt[h]),
+                                                            0);
 }
 
 /* Threads (32 channels, 8 pairs of frequencies). */
 template <bool EACH> __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
 {
-    int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, first = blockIdx.x * (int64_t)(8 * S4_TWO) + threadIdx.y;
+    int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x,
+            first = blockIdx.x * (int64_t)(8 * S4_TWO) + threadIdx.y;
     int64_t last = s.n_freq - (s.length % 2 == 0);
     if (h >= s.channels)
         return;
@@ -228,7 +240,8 @@ template <bool EACH> __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s
         }
         float2 less = c_sub(sums[j].r[BC], c_mul(sums[j].ratio_b, sums[j].r[PC]));
         float  half_y = 0.5f * s.tangents[2 * k];
-        s.spectrum[k * s.channels + h] = make_float2(less.x - half_y * less.y, less.y + half_y * less.x);
+        s.spectrum[k * s.channels + h] = make_float2(less.x - half_y * less.y,
+                                                     less.y + half_y * less.x);
     }
 }
 
@@ -236,7 +249,8 @@ template <bool EACH> __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s
 
 __device__ __forceinline__ float2 c_conj_mul(float2 a, float2 b) { return c_mul(c_conj(a), b); }
 
-/* Frequencies [0, there) of two, k and k + 1, of one channel into shared memory; adds to `through`. */
+/* Frequencies [0, there) of two, k and k + 1, of one channel into shared memory; adds to
+ * `through`. */
 template <bool EACH>
 __device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k, int there,
                                           float (*to)[FREQ_FLOATS][S4_LANES], float *through)
@@ -252,7 +266,8 @@ __device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k,
     for (int j = 0; j < S4_TWO; j++) {
         if (j >= there)
             break;
-        float  factor = (k + j == 0 ? 1.0f : 2.0f) / (float)s.length, half_y = 0.5f * s.tangents[2 * (k + j)];
+        float factor = (k + j == 0 ? 1.0f : 2.0f) / (float)s.length,
+              half_y = 0.5f * s.tangents[2 * (k + j)];
         float2 outer = s.spectrum[(k + j) * s.channels + h], g[SUMS];
         outer = make_float2(outer.x * factor, outer.y * factor);
         g[BC] = make_float2(outer.x + half_y * outer.y, outer.y - half_y * outer.x);
@@ -281,7 +296,8 @@ __device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k,
 template <bool EACH>
 __device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, const int64_t (&n)[S4_TWO],
                                           const float (*from)[FREQ_FLOATS][S4_LANES], int count,
-                                          float (&total)[S4_TWO][POLE_SUMS], float (&through)[S4_TWO])
+                                          float (&total)[S4_TWO][POLE_SUMS],
+                                          float (&through)[S4_TWO])
 {
     int   lane = (int)threadIdx.x;
     Pole  pole[S4_TWO];
@@ -337,7 +353,8 @@ __device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, const int6
 template <bool EACH> __global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_slopes(S4Cuda s)
 {
     extern __shared__ float s4_memory[];
-    float (*freq)[FREQ_FLOATS][S4_LANES] = (float (*)[FREQ_FLOATS][S4_LANES])s4_memory;      /* [S4_FREQS] */
+    /* [S4_FREQS] */
+    float (*freq)[FREQ_FLOATS][S4_LANES] = (float (*)[FREQ_FLOATS][S4_LANES])s4_memory;
     __shared__ float moved[S4_WARPS][S4_LANES];
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, last = s.n_freq - (s.length % 2 == 0);
     int64_t from = blockIdx.x * s.chunk, to = from + s.chunk < last ? from + s.chunk : last;
@@ -363,7 +380,8 @@ template <bool EACH> __global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_sl
                 through += more[j];
 #pragma unroll
                 for (int i = 0; i < POLE_SUMS; i++)
-                    s.sums[((blockIdx.x * s.poles + two[j]) * POLE_SUMS + i) * s.channels + h] += total[j][i];
+                    s.sums[((blockIdx.x * s.poles + two[j]) * POLE_SUMS + i) * s.channels + h] +=
+                        total[j][i];
             }
         }
         __syncthreads();
@@ -385,10 +403,12 @@ __device__ __forceinline__ double nyquist(const S4Cuda &s, int64_t h)
     return (double)(s.spectrum[s.length / 2 * s.channels + h].x / (float)s.length);
 }
 
-/* From sums over frequencies to parameters: thread (channel, pole); one row of threads more for dt. */
+/* From sums over frequencies to parameters: thread (channel, pole); one row of threads more for
+ * dt. */
 __global__ void s4_chain(S4Cuda s)
 {
-    int64_t h = blockIdx.x * (int64_t)S4_LANES + threadIdx.x, n = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
+    int64_t h = blockIdx.x * (int64_t)S4_LANES + threadIdx.x,
+            n = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
     if (h >= s.channels || n > s.poles)
         return;
     double dt = dt_of(s, h), edge = nyquist(s, h);
@@ -408,13 +428,17 @@ __global__ void s4_chain(S4Cuda s)
 #pragma unroll
     for (int i = 0; i < POLE_SUMS; i++)
         sum[i] = 0;
-    for (int64_t k = 0; k < s.chunks; k += 4) {      /* many loads under way: few threads have long sums */
+    /* many loads under way: few threads have long sums */
+    for (int64_t k = 0; k < s.chunks; k += 4) {
         float part[4][POLE_SUMS];
 #pragma unroll
         for (int j = 0; j < 4; j++)
 #pragma unroll
             for (int i = 0; i < POLE_SUMS; i++)
-                part[j][i] = k + j < s.chunks ? s.sums[(((k + j) * s.poles + n) * POLE_SUMS + i) * s.channels + h] : 0;
+                part[j][i] =
+                    k + j < s.chunks
+                        ? s.sums[(((k + j) * s.poles + n) * POLE_SUMS + i) * s.channels + h]
+                        : 0;
 #pragma unroll
         for (int j = 0; j < 4; j++)
 #pragma unroll
@@ -461,7 +485,10 @@ __global__ void s4_shared_sums(S4Cuda s)
 #pragma unroll
     for (int d = 16; d; d >>= 1)
         sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    float *out = j < 2 ? (s.each ? NULL : s.out[S4_B]) : j < 4 ? s.out[S4_P] : j == 4 ? s.out[S4_A_REAL] : s.out[S4_A_IMAG];
+    float *out = j < 2    ? (s.each ? NULL : s.out[S4_B])
+                 : j < 4  ? s.out[S4_P]
+                 : j == 4 ? s.out[S4_A_REAL]
+                          : s.out[S4_A_IMAG];
     if (threadIdx.x == 0 && out)
         out[j < 4 ? 2 * n + j % 2 : n] = (float)sum;
 }
@@ -487,7 +514,8 @@ static S4Cuda s4_of(const Call *call, const Node *n, int sms, bool grad)
     s.length = ATTR(n, S4KernelAttr)->length;
     s.n_freq = s.length / 2 + 1;
     s.f = fft_cuda_of(s.length, s.channels, true);
-    int64_t runs = ceil_div(sms, ceil_div(s.channels, S4_LANES)), most = ceil_div(s.n_freq, S4_FREQS);
+    int64_t runs = ceil_div(sms, ceil_div(s.channels, S4_LANES)),
+            most = ceil_div(s.n_freq, S4_FREQS);
     s.chunk = ceil_div(ceil_div(s.n_freq, runs < most ? runs : most), S4_FREQS) * S4_FREQS;
     s.chunks = ceil_div(s.n_freq, s.chunk);
     size_t pairs = (size_t)(s.poles * s.channels), width = (size_t)s.channels;
@@ -499,7 +527,8 @@ static S4Cuda s4_of(const Call *call, const Node *n, int sms, bool grad)
     s.spectrum = (float2 *)(base + place(&s.bytes, (size_t)s.n_freq * width * sizeof(float2)));
     s.scratch = (float2 *)(base + place(&s.bytes, s.f.n2 == 1 ? 0 : fft_signal_bytes(&s.f)));
     if (grad) {
-        s.sums = (float *)(base + place(&s.bytes, (size_t)s.chunks * pairs * POLE_SUMS * sizeof(float)));
+        s.sums = (float *)(base +
+                           place(&s.bytes, (size_t)s.chunks * pairs * POLE_SUMS * sizeof(float)));
         s.through = (float *)(base + place(&s.bytes, (size_t)s.chunks * width * sizeof(float)));
         s.shared = (double *)(base + place(&s.bytes, pairs * 6 * sizeof(double)));
     }
@@ -541,7 +570,7 @@ static Err s4_begin(const Call *call, const S4Cuda *s)
 extern "C" Err s4_kernel_cuda(const Call *call)
 {
     S4Cuda s = s4_of(call, call->node, cuda_handle(call)->sms, false);
-    dim3   blocks((unsigned)ceil_div(s.n_freq, 8 * S4_TWO), (unsigned)ceil_div(s.channels, S4_LANES));
+    dim3 blocks((unsigned)ceil_div(s.n_freq, 8 * S4_TWO), (unsigned)ceil_div(s.channels, S4_LANES));
     float  one = 1 / (float)s.length;
     TRY(s4_begin(call, &s));
     if (s.each)

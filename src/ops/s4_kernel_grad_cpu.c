@@ -28,8 +28,9 @@ typedef struct Block {           /* phase one's result for a few frequencies */
 
 /* Frequency k, whose kernel value has gradient (re, im); adds y' dL/dy' as far as y' stands outside
  * of R. */
-INLINE void phase_one(const S4 *s, const Pole *poles, const PoleLanes *lanes, const Vec *bq, const Vec *spectrum,
-                      float factor, const Freq *f, Vec part[SUMS][4], Vec *through)
+INLINE void phase_one(const S4 *s, const Pole *poles, const PoleLanes *lanes, const Vec *bq,
+                      const Vec *spectrum, float factor, const Freq *f, Vec part[SUMS][4],
+                      Vec *through)
 {
     Sums sums;
     Cvec g[SUMS], outer = { spectrum[0] * factor, spectrum[1] * factor };
@@ -57,8 +58,8 @@ static void add_double(double *to, const Vec *v)
 }
 
 /* One pole over the block's frequencies. */
-static void phase_two(const Pole *pole, const PoleLanes *lanes, const Vec *bq, const Block *block, int64_t count,
-                      double *sums, Vec *through)
+static void phase_two(const Pole *pole, const PoleLanes *lanes, const Vec *bq, const Block *block,
+                      int64_t count, double *sums, Vec *through)
 {
     Vec weight[SUMS][2] = {
         [BC] = { lanes->bc[0], lanes->bc[1] }, [PC] = { lanes->pc[0], lanes->pc[1] }
@@ -114,11 +115,11 @@ static void s4_task(const S4 *s, const Pole *poles, const Slot *slot, const doub
             }
             freq_set(&block.freq[count], s->tangents + 2 * k, inverse_dt);
             if (slot->bq)
-                phase_one(s, poles, slot->lanes, slot->bq, g, factor, &block.freq[count], block.part[count],
-                          &moved);
+                phase_one(s, poles, slot->lanes, slot->bq, g, factor, &block.freq[count],
+                          block.part[count], &moved);
             else
-                phase_one(s, poles, slot->lanes, NULL, g, factor, &block.freq[count], block.part[count],
-                          &moved);
+                phase_one(s, poles, slot->lanes, NULL, g, factor, &block.freq[count],
+                          block.part[count], &moved);
             count++;
         }
         for (int64_t n = 0; n < s->poles; n++)

@@ -53,8 +53,10 @@ static void abar_dense(const S4Coefs *coefs, int64_t pairs, double *m)
     }
 }
 
-/* In tiles of 4 x 16, whose sums stay in registers; n = 2 pairs need not be a multiple of either. */
-static void square_times(int64_t n, double *restrict to, const double *restrict a, const double *restrict b)
+/* In tiles of 4 x 16, whose sums stay in registers; n = 2 pairs need not be a multiple of
+ * either. */
+static void square_times(int64_t n, double *restrict to, const double *restrict a,
+                         const double *restrict b)
 {
     enum { ROWS = 4, COLS = 16 };
     for (int64_t j0 = 0; j0 < n; j0 += COLS)

@@ -28,11 +28,12 @@ void s4_c_store(const S4Params *params, int64_t length, float *out);     /* C to
 Err  s4_c_recover(const S4Params *params, int64_t length, float *out);   /* C~ to C */
 Err  s4_c_convert(const S4Params *params, int64_t from, int64_t to, float *out);     /* C~ to C~ */
 
-typedef struct S4Coefs {         /* of one channel, [pairs] complex each: E, F, dt B, P; see above */
+typedef struct S4Coefs {  /* of one channel, [pairs] complex each: E, F, dt B, P; see above */
     double _Complex *e, *f, *b, *p;
 } S4Coefs;
 
-void s4_coefs(const S4Params *params, int64_t channel, const S4Coefs *to);   /* params->c is not read */
+/* params->c is not read */
+void s4_coefs(const S4Params *params, int64_t channel, const S4Coefs *to);
 
 typedef struct S4Step {   /* coefficients [pairs][2][channels]: real parts, imaginary parts */
     int64_t channels, pairs;

@@ -14,8 +14,10 @@ __global__ void __launch_bounds__(SOFT_THREADS) softmax_rows(AnyIn x, AnyOut y, 
 {
     __shared__ float lines[32];
     int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
-    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows; base += (int64_t)gridDim.x * rows) {
-        int64_t  row = base + threadIdx.x / team.lanes, first = row * team.n, n = row < team.rows ? team.n : 0;
+    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
+         base += (int64_t)gridDim.x * rows) {
+        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
+                n = row < team.rows ? team.n : 0;
         RowTotal total = row_total<N>(x, first, n, lane, team.lanes, lines);
         float    scale = 1.0f / total.sum, log_sum = logf(total.sum);
         if constexpr (WAY == WAY_LSE) {
@@ -28,7 +30,8 @@ __global__ void __launch_bounds__(SOFT_THREADS) softmax_rows(AnyIn x, AnyOut y, 
                 any_get<N>(x, first + i, v);
 #pragma unroll
                 for (int j = 0; j < N; j++)
-                    v[j] = WAY == WAY_SOFTMAX ? expf(v[j] - total.most) * scale : (v[j] - total.most) - log_sum;
+                    v[j] = WAY == WAY_SOFTMAX ? expf(v[j] - total.most) * scale
+                                              : (v[j] - total.most) - log_sum;
                 any_put<N>(y, first + i, v);
             }
     }
@@ -36,12 +39,15 @@ __global__ void __launch_bounds__(SOFT_THREADS) softmax_rows(AnyIn x, AnyOut y, 
 
 /* dx = y (dy - sum(y dy)), and of the logarithm dx = dy - exp(y) sum(dy). */
 template <int N, RowWay WAY>
-__global__ void __launch_bounds__(SOFT_THREADS) softmax_grad_rows(AnyIn y, AnyIn dy, AnyOut dx, RowTeam team)
+__global__ void __launch_bounds__(SOFT_THREADS)
+    softmax_grad_rows(AnyIn y, AnyIn dy, AnyOut dx, RowTeam team)
 {
     __shared__ float lines[32];
     int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
-    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows; base += (int64_t)gridDim.x * rows) {
-        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n, n = row < team.rows ? team.n : 0;
+    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
+         base += (int64_t)gridDim.x * rows) {
+        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
+                n = row < team.rows ? team.n : 0;
         float   a[N], d[N], sum = 0;
         for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
             any_get<N>(dy, first + i, d);
@@ -75,7 +81,8 @@ template <RowWay WAY> static Err softmax_go(const Call *call)
     pack_along(&pack, dim(s, -1));
     RowTeam  team = row_team(shape_rows(s), dim(s, -1), pack);
     unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
-    WITH_PACK(pack, N, softmax_rows<N, WAY><<<blocks, SOFT_THREADS, 0, cuda_stream(call)>>>(x, y, team);)
+    WITH_PACK(pack, N,
+              softmax_rows<N, WAY><<<blocks, SOFT_THREADS, 0, cuda_stream(call)>>>(x, y, team);)
     CUDA_LAUNCHED();
     return OK;
 }
@@ -92,7 +99,9 @@ template <RowWay WAY> static Err softmax_grad_go(const Call *call)
     pack_along(&pack, dim(s, -1));
     RowTeam  team = row_team(shape_rows(s), dim(s, -1), pack);
     unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
-    WITH_PACK(pack, N, softmax_grad_rows<N, WAY><<<blocks, SOFT_THREADS, 0, cuda_stream(call)>>>(y, dy, dx, team);)
+    WITH_PACK(pack, N,
+              softmax_grad_rows<N, WAY>
+              <<<blocks, SOFT_THREADS, 0, cuda_stream(call)>>>(y, dy, dx, team);)
     CUDA_LAUNCHED();
     return OK;
 }
@@ -100,7 +109,10 @@ template <RowWay WAY> static Err softmax_grad_go(const Call *call)
 extern "C" Err softmax_cuda(const Call *call)          { return softmax_go<WAY_SOFTMAX>(call); }
 extern "C" Err log_softmax_cuda(const Call *call)      { return softmax_go<WAY_LOG>(call); }
 extern "C" Err logsumexp_cuda(const Call *call)        { return softmax_go<WAY_LSE>(call); }
-extern "C" Err softmax_grad_cuda(const Call *call)     { return softmax_grad_go<WAY_SOFTMAX>(call); }
+extern "C" Err softmax_grad_cuda(const Call *call)
+{
+    return softmax_grad_go<WAY_SOFTMAX>(call);
+}
 extern "C" Err log_softmax_grad_cuda(const Call *call) { return softmax_grad_go<WAY_LOG>(call); }
 
 /* dx = exp(x - lse) dy, both of the row. */
@@ -128,6 +140,7 @@ struct LogsumexpGrad {
 
 extern "C" Err logsumexp_grad_cuda(const Call *call)     /* in: x, lse, dy */
 {
-    LogsumexpGrad f = { (const float *)call->in[1], any_in(call, 2), dim(in_shape(call->node, 0), -1) };
+    LogsumexpGrad f = { (const float *)call->in[1], any_in(call, 2),
+                        dim(in_shape(call->node, 0), -1) };
     return rows_cuda<1>(call, f);
 }

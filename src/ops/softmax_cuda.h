@@ -1,7 +1,7 @@
 /* softmax_cuda.h -- rows shared among threads on CUDA, and the sum of exponentials over a row.
  *
- * A row belongs to `lanes` threads: a power of two within a warp, or all of a block where rows are long.
- * A row is read twice, the second time from the cache. */
+ * A row belongs to `lanes` threads: a power of two within a warp, or all of a block where rows are
+ * long. A row is read twice, the second time from the cache. */
 #ifndef OPS_SOFTMAX_CUDA_H
 #define OPS_SOFTMAX_CUDA_H
 
@@ -47,10 +47,11 @@ typedef struct RowTotal {        /* sum exp(x) = exp(most) sum */
     float most, sum;
 } RowTotal;
 
-/* Of n values from `first` on, n a multiple of N; 0 for an absent row. An infinite `most` has the sum 1:
- * there is no finite distance from it. */
+/* Of n values from `first` on, n a multiple of N; 0 for an absent row. An infinite `most` has the
+ * sum 1: there is no finite distance from it. */
 template <int N>
-__device__ __forceinline__ RowTotal row_total(AnyIn x, int64_t first, int64_t n, int lane, int lanes, float *lines)
+__device__ __forceinline__ RowTotal row_total(AnyIn x, int64_t first, int64_t n, int lane,
+                                              int lanes, float *lines)
 {
     RowTotal mine = { -INFINITY, 0 };
     for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)lanes * N) {

@@ -4,7 +4,8 @@
 extern "C" Err spade_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     NormCuda run = norm_cuda_of(n, ATTR(n, GroupnormAttr), 1);
-    choice->workspace_bytes = norm_forward_cuda_bytes(&run, ((const CudaHandle *)device->handle)->sms);
+    choice->workspace_bytes = norm_forward_cuda_bytes(&run,
+                                                      ((const CudaHandle *)device->handle)->sms);
     choice->name = "own";
     return OK;
 }
@@ -27,7 +28,8 @@ extern "C" Err spade_cuda(const Call *call)
 extern "C" Err spade_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     NormCuda run = norm_cuda_of(n, &ATTR(n, GroupnormGradAttr)->of, 2);
-    choice->workspace_bytes = norm_backward_cuda_bytes(&run, ((const CudaHandle *)device->handle)->sms);
+    choice->workspace_bytes = norm_backward_cuda_bytes(&run,
+                                                       ((const CudaHandle *)device->handle)->sms);
     choice->name = "own";
     return OK;
 }
@@ -38,7 +40,8 @@ extern "C" Err spade_grad_cuda(const Call *call)
     const GroupnormGradAttr *attr = ATTR(n, GroupnormGradAttr);
     NormCuda                 run = norm_cuda_of(n, &attr->of, 2);
     if (in_type(n, 4) != run.type || in_type(n, 5) != run.type)
-        return fail(E_DEVICE, "spade_grad: h, gamma and dy differ in type, which has no CUDA kernel");
+        return fail(E_DEVICE,
+                    "spade_grad: h, gamma and dy differ in type, which has no CUDA kernel");
     run.x = call->in[0];
     run.statistics = (float *)call->in[1];
     run.weight = call->in[2];

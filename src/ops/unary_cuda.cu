@@ -1,5 +1,5 @@
-/* unary_cuda.cu -- functions of one number on CUDA. A gradient is dy times the slope, which is written
- * in terms of what the rule keeps: the input x or the output y. */
+/* unary_cuda.cu -- functions of one number on CUDA. A gradient is dy times the slope, which is
+ * written in terms of what the rule keeps: the input x or the output y. */
 #include "ops/math_cuda.h"
 #include "ops/rows_cuda.h"
 
@@ -15,14 +15,17 @@ __device__ __forceinline__ float silu_slope(float x)
     float s = sigmoidf(x);
     return s * fmaf(x, 1.0f - s, 1.0f);
 }
-__device__ __forceinline__ float relu_at(float x) { return x < 0 ? 0.0f : x; }      /* NaN stays NaN */
+__device__ __forceinline__ float relu_at(float x) { return x < 0 ? 0.0f : x; }  /* NaN stays NaN */
 __device__ __forceinline__ float relu_slope(float y) { return y > 0 ? 1.0f : 0.0f; }
 __device__ __forceinline__ float tanh_at(float x) { return tanhf(x); }
 __device__ __forceinline__ float tanh_slope(float y) { return fmaf(-y, y, 1.0f); }
 __device__ __forceinline__ float sigmoid_at(float x) { return sigmoidf(x); }
 __device__ __forceinline__ float sigmoid_slope(float y) { return y * (1.0f - y); }
 __device__ __forceinline__ float gelu_at(float x) { return x * normal_cdf(x); }
-__device__ __forceinline__ float gelu_slope(float x) { return fmaf(x, normal_density(x), normal_cdf(x)); }
+__device__ __forceinline__ float gelu_slope(float x)
+{
+    return fmaf(x, normal_density(x), normal_cdf(x));
+}
 __device__ __forceinline__ float softplus_at(float x) { return softplusf(x); }
 __device__ __forceinline__ float softplus_slope(float x) { return sigmoidf(x); }
 __device__ __forceinline__ float exp_at(float x) { return expf(x); }
@@ -44,13 +47,27 @@ __device__ __forceinline__ float gelu_tanh_slope(float x)
     return s * fmaf(2.0f * x * (1.0f - s), du, 1.0f);
 }
 
-#define X(fn, reads, flops, doc)                                                              \
-    struct fn##_fn { __device__ float at(const float *x) const { return fn##_at(x[0]); } };   \
-    struct fn##_grad_fn {                                                                     \
-        __device__ float at(const float *x) const { return x[1] * fn##_slope(x[0]); }         \
-    };                                                                                        \
-    extern "C" Err fn##_cuda(const Call *call) { return rows_cuda<1>(call, Each<fn##_fn>()); } \
-    extern "C" Err fn##_grad_cuda(const Call *call) { return rows_cuda<2>(call, Each<fn##_grad_fn>()); }
+#define X(fn, reads, flops, doc)                                                                   \
+    struct fn##_fn {                                                                               \
+        __device__ float at(const float *x) const                                                  \
+        {                                                                                          \
+            return fn##_at(x[0]);                                                                  \
+        }                                                                                          \
+    };                                                                                             \
+    struct fn##_grad_fn {                                                                          \
+        __device__ float at(const float *x) const                                                  \
+        {                                                                                          \
+            return x[1] * fn##_slope(x[0]);                                                        \
+        }                                                                                          \
+    };                                                                                             \
+    extern "C" Err fn##_cuda(const Call *call)                                                     \
+    {                                                                                              \
+        return rows_cuda<1>(call, Each<fn##_fn>());                                                \
+    }                                                                                              \
+    extern "C" Err fn##_grad_cuda(const Call *call)                                                \
+    {                                                                                              \
+        return rows_cuda<2>(call, Each<fn##_grad_fn>());                                           \
+    }
 UNARY_LIST(X)
 #undef X
 

@@ -1,5 +1,5 @@
-/* weight_norm_cuda.cu -- w = g v / |v| on CUDA, a block per row: it reads the row twice, the second time
- * from the cache. */
+/* weight_norm_cuda.cu -- w = g v / |v| on CUDA, a block per row: it reads the row twice, the second
+ * time from the cache. */
 #include "ops/rows_cuda.h"
 
 #define class class_
@@ -38,7 +38,8 @@ template <int N> __global__ void __launch_bounds__(ROW_THREADS) weight_rows(Weig
 }
 
 /* dg = dw.v / |v|;  dv = g / |v| (dw - v dw.v / |v|^2) */
-template <int N> __global__ void __launch_bounds__(ROW_THREADS) weight_grad_rows(Weight job, float *dg, float *dv)
+template <int N>
+__global__ void __launch_bounds__(ROW_THREADS) weight_grad_rows(Weight job, float *dg, float *dv)
 {
     __shared__ float lines[32];
     for (int64_t r = blockIdx.x; r < job.rows; r += gridDim.x) {
@@ -104,7 +105,8 @@ extern "C" Err weight_norm_grad_cuda(const Call *call)
     pack_with(&pack, dv, F32);
     pack_along(&pack, job.width);
     unsigned blocks = cuda_blocks(call, job.rows * ROW_THREADS, ROW_THREADS);
-    WITH_PACK(pack, N, weight_grad_rows<N><<<blocks, ROW_THREADS, 0, cuda_stream(call)>>>(job, dg, dv);)
+    WITH_PACK(pack, N,
+              weight_grad_rows<N><<<blocks, ROW_THREADS, 0, cuda_stream(call)>>>(job, dg, dv);)
     CUDA_LAUNCHED();
     return OK;
 }

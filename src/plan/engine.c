@@ -96,12 +96,15 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
         if (program->plan->steps[s].kind != STEP_RUN)
             continue;
         const PNode *node = &pgraph->nodes[program->plan->steps[s].id];
-        int64_t     *top = &engine->part_bytes[engine->graph->nodes[program->node_of[program->plan->steps[s].id]].part];
-        /* Before it runs: what was loaded. With it: outputs, which may move into inputs, and workspace. */
+        int64_t *top =
+            &engine->part_bytes[engine->graph->nodes[program->node_of[program->plan->steps[s].id]]
+                                    .part];
+        /* Before it runs: what was loaded. With it: outputs, which may move into inputs, and
+         * workspace. */
         for (int32_t upto = s - 1; upto <= s; upto++) {
             for (scratch = 0; next < all->n_stays && all->stays[next].first_step <= upto; next++) {
                 const Stay *stay = &all->stays[next];
-                int64_t     at = engine->persistent_bytes + all->buffers[stay->buffer].offset + guard;
+                int64_t at = engine->persistent_bytes + all->buffers[stay->buffer].offset + guard;
                 if (stay->value >= 0)
                     end[stay->value] = at + pgraph->values[stay->value].bytes;
                 else
@@ -117,12 +120,14 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
 }
 
 /* Offsets from a file, as they are: layout_check judges them. */
-static Err engine_put(const Program *program, const PlanBuffers *all, const int64_t *offsets, LayoutResult *layout)
+static Err engine_put(const Program *program, const PlanBuffers *all, const int64_t *offsets,
+                      LayoutResult *layout)
 {
     *layout = (LayoutResult){ 0 };
     for (int32_t i = 0; i < all->n_buffers; i++) {
         if (offsets[i] < 0 || offsets[i] > INT64_MAX / 2)
-            return fail(E_PLAN, "phase %s puts a buffer at %lld", program->name, (long long)offsets[i]);
+            return fail(E_PLAN, "phase %s puts a buffer at %lld", program->name,
+                        (long long)offsets[i]);
         all->buffers[i].offset = offsets[i];
         if (offsets[i] + all->buffers[i].size > layout->arena_bytes)
             layout->arena_bytes = offsets[i] + all->buffers[i].size;
@@ -131,7 +136,8 @@ static Err engine_put(const Program *program, const PlanBuffers *all, const int6
 }
 
 /* The host's arena: a slot for each value from its save to the end of its stay there. */
-static Err engine_place_slots(Pool *pool, const Engine *engine, Program *program, const int64_t *offsets)
+static Err engine_place_slots(Pool *pool, const Engine *engine, Program *program,
+                              const int64_t *offsets)
 {
     PlanBuffers *slots = &program->slots;
     LayoutResult layout = { 0 };
@@ -141,34 +147,39 @@ static Err engine_place_slots(Pool *pool, const Engine *engine, Program *program
     if (offsets)
         TRY(engine_put(program, slots, offsets, &layout));
     else if (slots->n_buffers)
-        TRY(layout_solve(pool, slots->buffers, slots->n_buffers, &(LayoutOptions){ .max_nodes = PLACE_NODES }, &layout));
+        TRY(layout_solve(pool, slots->buffers, slots->n_buffers,
+                         &(LayoutOptions){ .max_nodes = PLACE_NODES }, &layout));
     TRY(layout_check(slots->buffers, slots->n_buffers, layout.arena_bytes));
     program->host_bytes = slots->n_buffers ? engine->host_persistent_bytes + layout.arena_bytes : 0;
     return OK;
 }
 
-/* As small as a search finds it; where that is too large for the capacity and smaller is possible, a search
- * for the capacity itself (the planner's own: what it could place is placed here too). */
+/* As small as a search finds it; where that is too large for the capacity and smaller is possible,
+ * a search for the capacity itself (the planner's own: what it could place is placed here too). */
 static Err engine_layout(Pool *pool, Program *program, int64_t capacity)
 {
     int32_t n = program->buffers.n_buffers;
     Buffer *buffers = program->buffers.buffers;
-    TRY(layout_solve(pool, buffers, n, &(LayoutOptions){ .max_nodes = PLACE_NODES }, &program->layout));
-    if (capacity <= 0 || program->layout.arena_bytes <= capacity || program->layout.bound_bytes > capacity)
+    TRY(layout_solve(pool, buffers, n, &(LayoutOptions){ .max_nodes = PLACE_NODES },
+                     &program->layout));
+    if (capacity <= 0 || program->layout.arena_bytes <= capacity ||
+        program->layout.bound_bytes > capacity)
         return OK;
     Buffer      *again = NEWN(pool, Buffer, n);
     LayoutResult result;
     memcpy(again, buffers, (size_t)n * sizeof *again);
-    Err err = layout_solve(pool, again, n, &(LayoutOptions){ .capacity = capacity, .max_nodes = PLACE_NODES }, &result);
+    Err err = layout_solve(pool, again, n,
+                           &(LayoutOptions){ .capacity = capacity, .max_nodes = PLACE_NODES },
+                           &result);
     if (!err) {
         memcpy(buffers, again, (size_t)n * sizeof *again);
         program->layout = result;
     }
-    return err == E_BUDGET ? OK : err;           /* too large is an answer here: the caller compares */
+    return err == E_BUDGET ? OK : err;  /* too large is an answer here: the caller compares */
 }
 
-Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes, const int64_t *offsets,
-                 const int64_t *slots)
+Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes,
+                 const int64_t *offsets, const int64_t *slots)
 {
     TRY(plan_check(program->pgraph, program->plan, 0));
     TRY(plan_simulate(pool, program->pgraph, program->plan, &program->meter));
@@ -179,7 +190,8 @@ Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_by
         if (engine->guards)
             buffers[i].size += 2 * GUARD_BYTES;
     }
-    TRY(offsets ? engine_put(program, &program->buffers, offsets, &program->layout) : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
+    TRY(offsets ? engine_put(program, &program->buffers, offsets, &program->layout)
+                : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
     program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
     program->plan->arena_bytes = program->arena_bytes;
@@ -202,7 +214,8 @@ static int64_t engine_elsewhere(const Engine *engine, const Program *program, bo
 void engine_count(Pool *pool, Engine *engine, Program *program)
 {
     program->live_bytes = program->meter.live_bytes + engine_elsewhere(engine, program, false);
-    program->bound_bytes = plan_bound_bytes(program->pgraph) + engine_elsewhere(engine, program, false);
+    program->bound_bytes = plan_bound_bytes(program->pgraph) +
+                           engine_elsewhere(engine, program, false);
     if (program_in_step(program))
         engine->cost_ns += (double)program->repeat * program->meter.cost;
     engine->recomputed += program->meter.n_recomputes;
@@ -221,11 +234,14 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
         engine->bound_bytes = program->bound_bytes;
 }
 
-/* The planner's cheapest plan within the budget. Where what it could place leaves much room unused, cheaper plans
- * fitted by bytes but not by place: it is asked again for less, until an answer is cheaper. */
-static const int engine_less[] = { 0, 4, 12, 24, 40 };   /* % of the room above parameters and state */
+/* The planner's cheapest plan within the budget. Where what it could place leaves much room unused,
+ * cheaper plans fitted by bytes but not by place: it is asked again for less, until an answer is
+ * cheaper. */
+/* % of the room above parameters and state */
+static const int engine_less[] = { 0, 4, 12, 24, 40 };
 
-/* What is left on the host for slots; 1, which is nothing, where state takes it all. 0: no limit. */
+/* What is left on the host for slots; 1, which is nothing, where state takes it all. 0: no
+ * limit. */
 static int64_t engine_slots_budget(const Engine *engine)
 {
     int64_t left = engine->device->host_bytes - engine->host_persistent_bytes;
@@ -234,10 +250,13 @@ static int64_t engine_slots_budget(const Engine *engine)
 
 static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
 {
-    int64_t     room = options->budget_bytes - engine->persistent_bytes, elsewhere = engine_elsewhere(engine, program, true);
+    int64_t room = options->budget_bytes - engine->persistent_bytes,
+            elsewhere = engine_elsewhere(engine, program, true);
     PlanOptions search = {
-        .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed, .layout = true,
-        .host_budget_bytes = engine_slots_budget(engine), .progress = options->progress, .progress_arg = options->progress_arg,
+        .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed,
+        .layout = true,
+        .host_budget_bytes = engine_slots_budget(engine), .progress = options->progress,
+        .progress_arg = options->progress_arg,
     };
     bool refused = false;
     for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
@@ -255,13 +274,15 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         if (err || cheaper || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
             break;
     }
-    /* A least plan is placed as small as it goes, not as asked for: what is named is then named again. */
+    /* A least plan is placed as small as it goes, not as asked for: what is named is then named
+     * again. */
     return engine_place(pool, engine, program, refused ? 0 : options->budget_bytes, NULL, NULL);
 }
 
-/* Everything kept if that fits the budget, else the planner's cheapest plan that does. A program that
- * cannot fit keeps its plan of least arena: engine_new then says what the whole would need. */
-static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
+/* Everything kept if that fits the budget, else the planner's cheapest plan that does. A program
+ * that cannot fit keeps its plan of least arena: engine_new then says what the whole would need. */
+static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *options,
+                          Program *program)
 {
     int64_t budget = options->budget_bytes;
     TRY(plan_keep_all(pool, program->pgraph, &program->plan));
@@ -283,11 +304,12 @@ const Device *engine_device(const Engine *engine, int32_t node)
     return engine->choices[node].own ? &engine->own_device : engine->device;
 }
 
-/* Nobody gives scratch away for nothing: a leaner algorithm that was not measured is taken to be slower. */
+/* Nobody gives scratch away for nothing: a leaner algorithm that was not measured is taken to be
+ * slower. */
 static const double lean_slower = 1.25;
 
-/* Where the preferred algorithm wants more scratch than it may have (or `own` says so), the own matrix
- * products take over if they need less. */
+/* Where the preferred algorithm wants more scratch than it may have (or `own` says so), the own
+ * matrix products take over if they need less. */
 static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
 {
     uint64_t identity = graph_identity(engine->graph);
@@ -295,7 +317,7 @@ static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
         const Node   *node = &engine->graph->nodes[i];
         const Kernel *kernel = node->op->view ? NULL : op_kernel(node->op, engine->device);
         Choice       *choice = &engine->choices[i], lean = { 0 };
-        bool          wanted = own ? own[i] : most_scratch && choice->workspace_bytes > (size_t)most_scratch;
+        bool wanted = own ? own[i] : most_scratch && choice->workspace_bytes > (size_t)most_scratch;
         if (!wanted || !kernel || !kernel->choose || engine->device->kind != DEVICE_CPU)
             continue;
         TRY(kernel->choose(node, &engine->own_device, &lean));
@@ -312,8 +334,8 @@ static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
     return OK;
 }
 
-/* Which parts are planned together: each on its own, but micro and update as one where gradients pass
- * between them without being accumulated. */
+/* Which parts are planned together: each on its own, but micro and update as one where gradients
+ * pass between them without being accumulated. */
 static Err engine_list_programs(Pool *pool, Engine *engine, const EngineOptions *options)
 {
     bool present[PART_COUNT] = { false };
@@ -326,19 +348,22 @@ static Err engine_list_programs(Pool *pool, Engine *engine, const EngineOptions 
         Program *program = &engine->programs[engine->n_programs++];
         program->parts[part] = true;
         program->name = part_name((Part)part);
-        int64_t repeat = part == PART_MICRO ? options->accumulate : part == PART_VALIDATE ? options->validate : 1;
+        int64_t repeat = part == PART_MICRO      ? options->accumulate
+                         : part == PART_VALIDATE ? options->validate
+                                                 : 1;
         program->repeat = repeat > 1 ? repeat : 1;
         if (part == PART_MICRO && joined) {
             program->parts[PART_UPDATE] = true;
             program->name = "micro+update";
         }
-        TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns, engine->device, program));
+        TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns,
+                              engine->device, program));
     }
     return OK;
 }
 
-Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, const bool *own,
-                 Engine **out)
+Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options,
+                 const bool *own, Engine **out)
 {
     TRY(graph_check(graph));
     Engine *engine = *out = NEW(pool, Engine);
@@ -361,7 +386,8 @@ Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOpt
     return engine_list_programs(pool, engine, options);
 }
 
-Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options, Engine **out)
+Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options,
+               Engine **out)
 {
     static const EngineOptions defaults = { 0 };
     if (!options)
@@ -371,13 +397,21 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
     for (int i = 0; i < engine->n_programs; i++)
         TRY(engine_program(pool, engine, options, &engine->programs[i]));
     if (options->budget_bytes && engine->arena_bytes > options->budget_bytes)
-        return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
-                    "are parameters and state; no such plan can do with less than %s. Ask for the least, or for a smaller "
-                    "--batch", bytes_text(options->budget_bytes), bytes_text(engine->arena_bytes),
-                    (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes), bytes_text(engine->bound_bytes));
+        return fail(E_BUDGET,
+                    "no plan fits %s: this model needs at least %s (%lld bytes) with what may be "
+                    "changed, of which %s "
+                    "are parameters and state; no such plan can do with less than %s. Ask for the "
+                    "least, or for a smaller "
+                    "--batch",
+                    bytes_text(options->budget_bytes), bytes_text(engine->arena_bytes),
+                    (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes),
+                    bytes_text(engine->bound_bytes));
     if (!engine_fits(engine, 0))
-        return fail(E_BUDGET, "the state kept on the host and its copies need %s there (%lld bytes), %s may be taken; give "
-                    "more with --host-budget", bytes_text(engine->host_bytes), (long long)engine->host_bytes,
+        return fail(E_BUDGET,
+                    "the state kept on the host and its copies need %s there (%lld bytes), %s may "
+                    "be taken; give "
+                    "more with --host-budget",
+                    bytes_text(engine->host_bytes), (long long)engine->host_bytes,
                     bytes_text(device->host_bytes));
     return OK;
 }
@@ -385,7 +419,8 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
 bool engine_fits(const Engine *engine, int64_t budget_bytes)
 {
     int64_t host = engine->device->host_bytes;
-    return (!budget_bytes || engine->arena_bytes <= budget_bytes) && (!host || engine->host_bytes <= host);
+    return (!budget_bytes || engine->arena_bytes <= budget_bytes) &&
+           (!host || engine->host_bytes <= host);
 }
 
 double engine_step_ns(const Engine *engine, int64_t accumulate)
@@ -393,7 +428,8 @@ double engine_step_ns(const Engine *engine, int64_t accumulate)
     double ns = 0;
     for (int i = 0; i < engine->n_programs; i++)
         if (program_in_step(&engine->programs[i]))
-            ns += engine->programs[i].meter.cost * (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
+            ns += engine->programs[i].meter.cost *
+                  (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
     return ns;
 }
 
@@ -403,7 +439,8 @@ const char *engine_time_source(const Engine *engine)
     if (!profile)
         return "roofline";
     bool measured = engine->basis_ns[TIME_MEASURED] + engine->basis_ns[TIME_FAMILY] > 0;
-    return pool_print(engine->graph->pool, "%sprofile %s", measured ? "" : "roofline of ", profile->name);
+    return pool_print(engine->graph->pool, "%sprofile %s", measured ? "" : "roofline of ",
+                      profile->name);
 }
 
 double engine_time_share(const Engine *engine, TimeBasis basis)

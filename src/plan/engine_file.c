@@ -1,4 +1,5 @@
-/* engine_file.c -- plan.json (`plimsoll-plan-1`) of a training step, in and out. See docs/FORMATS.md. */
+/* engine_file.c -- plan.json (`plimsoll-plan-1`) of a training step, in and out. See
+ * docs/FORMATS.md. */
 #include "plan/engine.h"
 
 #include "base/hash.h"
@@ -9,7 +10,8 @@
 
 /* ---- the digest ---- */
 
-/* Attributes (a learning rate, an epsilon) do not matter to a plan: when and where is all it says. */
+/* Attributes (a learning rate, an epsilon) do not matter to a plan: when and where is all it
+ * says. */
 void graph_digest(const Graph *graph, char digest[17])
 {
     uint64_t hash = HASH_EMPTY;
@@ -40,7 +42,7 @@ void graph_digest(const Graph *graph, char digest[17])
 
 /* ---- out ---- */
 
-static bool choice_counts(const Choice *choice)      /* worth a line: it has an algorithm or scratch */
+static bool choice_counts(const Choice *choice)  /* worth a line: it has an algorithm or scratch */
 {
     return choice->name || choice->workspace_bytes;
 }
@@ -148,14 +150,22 @@ static Err read_device(const Json *root, const Device *device)
     TRY(json_need_int(object, "threads", &threads));
     TRY(json_need_int(object, "align", &align));
     if (strcmp(name, device->name) || strcmp(model, device->model) || align != device->align)
-        return fail(E_PLAN, "%s was made for the device %s (%s), this is %s (%s); make a plan here with plimsoll fit",
+        return fail(E_PLAN,
+                    "%s was made for the device %s (%s), this is %s (%s); make a plan here with "
+                    "plimsoll fit",
                     json_name(root), name, model, device->name, device->model);
     if (strcmp(library, device->library))
-        return fail(E_PLAN, "%s was made with the library %s, here it is %s; make a plan with this one by plimsoll fit, or "
-                    "choose the other by --backend", json_name(root), library, device->library);
+        return fail(E_PLAN,
+                    "%s was made with the library %s, here it is %s; make a plan with this one by "
+                    "plimsoll fit, or "
+                    "choose the other by --backend",
+                    json_name(root), library, device->library);
     if (threads != device->threads)
-        return fail(E_PLAN, "%s was made for %lld threads, not %d; give --threads %lld, or make a plan for %d by plimsoll fit",
-                    json_name(root), (long long)threads, device->threads, (long long)threads, device->threads);
+        return fail(E_PLAN,
+                    "%s was made for %lld threads, not %d; give --threads %lld, or make a plan for "
+                    "%d by plimsoll fit",
+                    json_name(root), (long long)threads, device->threads, (long long)threads,
+                    device->threads);
     return OK;
 }
 
@@ -166,8 +176,11 @@ static Err read_digest(const Json *root, const Graph *graph)
     graph_digest(graph, digest);
     TRY(json_need_text(root, "graph", &text));
     if (strcmp(text, digest))
-        return fail(E_PLAN, "%s was made for another graph (%s, this is %s): the model, its sizes, the batch or the precision "
-                    "differ; make a plan for this one by plimsoll fit", json_name(root), text, digest);
+        return fail(E_PLAN,
+                    "%s was made for another graph (%s, this is %s): the model, its sizes, the "
+                    "batch or the precision "
+                    "differ; make a plan for this one by plimsoll fit",
+                    json_name(root), text, digest);
     return OK;
 }
 
@@ -190,14 +203,17 @@ static Err read_choices(Pool *scratch, const Json *root, const Graph *graph, Cho
         const char *node;
         ChoiceRow   row = { .listed = true };
         if (item->kind != JSON_OBJECT)
-            return json_fail(list, item, "a choice must be an object, not %s", json_kind_text(item));
+            return json_fail(list, item, "a choice must be an object, not %s",
+                             json_kind_text(item));
         TRY(json_need_text(item, "node", &node));
         TRY(json_need_text(item, "algorithm", &row.algorithm));
         TRY(json_need_int(item, "scratch", &row.scratch));
         TRY(json_maybe_bool(item, "own", &row.own));
         int32_t id = names_find(&nodes, node);
         if (id < 0 || rows[id].listed)
-            return json_fail(list, item, id < 0 ? "the graph has no node %s" : "node %s is chosen for twice", node);
+            return json_fail(list, item,
+                             id < 0 ? "the graph has no node %s" : "node %s is chosen for twice",
+                             node);
         rows[id] = row;
     }
     return OK;
@@ -210,10 +226,14 @@ static Err check_choices(const Json *root, const Engine *engine, const ChoiceRow
         const char   *name = here->name ? here->name : "";
         bool          same = rows[i].listed == choice_counts(here);
         if (same && rows[i].listed)
-            same = !strcmp(rows[i].algorithm, name) && rows[i].scratch == (int64_t)here->workspace_bytes;
+            same = !strcmp(rows[i].algorithm, name) &&
+                   rows[i].scratch == (int64_t)here->workspace_bytes;
         if (!same)
-            return fail(E_PLAN, "%s runs %s by '%s' with %lld bytes of scratch, this library by '%s' with %lld; make a plan "
-                        "here by plimsoll fit", json_name(root), node_text(engine->graph, i),
+            return fail(E_PLAN,
+                        "%s runs %s by '%s' with %lld bytes of scratch, this library by '%s' with "
+                        "%lld; make a plan "
+                        "here by plimsoll fit",
+                        json_name(root), node_text(engine->graph, i),
                         rows[i].listed ? rows[i].algorithm : "", (long long)rows[i].scratch, name,
                         (long long)here->workspace_bytes);
     }
@@ -225,12 +245,14 @@ static Err read_figure(const Json *object, const char *key, int64_t here)
     int64_t there;
     TRY(json_need_int(object, key, &there));
     if (there != here)
-        return fail(E_PLAN, "%s says %s %lld, its steps need %lld; the file was changed or is damaged", json_name(object), key,
-                    (long long)there, (long long)here);
+        return fail(E_PLAN,
+                    "%s says %s %lld, its steps need %lld; the file was changed or is damaged",
+                    json_name(object), key, (long long)there, (long long)here);
     return OK;
 }
 
-static Err read_offsets(Pool *pool, const Json *phase, const char *key, int32_t n, int64_t **offsets)
+static Err read_offsets(Pool *pool, const Json *phase, const char *key, int32_t n,
+                        int64_t **offsets)
 {
     const Json *list = NULL;
     *offsets = NEWN(pool, int64_t, n + 1);
@@ -244,7 +266,8 @@ static Err read_offsets(Pool *pool, const Json *phase, const char *key, int32_t 
     return OK;
 }
 
-static Err read_phase(Pool *pool, const Json *phase, Engine *engine, Program *program, int64_t budget_bytes)
+static Err read_phase(Pool *pool, const Json *phase, Engine *engine, Program *program,
+                      int64_t budget_bytes)
 {
     const Json *steps;
     const char *name;
@@ -254,13 +277,15 @@ static Err read_phase(Pool *pool, const Json *phase, Engine *engine, Program *pr
     TRY(json_need_int(phase, "repeat", &repeat));
     TRY(json_need_array(phase, "steps", &steps));
     if (strcmp(name, program->name) || repeat != program->repeat)
-        return fail(E_PLAN, "%s has a phase %s run %lld times where this step has %s, %lld times", json_name(phase), name,
-                    (long long)repeat, program->name, (long long)program->repeat);
+        return fail(E_PLAN, "%s has a phase %s run %lld times where this step has %s, %lld times",
+                    json_name(phase), name, (long long)repeat, program->name,
+                    (long long)program->repeat);
     TRY(plan_steps_read(pool, steps, program->pgraph, plan));
     for (int32_t i = 0; i < plan->n_steps; i++)
-        if (plan->steps[i].kind != STEP_RUN && plan->steps[i].kind != STEP_DROP && engine->device->to_host <= 0)
-            return fail(E_PLAN, "%s moves a value to the host, which %s has no use for", json_name(phase),
-                        engine->device->name);
+        if (plan->steps[i].kind != STEP_RUN && plan->steps[i].kind != STEP_DROP &&
+            engine->device->to_host <= 0)
+            return fail(E_PLAN, "%s moves a value to the host, which %s has no use for",
+                        json_name(phase), engine->device->name);
     TRY(plan_check(program->pgraph, plan, 0));
     TRY(plan_buffers(pool, program->pgraph, plan, &program->buffers));
     TRY(plan_slots(pool, program->pgraph, plan, &program->slots));
@@ -282,14 +307,16 @@ static Err read_phase(Pool *pool, const Json *phase, Engine *engine, Program *pr
     return read_figure(phase, "arena_bytes", program->arena_bytes);
 }
 
-static Err read_engine(Pool *pool, Pool *scratch, const Json *root, Graph *graph, const Device *device,
-                       const EngineOptions *options, Engine **out)
+static Err read_engine(Pool *pool, Pool *scratch, const Json *root, Graph *graph,
+                       const Device *device, const EngineOptions *options, Engine **out)
 {
     const Json *phases;
     int64_t     budget = 0;
     TRY(plan_format_check(root));
     if (!json_get(root, "phases"))
-        return json_fail(root, NULL, "this is a plan of a bare graph; make one of a training step by plimsoll fit -o");
+        return json_fail(root, NULL,
+                         "this is a plan of a bare graph; make one of a training step by plimsoll "
+                         "fit -o");
     TRY(json_need_array(root, "phases", &phases));
     TRY(json_maybe_int(root, "budget_bytes", &budget));
     TRY(read_device(root, device));
@@ -307,10 +334,12 @@ static Err read_engine(Pool *pool, Pool *scratch, const Json *root, Graph *graph
     Engine *engine = *out;
     TRY(check_choices(root, engine, rows));
     if (phases->n != (uint32_t)engine->n_programs)
-        return json_fail(root, phases, "%u phases are given, this step has %d", phases->n, engine->n_programs);
+        return json_fail(root, phases, "%u phases are given, this step has %d", phases->n,
+                         engine->n_programs);
     for (int i = 0; i < engine->n_programs; i++) {
         if (phases->items[i].kind != JSON_OBJECT)
-            return json_fail(phases, &phases->items[i], "a phase must be an object, not %s", json_kind_text(&phases->items[i]));
+            return json_fail(phases, &phases->items[i], "a phase must be an object, not %s",
+                             json_kind_text(&phases->items[i]));
         TRY(read_phase(pool, &phases->items[i], engine, &engine->programs[i], budget));
     }
     TRY(json_need_int(root, "keep_all_bytes", &engine->keep_all_bytes));     /* for reports only */
@@ -320,7 +349,8 @@ static Err read_engine(Pool *pool, Pool *scratch, const Json *root, Graph *graph
     return read_figure(root, "arena_bytes", engine->arena_bytes);
 }
 
-Err engine_read(Pool *pool, const Json *root, Graph *graph, const Device *device, const EngineOptions *options, Engine **out)
+Err engine_read(Pool *pool, const Json *root, Graph *graph, const Device *device,
+                const EngineOptions *options, Engine **out)
 {
     static const EngineOptions defaults = { 0 };
     Pool *scratch = pool_new(NULL, "engine_read");

@@ -1,4 +1,5 @@
-/* engine_prove.c -- how far from the best possible are an engine's plans? Bounds of plan/prove.h, program by program. */
+/* engine_prove.c -- how far from the best possible are an engine's plans? Bounds of plan/prove.h,
+ * program by program. */
 #include "plan/engine.h"
 
 #include "plan/prove.h"
@@ -16,20 +17,24 @@ static int64_t untouched_bytes(const Engine *engine, const Program *program)
     return bytes;
 }
 
-Err engine_prove(Pool *pool, const Engine *engine, int64_t budget_bytes, double limit_s, EngineProof *proof)
+Err engine_prove(Pool *pool, const Engine *engine, int64_t budget_bytes, double limit_s,
+                 EngineProof *proof)
 {
     *proof = (EngineProof){ .reached = true };
     for (int i = 0; i < engine->n_programs; i++) {
         const Program *program = &engine->programs[i];
         int64_t        aside = untouched_bytes(engine, program);
-        ProveOptions   how = { .budget_bytes = budget_bytes > aside ? budget_bytes - aside : 1, .time_limit_s = limit_s,
-                               .any_only = true };
+        ProveOptions how = { .budget_bytes = budget_bytes > aside ? budget_bytes - aside : 1,
+                             .time_limit_s = limit_s,
+                             .any_only = true };
         Proof          one;
         double         least = 0;
         for (int32_t j = 0; j < program->pgraph->n_nodes; j++)
             least += program->pgraph->nodes[j].cost;
-        /* The bounds know no host: where copies may replace recomputation, running every node once is all that is sure. */
-        if (program->meter.n_recomputes && program->arena_bytes <= budget_bytes && engine->device->to_host <= 0) {
+        /* The bounds know no host: where copies may replace recomputation, running every node once
+         * is all that is sure. */
+        if (program->meter.n_recomputes && program->arena_bytes <= budget_bytes &&
+            engine->device->to_host <= 0) {
             TRY(plan_prove(pool, program->pgraph, program->plan, &how, &one));
             least = one.any_cost;
             if (one.any_bytes + aside > proof->bytes)
@@ -37,7 +42,7 @@ Err engine_prove(Pool *pool, const Engine *engine, int64_t budget_bytes, double 
         } else if (program->bound_bytes > proof->bytes) {
             proof->bytes = program->bound_bytes;
         }
-        if (!program_in_step(program))          /* validating, sampling: bytes, but no time of a step */
+        if (!program_in_step(program))  /* validating, sampling: bytes, but no time of a step */
             continue;
         proof->cost_ns += (double)program->repeat * least;
         proof->reached &= program->meter.cost <= least * (1 + 1e-9);

@@ -1,10 +1,12 @@
 /* from_graph.c -- the planner's view of an engine graph.
  *
  * Views vanish: whoever reads a view reads its root. Persistent values keep their bytes, so that
- * live sums are whole; hosted ones are hosted where the device has a memory of its own. A value made by another part of the run must be persistent. */
+ * live sums are whole; hosted ones are hosted where the device has a memory of its own. A value
+ * made by another part of the run must be persistent. */
 #include "plan/engine.h"
 
-static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, PGraph *out, int32_t value)
+static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, PGraph *out,
+                          int32_t value)
 {
     int32_t root = value_at(graph, value)->root;
     if (seen[root] < 0) {
@@ -20,8 +22,8 @@ static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, P
     return seen[root];
 }
 
-static int32_t *view_ids(Pool *pool, Program *program, const Graph *graph, int32_t *seen, PGraph *out,
-                         const int32_t *ids, int n, int32_t *count)
+static int32_t *view_ids(Pool *pool, Program *program, const Graph *graph, int32_t *seen,
+                         PGraph *out, const int32_t *ids, int n, int32_t *count)
 {
     int32_t *list = NEWN(pool, int32_t, n + 1);
     *count = 0;
@@ -76,7 +78,8 @@ Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const C
     }
     for (int32_t i = 0; i < graph->n_outputs; i++)
         if (parts[graph->outputs[i].part])
-            out->values[view_value(program, graph, seen, out, graph->outputs[i].value)].final = true;
+            out->values[view_value(program, graph, seen, out, graph->outputs[i].value)].final =
+                true;
     program->pgraph = out;
     return pgraph_check(out);
 }

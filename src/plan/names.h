@@ -18,6 +18,6 @@ int32_t names_find(const Names *names, const char *name);          /* -1: absent
 /* An id in a file is a text or a whole number. what: "value" or "node", for the sentence. */
 Err names_id(Pool *pool, const Json *container, const Json *id, const char *what,
              const char **name);
-void names_write(JsonOut *o, const char *key, const char *name, bool number);    /* as it was read */
+void names_write(JsonOut *o, const char *key, const char *name, bool number);  /* as it was read */
 
 #endif

@@ -38,14 +38,16 @@ OpTime node_call(const Device *device, const Node *node, const Choice *choice, u
     key = hash_bytes(key, node->op->name, strlen(node->op->name) + 1);
     key = key_values(key, node, node->in, node->n_in);
     key = key_values(key, node, node->out, node->n_out);
-    /* Attributes count by the work they make: as bytes they hold padding, which differs from run to run. */
+    /* Attributes count by the work they make: as bytes they hold padding, which differs from run to
+     * run. */
     Cost cost = node->op->cost(node);
     key = hash_bytes(key, &cost.flops, sizeof cost.flops);
     key = hash_bytes(key, &cost.bytes, sizeof cost.bytes);
     key = hash_bytes(key, algorithm, strlen(algorithm) + 1);
     key = hash_int(key, (int64_t)choice->workspace_bytes);
 
-    /* The type that decides the rate is what is read: a weight gradient is fp32 in every precision. */
+    /* The type that decides the rate is what is read: a weight gradient is fp32 in every
+     * precision. */
     Type type = F32;
     if (node->n_in && in_given(node, 0))
         type = in_type(node, 0);
@@ -54,11 +56,16 @@ OpTime node_call(const Device *device, const Node *node, const Choice *choice, u
     const char *name = type == F32 && device->tf32 ? "tf32" : type_name(type);
     if (device->tf32)
         key = hash_bytes(key, name, strlen(name) + 1);
-    return (OpTime){ .key = key, .graph = graph, .op = node->op->name, .type = name, .flops = cost.flops,
+    return (OpTime){ .key = key,
+                     .graph = graph,
+                     .op = node->op->name,
+                     .type = name,
+                     .flops = cost.flops,
                      .bytes = cost.bytes };
 }
 
-double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph, TimeBasis *basis)
+double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph,
+                 TimeBasis *basis)
 {
     OpTime call = node_call(device, node, choice, graph);
     if (device->profile)

@@ -79,7 +79,8 @@ static Err pgraph_check_values(const PGraph *graph)
             return fail(E_FORMAT, "value %s: no node makes it, so it must be persistent",
                         value->name);
         if (value->hosted && (value->persistent || value->view_of >= 0 || value->final))
-            return fail(E_FORMAT, "value %s: what is hosted is neither persistent nor final nor a view",
+            return fail(E_FORMAT,
+                        "value %s: what is hosted is neither persistent nor final nor a view",
                         value->name);
         if (value->view_of < -1 || value->view_of >= graph->n_values || value->view_of == v)
             return fail(E_FORMAT, "value %s: view_of names no other value", value->name);
@@ -113,8 +114,8 @@ static Err pgraph_check_inplace(const PGraph *graph, const PNode *node)
             return fail(E_FORMAT, "node %s: inplace output %s is persistent or a view, it has no "
                         "bytes to take over", node->name, o->name);
         if (o->hosted || v->hosted)
-            return fail(E_FORMAT, "node %s: inplace cannot take over %s, which is hosted", node->name,
-                        o->hosted ? o->name : v->name);
+            return fail(E_FORMAT, "node %s: inplace cannot take over %s, which is hosted",
+                        node->name, o->hosted ? o->name : v->name);
         if (o->bytes > v->bytes)
             return fail(E_FORMAT,
                         "node %s: inplace output %s has %lld bytes, more than the %lld of "
@@ -208,7 +209,8 @@ Err pgraph_check(const PGraph *graph)
         return fail(E_FORMAT, "align is %lld, must be a power of two", (long long)graph->align);
     if (!(graph->to_host >= 0) || !(graph->to_device >= 0) || isinf(graph->to_host)
         || isinf(graph->to_device))
-        return fail(E_FORMAT, "bandwidth is %g to the host and %g back, must be numbers of 0 or more",
+        return fail(E_FORMAT,
+                    "bandwidth is %g to the host and %g back, must be numbers of 0 or more",
                     graph->to_host, graph->to_device);
     TRY(pgraph_check_values(graph));
     for (int32_t n = 0; n < graph->n_nodes; n++)

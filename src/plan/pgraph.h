@@ -15,8 +15,8 @@
  *   - a value output by several nodes has versions: a run must read the versions that it reads in
  *     the input order, so whoever reads a parameter before its update does so in every plan;
  *   - a node marked once runs exactly once;
- *   - a hosted value lies on the host before and after the steps, in a slot that is always its own: it is
- *     loaded before it is read and saved after it was written.
+ *   - a hosted value lies on the host before and after the steps, in a slot that is always its own:
+ *     it is loaded before it is read and saved after it was written.
  */
 #ifndef PLAN_PGRAPH_H
 #define PLAN_PGRAPH_H

@@ -244,7 +244,8 @@ Err pgraph_write(const PGraph *graph, const char *path)
         if (value->hosted)
             json_out_bool(&o, "hosted", true);
         if (value->view_of >= 0)
-            names_write(&o, "view_of", graph->values[value->view_of].name, graph->values[value->view_of].number);
+            names_write(&o, "view_of", graph->values[value->view_of].name,
+                        graph->values[value->view_of].number);
         json_out_end(&o);
     }
     json_out_end(&o);

@@ -78,7 +78,8 @@ Err  plan_write(const char *path, const PGraph *graph, const Plan *plan);
 
 typedef struct PlanOptions {
     int64_t  budget_bytes;   /* of live bytes */
-    int64_t  host_budget_bytes;  /* of host slots; 0: no limit. Used where the graph has bandwidths */
+    /* of host slots; 0: no limit. Used where the graph has bandwidths */
+    int64_t  host_budget_bytes;
     int64_t  effort;         /* edits tried; 0: the default, about 10 s on 2 cores */
     double   time_limit_s;   /* 0: none */
     uint64_t seed;

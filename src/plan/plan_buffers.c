@@ -96,7 +96,8 @@ Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers 
             walk_run(&w, step.id, s);
         else if (step.kind == STEP_DROP && graph->values[step.id].view_of < 0)
             walk_close(&w, step.id, s - 1);
-        else if (step.kind == STEP_LOAD && w.stay[step.id] < 0 && !graph->values[step.id].persistent)
+        else if (step.kind == STEP_LOAD && w.stay[step.id] < 0 &&
+                 !graph->values[step.id].persistent)
             walk_open(&w, step.id, s, walk_buffer(&w, s, graph->values[step.id].bytes), -1);
     }
     for (int32_t v = 0; v < graph->n_values; v++)
@@ -108,7 +109,10 @@ Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers 
 Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
 {
     Pool *scratch = pool_new(NULL, "plan_slots");
-    Walk  w = { .graph = graph, .pool = pool, .out = out, .stay = NEWN(scratch, int32_t, graph->n_values + 1) };
+    Walk w = { .graph = graph,
+               .pool = pool,
+               .out = out,
+               .stay = NEWN(scratch, int32_t, graph->n_values + 1) };
     *out = (PlanBuffers){ 0 };
     for (int32_t v = 0; v < graph->n_values; v++)
         w.stay[v] = -1;

@@ -26,8 +26,8 @@ typedef struct PlanBuffers {
 
 Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out);
 
-/* The same on the host: one slot from a value's save to its free_host. Hosted values are not here: their
- * slots are always theirs. */
+/* The same on the host: one slot from a value's save to its free_host. Hosted values are not here:
+ * their slots are always theirs. */
 Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out);
 
 #endif

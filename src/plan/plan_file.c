@@ -68,7 +68,8 @@ static Err read_plan(Pool *pool, const Json *root, const PGraph *graph, Plan *pl
     const Json *steps;
     TRY(plan_format_check(root));
     if (!json_get(root, "steps") && json_get(root, "phases"))
-        return json_fail(root, NULL, "this is a plan of a training step; plimsoll train --plan reads it");
+        return json_fail(root, NULL,
+                         "this is a plan of a training step; plimsoll train --plan reads it");
     TRY(json_need_array(root, "steps", &steps));
     TRY(json_maybe_int(root, "budget_bytes", &plan->budget_bytes));
     TRY(json_maybe_int(root, "live_bytes", &plan->live_bytes));

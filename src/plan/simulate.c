@@ -1,7 +1,7 @@
 /* simulate.c -- replay a plan and meter its bytes and cost. The only place where bytes are metered.
  *
- * Time goes on with runs and waits. Each direction has one queue of copies: a copy starts when it is
- * asked for and the one before it has ended.
+ * Time goes on with runs and waits. Each direction has one queue of copies: a copy starts when it
+ * is asked for and the one before it has ended.
  *
  * Assumes a plan that plan_check would pass, and stops with a sentence where it cannot go on.
  */

@@ -384,7 +384,8 @@ static Err solve_refuse(const Solve *s, const Plan *least)
 }
 
 /* Cheapest first, until one can be placed within the budget; where the bytes fit but not the
- * placement, a search with as many bytes less joins the list. `least` is placed within it already. */
+ * placement, a search with as many bytes less joins the list. `least` is placed within it
+ * already. */
 static Err solve_placed(Pool *pool, Solve *s, RunList first, Plan *least, Plan **plan)
 {
     int64_t budget = s->options->budget_bytes, aim = budget;

@@ -1,18 +1,18 @@
 /* stage.c -- values that are at home on the host come by for the runs that touch them.
  *
- * Solvers see a graph without them (pgraph_unhosted): runs that touch hosted values have a scratch of one
- * window there. plan_stage then puts the copies into the plan that was found:
+ * Solvers see a graph without them (pgraph_unhosted): runs that touch hosted values have a scratch
+ * of one window there. plan_stage then puts the copies into the plan that was found:
  *
  *   to device   | load 0 | load 1 | load 2 |  ...
  *   run         |  ...   | wait 0, update 0 | wait 1, update 1 |  ...
  *   to host     |                  | save 0            | save 1 |  ...
  *   dropped                                       0, when its copy has ended or its room is needed
  *
- * The hosted bytes on the device never exceed the window: what three runs that follow each other touch
- * (one on its way in, one being run, one on its way out), or, so that small values travel in numbers, an
- * eighth of all up to WINDOW_MOST. Loads start as late as the queue allows, with half as much time again
- * to spare; nothing but a run that needs its values, or the end, waits for a copy.
- */
+ * The hosted bytes on the device never exceed the window: what three runs that follow each other
+ * touch (one on its way in, one being run, one on its way out), or, so that small values travel in
+ * numbers, an eighth of all up to WINDOW_MOST. Loads start as late as the queue allows, with half
+ * as much time again to spare; nothing but a run that needs its values, or the end, waits for a
+ * copy. */
 #include "plan/stage.h"
 
 #include "base/text.h"
@@ -29,7 +29,8 @@ bool pgraph_is_hosted(const PGraph *graph)
     return false;
 }
 
-/* The n-th value of a node that is hosted, outputs that are no inputs included; -1: there are no more. */
+/* The n-th value of a node that is hosted, outputs that are no inputs included; -1: there are no
+ * more. */
 static int32_t stage_value(const PGraph *graph, const PNode *node, int32_t n)
 {
     for (int32_t i = 0; i < node->n_in + node->n_out; i++) {
@@ -156,7 +157,8 @@ static void stage_load(Stage *s)
         s->here[v] = true;
     }
     s->held += visit->bytes;
-    s->in_queue = (s->in_queue > s->now ? s->in_queue : s->now) + stage_time(visit->bytes, s->graph->to_device);
+    s->in_queue = (s->in_queue > s->now ? s->in_queue : s->now) +
+                  stage_time(visit->bytes, s->graph->to_device);
 }
 
 /* Must the next loads start now to be there in time? `at` is the time of the runs so far. */
@@ -185,7 +187,8 @@ static void stage_visit(Stage *s, double at)
         else
             stage_drop(s);
     }
-    /* The next one shall be on its way while this one runs; only older ones may stand in its way. */
+    /* The next one shall be on its way while this one runs; only older ones may stand in its
+     * way. */
     while (s->loaded == s->run + 1 && s->gone < s->run && stage_due(s, at) && !stage_can_load(s))
         stage_drop(s);
     stage_ahead(s, at);
@@ -212,7 +215,8 @@ static void stage_collect(Stage *s, const Plan *plan)
             continue;
         int64_t bytes = stage_bytes(s->graph, node);
         if (bytes)
-            VEC_ADD(s->pool, s->visits, s->n, s->cap, ((Visit){ plan->steps[i].id, time, 0, bytes }));
+            VEC_ADD(s->pool, s->visits, s->n, s->cap,
+                    ((Visit){ plan->steps[i].id, time, 0, bytes }));
         time += node->cost;
     }
 }
@@ -259,8 +263,8 @@ Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
     return plan_check(graph, staged, 0);
 }
 
-/* The search cannot see where windows really lie, so what it found is judged once the copies are in it; where
- * that is too large it is asked for as much less, and at last for its least. */
+/* The search cannot see where windows really lie, so what it found is judged once the copies are in
+ * it; where that is too large it is asked for as much less, and at last for its least. */
 Err plan_solve_hosted(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan)
 {
     const PGraph *unhosted = pgraph_unhosted(pool, graph);
@@ -289,8 +293,11 @@ Err plan_solve_hosted(Pool *pool, const PGraph *graph, const PlanOptions *option
             break;
         search.budget_bytes -= plan_peak_bytes(found) - budget;
     }
-    return fail(E_BUDGET, "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no plan can do "
-                "with less than %s (%lld bytes)", bytes_text(budget), (long long)budget,
-                bytes_text(plan_peak_bytes(*plan)), (long long)plan_peak_bytes(*plan),
-                bytes_text((*plan)->bound_bytes), (long long)(*plan)->bound_bytes);
+    return fail(E_BUDGET,
+                "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "
+                "plan can do "
+                "with less than %s (%lld bytes)",
+                bytes_text(budget), (long long)budget, bytes_text(plan_peak_bytes(*plan)),
+                (long long)plan_peak_bytes(*plan), bytes_text((*plan)->bound_bytes),
+                (long long)(*plan)->bound_bytes);
 }

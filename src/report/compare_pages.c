@@ -68,8 +68,11 @@ void compare_text(FILE *to, const Comparison *c, bool colour)
         compare_block(to, c, first, last, colour);
         fputc('\n', to);
     }
-    print_sentence(to, "peak: everything kept; least: the least arena found (?: time was up); yes: fits, everything kept; "
-                   "+N%%: fits re-planned, so much slower by %s (* search cut short); no: does not fit",
+    print_sentence(to,
+                   "peak: everything kept; least: the least arena found (?: time was up); yes: "
+                   "fits, everything kept; "
+                   "+N%%: fits re-planned, so much slower by %s (* search cut short); no: does not "
+                   "fit",
                    c->time_source ? c->time_source : "roofline");
 }
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { SHORT_EFFORT = 1000 };    /* a least budget within a second; more effort finds a smaller one */
+enum { SHORT_EFFORT = 1000 };  /* a least budget within a second; more effort finds a smaller one */
 
 static void explain_batch(Pool *pool, Explained *e)
 {
@@ -25,9 +25,10 @@ static void explain_batch(Pool *pool, Explained *e)
             NULL, true });
     }
     for (int i = 0; i < n_rest; i++)
-        VEC_ADD(pool, e->batch, e->n_batch, cap, (BatchItem){
-            rest[i].name, rest[i].type, rest[i].shape, shape_count(rest[i].shape) * type_bytes(rest[i].type),
-            rest[i].view_of, rest[i].view_of != NULL });
+        VEC_ADD(pool, e->batch, e->n_batch, cap,
+                (BatchItem){ rest[i].name, rest[i].type, rest[i].shape,
+                             shape_count(rest[i].shape) * type_bytes(rest[i].type), rest[i].view_of,
+                             rest[i].view_of != NULL });
     for (int32_t i = 0; i < e->n_batch; i++)
         e->batch_bytes += e->batch[i].bytes;
 }
@@ -67,7 +68,8 @@ static void explain_numeric(Pool *pool, Explained *e)
 
 bool run_is_in(const Program *p, const Graph *graph, int32_t step, Part part)
 {
-    return p->plan->steps[step].kind == STEP_RUN && graph->nodes[p->node_of[p->plan->steps[step].id]].part == part;
+    return p->plan->steps[step].kind == STEP_RUN &&
+           graph->nodes[p->node_of[p->plan->steps[step].id]].part == part;
 }
 
 /* A program of several parts (a step of one micro-batch updates at once) is a phase for each. */
@@ -118,7 +120,8 @@ static bool has_batchnorm(const Graph *graph)
     return false;
 }
 
-/* One way to need less: everything kept if that is already less, else the least arena a search finds. */
+/* One way to need less: everything kept if that is already less, else the least arena a search
+ * finds. */
 static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
                        const ExplainOptions *options)
 {
@@ -142,11 +145,13 @@ static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
     return err == E_BUDGET ? OK : err;
 }
 
-/* As the recipe has it and, where nothing forbids it, sample by sample: what `fit` may do unasked. */
+/* As the recipe has it and, where nothing forbids it, sample by sample: what `fit` may do
+ * unasked. */
 static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *options)
 {
     TRY(minimum_try(pool, e, e->recipe, options));
-    if (options->no_split || e->recipe->batch == 1 || recipe_no_cut(e->recipe) || has_batchnorm(e->sheet->engine->graph))
+    if (options->no_split || e->recipe->batch == 1 || recipe_no_cut(e->recipe) ||
+        has_batchnorm(e->sheet->engine->graph))
         return OK;
     Recipe *cut = recipe_copy(pool, e->recipe);
     TRY(recipe_cut(cut, cut->batch));

@@ -1,8 +1,7 @@
 /* explain.h -- what is known of a training step before it runs, for people and for programs.
  *
- * explained_new describes keep-everything, all levers at their defaults. The pages read one Explained:
- * text on a terminal, JSON for programs, Markdown and HTML for people.
- */
+ * explained_new describes keep-everything, all levers at their defaults. The pages read one
+ * Explained: text on a terminal, JSON for programs, Markdown and HTML for people. */
 #ifndef REPORT_EXPLAIN_H
 #define REPORT_EXPLAIN_H
 
@@ -42,7 +41,7 @@ typedef enum Verdict { VERDICT_FITS, VERDICT_REPLANNED, VERDICT_NO } Verdict;
 typedef struct Budget {
     int64_t asked_bytes;         /* as the driver counts: the runtime included */
     int64_t arena_bytes;         /* what is left of it for the arena */
-    Verdict verdict;             /* with everything kept; with the plan of least arena; not at all */
+    Verdict verdict;  /* with everything kept; with the plan of least arena; not at all */
     int64_t largest_batch;       /* with everything kept; 0: none, -1: not looked for */
 } Budget;
 
@@ -50,7 +49,7 @@ typedef struct Phase {
     const char *name;
     int64_t     peak_bytes, live_bytes;
     int32_t     steps;
-    int64_t     repeat;          /* runs in one training step; of a phase between steps: in one go */
+    int64_t     repeat;  /* runs in one training step; of a phase between steps: in one go */
     int64_t     every;           /* steps from one to the next; 0: only at the end */
 } Phase;
 
@@ -69,8 +68,8 @@ typedef struct Explained {
     Budget       *budgets;       /* of common cards, then the one asked for */
     WhatIf       *what_if;       /* filled by whatif_run */
     Belief       *beliefs;
-    FitResult    *fit;           /* the plan within the budget, or of a plan file; NULL: none was asked for */
-    int32_t       n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases, n_budgets, n_what_if, n_beliefs;
+    FitResult    *fit; /* the plan within the budget, or of a plan file; NULL: none was asked for */
+    int32_t n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases, n_budgets, n_what_if, n_beliefs;
     int64_t       batch_bytes;
     int64_t       budget_bytes;  /* 0: none was asked for */
     int64_t       minimum_bytes; /* least arena found by a search of `effort`; 0: none was made */
@@ -89,17 +88,18 @@ typedef struct ExplainOptions {
 
 extern const char *const verdict_words[];        /* fits, replanned, no */
 Err  budgets_find(Pool *pool, Explained *e, bool batches);       /* report/budgets.c */
-void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);   /* report/bottlenecks.c */
+/* report/bottlenecks.c */
+void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);
 
-Err  explained_new(Pool *pool, const Recipe *recipe, const Device *device, const ExplainOptions *options,
-                   Explained **out);
+Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
+                  const ExplainOptions *options, Explained **out);
 
 void explain_text(FILE *to, const Explained *e, bool colour);    /* tables of at most 100 columns */
 Err  explain_json(FILE *to, const Explained *e);                 /* docs/FORMATS.md */
 
 /* Everything but tensors and timeline, into an open object. */
 void explain_json_members(JsonOut *o, const Explained *e);
-Err  explain_md(Text *to, const Explained *e);                   /* a report to keep beside the code */
+Err  explain_md(Text *to, const Explained *e);  /* a report to keep beside the code */
 Err  explain_html(const char *path, const Explained *e);         /* one file that opens offline */
 
 /* "read last by ...": the node after which the buffer may go; NULL: it stays for good. */

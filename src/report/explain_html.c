@@ -1,9 +1,9 @@
 /* explain_html.c -- one file that opens offline: page, style, script and data.
  *
- * The page is src/report/page/, embedded at build time. Its data is one JSON object; what there is tens of
- * thousands of (buffers, runs) comes as columns: a base64 text of numbers in LEB128 (7 bits a byte, low
- * first), differences where a column rises, signs folded in. About 15 bytes a buffer.
- */
+ * The page is src/report/page/, embedded at build time. Its data is one JSON object; what there is
+ * tens of thousands of (buffers, runs) comes as columns: a base64 text of numbers in LEB128 (7 bits
+ * a byte, low first), differences where a column rises, signs folded in. About 15 bytes a
+ * buffer. */
 #include "report/explain.h"
 
 #include "base/hash.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-extern const unsigned char page_html[], page_css[], page_js[];       /* made from src/report/page/ */
+extern const unsigned char page_html[], page_css[], page_js[];  /* made from src/report/page/ */
 extern const size_t        page_html_n, page_css_n, page_js_n;
 
 typedef struct Column {          /* numbers on their way to the page */
@@ -148,8 +148,8 @@ static void columns_init(Page *p, Column *columns)
         columns[i] = (Column){ .bytes = { .pool = p->pool } };
 }
 
-/* Stays in runs of the plan. Where one value takes over another's bytes, the earlier ends as the later
- * begins: the sum over all buffers at a run is what the meter counts there. */
+/* Stays in runs of the plan. Where one value takes over another's bytes, the earlier ends as the
+ * later begins: the sum over all buffers at a run is what the meter counts there. */
 static void page_buffers(Page *p, const Program *program, const int32_t *run_of)
 {
     const Engine      *engine = p->e->sheet->engine;
@@ -201,7 +201,7 @@ static void page_program(Page *p, const Program *program)
 {
     const Graph *graph = p->e->sheet->engine->graph;
     const Plan  *plan = program->plan;
-    Column       module = { .bytes = { .pool = p->pool } }, name = module, live = module, kind = module;
+    Column module = { .bytes = { .pool = p->pool } }, name = module, live = module, kind = module;
     int32_t     *run_of = NEWN(p->pool, int32_t, plan->n_steps + 1), n = 0, peak = 0;
     int64_t      elsewhere = program->live_bytes - program->meter.live_bytes;
     for (int32_t s = 0; s < plan->n_steps; s++) {

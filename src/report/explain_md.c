@@ -1,5 +1,5 @@
-/* explain_md.c -- a memory report in Markdown: components with shapes and sizes, totals, ranked bottlenecks,
- * recommendations with verified savings, configuration. */
+/* explain_md.c -- a memory report in Markdown: components with shapes and sizes, totals, ranked
+ * bottlenecks, recommendations with verified savings, configuration. */
 #include "report/whatif.h"
 
 #include "base/text.h"
@@ -43,9 +43,11 @@ static void md_summary(const Md *m)
              count_text(s->parameters),
              count_text(s->trained), (long long)e->recipe->batch, (long long)e->recipe->accumulate,
              recipe_precisions[e->recipe->precision], device_text(m->pool, e->device));
-    text_add(m->to, "With everything kept, one step needs **%s bytes (%s)**. The peak is in phase "
-                    "%s, at `%s`. ",
-             count_text(s->peak_bytes), bytes_text(s->peak_bytes), part_name(s->part), node_text(s->engine->graph, s->node));
+    text_add(m->to,
+             "With everything kept, one step needs **%s bytes (%s)**. The peak is in phase "
+             "%s, at `%s`. ",
+             count_text(s->peak_bytes), bytes_text(s->peak_bytes), part_name(s->part),
+             node_text(s->engine->graph, s->node));
     if (e->minimum_bytes)
         text_add(m->to, "The least budget found is %s bytes (%s): %s. ",
                  count_text(e->minimum_bytes + e->device->runtime_bytes),
@@ -64,7 +66,9 @@ static void md_budgets(const Md *m)
     for (int32_t i = 0; i < m->e->n_budgets; i++) {
         const Budget *b = &m->e->budgets[i];
         text_add(m->to, "| %s | %s | %s |\n", bytes_text(b->asked_bytes), words[b->verdict],
-                 b->largest_batch < 0 ? "not looked for" : b->largest_batch ? count_text(b->largest_batch) : "none");
+                 b->largest_batch < 0 ? "not looked for"
+                 : b->largest_batch   ? count_text(b->largest_batch)
+                                      : "none");
     }
     text_add(m->to, "\n");
 }
@@ -77,7 +81,10 @@ static void md_batch(const Md *m)
         const BatchItem *b = &m->e->batch[i];
         text_add(m->to, "| `%s` | %s %s | %s | %s%s |\n", b->name, shape_text(b->shape),
                  type_name(b->type), count_text(b->bytes),
-                 b->view_of ? "a view of " : b->read ? "" : "not read by the step", b->view_of ? b->view_of : "");
+                 b->view_of ? "a view of "
+                 : b->read  ? ""
+                            : "not read by the step",
+                 b->view_of ? b->view_of : "");
     }
     text_add(m->to, "| **total** | | **%s** | |\n\n", count_text(m->e->batch_bytes));
 }
@@ -117,7 +124,9 @@ static void md_components(const Md *m)
     for (int c = CLASS_PARAMETERS; c <= CLASS_CONSTANTS; c++)
         if (s->classes[c])
             text_add(m->to, "| %s | %s | %s (%s) |\n", class_name((Class)c),
-                     c == CLASS_PARAMETERS ? count_text(s->parameters) : c == CLASS_CONSTANTS ? "" : count_text(s->trained),
+                     c == CLASS_PARAMETERS  ? count_text(s->parameters)
+                     : c == CLASS_CONSTANTS ? ""
+                                            : count_text(s->trained),
                      count_text(s->classes[c]), bytes_text(s->classes[c]));
     text_add(m->to, "\n");
     md_class(m, CLASS_INPUTS, "Inputs and noise at the peak");
@@ -161,7 +170,8 @@ static void md_totals(const Md *m)
         if (m->e->sheet->classes[c])
             md_row(m, class_name((Class)c), m->e->sheet->classes[c]);
     md_foot(m);
-    text_add(m->to, "\n| phase | runs | every so many steps | highest byte of the arena |\n|---|---|---|---|\n");
+    text_add(m->to, "\n| phase | runs | every so many steps | highest byte of the arena "
+                    "|\n|---|---|---|---|\n");
     for (int32_t i = 0; i < m->e->n_phases; i++)
         text_add(m->to, "| %s | %lld | %s | %s (%s) |\n", m->e->phases[i].name,
                  (long long)m->e->phases[i].repeat,
@@ -218,7 +228,8 @@ static void md_keys(const Md *m, const Json *value, const char *path)
     if (value->kind == JSON_OBJECT) {
         for (uint32_t i = 0; i < value->n; i++)
             md_keys(m, &value->members[i].value,
-                    *path ? pool_print(m->pool, "%s.%s", path, value->members[i].key) : value->members[i].key);
+                    *path ? pool_print(m->pool, "%s.%s", path, value->members[i].key)
+                          : value->members[i].key);
         return;
     }
     Text    text = { .pool = m->pool };

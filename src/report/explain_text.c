@@ -88,8 +88,9 @@ static void heading(const Page *p)
     const Sheet     *s = e->sheet;
     const Recipe    *r = e->recipe;
     print_sentence(p->to, "%s: %s parameters, %s trained; batch %lld x %lld, %s, on %s", r->name,
-                   count_text(s->parameters), count_text(s->trained), (long long)r->batch, (long long)r->accumulate,
-                   recipe_precisions[r->precision], device_text(s->engine->graph->pool, e->device));
+                   count_text(s->parameters), count_text(s->trained), (long long)r->batch,
+                   (long long)r->accumulate, recipe_precisions[r->precision],
+                   device_text(s->engine->graph->pool, e->device));
     fprintf(p->to, p->colour ? "One training step needs \033[1m%s bytes (%s)\033[0m with "
                                "everything kept.\n"
                              : "One training step needs %s bytes (%s) with everything kept.\n",
@@ -139,8 +140,8 @@ static void tensors(const Page *p)
 
 static const char *phase_text(const Page *p, const Phase *phase)
 {
-    return phase->every > 1 ? pool_print(p->e->sheet->engine->graph->pool, "%s (every %s steps)", phase->name,
-                                         count_text(phase->every))
+    return phase->every > 1 ? pool_print(p->e->sheet->engine->graph->pool, "%s (every %s steps)",
+                                         phase->name, count_text(phase->every))
                             : phase->name;
 }
 
@@ -170,7 +171,8 @@ static void budgets(const Page *p)
     if (p->e->minimum_bytes)
         print_sentence(p->to, "  least budget found: %s bytes (%s): %s",
                        count_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
-                       bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes), p->e->minimum_how);
+                       bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
+                       p->e->minimum_how);
 }
 
 static void plan(const Page *p)
@@ -182,7 +184,8 @@ static void plan(const Page *p)
     print_sentence(p->to, "%s: %s bytes (%s), %+.1f %% of the step's time%s",
                    r->fits ? "It fits" : "Nothing fits; the least is",
                    count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes),
-                   100 * (r->step_ns / (p->e->step_ms * 1e6) - 1), r->cut ? "; the search was cut off" : "");
+                   100 * (r->step_ns / (p->e->step_ms * 1e6) - 1),
+                   r->cut ? "; the search was cut off" : "");
     for (int i = 0; i < r->n_changes; i++)
         fprintf(p->to, "  %-18s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from,
                 r->changes[i].to,
@@ -247,5 +250,6 @@ void explain_text(FILE *to, const Explained *e, bool colour)
     fputc('\n', to);
     print_sentence(to, "the batch as the data gives it: %s bytes", count_text(e->batch_bytes));
     print_sentence(to, "%s", runtime_text(pool, e->device, e->runtime_bytes));
-    print_sentence(to, "predicted step time %.1f ms, by %s", e->step_ms, time_text(pool, s->engine));
+    print_sentence(to, "predicted step time %.1f ms, by %s", e->step_ms,
+                   time_text(pool, s->engine));
 }

@@ -22,8 +22,9 @@ static void sheet_live(Pool *pool, Sheet *sheet)
     for (int32_t i = 0; i < graph->n_values; i++) {
         const Value *v = value_at(graph, i);
         if (engine->offset[i] >= 0)
-            live_add(pool, sheet, &cap, (LiveBuffer){ i, -1, v->class, v->module, v->source, v->bytes, 0,
-                                                      program->plan->n_steps });
+            live_add(pool, sheet, &cap,
+                     (LiveBuffer){ i, -1, v->class, v->module, v->source, v->bytes, 0,
+                                   program->plan->n_steps });
     }
     /* In place, two values share a buffer for one step: the one that begins there counts. */
     int32_t *holder = NEWN(pool, int32_t, all->n_buffers + 1);
@@ -32,7 +33,8 @@ static void sheet_live(Pool *pool, Sheet *sheet)
     for (int32_t i = 0; i < all->n_stays; i++) {
         const Stay *stay = &all->stays[i];
         if (stay->first_step <= sheet->step && sheet->step <= stay->last_step &&
-            (holder[stay->buffer] < 0 || stay->first_step > all->stays[holder[stay->buffer]].first_step))
+            (holder[stay->buffer] < 0 ||
+             stay->first_step > all->stays[holder[stay->buffer]].first_step))
             holder[stay->buffer] = i;
     }
     for (int32_t b = 0; b < all->n_buffers; b++) {
@@ -41,13 +43,16 @@ static void sheet_live(Pool *pool, Sheet *sheet)
         const Stay *stay = &all->stays[holder[b]];
         if (stay->value < 0) {
             const Node *node = &graph->nodes[program->node_of[stay->node]];
-            live_add(pool, sheet, &cap, (LiveBuffer){ -1, node->id, CLASS_WORKSPACE, node->module, node->source,
-                     program->pgraph->nodes[stay->node].workspace, stay->first_step, stay->last_step });
+            live_add(pool, sheet, &cap,
+                     (LiveBuffer){ -1, node->id, CLASS_WORKSPACE, node->module, node->source,
+                                   program->pgraph->nodes[stay->node].workspace, stay->first_step,
+                                   stay->last_step });
         } else {
             int32_t      id = program->value_of[stay->value];
             const Value *v = value_at(graph, id);
-            live_add(pool, sheet, &cap, (LiveBuffer){ id, v->maker, v->class, v->module, v->source, v->bytes,
-                                                      stay->first_step, stay->last_step });
+            live_add(pool, sheet, &cap,
+                     (LiveBuffer){ id, v->maker, v->class, v->module, v->source, v->bytes,
+                                   stay->first_step, stay->last_step });
         }
     }
 }
@@ -78,7 +83,7 @@ static void sheet_modules(Pool *pool, Sheet *sheet)
         rows[sheet->live[i].module].bytes += sheet->live[i].bytes;
         rows[sheet->live[i].module].n++;
     }
-    for (int32_t i = graph->n_modules - 1; i >= 0; i--) {    /* children stand after their parents */
+    for (int32_t i = graph->n_modules - 1; i >= 0; i--) {  /* children stand after their parents */
         rows[i].total += rows[i].bytes;
         if (graph->modules[i].parent >= 0)
             rows[graph->modules[i].parent].total += rows[i].total;
@@ -93,7 +98,8 @@ static void sheet_modules(Pool *pool, Sheet *sheet)
 static int source_order(const void *a, const void *b)
 {
     const LiveBuffer *x = *(const LiveBuffer *const *)a, *y = *(const LiveBuffer *const *)b;
-    const char       *fx = x->source.file ? x->source.file : "", *fy = y->source.file ? y->source.file : "";
+    const char *fx = x->source.file ? x->source.file : "",
+               *fy = y->source.file ? y->source.file : "";
     int               order = strcmp(fx, fy);
     return order ? order : (x->source.line > y->source.line) - (x->source.line < y->source.line);
 }
@@ -108,8 +114,9 @@ static void sheet_lines(Pool *pool, Sheet *sheet)
     for (int32_t i = 0; i < sheet->n_live; i++) {
         if (!i || source_order(&by_line[i - 1], &by_line[i]))
             sheet->lines[sheet->n_lines++].name =
-                by_line[i]->source.file ? pool_print(pool, "%s:%d", by_line[i]->source.file, by_line[i]->source.line)
-                                        : "(engine)";
+                by_line[i]->source.file
+                    ? pool_print(pool, "%s:%d", by_line[i]->source.file, by_line[i]->source.line)
+                    : "(engine)";
         sheet->lines[sheet->n_lines - 1].bytes += by_line[i]->bytes;
         sheet->lines[sheet->n_lines - 1].n++;
     }
@@ -123,8 +130,9 @@ Err sheet_new(Pool *pool, const Engine *engine, Sheet **out)
     sheet->engine = engine;
     sheet->program = &engine->programs[engine->peak_program];
     sheet->step = sheet->program->meter.peak_step;
-    int32_t at = sheet->step;                        /* a load may have the most: for the run it comes before */
-    while (at + 1 < sheet->program->plan->n_steps && sheet->program->plan->steps[at].kind != STEP_RUN)
+    int32_t at = sheet->step;  /* a load may have the most: for the run it comes before */
+    while (at + 1 < sheet->program->plan->n_steps &&
+           sheet->program->plan->steps[at].kind != STEP_RUN)
         at++;
     while (sheet->program->plan->steps[at].kind != STEP_RUN)
         at--;

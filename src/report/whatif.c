@@ -1,8 +1,7 @@
 /* whatif.c -- each row is the recipe with one thing changed, built, planned and placed anew.
  *
- * Cheap rows come first; rows that search share what is left of the time. A row that the limit reaches is
- * marked, never guessed.
- */
+ * Cheap rows come first; rows that search share what is left of the time. A row that the limit
+ * reaches is marked, never guessed. */
 #include "report/whatif.h"
 
 #include "base/clock.h"
@@ -131,8 +130,9 @@ static Err run_attention(Run *run)
     for (int32_t i = 0; i < run->e->n_avoided; i++)
         if (!strncmp(run->e->avoided[i].name, "attention scores", 16)) {
             r->levers.stored_attention = !r->levers.stored_attention;
-            return run_row(run, (WhatIf){ .name = "attention that stores its scores (the plain form)",
-                                          .how = "fit --allow algorithm, where it is faster" },
+            return run_row(run,
+                           (WhatIf){ .name = "attention that stores its scores (the plain form)",
+                                     .how = "fit --allow algorithm, where it is faster" },
                            r, SEARCH_NONE);
         }
     return OK;
@@ -179,9 +179,12 @@ static Err run_loss(Run *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     r->levers.chunks = LOSS_CHUNKS;
-    return run_lots(run, (WhatIf){ .name = pool_print(run->pool, "loss and the rows before it in %d chunks", LOSS_CHUNKS),
-                                   .how = "fit --allow chunk, within a budget" }, r,
-                    "nothing before the loss works row by row in equal chunks");
+    return run_lots(
+        run,
+        (WhatIf){
+            .name = pool_print(run->pool, "loss and the rows before it in %d chunks", LOSS_CHUNKS),
+            .how = "fit --allow chunk, within a budget" },
+        r, "nothing before the loss works row by row in equal chunks");
 }
 
 static Err run_regions(Run *run)
@@ -236,14 +239,17 @@ static Err run_state(Run *run)
 /* The first bytes are the cheapest: half of what recomputing can save costs much less than half. */
 static Err run_recompute(Run *run)
 {
-    TRY(run_row(run, (WhatIf){ .name = "recompute as much as helps", .how = "fit --allow none", .exact = true },
-                run->e->recipe, SEARCH_LEAST));
+    TRY(run_row(
+        run,
+        (WhatIf){ .name = "recompute as much as helps", .how = "fit --allow none", .exact = true },
+        run->e->recipe, SEARCH_LEAST));
     const WhatIf *least = &run->rows[run->n - 1];
     if (least->failed || least->saved_bytes <= 0)
         return OK;
     run->half_bytes = least->peak_bytes + least->saved_bytes / 2;
     return run_row(run, (WhatIf){ .name = "recompute for half of that", .exact = true,
-                   .how = pool_print(run->pool, "fit --allow none --budget %lld", (long long)run->half_bytes) },
+                   .how = pool_print(run->pool, "fit --allow none --budget %lld",
+                   (long long)run->half_bytes) },
                    run->e->recipe, SEARCH_HALF);
 }
 
@@ -387,8 +393,10 @@ Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
     TRY(beliefs_find(pool, e));
     TRY(run_recompute(&run));
     qsort(run.rows, (size_t)run.n, sizeof *run.rows, row_order);
-    TRY(run_row(&run, (WhatIf){ .name = "all levers together, model and effective batch kept",
-                                .how = "fit --allow algorithm,chunk,split,precision" }, e->recipe, SEARCH_ALL));
+    TRY(run_row(&run,
+                (WhatIf){ .name = "all levers together, model and effective batch kept",
+                          .how = "fit --allow algorithm,chunk,split,precision" },
+                e->recipe, SEARCH_ALL));
     if (options->progress)
         options->progress(options->progress_arg, 1, "");
     e->what_if = run.rows;

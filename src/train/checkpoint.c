@@ -32,15 +32,19 @@ static SafeType safe_type(Type type)
     return map[type];
 }
 
-static void entry_add(Pool *pool, SafeTensor **list, int32_t *n, int32_t *cap, const char *name, Shape shape, Type type,
-                      Entry entry)
+static void entry_add(Pool *pool, SafeTensor **list, int32_t *n, int32_t *cap, const char *name,
+                      Shape shape, Type type, Entry entry)
 {
     Entry   *kept = NEW(pool, Entry);
     int64_t *dims = NEWN(pool, int64_t, MAX_RANK);
     *kept = entry;
     memcpy(dims, shape.dim, sizeof shape.dim);
     VEC_ADD(pool, *list, *n, *cap,
-            (SafeTensor){ .name = name, .type = safe_type(type), .rank = shape.rank, .shape = dims, .data = kept });
+            (SafeTensor){ .name = name,
+                          .type = safe_type(type),
+                          .rank = shape.rank,
+                          .shape = dims,
+                          .data = kept });
 }
 
 /* Everything a checkpoint holds; parameters and their state in disk order and fp32. */
@@ -50,15 +54,16 @@ static void entries(Pool *pool, const Graph *graph, SafeTensor **list, int32_t *
     bool   *done = NEWN(pool, bool, graph->n_values);
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param *p = &graph->params[i];
-        entry_add(pool, list, n, &cap, p->name, p->disk, F32, (Entry){ i, p->master >= 0 ? p->master : p->value });
+        entry_add(pool, list, n, &cap, p->name, p->disk, F32,
+                  (Entry){ i, p->master >= 0 ? p->master : p->value });
         if (p->master >= 0)
             done[p->master] = true;
         const int32_t     state[] = { p->m, p->v, p->ema };
         const char *const word[] = { "optimizer.m", "optimizer.v", "ema" };
         for (int j = 0; j < 3; j++)
             if (state[j] >= 0) {
-                entry_add(pool, list, n, &cap, pool_print(pool, "%s/%s", word[j], p->name), p->disk, F32,
-                          (Entry){ i, state[j] });
+                entry_add(pool, list, n, &cap, pool_print(pool, "%s/%s", word[j], p->name), p->disk,
+                          F32, (Entry){ i, state[j] });
                 done[state[j]] = true;
             }
     }
@@ -66,7 +71,8 @@ static void entries(Pool *pool, const Graph *graph, SafeTensor **list, int32_t *
         const Constant *c = &graph->constants[i];
         const Value    *value = value_at(graph, c->value);
         if (c->saved && !done[c->value])
-            entry_add(pool, list, n, &cap, value->name, value->shape, value->type, (Entry){ -1, c->value });
+            entry_add(pool, list, n, &cap, value->name, value->shape, value->type,
+                      (Entry){ -1, c->value });
     }
 }
 
@@ -77,7 +83,8 @@ Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Sa
     int64_t      largest = 1;
     *saver = (Saver){ .session = session, .folder = folder, .keep = keep };
     entries(pool, graph, &saver->tensors, &saver->n);
-    const char *const *said = lengths_metadata(pool, graph, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL });
+    const char *const *said = lengths_metadata(
+        pool, graph, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL });
     TRY(safetensors_header(pool, saver->tensors, saver->n, said, &saver->header, &saver->n_header));
     for (int32_t i = 0; i < saver->n; i++)
         if ((int64_t)saver->tensors[i].n_bytes > largest)
@@ -89,7 +96,8 @@ Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Sa
     return OK;
 }
 
-static void checkpoint_path(char *to, size_t n, const char *folder, int64_t step, const char *ending)
+static void checkpoint_path(char *to, size_t n, const char *folder, int64_t step,
+                            const char *ending)
 {
     snprintf(to, n, "%s/step-%06lld%s", folder, (long long)step, ending);
 }
@@ -103,13 +111,15 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
     for (int i = n - 1; !err && i >= 0; i--) {
         long long step;
         int       end = 0;
-        if (sscanf(names[i], "step-%lld.json%n", &step, &end) != 1 || names[i][end] || !end || step > newest)
+        if (sscanf(names[i], "step-%lld.json%n", &step, &end) != 1 || names[i][end] || !end ||
+            step > newest)
             continue;
         if (++whole <= saver->keep)
             continue;
         checkpoint_path(path, sizeof path, saver->folder, step, ".safetensors");
         err = file_remove(path);
-        checkpoint_path(path, sizeof path, saver->folder, step, ".json");    /* last: it brings a killed run back here */
+        /* last: it brings a killed run back here */
+        checkpoint_path(path, sizeof path, saver->folder, step, ".json");
         if (!err)
             err = file_remove(path);
     }
@@ -119,9 +129,12 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
 
 static void plateau_write(FileOut *out, const Plateau *p)
 {
-    file_out_print(out, "  \"plateau\": {\"bad\": %lld, \"cooldown\": %lld, \"sum\": %.17g, \"count\": %lld, \"rates\": "
-                   "[%.17g, %.17g]", (long long)p->bad, (long long)p->cooldown, p->sum, (long long)p->count, p->rates[0],
-                   p->rates[1]);
+    file_out_print(out,
+                   "  \"plateau\": {\"bad\": %lld, \"cooldown\": %lld, \"sum\": %.17g, \"count\": "
+                   "%lld, \"rates\": "
+                   "[%.17g, %.17g]",
+                   (long long)p->bad, (long long)p->cooldown, p->sum, (long long)p->count,
+                   p->rates[0], p->rates[1]);
     if (p->seen)
         file_out_print(out, ", \"best\": %.17g", p->best);
     file_out_print(out, "},\n");
@@ -172,8 +185,11 @@ Err saver_save(Saver *saver, const RunState *state)
 
     checkpoint_path(path, sizeof path, saver->folder, state->step, ".json");
     TRY(file_out_init(&out, path));
-    file_out_print(&out, "{\n  \"format\": \"plimsoll-checkpoint-1\",\n  \"step\": %lld,\n  \"drawn\": %lld,\n"
-                   "  \"seed\": %lld,\n", (long long)state->step, (long long)state->drawn, (long long)state->seed);
+    file_out_print(&out,
+                   "{\n  \"format\": \"plimsoll-checkpoint-1\",\n  \"step\": %lld,\n  \"drawn\": "
+                   "%lld,\n"
+                   "  \"seed\": %lld,\n",
+                   (long long)state->step, (long long)state->drawn, (long long)state->seed);
     if (state->plateau.on)
         plateau_write(&out, &state->plateau);
     file_out_print(&out, "  \"tensors\": %d\n}\n", saver->n);
@@ -190,10 +206,14 @@ Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step)
     for (int i = 0; i < n; i++) {
         long long at;
         int       end = 0;
-        if (sscanf(names[i], "step-%lld.json%n", &at, &end) == 1 && end && !names[i][end] && at > *step)
+        if (sscanf(names[i], "step-%lld.json%n", &at, &end) == 1 && end && !names[i][end] &&
+            at > *step)
             *step = at;
     }
-    return *step >= 0 ? OK : fail(E_IO, "%s holds no whole checkpoint; start the run anew without --resume", folder);
+    return *step >= 0
+               ? OK
+               : fail(E_IO, "%s holds no whole checkpoint; start the run anew without --resume",
+                      folder);
 }
 
 static bool tensor_fits(const SafeTensor *t, Shape shape)
@@ -211,7 +231,8 @@ static Err tensor_misfit(const char *path, const SafeTensor *t, Shape shape)
     Shape found = { .rank = t->rank < MAX_RANK ? t->rank : MAX_RANK };
     for (int i = 0; i < found.rank; i++)
         found.dim[i] = t->shape[i];
-    return fail(E_FORMAT, "%s: %s is %s, the model has %s", path, t->name, shape_text(found), shape_text(shape));
+    return fail(E_FORMAT, "%s: %s is %s, the model has %s", path, t->name, shape_text(found),
+                shape_text(shape));
 }
 
 Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state)
@@ -231,7 +252,8 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
     TRY(json_need_int(json, "seed", &state->seed));
     TRY(plateau_read(json, &state->plateau));
     if (state->step != step || state->drawn < 0)
-        return fail(E_FORMAT, "%s says step %lld with %lld samples drawn: it is damaged or was renamed", path,
+        return fail(E_FORMAT,
+                    "%s says step %lld with %lld samples drawn: it is damaged or was renamed", path,
                     (long long)state->step, (long long)state->drawn);
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(safetensors_read(work, path, &file));
@@ -259,16 +281,16 @@ static const Value *state_find(const Graph *graph, const char *name)
 {
     for (int32_t i = 0; i < graph->n_constants; i++) {
         const Value *value = value_at(graph, graph->constants[i].value);
-        if (graph->constants[i].saved && value->class == CLASS_CONSTANTS && strncmp(name, "optimizer.", 10) &&
-            !strcmp(value->name, name))
+        if (graph->constants[i].saved && value->class == CLASS_CONSTANTS &&
+            strncmp(name, "optimizer.", 10) && !strcmp(value->name, name))
             return value;
     }
     return NULL;
 }
 
 /* PyTorch counts batches in int64, we in i32; all else is fp32 on both sides. */
-static Err state_load(Pool *pool, Session *session, const char *path, const Value *value, int32_t id,
-                      const SafeTensor *t)
+static Err state_load(Pool *pool, Session *session, const char *path, const Value *value,
+                      int32_t id, const SafeTensor *t)
 {
     int64_t count = shape_count(value->shape);
     if (t->type == safe_type(value->type) && t->n_bytes == (size_t)value->bytes)
@@ -290,12 +312,14 @@ static Err states_load(Pool *pool, Session *session, const char *path, const Saf
     for (int i = 0; i < file->n; i++) {
         const Value *state = state_find(graph, file->tensors[i].name);
         if (state)
-            TRY(state_load(pool, session, path, state, (int32_t)(state - graph->values), &file->tensors[i]));
+            TRY(state_load(pool, session, path, state, (int32_t)(state - graph->values),
+                           &file->tensors[i]));
     }
     return OK;
 }
 
-Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw, bool *averaged)
+Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
+                       bool *averaged)
 {
     const Graph *graph = session_engine(session)->graph;
     char         path[FILE_PATH_MAX];
@@ -308,7 +332,8 @@ Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param      *p = &graph->params[i];
         Pool             *one = pool_new(work, "tensor");
-        const SafeTensor *t = raw ? NULL : safetensors_find(&file, pool_print(one, "ema/%s", p->name));
+        const SafeTensor *t = raw ? NULL
+                                  : safetensors_find(&file, pool_print(one, "ema/%s", p->name));
         float            *data = NULL;
         *averaged = *averaged || t;
         t = t ? t : safetensors_find(&file, p->name);
@@ -342,13 +367,17 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
             first_missing = graph->params[i].name;
     }
     for (int i = 0; i < file.n; i++)
-        if (!param_find((Graph *)(uintptr_t)graph, file.tensors[i].name) && !state_find(graph, file.tensors[i].name) && !unused++)
+        if (!param_find((Graph *)(uintptr_t)graph, file.tensors[i].name) &&
+            !state_find(graph, file.tensors[i].name) && !unused++)
             first_unused = file.tensors[i].name;
     if (!partial && (missing || unused))
-        return fail(E_USAGE, "%s does not match the model: %d parameters missing%s%s, %d tensors unused%s%s; "
-                    "--init-partial takes what fits", path, missing, missing ? " (first: " : "",
-                    missing ? pool_print(pool, "%s)", first_missing) : "", unused, unused ? " (first: " : "",
-                    unused ? pool_print(pool, "%s)", first_unused) : "");
+        return fail(E_USAGE,
+                    "%s does not match the model: %d parameters missing%s%s, %d tensors "
+                    "unused%s%s; "
+                    "--init-partial takes what fits",
+                    path, missing, missing ? " (first: " : "",
+                    missing ? pool_print(pool, "%s)", first_missing) : "", unused,
+                    unused ? " (first: " : "", unused ? pool_print(pool, "%s)", first_unused) : "");
     for (int32_t i = 0; i < graph->n_params; i++) {
         const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
         float            *data = NULL;

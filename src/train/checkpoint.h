@@ -1,9 +1,8 @@
 /* checkpoint.h -- weights and state on disk: safetensors with the originals' names and layouts.
  *
- * RUN/step-000200.safetensors holds parameters (fp32), `ema/NAME`, `optimizer.m/NAME`, ... and saved
- * state; RUN/step-000200.json, written last, says that it is whole and where the run stood. A
- * checkpoint without its JSON does not count.
- */
+ * RUN/step-000200.safetensors holds parameters (fp32), `ema/NAME`, `optimizer.m/NAME`, ... and
+ * saved state; RUN/step-000200.json, written last, says that it is whole and where the run stood. A
+ * checkpoint without its JSON does not count. */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
@@ -17,17 +16,20 @@ typedef struct RunState {        /* what a run needs besides its tensors */
     Plateau plateau;             /* where the schedule is one */
 } RunState;
 
-typedef struct Saver Saver;      /* header and buffers made before step 1: saving allocates nothing */
+typedef struct Saver Saver;  /* header and buffers made before step 1: saving allocates nothing */
 
 Err  saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **saver);
 Err  saver_save(Saver *saver, const RunState *state);
 
 /* The newest whole checkpoint of a run. Every tensor must be there and fit. */
-Err  checkpoint_newest(Pool *pool, const char *folder, int64_t *step);       /* E_IO if there is none */
-Err  checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state);
+Err  checkpoint_newest(Pool *pool, const char *folder, int64_t *step);  /* E_IO if there is none */
+Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step,
+                    RunState *state);
 
-/* For sampling: the averaged weights where the run has them, unless raw; statistics as they were. */
-Err  checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw, bool *averaged);
+/* For sampling: the averaged weights where the run has them, unless raw; statistics as they
+ * were. */
+Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
+                       bool *averaged);
 
 /* Starting weights from elsewhere: names missing and unused tensors and refuses, unless partial. */
 Err  weights_load(Pool *pool, Session *session, const char *path, bool partial);

@@ -26,7 +26,8 @@ const Part drawing_parts[3] = { PART_SAMPLE_BEGIN, PART_SAMPLE, PART_SAMPLE_END 
 
 static bool drawing_has(Part part)
 {
-    return part == drawing_parts[BEGIN] || part == drawing_parts[STEP] || part == drawing_parts[END];
+    return part == drawing_parts[BEGIN] || part == drawing_parts[STEP] ||
+           part == drawing_parts[END];
 }
 
 static Err drawing_run(Sampler *s, Part part)
@@ -35,7 +36,8 @@ static Err drawing_run(Sampler *s, Part part)
     if (s->dry)
         return OK;
     TRY(session_run(session, part));
-    return device_wait(session_engine(session)->device);     /* faults come out here, not in a later read */
+    /* faults come out here, not in a later read */
+    return device_wait(session_engine(session)->device);
 }
 
 static void *drawing_feed(Sampler *s, const char *name)
@@ -53,7 +55,8 @@ static const float *drawing_output(Sampler *s, const char *name)
     Drawing     *d = s->own;
     const Graph *graph = session_engine(d->session)->graph;
     int32_t      i = 0;
-    while (i < graph->n_outputs && (!drawing_has(graph->outputs[i].part) || strcmp(graph->outputs[i].name, name)))
+    while (i < graph->n_outputs &&
+           (!drawing_has(graph->outputs[i].part) || strcmp(graph->outputs[i].name, name)))
         i++;
     REQUIRE(i < graph->n_outputs);           /* the sampling graph has an output of that name */
     if (s->dry)
@@ -76,7 +79,8 @@ static const float *drawing_weight(Sampler *s, const char *name)
     int64_t count = shape_count(p->disk);
     Type    type = value_at(graph, p->value)->type;
     float  *disk = NEWN(s->pool, float, count);
-    if (session_get_param(d->session, (int32_t)(p - graph->params), d->options.averaged && p->ema >= 0 ? p->ema : p->value, disk))
+    if (session_get_param(d->session, (int32_t)(p - graph->params),
+                          d->options.averaged && p->ema >= 0 ? p->ema : p->value, disk))
         return NULL;
     for (int64_t i = 0; type != F32 && i < count; i++) {
         float rounded[1];
@@ -115,7 +119,8 @@ static void drawing_progress(Sampler *s, int64_t done, int64_t of)
             terminal && !last ? "   " : "\n");
 }
 
-/* What the first part starts from: the data, or what is given. A prompt takes the place of texts. */
+/* What the first part starts from: the data, or what is given. A prompt takes the place of
+ * texts. */
 static Err drawing_inputs(Pool *pool, Drawing *d)
 {
     const DrawingOptions *o = &d->options;
@@ -124,12 +129,15 @@ static Err drawing_inputs(Pool *pool, Drawing *d)
     if (o->prompt && !feeds_find(feeds, "text"))
         return fail(E_USAGE, "--prompt: %s takes no text", d->recipe->model->name);
     if (!feeds->source)
-        return o->input ? fail(E_USAGE, "--input: %s draws from nothing, so it takes no input", d->recipe->model->name) : OK;
+        return o->input ? fail(E_USAGE, "--input: %s draws from nothing, so it takes no input",
+                               d->recipe->model->name)
+                        : OK;
     feeds->seed = (uint64_t)o->seed;
     return OK;
 }
 
-Err drawing_new(Pool *pool, Session *session, const Recipe *recipe, const DrawingOptions *options, Drawing **out)
+Err drawing_new(Pool *pool, Session *session, const Recipe *recipe, const DrawingOptions *options,
+                Drawing **out)
 {
     Drawing     *d = *out = NEW(pool, Drawing);
     const Graph *graph = session_engine(session)->graph;
@@ -137,7 +145,8 @@ Err drawing_new(Pool *pool, Session *session, const Recipe *recipe, const Drawin
     d->wide = NEWN(pool, float *, graph->n_outputs + 1);
     for (int32_t i = 0; i < graph->n_outputs; i++)
         if (drawing_has(graph->outputs[i].part))
-            d->wide[i] = NEWN(pool, float, shape_count(value_at(graph, graph->outputs[i].value)->shape));
+            d->wide[i] = NEWN(pool, float,
+                              shape_count(value_at(graph, graph->outputs[i].value)->shape));
     for (int i = 0; i < 3; i++)
         TRY(feeds_new(pool, session, drawing_parts[i], &d->feeds[i]));
     return drawing_inputs(pool, d);
@@ -156,19 +165,22 @@ static Err drawing_about(Drawing *d, SampleReport *report)
     report->about = NEWN(d->pool, const char *, d->options.n);
     for (int64_t i = 0; i < d->options.n; i++) {
         char    room[256];
-        int64_t id = d->options.input ? i % feeds->source->n_samples : source_order(feeds->source, feeds->seed, i);
-        report->about[i] = pool_text(d->pool, feeds->source->about(feeds->source, id, room, sizeof room));
+        int64_t id = d->options.input ? i % feeds->source->n_samples
+                                      : source_order(feeds->source, feeds->seed, i);
+        report->about[i] = pool_text(d->pool,
+                                     feeds->source->about(feeds->source, id, room, sizeof room));
     }
     return OK;
 }
 
-static Err drawing_write(Pool *pool, const Drawing *d, const char *folder, const SampleResult *result, SampleReport *report)
+static Err drawing_write(Pool *pool, const Drawing *d, const char *folder,
+                         const SampleResult *result, SampleReport *report)
 {
     if (folder)
         TRY(folder_make(folder));
     for (int32_t i = 0; i < d->feeds[BEGIN].n_served; i++) {
         const FeedBuffer *feed = &d->feeds[BEGIN].list[d->feeds[BEGIN].served[i]];
-        const char       *path = folder ? pool_print(pool, "%s/input-%s.png", folder, feed->name) : NULL;
+        const char *path = folder ? pool_print(pool, "%s/input-%s.png", folder, feed->name) : NULL;
         bool              written = false;
         if (feed->type == F32)
             TRY(results_sheet(pool, path, feed->bytes, feed->shape, &written));
@@ -184,9 +196,19 @@ static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport
     const Recipe *recipe = d->recipe;
     Feeds        *feeds = &d->feeds[BEGIN];
     SampleResult  result;
-    Sampler s = { .pool = pool, .n = d->options.n, .config = &recipe->sampler, .prompt = d->options.prompt, .own = d, .dry = !folder,
-                  .run = drawing_run, .feed = drawing_feed, .output = drawing_output, .weight = drawing_weight,
-                  .normal = drawing_normal, .uniform = drawing_uniform, .progress = drawing_progress };
+    Sampler s = { .pool = pool,
+                  .n = d->options.n,
+                  .config = &recipe->sampler,
+                  .prompt = d->options.prompt,
+                  .own = d,
+                  .dry = !folder,
+                  .run = drawing_run,
+                  .feed = drawing_feed,
+                  .output = drawing_output,
+                  .weight = drawing_weight,
+                  .normal = drawing_normal,
+                  .uniform = drawing_uniform,
+                  .progress = drawing_progress };
     if (feeds->source)
         TRY(d->options.input ? feeds_fill_in_order(feeds, 0) : feeds_fill(feeds, 0, 0));
     double start = clock_now();

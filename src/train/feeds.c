@@ -10,11 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Inputs that no data gives: how many targets count in all micro-batches of a step, and how many places of
- * `mask` are set in all pieces of one (contract 2). */
+/* Inputs that no data gives: how many targets count in all micro-batches of a step, and how many
+ * places of `mask` are set in all pieces of one (contract 2). */
 static const char DENOMINATOR[] = "denominator";
 static const char MASK_COUNT[] = "mask_count";
-static const char CARRY[] = "carry";         /* 0: this row begins anew; the data says so where a file begins */
+/* 0: this row begins anew; the data says so where a file begins */
+static const char CARRY[] = "carry";
 
 static size_t feed_bytes(const FeedBuffer *feed)
 {
@@ -29,7 +30,9 @@ Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds)
         const Node *node = &graph->nodes[i];
         if (node->op != &op_feed || node->part != part)
             continue;
-        FeedBuffer feed = { .name = ATTR(node, FeedAttr)->name, .type = out_type(node, 0), .shape = out_shape(node, 0),
+        FeedBuffer feed = { .name = ATTR(node, FeedAttr)->name,
+                            .type = out_type(node, 0),
+                            .shape = out_shape(node, 0),
                             .bytes = pool_alloc(pool, (size_t)out_bytes(node, 0), 1) };
         feeds->bytes += (int64_t)out_bytes(node, 0);
         TRY(session_feed_part(session, part, feed.name, feed.bytes));
@@ -54,15 +57,16 @@ Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows)
     for (int32_t i = 0; i < feeds->n; i++) {
         FeedBuffer       *feed = &feeds->list[i];
         const SafeTensor *t = safetensors_find(&file, feed->name);
-        SafeType          want = feed->type == F32 ? SAFE_F32 : feed->type == I32 ? SAFE_I32 : SAFE_U8;
+        SafeType want = feed->type == F32 ? SAFE_F32 : feed->type == I32 ? SAFE_I32 : SAFE_U8;
         if (!t)
-            return fail(E_USAGE, "%s lacks the input '%s' %s", path, feed->name, shape_text(feed->shape));
+            return fail(E_USAGE, "%s lacks the input '%s' %s", path, feed->name,
+                        shape_text(feed->shape));
         bool same = t->rank == feed->shape.rank + 1 && t->type == want;
         for (int a = 0; same && a < feed->shape.rank; a++)
             same = t->shape[a + 1] == feed->shape.dim[a];
         if (!same)
-            return fail(E_USAGE, "%s: input '%s' must be %s with shape (steps,) + %s", path, feed->name,
-                        safe_type_name(want), shape_text(feed->shape));
+            return fail(E_USAGE, "%s: input '%s' must be %s with shape (steps,) + %s", path,
+                        feed->name, safe_type_name(want), shape_text(feed->shape));
         feed->given = t;
         if (t->shape[0] < *n_rows)
             *n_rows = t->shape[0];
@@ -84,7 +88,8 @@ static bool model_chose(const Recipe *recipe, const char *key, const char *word)
 {
     for (const Field *f = recipe->model->fields; f->key; f++)
         if (!strcmp(f->key, key) && f->kind == FIELD_CHOICE)
-            return !strcmp(f->choices[*(const int *)((const char *)recipe->config + f->offset)], word);
+            return !strcmp(f->choices[*(const int *)((const char *)recipe->config + f->offset)],
+                           word);
     return false;
 }
 
@@ -93,51 +98,62 @@ static int64_t feeds_rows(const Feeds *feeds)        /* samples of a micro-batch
     return feeds->n_served ? feeds->list[feeds->served[0]].shape.dim[0] : 0;
 }
 
-/* Where the held-out samples begin among n: a share of them, whole files or sequences where that is about as many. A recipe
- * that validates on files and names no share has one in twenty, and a single sample for both. Drawn samples have no
- * end, so none is taken from training. */
+/* Where the held-out samples begin among n: a share of them, whole files or sequences where that is
+ * about as many. A recipe that validates on files and names no share has one in twenty, and a
+ * single sample for both. Drawn samples have no end, so none is taken from training. */
 static Err held_from(const Recipe *recipe, const DataSource *source, int64_t *from)
 {
     const DataConfig *data = &recipe->data;
     bool              unsaid = data->holdout <= 0;
-    double            share = !unsaid ? data->holdout : data->path && !data->holdout_path && recipe->validate.every ? 0.05 : 0;
+    double share = !unsaid                                                       ? data->holdout
+                   : data->path && !data->holdout_path && recipe->validate.every ? 0.05
+                                                                                 : 0;
     int64_t           n = source->n_samples, held = llround(share * (double)n);
     *from = n;
     if (share <= 0 || (unsaid && n == 1))
         return OK;
     held = held < 1 ? 1 : held;
     if (held >= n)
-        return fail(E_USAGE, "data.holdout: %g of %lld samples leaves none to train on", share, (long long)n);
+        return fail(E_USAGE, "data.holdout: %g of %lld samples leaves none to train on", share,
+                    (long long)n);
     *from = n - held;
     if (!source->group)
         return OK;
     int64_t start = source->group(source, *from);
-    if (start == 0)                          /* training keeps the first whole, if there is a second */
+    if (start == 0)  /* training keeps the first whole, if there is a second */
         for (start = *from; start < n && source->group(source, start) == 0; start++) { }
-    *from = start < n && n - start <= 2 * held ? start : *from;      /* a file of that length is better cut */
+    /* a file of that length is better cut */
+    *from = start < n && n - start <= 2 * held ? start : *from;
     return OK;
 }
 
 /* Opens the data for the inputs in `wanted`; `held`: the samples that training does not see. */
-static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, bool held, const DataFeed *wanted)
+static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
+                        bool held, const DataFeed *wanted)
 {
     const DataConfig *data = &recipe->data;
     bool              apart = held && data->holdout_path;
     int64_t           rows = feeds_rows(feeds) * feeds->share, from;
     DataSource       *source;
     DataSpec spec = {
-        .kind = data->kind, .path = input ? input : apart ? data->holdout_path : data->path, .samples = data->samples,
+        .kind = data->kind, .path = input ? input : apart ? data->holdout_path : data->path,
+        .samples = data->samples,
         .seed = feeds->seed, .feeds = wanted, .n_feeds = feeds->n_served, .as_input = input != NULL,
         .range_low = data->range_low, .range_high = data->range_high, .keep_rest = data->keep_rest,
-        .levels = (int64_t)1 << model_number(recipe, "bits", 8), .channels = model_number(recipe, "channels", 1),
-        .rate = model_number(recipe, "rate", 0), .mu_law = model_chose(recipe, "encoding", "mu_law"),
+        .levels = (int64_t)1 << model_number(recipe, "bits", 8),
+        .channels = model_number(recipe, "channels", 1),
+        .rate = model_number(recipe, "rate", 0),
+        .mu_law = model_chose(recipe, "encoding", "mu_law"),
     };
-    bool more = held && !spec.path && data->holdout <= 0;    /* drawn: nothing need be taken from training */
+    /* drawn: nothing need be taken from training */
+    bool more = held && !spec.path && data->holdout <= 0;
     if (more)
         spec.samples += rows;
     TRY(data_open(pool, &spec, &source));
     if (feeds_find(feeds, DENOMINATOR) && !source->counted)
-        return fail(E_USAGE, "data kind '%s' cannot say how many targets count; set accumulate to 1", source->name);
+        return fail(E_USAGE,
+                    "data kind '%s' cannot say how many targets count; set accumulate to 1",
+                    source->name);
     from = source->n_samples;
     if (!input && !apart)
         TRY(held_from(recipe, source, &from));
@@ -150,25 +166,28 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
         source->n_samples = from;
     }
     feeds->source = source;
-    feeds->work = (Work){ .at = pool_alloc(pool, source->work_bytes + 64, 1), .n = source->work_bytes + 64 };
+    feeds->work = (Work){ .at = pool_alloc(pool, source->work_bytes + 64, 1),
+                          .n = source->work_bytes + 64 };
     feeds->bytes += (int64_t)feeds->work.n;
     return OK;
 }
 
-static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except, bool held)
+static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
+                       const char *except, bool held)
 {
     DataFeed *wanted = NEWN(pool, DataFeed, feeds->n + 1);
     feeds->served = NEWN(pool, int32_t, feeds->n + 1);
     feeds->seed = (uint64_t)recipe->seed;
     for (int32_t i = 0; i < feeds->n; i++) {
         FeedBuffer *feed = &feeds->list[i];
-        if (!strcmp(feed->name, DENOMINATOR) || !strcmp(feed->name, MASK_COUNT) || (except && !strcmp(feed->name, except)))
+        if (!strcmp(feed->name, DENOMINATOR) || !strcmp(feed->name, MASK_COUNT) ||
+            (except && !strcmp(feed->name, except)))
             continue;
         wanted[feeds->n_served] = (DataFeed){ feed->name, feed->type, shape_drop(feed->shape, 0) };
         feeds->served[feeds->n_served++] = i;
         if (feed->shape.dim[0] != feeds_rows(feeds))
-            return fail(E_USAGE, "input '%s' %s has no row for each of %lld samples", feed->name, shape_text(feed->shape),
-                        (long long)feeds_rows(feeds));
+            return fail(E_USAGE, "input '%s' %s has no row for each of %lld samples", feed->name,
+                        shape_text(feed->shape), (long long)feeds_rows(feeds));
         if (feeds->pieces > 1) {
             feed->bytes = pool_alloc(pool, (size_t)feeds->pieces * feed_bytes(feed), 1);
             feeds->bytes += (feeds->pieces - 1) * (int64_t)feed_bytes(feed);
@@ -178,7 +197,8 @@ static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const cha
     return feeds->n_served ? feeds_source(pool, feeds, recipe, input, held, wanted) : OK;
 }
 
-Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input, const char *except)
+Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
+               const char *except)
 {
     feeds->share = recipe->accumulate;
     feeds->pieces = recipe->levers.pieces > 1 ? recipe->levers.pieces : 1;
@@ -196,7 +216,7 @@ Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe)
 /* The number of the sample at a place of the run. */
 static int64_t feeds_sample(const Feeds *feeds, int64_t place)
 {
-    if (feeds->follow) {                     /* each row goes through all of the data, from a place of its own */
+    if (feeds->follow) {  /* each row goes through all of the data, from a place of its own */
         int64_t rows = feeds_rows(feeds), n = feeds->source->n_samples;
         return (place % rows * n / rows + place / rows) % n;
     }
@@ -212,18 +232,21 @@ static int64_t feeds_rows_loaded(const Feeds *feeds)
 }
 
 /* One row of it, into the first or the second buffers. */
-static Err feeds_load_row(const Feeds *feeds, bool spare, int64_t drawn, int64_t row, bool in_order, Work work)
+static Err feeds_load_row(const Feeds *feeds, bool spare, int64_t drawn, int64_t row, bool in_order,
+                          Work work)
 {
     const DataSource *source = feeds->source;
-    int64_t           id = in_order ? (drawn + row) % source->n_samples : feeds_sample(feeds, drawn + row);
+    int64_t id = in_order ? (drawn + row) % source->n_samples : feeds_sample(feeds, drawn + row);
     void             *to[32];
     REQUIRE(feeds->n_served <= 32);
     for (int32_t i = 0; i < feeds->n_served; i++) {
         const FeedBuffer *feed = &feeds->list[feeds->served[i]];
-        to[i] = (char *)(spare ? feed->spare : feed->bytes) + (size_t)row * (feed_bytes(feed) / (size_t)feed->shape.dim[0]);
+        to[i] = (char *)(spare ? feed->spare : feed->bytes) +
+                (size_t)row * (feed_bytes(feed) / (size_t)feed->shape.dim[0]);
     }
     TRY(source->load(source, id, drawn + row, to, &work));
-    for (int32_t i = 0; feeds->follow && drawn + row < feeds_rows(feeds) && i < feeds->n_served; i++)
+    for (int32_t i = 0; feeds->follow && drawn + row < feeds_rows(feeds) && i < feeds->n_served;
+         i++)
         if (!strcmp(feeds->list[feeds->served[i]].name, CARRY))
             *(float *)to[i] = 0;             /* the first of all: nothing came before */
     return OK;
@@ -232,7 +255,8 @@ static Err feeds_load_row(const Feeds *feeds, bool spare, int64_t drawn, int64_t
 static Err feeds_load(const Feeds *feeds, int64_t drawn, bool in_order)
 {
     for (int64_t row = 0; row < feeds_rows_loaded(feeds); row++)
-        TRY(feeds_load_row(feeds, false, drawn, row, in_order, (Work){ .at = feeds->work.at, .n = feeds->work.n }));
+        TRY(feeds_load_row(feeds, false, drawn, row, in_order,
+                           (Work){ .at = feeds->work.at, .n = feeds->work.n }));
     return OK;
 }
 
@@ -242,7 +266,8 @@ enum { LOADERS_MOST = 16 };
 
 typedef struct Loader { Prefetcher *all; pthread_t thread; Work work; } Loader;
 
-/* Threads that load the rows of the next micro-batch into the spare buffers, whichever is free the next row. */
+/* Threads that load the rows of the next micro-batch into the spare buffers, whichever is free the
+ * next row. */
 struct Prefetcher {
     Loader          loaders[LOADERS_MOST];
     int             n_loaders;
@@ -326,7 +351,9 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
     pool_at_free(pool, prefetch_stop, p);
     while (p->n_loaders < (most < rows ? most : rows)) {
         Loader *loader = &p->loaders[p->n_loaders];
-        *loader = (Loader){ .all = p, .work = { .at = pool_alloc(pool, feeds->work.n, 1), .n = feeds->work.n } };
+        *loader = (Loader){
+            .all = p, .work = { .at = pool_alloc(pool, feeds->work.n, 1), .n = feeds->work.n }
+        };
         feeds->bytes += (int64_t)loader->work.n;
         int error = pthread_create(&loader->thread, NULL, loader_run, loader);
         if (error)
@@ -371,7 +398,7 @@ static Err prefetch_take(Feeds *feeds, int64_t drawn)
 static void feeds_count(Feeds *feeds, int64_t micro_batch, int64_t drawn)
 {
     FeedBuffer *feed = feeds_find(feeds, DENOMINATOR);
-    int64_t     rows = feeds_rows(feeds), first = drawn - micro_batch % feeds->share * rows, count = 0;
+    int64_t rows = feeds_rows(feeds), first = drawn - micro_batch % feeds->share * rows, count = 0;
     for (int64_t i = 0; feed && i < feeds->share * rows; i++)
         count += feeds->source->counted(feeds->source, feeds_sample(feeds, first + i));
     if (feed)
@@ -395,7 +422,8 @@ static Err feeds_hand_out(Feeds *feeds, int64_t piece)
 {
     for (int32_t i = 0; i < feeds->n_served; i++) {
         const FeedBuffer *feed = &feeds->list[feeds->served[i]];
-        TRY(session_feed_part(feeds->session, feeds->part, feed->name, (const char *)feed->bytes + (size_t)piece * feed_bytes(feed)));
+        TRY(session_feed_part(feeds->session, feeds->part, feed->name,
+                              (const char *)feed->bytes + (size_t)piece * feed_bytes(feed)));
     }
     return OK;
 }
@@ -408,7 +436,8 @@ Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
         if (!feed->given)
             continue;
         if (micro_batch >= feed->given->shape[0])
-            return fail(E_USAGE, "the given inputs end after %lld micro-batches", (long long)feed->given->shape[0]);
+            return fail(E_USAGE, "the given inputs end after %lld micro-batches",
+                        (long long)feed->given->shape[0]);
         memcpy(feed->bytes, (const char *)feed->given->data + (size_t)micro_batch * bytes, bytes);
     }
     if (!feeds->source)

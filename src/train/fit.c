@@ -1,16 +1,15 @@
 /* fit.c -- which levers, then which plan.
  *
- * A candidate is the recipe under one setting of the levers that are allowed. Each has a price before any
- * search: its step with everything kept. They are tried in the order of that price:
+ * A candidate is the recipe under one setting of the levers that are allowed. Each has a price
+ * before any search: its step with everything kept. They are tried in the order of that price:
  *
  *   everything kept fits      its price is known; nothing dearer need be looked at
  *   no plan of it can fit     the structural bound is above the budget: passed over
- *   else                      the planner searches, with a share of the effort that does not depend on
- *                             the budget, so that more memory never gives a slower plan
+ *   else                      the planner searches, with a share of the effort that does not depend
+ *                             on the budget, so that more memory never gives a slower plan
  *
- * The list of candidates does not depend on the budget, and every candidate's plans get faster with more of
- * it: so more memory never gives a slower plan.
- */
+ * The list of candidates does not depend on the budget, and every candidate's plans get faster with
+ * more of it: so more memory never gives a slower plan. */
 #include "train/fit.h"
 
 #include "base/clock.h"
@@ -36,10 +35,13 @@ Err allow_read(const char *text, unsigned *allow)
     for (const char *at = text;; at++) {
         size_t n = strcspn(at, ",");
         int    bit = 0;
-        while (bit < ALLOW_COUNT && (strlen(allow_words[bit]) != n || memcmp(allow_words[bit], at, n)))
+        while (bit < ALLOW_COUNT &&
+               (strlen(allow_words[bit]) != n || memcmp(allow_words[bit], at, n)))
             bit++;
         if (bit == ALLOW_COUNT)
-            return fail(E_USAGE, "--allow takes none or a list of algorithm, chunk, split, precision, batchnorm-split; not '%.*s'",
+            return fail(E_USAGE,
+                        "--allow takes none or a list of algorithm, chunk, split, precision, "
+                        "batchnorm-split; not '%.*s'",
                         (int)n, at);
         *allow |= 1u << bit;
         at += n;
@@ -54,10 +56,11 @@ Err allow_read(const char *text, unsigned *allow)
 Err recipe_cut(Recipe *recipe, int64_t pieces)
 {
     if (pieces != 1 && recipe_no_cut(recipe))
-        return fail(E_USAGE, "a micro-batch of %s cannot be cut: %s", recipe->name, recipe_no_cut(recipe));
+        return fail(E_USAGE, "a micro-batch of %s cannot be cut: %s", recipe->name,
+                    recipe_no_cut(recipe));
     if (pieces < 1 || recipe->batch % pieces)
-        return fail(E_USAGE, "a micro-batch of %lld cannot be cut into %lld equal pieces", (long long)recipe->batch,
-                    (long long)pieces);
+        return fail(E_USAGE, "a micro-batch of %lld cannot be cut into %lld equal pieces",
+                    (long long)recipe->batch, (long long)pieces);
     recipe->batch /= pieces;
     recipe->accumulate *= pieces;
     recipe->levers.pieces = (recipe->levers.pieces > 1 ? recipe->levers.pieces : 1) * pieces;
@@ -86,32 +89,39 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
     const Recipe *now = r->recipe;
     r->n_changes = 0;
     if (now->batch != asked->batch)
-        fit_change(r, false, "micro-batch",
-                   pool_print(pool, "%lld x %lld", (long long)asked->batch, (long long)asked->accumulate),
-                   pool_print(pool, "%lld x %lld", (long long)now->batch, (long long)now->accumulate));
+        fit_change(
+            r, false, "micro-batch",
+            pool_print(pool, "%lld x %lld", (long long)asked->batch, (long long)asked->accumulate),
+            pool_print(pool, "%lld x %lld", (long long)now->batch, (long long)now->accumulate));
     if (now->precision != asked->precision)
-        fit_change(r, false, "precision", recipe_precisions[asked->precision], recipe_precisions[now->precision]);
+        fit_change(r, false, "precision", recipe_precisions[asked->precision],
+                   recipe_precisions[now->precision]);
     if (now->levers.regions > 1)
         fit_change(r, false, "regions", "at once",
                    now->levers.regions == asked->batch
                        ? pool_print(pool, "sample by sample, %d nodes", r->graph.cut)
-                       : pool_print(pool, "in %lld lots, %d nodes", (long long)now->levers.regions, r->graph.cut));
+                       : pool_print(pool, "in %lld lots, %d nodes", (long long)now->levers.regions,
+                                    r->graph.cut));
     if (now->levers.chunks > 1)
         fit_change(r, false, "loss", "at once",
-                   pool_print(pool, "in %lld chunks, with %d nodes before it", (long long)now->levers.chunks, r->graph.cut - 1));
+                   pool_print(pool, "in %lld chunks, with %d nodes before it",
+                              (long long)now->levers.chunks, r->graph.cut - 1));
     if (r->engine->leaner)
-        fit_change(r, false, "algorithm", r->engine->device->library, pool_print(pool, "own, in %d nodes", r->engine->leaner));
+        fit_change(r, false, "algorithm", r->engine->device->library,
+                   pool_print(pool, "own, in %d nodes", r->engine->leaner));
     if (now->levers.stored_attention != asked->levers.stored_attention)
         fit_change(r, false, "attention", asked->levers.stored_attention ? "stored" : "streamed",
                    now->levers.stored_attention ? "stored" : "streamed");
     if (now->levers.release != asked->levers.release)
         fit_change(r, true, "gradient release", "update at the end", "as each gradient is final");
     if (now->levers.host != asked->levers.host)
-        fit_change(r, true, "placement", fit_host_words[asked->levers.host], fit_host_words[now->levers.host]);
+        fit_change(r, true, "placement", fit_host_words[asked->levers.host],
+                   fit_host_words[now->levers.host]);
     if (r->engine->moved)
         fit_change(r, true, "host transfers", "0", pool_print(pool, "%d", r->engine->moved));
     if (r->engine->recomputed)
-        fit_change(r, true, "recompute", "nothing", pool_print(pool, "%d runs again", r->engine->recomputed));
+        fit_change(r, true, "recompute", "nothing",
+                   pool_print(pool, "%d runs again", r->engine->recomputed));
 }
 
 /* ---- candidates ---- */
@@ -123,7 +133,7 @@ typedef struct Candidate {
     Recipe       *recipe;
     TrainingGraph graph;
     Engine       *kept;          /* everything kept */
-    bool          twin;          /* the next one is the same with gradient release: never searched */
+    bool          twin;  /* the next one is the same with gradient release: never searched */
     bool          asked;         /* every lever as the recipe has it */
 } Candidate;
 
@@ -145,8 +155,9 @@ static bool graph_has(const Graph *graph, const OpDef *op)
     return false;
 }
 
-static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
-                     const EngineOptions *how, TrainingGraph *graph, Engine **engine)
+static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device,
+                     const FitOptions *options, const EngineOptions *how, TrainingGraph *graph,
+                     Engine **engine)
 {
     EngineOptions with = *how;
     TRY(recipe_suits(recipe, device));
@@ -162,14 +173,17 @@ static Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
     if (fit->n == MOST_CANDIDATES)
         return OK;
     Candidate *c = &fit->list[fit->n];
-    *c = (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .asked = fit->n == 0 };
+    *c =
+        (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .asked = fit->n == 0 };
     c->recipe = recipe_copy(c->pool, recipe);
-    Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 }, &c->graph, &c->kept);
-    bool no_room = err == E_BUDGET && recipe->levers.host;       /* on the host, for that much state */
+    Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 },
+                        &c->graph, &c->kept);
+    bool no_room = err == E_BUDGET && recipe->levers.host;  /* on the host, for that much state */
     if (err && !no_room)
         return err;
     bool cut = recipe->levers.regions > 1 || recipe->levers.chunks > 1;
-    if (no_room || (recipe->levers.most_scratch && !c->kept->leaner && !c->asked) || (cut && !c->graph.cut))
+    if (no_room || (recipe->levers.most_scratch && !c->kept->leaner && !c->asked) ||
+        (cut && !c->graph.cut))
         pool_free(c->pool);                  /* not possible, or the same as without */
     else
         fit->n++;
@@ -189,13 +203,14 @@ static Err fit_add_both(Fit *fit, Recipe *recipe)
     return err;
 }
 
-/* The same with state on the host, where the device has a memory of its own and the step does not fit as it is:
- * what is kept there is only ever slower. */
+/* The same with state on the host, where the device has a memory of its own and the step does not
+ * fit as it is: what is kept there is only ever slower. */
 static Err fit_add_all(Fit *fit, Recipe *recipe)
 {
     int first = fit->n, host = recipe->levers.host;
     TRY(fit_add_both(fit, recipe));
-    if (fit->device->to_host <= 0 || first == fit->n || fit->list[first].kept->keep_all_bytes <= fit->options->budget_bytes)
+    if (fit->device->to_host <= 0 || first == fit->n ||
+        fit->list[first].kept->keep_all_bytes <= fit->options->budget_bytes)
         return OK;
     for (recipe->levers.host = host + 1; recipe->levers.host <= HOST_STATE; recipe->levers.host++) {
         if (recipe->levers.host == HOST_EMA && recipe->ema.rule == EMA_NONE)
@@ -222,13 +237,15 @@ static Err fit_add_inside(Fit *fit, Recipe *recipe)
         TRY(fit_add_all(fit, recipe));
     }
     *levers = asked;
-    for (size_t i = 0; allow & ALLOW_CHUNK && plain && i < sizeof chunk_counts / sizeof *chunk_counts; i++) {
+    for (size_t i = 0;
+         allow & ALLOW_CHUNK && plain && i < sizeof chunk_counts / sizeof *chunk_counts; i++) {
         levers->chunks = chunk_counts[i];
         TRY(fit_add_all(fit, recipe));
     }
     *levers = asked;
     if (allow & ALLOW_ALGORITHM &&
-        graph_has(fit->list[0].graph.graph, asked.stored_attention ? &op_attention_stored : &op_attention)) {
+        graph_has(fit->list[0].graph.graph,
+                  asked.stored_attention ? &op_attention_stored : &op_attention)) {
         levers->stored_attention = !asked.stored_attention;
         TRY(fit_add_all(fit, recipe));
     }
@@ -251,17 +268,22 @@ static Err fit_candidates(Fit *fit, FitResult *r)
     const Recipe *asked = fit->recipe;
     bool          down = allow & ALLOW_PRECISION && recipe_type(asked) == F32;
     bool          split = allow & ALLOW_SPLIT && asked->batch > 1 && !fit->options->given_noise;
-    bool          lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU && fit->device->blas != blas_own();
+    bool lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU &&
+                fit->device->blas != blas_own();
     const char   *why_not = recipe_no_release(asked);
     TRY(fit_add_all(fit, recipe_copy(fit->pool, asked)));
-    if (split && graph_has(fit->list[0].graph.graph, &op_batchnorm) && !(allow & ALLOW_BATCHNORM_SPLIT)) {
+    if (split && graph_has(fit->list[0].graph.graph, &op_batchnorm) &&
+        !(allow & ALLOW_BATCHNORM_SPLIT)) {
         split = false;
-        fit_note(r, "The micro-batch was not split: batch norm would take its statistics from fewer samples. Recomputation "
-                    "and regions in lots keep them as they are; --allow batchnorm-split permits the split.");
+        fit_note(r, "The micro-batch was not split: batch norm would take its statistics from "
+                    "fewer samples. Recomputation "
+                    "and regions in lots keep them as they are; --allow batchnorm-split permits "
+                    "the split.");
     }
     if (split && recipe_no_cut(asked)) {
         split = false;
-        fit_note(r, pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_cut(asked)));
+        fit_note(r,
+                 pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_cut(asked)));
     }
     if (why_not)
         fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
@@ -293,9 +315,15 @@ static int candidate_order(const void *a, const void *b)
         return x_ns < y_ns ? -1 : 1;
     /* The same price: what stays nearest to the recipe. */
     const Levers *p = &x->recipe->levers, *q = &y->recipe->levers;
-    int64_t       apart[] = { (p->most_scratch > 0) - (q->most_scratch > 0), q->most_scratch - p->most_scratch,
-                              p->stored_attention - q->stored_attention, p->pieces - q->pieces, p->chunks - q->chunks,
-                              p->regions - q->regions, p->host - q->host, p->release - q->release, x->recipe->precision - y->recipe->precision };
+    int64_t apart[] = { (p->most_scratch > 0) - (q->most_scratch > 0),
+                        q->most_scratch - p->most_scratch,
+                        p->stored_attention - q->stored_attention,
+                        p->pieces - q->pieces,
+                        p->chunks - q->chunks,
+                        p->regions - q->regions,
+                        p->host - q->host,
+                        p->release - q->release,
+                        x->recipe->precision - y->recipe->precision };
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
         if (apart[i])
             return apart[i] < 0 ? -1 : 1;
@@ -304,15 +332,17 @@ static int candidate_order(const void *a, const void *b)
 
 /* ---- searching ---- */
 
-/* The effort of one search: all of it under the recipe's own numeric levers, whatever else is allowed, so that
- * allowing more never finds less; half of it for smaller micro-batches and lower precision, which gain most; an
- * eighth under every other setting, of which there are many. */
+/* The effort of one search: all of it under the recipe's own numeric levers, whatever else is
+ * allowed, so that allowing more never finds less; half of it for smaller micro-batches and lower
+ * precision, which gain most; an eighth under every other setting, of which there are many. */
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
     const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
-    bool          inside = is->regions != asked->regions || is->chunks != asked->chunks ||
-                           is->most_scratch != asked->most_scratch || is->stored_attention != asked->stored_attention;
-    bool          own = c->recipe->batch == fit->recipe->batch && c->recipe->precision == fit->recipe->precision && !inside;
+    bool inside = is->regions != asked->regions || is->chunks != asked->chunks ||
+                  is->most_scratch != asked->most_scratch ||
+                  is->stored_attention != asked->stored_attention;
+    bool own = c->recipe->batch == fit->recipe->batch &&
+               c->recipe->precision == fit->recipe->precision && !inside;
     int32_t nodes = 0;
     for (int i = 0; i < c->kept->n_programs; i++)
         if (c->kept->programs[i].pgraph->n_nodes > nodes)
@@ -323,8 +353,11 @@ static int64_t fit_share(const Fit *fit, const Candidate *c)
 
 static Err fit_search(Fit *fit, Candidate *c, int64_t budget, TrainingGraph *graph, Engine **engine)
 {
-    EngineOptions how = { .budget_bytes = budget, .effort = fit_share(fit, c), .seed = fit->options->seed,
-                          .progress = fit->options->progress, .progress_arg = fit->options->progress_arg };
+    EngineOptions how = { .budget_bytes = budget,
+                          .effort = fit_share(fit, c),
+                          .seed = fit->options->seed,
+                          .progress = fit->options->progress,
+                          .progress_arg = fit->options->progress_arg };
     if (fit->options->time_limit_s > 0) {
         how.time_limit_s = fit->deadline_s - clock_now();
         if (how.time_limit_s < 0.01)
@@ -355,7 +388,8 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
     if (r->fits && !fit_faster(c->kept->keep_all_ns, r->step_ns))
         return OK;
     if (budget && c->kept->keep_all_bytes > budget) {
-        /* What cannot fit is searched all the same while nothing else does: its least arena counts. */
+        /* What cannot fit is searched all the same while nothing else does: its least arena
+         * counts. */
         if (c->twin || (r->fits && c->kept->bound_bytes > budget))
             return OK;
         Err err = fit_search(fit, c, budget, &graph, &engine);
@@ -375,18 +409,26 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 static Err fit_refuse(const FitResult *r, const FitOptions *options)
 {
     const Program *peak = &r->engine->programs[r->engine->peak_program];
-    int64_t        runtime = r->engine->device->runtime_bytes;   /* what is asked for on a card holds it too */
+    /* what is asked for on a card holds it too */
+    int64_t        runtime = r->engine->device->runtime_bytes;
     int64_t        budget = options->budget_bytes + runtime, least = r->minimum_bytes + runtime;
     if (!program_in_step(peak))
-        return fail(E_BUDGET, "no plan fits %s: phase %s needs at least %s (%lld bytes) with what may be changed, of which %s are "
-                    "parameters and state. Ask for the least, or for a smaller %s", bytes_text(budget), peak->name,
-                    bytes_text(least), (long long)least, bytes_text(r->engine->persistent_bytes),
+        return fail(E_BUDGET,
+                    "no plan fits %s: phase %s needs at least %s (%lld bytes) with what may be "
+                    "changed, of which %s are "
+                    "parameters and state. Ask for the least, or for a smaller %s",
+                    bytes_text(budget), peak->name, bytes_text(least), (long long)least,
+                    bytes_text(r->engine->persistent_bytes),
                     peak->parts[PART_VALIDATE] ? "validate.batch" : "sample.n");
-    return fail(E_BUDGET, "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of which %s "
-                "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
-                bytes_text(budget), bytes_text(least), (long long)least, bytes_text(r->engine->persistent_bytes),
-                bytes_text(r->bound_bytes + runtime),
-                options->allow & ALLOW_PRECISION ? "or for a smaller --batch" : "for a smaller --batch, or allow more (--what-if)");
+    return fail(
+        E_BUDGET,
+        "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of "
+        "which %s "
+        "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
+        bytes_text(budget), bytes_text(least), (long long)least,
+        bytes_text(r->engine->persistent_bytes), bytes_text(r->bound_bytes + runtime),
+        options->allow & ALLOW_PRECISION ? "or for a smaller --batch"
+                                         : "for a smaller --batch, or allow more (--what-if)");
 }
 
 static Err fit_choose(Fit *fit, FitResult *r)
@@ -415,13 +457,15 @@ static Err fit_choose(Fit *fit, FitResult *r)
     return fit_refuse(r, fit->options);
 }
 
-static void fit_begin(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, Fit *fit)
+static void fit_begin(Pool *pool, const Recipe *recipe, const Device *device,
+                      const FitOptions *options, Fit *fit)
 {
     *fit = (Fit){ .pool = pool, .recipe = recipe, .device = device, .options = options,
                   .deadline_s = clock_now() + options->time_limit_s };
 }
 
-Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitResult *r)
+Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+            FitResult *r)
 {
     Fit *fit = NEW(pool, Fit);
     *r = (FitResult){ 0 };
@@ -434,7 +478,8 @@ Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOpt
     return fit_choose(fit, r);
 }
 
-Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitResult *r)
+Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+             FitResult *r)
 {
     Fit *fit = NEW(pool, Fit);
     *r = (FitResult){ 0 };
@@ -445,7 +490,8 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
 
 /* ---- budget against time ---- */
 
-enum { CURVE_POINTS = 12, CURVE_APART = 40 };      /* of one candidate; points of the whole curve, about */
+/* of one candidate; points of the whole curve, about */
+enum { CURVE_POINTS = 12, CURVE_APART = 40 };
 
 static int point_order(const void *a, const void *b)
 {
@@ -457,17 +503,23 @@ static int point_order(const void *a, const void *b)
 
 static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double step_ns, int32_t recomputed)
 {
-    return (FitPoint){ .peak_bytes = peak_bytes, .step_ns = step_ns, .recomputed = recomputed, .batch = c->recipe->batch,
-                       .accumulate = c->recipe->accumulate, .precision = c->recipe->precision,
+    return (FitPoint){ .peak_bytes = peak_bytes,
+                       .step_ns = step_ns,
+                       .recomputed = recomputed,
+                       .batch = c->recipe->batch,
+                       .accumulate = c->recipe->accumulate,
+                       .precision = c->recipe->precision,
                        .levers = c->recipe->levers };
 }
 
-/* Plans of the largest program at budgets from its bound to keep-everything; the others stay as they are. */
+/* Plans of the largest program at budgets from its bound to keep-everything; the others stay as
+ * they are. */
 static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
 {
     Engine  *kept = c->kept;
     Program *main = &kept->programs[kept->peak_program];
-    int64_t  budgets[CURVE_POINTS], others = 0, low = plan_bound_bytes(main->pgraph), high = main->meter.live_bytes;
+    int64_t budgets[CURVE_POINTS], others = 0, low = plan_bound_bytes(main->pgraph),
+                                   high = main->meter.live_bytes;
     Plan    *plans[CURVE_POINTS];
     points[(*n)++] = point_of(c, kept->arena_bytes, kept->cost_ns, 0);
     if (c->twin)
@@ -477,7 +529,9 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
             others = kept->programs[i].arena_bytes;
     for (int i = 0; i < CURVE_POINTS; i++)
         budgets[i] = low + (high - low) / CURVE_POINTS * i;
-    PlanOptions how = { .effort = fit_share(fit, c), .seed = fit->options->seed, .progress = fit->options->progress,
+    PlanOptions how = { .effort = fit_share(fit, c),
+                        .seed = fit->options->seed,
+                        .progress = fit->options->progress,
                         .progress_arg = fit->options->progress_arg };
     if (fit->options->time_limit_s > 0) {
         how.time_limit_s = fit->deadline_s - clock_now();
@@ -490,14 +544,17 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
             continue;
         one.plan = plans[i];
         TRY(engine_place(c->pool, kept, &one, 0, NULL, NULL));
-        double more = program_in_step(main) ? (double)main->repeat * (one.meter.cost - main->meter.cost) : 0;
-        points[(*n)++] = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more,
-                                  one.meter.n_recomputes);
+        double more = program_in_step(main)
+                          ? (double)main->repeat * (one.meter.cost - main->meter.cost)
+                          : 0;
+        points[(*n)++] = point_of(c, one.arena_bytes > others ? one.arena_bytes : others,
+                                  kept->cost_ns + more, one.meter.n_recomputes);
     }
     return OK;
 }
 
-Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitPoint **out, int *n_out)
+Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+              FitPoint **out, int *n_out)
 {
     Pool     *scratch = pool_new(pool, "curve");
     Fit      *fit = NEW(scratch, Fit);
@@ -511,8 +568,8 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
         err = curve_add(fit, &fit->list[i], points, &n);
     pool_free(scratch);
     TRY(err);
-    /* From the least upwards, only what is faster than everything smaller; then the largest comes first. Of
-     * points that lie together the last is kept: it is the fastest, and hardly larger. */
+    /* From the least upwards, only what is faster than everything smaller; then the largest comes
+     * first. Of points that lie together the last is kept: it is the fastest, and hardly larger. */
     qsort(points, (size_t)n, sizeof *points, point_order);
     FitPoint *front = NEWN(pool, FitPoint, n + 1);
     int64_t   apart = n ? (points[0].peak_bytes - points[n - 1].peak_bytes) / CURVE_APART : 0;
@@ -533,7 +590,8 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
     return OK;
 }
 
-Err fit_offers(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitOffer *offers, int *n)
+Err fit_offers(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+               FitOffer *offers, int *n)
 {
     double deadline = clock_now() + options->time_limit_s;
     *n = 0;

@@ -1,13 +1,12 @@
 /* fit.h -- the fastest way to do a recipe's step within a budget: levers, graph and plan together.
  *
- * Numeric levers decide which graph is built and which algorithms run it; the planner then decides what
- * is recomputed, in which order and where. fit_run tries every combination of what is allowed, cheapest
- * first, and stops when no other can be faster than what it has. The effective batch (batch x accumulate)
- * and the loss stay exactly those of the recipe.
+ * Numeric levers decide which graph is built and which algorithms run it; the planner then decides
+ * what is recomputed, in which order and where. fit_run tries every combination of what is allowed,
+ * cheapest first, and stops when no other can be faster than what it has. The effective batch
+ * (batch x accumulate) and the loss stay exactly those of the recipe.
  *
- * To plan under given levers (a what-if row), copy the recipe, change what the row changes (precision,
- * ema.rule, levers; recipe_cut for smaller micro-batches) and call fit_plan.
- */
+ * To plan under given levers (a what-if row), copy the recipe, change what the row changes
+ * (precision, ema.rule, levers; recipe_cut for smaller micro-batches) and call fit_plan. */
 #ifndef TRAIN_FIT_H
 #define TRAIN_FIT_H
 
@@ -16,10 +15,10 @@
 
 /*        name                   word               what it may change */
 #define ALLOW_LIST(X)                                                                              \
-    X(ALLOW_ALGORITHM,       "algorithm",       "products with less scratch, attention stored or streamed") \
-    X(ALLOW_CHUNK,           "chunk",           "the loss and the rows before it in chunks")         \
-    X(ALLOW_SPLIT,           "split",           "smaller micro-batches, or regions sample by sample") \
-    X(ALLOW_PRECISION,       "precision",       "bf16 where the recipe says fp32")                   \
+    X(ALLOW_ALGORITHM, "algorithm", "products with less scratch, attention stored or streamed")    \
+    X(ALLOW_CHUNK, "chunk", "the loss and the rows before it in chunks")                           \
+    X(ALLOW_SPLIT, "split", "smaller micro-batches, or regions sample by sample")                  \
+    X(ALLOW_PRECISION, "precision", "bf16 where the recipe says fp32")                             \
     X(ALLOW_BATCHNORM_SPLIT, "batchnorm-split", "split although batch norm then sees fewer samples")
 
 typedef enum AllowBit {
@@ -64,25 +63,29 @@ typedef struct FitResult {
     int           n_changes;
     const char   *notes[8];      /* whole sentences: what could not be used and why */
     int           n_notes;
-    double        step_ns, default_ns;   /* predicted; of everything kept with every lever at its default */
+    /* predicted; of everything kept with every lever at its default */
+    double        step_ns, default_ns;
     int64_t       default_bytes;
-    int64_t       minimum_bytes; /* least arena found with what is allowed; only where nothing fits */
+    /* least arena found with what is allowed; only where nothing fits */
+    int64_t       minimum_bytes;
     int64_t       bound_bytes;   /* no plan with what is allowed can do with less */
     bool          cut;           /* the time limit ended the search */
 } FitResult;
 
-/* The fastest plan within the budget. E_BUDGET where none was found: the result is filled all the same,
- * and asking for minimum_bytes then works. */
-Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitResult *result);
+/* The fastest plan within the budget. E_BUDGET where none was found: the result is filled all the
+ * same, and asking for minimum_bytes then works. */
+Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+            FitResult *result);
 
 /* This recipe with these levers and no others (allow is not looked at). */
-Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitResult *result);
+Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+             FitResult *result);
 
 /* Cuts every micro-batch of a copied recipe into so many pieces. E_USAGE if they are not equal. */
 Err recipe_cut(Recipe *recipe, int64_t pieces);
 
-/* Budget against time: points of falling peak and rising time, the first with everything kept. Every
- * point's plan was placed. */
+/* Budget against time: points of falling peak and rising time, the first with everything kept.
+ * Every point's plan was placed. */
 typedef struct FitPoint {
     int64_t peak_bytes;
     double  step_ns;
@@ -92,8 +95,8 @@ typedef struct FitPoint {
     Levers  levers;
 } FitPoint;
 
-Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitPoint **points,
-              int *n_points);
+Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+              FitPoint **points, int *n_points);
 
 /* "If you also allow X": one row for each lever that options->allow leaves out. */
 typedef struct FitOffer {
@@ -102,16 +105,16 @@ typedef struct FitOffer {
     FitResult result;            /* re-planned with it */
 } FitOffer;
 
-Err fit_offers(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options, FitOffer *offers,
-               int *n_offers);
+Err fit_offers(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+               FitOffer *offers, int *n_offers);
 
-/* plan.json of a fitted step, and back: the same steps and places, judged by both checkers again. A plan
- * for another graph, library, device or thread count is refused (E_PLAN, exit 1). */
+/* plan.json of a fitted step, and back: the same steps and places, judged by both checkers again. A
+ * plan for another graph, library, device or thread count is refused (E_PLAN, exit 1). */
 void fit_write_changes(JsonOut *o, const FitResult *result);     /* members `numeric` and `exact` */
 Err fit_write(const char *path, const Recipe *asked, const FitResult *result);
-Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device, bool given_noise,
-             FitResult *result);
-Err fit_from_json(Pool *pool, const Json *root, const Recipe *recipe, const Device *device, bool given_noise,
-                  FitResult *result);
+Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device,
+             bool given_noise, FitResult *result);
+Err fit_from_json(Pool *pool, const Json *root, const Recipe *recipe, const Device *device,
+                  bool given_noise, FitResult *result);
 
 #endif

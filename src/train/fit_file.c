@@ -1,4 +1,5 @@
-/* fit_file.c -- plan.json of a recipe's step: the levers here, the engine's part in plan/engine_file.c. */
+/* fit_file.c -- plan.json of a recipe's step: the levers here, the engine's part in
+ * plan/engine_file.c. */
 #include "train/fit.h"
 
 #include "base/file.h"
@@ -67,9 +68,10 @@ static Err read_lots(const Json *root, const Json *levers, Levers *out)
         TRY(json_need_int(levers, "regions", &out->regions));
     if (json_get(levers, "chunks"))
         TRY(json_need_int(levers, "chunks", &out->chunks));
-    if (out->regions < 1 || out->chunks < 1 || out->regions > MOST_LOTS || out->chunks > MOST_LOTS ||
-        (out->regions > 1 && out->chunks > 1))
-        return json_fail(root, levers, "regions in %lld lots and a loss in %lld chunks: one of the two, up to %d",
+    if (out->regions < 1 || out->chunks < 1 || out->regions > MOST_LOTS ||
+        out->chunks > MOST_LOTS || (out->regions > 1 && out->chunks > 1))
+        return json_fail(root, levers,
+                         "regions in %lld lots and a loss in %lld chunks: one of the two, up to %d",
                          (long long)out->regions, (long long)out->chunks, MOST_LOTS);
     return OK;
 }
@@ -82,7 +84,9 @@ static Err read_levers(const Json *root, Recipe *recipe)
     int64_t     batch, accumulate, pieces;
     int         now = 0;
     if (root->kind == JSON_OBJECT && !json_get(root, "levers") && json_get(root, "steps"))
-        return json_fail(root, NULL, "this is a plan of a bare graph; make one of a training step by plimsoll fit -o");
+        return json_fail(root, NULL,
+                         "this is a plan of a bare graph; make one of a training step by plimsoll "
+                         "fit -o");
     TRY(json_need_object(root, "levers", &levers));
     TRY(json_need_int(levers, "batch", &batch));
     TRY(json_need_int(levers, "accumulate", &accumulate));
@@ -97,25 +101,36 @@ static Err read_levers(const Json *root, Recipe *recipe)
         if (!strcmp(host_words[recipe->levers.host], host))
             break;
     if (!host_words[recipe->levers.host])
-        return json_fail(root, levers, "there is no state called %s to keep on the host; it is none, ema or state", host);
+        return json_fail(
+            root, levers,
+            "there is no state called %s to keep on the host; it is none, ema or state", host);
     while (recipe_precisions[now] && strcmp(recipe_precisions[now], precision))
         now++;
     if (!recipe_precisions[now] || (strcmp(attention, "stored") && strcmp(attention, "streamed")))
-        return json_fail(root, levers, "there is no precision %s or no attention %s", precision, attention);
+        return json_fail(root, levers, "there is no precision %s or no attention %s", precision,
+                         attention);
     if (strcmp(asked, recipe_precisions[recipe->precision]))
-        return fail(E_PLAN, "%s was made for a recipe in %s, this one is in %s; make a plan for it by plimsoll fit",
+        return fail(E_PLAN,
+                    "%s was made for a recipe in %s, this one is in %s; make a plan for it by "
+                    "plimsoll fit",
                     json_name(root), asked, recipe_precisions[recipe->precision]);
-    if (pieces < 1 || pieces > recipe->batch || recipe->batch % pieces || recipe->batch / pieces != batch ||
-        recipe->accumulate > INT64_MAX / pieces || recipe->accumulate * pieces != accumulate)
-        return fail(E_PLAN, "%s was made for micro-batches of %lld x %lld in %lld pieces, which those of this recipe, "
-                    "%lld x %lld, are not; make a plan for it by plimsoll fit", json_name(root), (long long)batch,
-                    (long long)accumulate, (long long)pieces, (long long)recipe->batch, (long long)recipe->accumulate);
+    if (pieces < 1 || pieces > recipe->batch || recipe->batch % pieces ||
+        recipe->batch / pieces != batch || recipe->accumulate > INT64_MAX / pieces ||
+        recipe->accumulate * pieces != accumulate)
+        return fail(E_PLAN,
+                    "%s was made for micro-batches of %lld x %lld in %lld pieces, which those of "
+                    "this recipe, "
+                    "%lld x %lld, are not; make a plan for it by plimsoll fit",
+                    json_name(root), (long long)batch, (long long)accumulate, (long long)pieces,
+                    (long long)recipe->batch, (long long)recipe->accumulate);
     recipe->precision = now;
     recipe->levers.stored_attention = !strcmp(attention, "stored");
     if (pieces > 1)
         TRY(recipe_cut(recipe, pieces));
     const char *why_not = recipe->levers.release ? recipe_no_release(recipe) : NULL;
-    return why_not ? fail(E_PLAN, "%s releases gradients early, but in this recipe %s", json_name(root), why_not) : OK;
+    return why_not ? fail(E_PLAN, "%s releases gradients early, but in this recipe %s",
+                          json_name(root), why_not)
+                   : OK;
 }
 
 /* The changes in words, as the file lists them. */
@@ -125,30 +140,36 @@ static Err read_changes(Pool *pool, const Json *root, const char *key, bool exac
     TRY(json_need_array(root, key, &list));
     for (uint32_t i = 0; i < list->n; i++) {
         const char *text[3];
-        if (list->items[i].kind != JSON_OBJECT || r->n_changes == (int)(sizeof r->changes / sizeof *r->changes))
+        if (list->items[i].kind != JSON_OBJECT ||
+            r->n_changes == (int)(sizeof r->changes / sizeof *r->changes))
             return json_fail(root, list, "%s is not a short list of changes", key);
         TRY(json_need_text(&list->items[i], "what", &text[0]));
         TRY(json_need_text(&list->items[i], "from", &text[1]));
         TRY(json_need_text(&list->items[i], "to", &text[2]));
-        r->changes[r->n_changes++] = (FitChange){ pool_text(pool, text[0]), pool_text(pool, text[1]),
+        r->changes[r->n_changes++] = (FitChange){ pool_text(pool, text[0]),
+                                                  pool_text(pool, text[1]),
                                                   pool_text(pool, text[2]), exact };
     }
     return OK;
 }
 
-Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Device *device, bool given_noise, FitResult *r)
+Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Device *device,
+                  bool given_noise, FitResult *r)
 {
     Recipe *recipe = recipe_copy(pool, asked);
     *r = (FitResult){ 0 };
     TRY(read_levers(root, recipe));
     if (given_noise && recipe->levers.pieces > 1)
-        return fail(E_USAGE, "%s cuts micro-batches into pieces, which given inputs are not; make a plan with --allow none",
+        return fail(E_USAGE,
+                    "%s cuts micro-batches into pieces, which given inputs are not; make a plan "
+                    "with --allow none",
                     json_name(root));
     TRY(read_changes(pool, root, "numeric", false, r));
     TRY(read_changes(pool, root, "exact", true, r));
     TRY(recipe_suits(recipe, device));
     TRY(recipe_graph(pool, recipe, given_noise, &r->graph));
-    EngineOptions how = { .accumulate = recipe->accumulate, .validate = recipe_validation(recipe).batches };
+    EngineOptions how = { .accumulate = recipe->accumulate,
+                          .validate = recipe_validation(recipe).batches };
     TRY(engine_read(pool, root, r->graph.graph, device, &how, &r->engine));
     r->fits = true;
     r->recipe = recipe;
@@ -160,7 +181,8 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
     return OK;
 }
 
-Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device, bool given_noise, FitResult *r)
+Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device,
+             bool given_noise, FitResult *r)
 {
     Pool       *scratch = pool_new(NULL, "fit_read");
     const Json *root;

@@ -29,24 +29,29 @@ const char *const *lengths_metadata(Pool *pool, const Graph *graph, const char *
         if (!kernel)
             continue;
         VEC_ADD(pool, all, n, cap, pool_print(pool, "length/%s", graph->params[i].name));
-        VEC_ADD(pool, all, n, cap, pool_print(pool, "%lld", (long long)ATTR(kernel, S4KernelAttr)->length));
+        VEC_ADD(pool, all, n, cap,
+                pool_print(pool, "%lld", (long long)ATTR(kernel, S4KernelAttr)->length));
     }
     VEC_ADD(pool, all, n, cap, NULL);
     return all;
 }
 
 /* The length the file gives the parameter, or `otherwise`. */
-static Err length_in(const char *path, const SafeFile *file, const char *name, int64_t otherwise, int64_t *length)
+static Err length_in(const char *path, const SafeFile *file, const char *name, int64_t otherwise,
+                     int64_t *length)
 {
     Pool       *pool = pool_new(NULL, "length");
     const char *text = NULL;
     char       *end = NULL;
-    Err         err = file->metadata ? json_maybe_text(file->metadata, pool_print(pool, "length/%s", name), &text) : OK;
+    Err err = file->metadata
+                  ? json_maybe_text(file->metadata, pool_print(pool, "length/%s", name), &text)
+                  : OK;
     pool_free(pool);
     TRY(err);
     *length = text ? strtoll(text, &end, 10) : otherwise;
     if (text && (end == text || *end || *length < 1 || *length > (int64_t)1 << 40))
-        return fail(E_FORMAT, "%s: the length of %s is '%s'; it should be a number of steps", path, name, text);
+        return fail(E_FORMAT, "%s: the length of %s is '%s'; it should be a number of steps", path,
+                    name, text);
     return OK;
 }
 
@@ -59,9 +64,11 @@ Err lengths_same(const char *path, const SafeFile *file, const Graph *graph)
             continue;
         TRY(length_in(path, file, graph->params[i].name, wants, &has));
         if (has != wants)
-            return fail(E_USAGE, "%s: %s was trained at length %lld, the model has %lld there; a run keeps its "
-                        "length, but its weights can begin another run: --init %s --init-partial", path,
-                        graph->params[i].name, (long long)has, (long long)wants, path);
+            return fail(E_USAGE,
+                        "%s: %s was trained at length %lld, the model has %lld there; a run keeps "
+                        "its "
+                        "length, but its weights can begin another run: --init %s --init-partial",
+                        path, graph->params[i].name, (long long)has, (long long)wants, path);
     }
     return OK;
 }
@@ -84,14 +91,15 @@ Err tensor_f32(Pool *pool, const char *path, const SafeTensor *t, float **out)
     else if (t->type == SAFE_BF16 || t->type == SAFE_F16)
         convert_rows(F32, data, map[t->type], t->data, (size_t)n);
     else
-        return fail(E_FORMAT, "%s: %s holds %s, not floating-point numbers", path, t->name, safe_type_name(t->type));
+        return fail(E_FORMAT, "%s: %s holds %s, not floating-point numbers", path, t->name,
+                    safe_type_name(t->type));
     *out = data;
     return OK;
 }
 
 /* The kernel's other parameters must be the file's too: they are what C~ was made with. */
-static Err kernel_params(Pool *pool, const char *path, const SafeFile *file, const Graph *graph, const Node *kernel,
-                         S4Params *params)
+static Err kernel_params(Pool *pool, const char *path, const SafeFile *file, const Graph *graph,
+                         const Node *kernel, S4Params *params)
 {
     float *part[S4_PARAMS] = { 0 };
     for (int i = 0; i < S4_PARAMS; i++) {
@@ -101,18 +109,26 @@ static Err kernel_params(Pool *pool, const char *path, const SafeFile *file, con
         for (int a = 0; t && a < t->rank; a++)
             n *= t->shape[a];
         if (!p || !t || n != shape_count(p->disk))
-            return fail(E_FORMAT, "%s has a C of another length, but no %s of the same layer to convert it with", path,
-                        p ? p->name : "parameter");
+            return fail(E_FORMAT,
+                        "%s has a C of another length, but no %s of the same layer to convert it "
+                        "with",
+                        path, p ? p->name : "parameter");
         TRY(tensor_f32(pool, path, t, &part[i]));
     }
     Shape c = param_of(graph, kernel->in[S4_C])->disk;
-    *params = (S4Params){ .channels = c.dim[1], .pairs = c.dim[2], .inv_dt = part[S4_INV_DT], .c = part[S4_C],
-                          .b = part[S4_B], .p = part[S4_P], .a_real = part[S4_A_REAL], .a_imag = part[S4_A_IMAG] };
+    *params = (S4Params){ .channels = c.dim[1],
+                          .pairs = c.dim[2],
+                          .inv_dt = part[S4_INV_DT],
+                          .c = part[S4_C],
+                          .b = part[S4_B],
+                          .p = part[S4_P],
+                          .a_real = part[S4_A_REAL],
+                          .a_imag = part[S4_A_IMAG] };
     return OK;
 }
 
-Err lengths_tensor(Pool *pool, const char *path, const SafeFile *file, const Graph *graph, const Param *param,
-                   const SafeTensor *tensor, float **out)
+Err lengths_tensor(Pool *pool, const char *path, const SafeFile *file, const Graph *graph,
+                   const Param *param, const SafeTensor *tensor, float **out)
 {
     const Node *kernel = kernel_of(graph, param);
     int64_t     from, to = kernel ? ATTR(kernel, S4KernelAttr)->length : 0;

@@ -20,7 +20,8 @@ struct Stopwatch {
     double       *ns;                /* per node, of the last step that was timed; 0: did not run */
 };
 
-Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan, Stopwatch **out)
+Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan,
+                  Stopwatch **out)
 {
     Stopwatch *s = NEW(pool, Stopwatch);
     s->recipe = recipe;
@@ -39,7 +40,8 @@ Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const 
 
 const Engine *stopwatch_engine(const Stopwatch *s) { return s->engine; }
 
-/* With a clock at every node if `timed`; a node of the micro part then has its last micro-batch's time. */
+/* With a clock at every node if `timed`; a node of the micro part then has its last micro-batch's
+ * time. */
 static Err stopwatch_run(Stopwatch *s, bool timed)
 {
     int32_t counters[COUNTER_WORDS] = { 0 };
@@ -48,9 +50,11 @@ static Err stopwatch_run(Stopwatch *s, bool timed)
         counters[COUNTER_MICRO] = (int32_t)i;
         TRY(session_write(s->session, s->graph.train.counters.id, counters));
         TRY(feeds_fill(&s->feeds, s->micro, s->micro * s->recipe->batch));
-        TRY(timed ? session_profile(s->session, PART_MICRO, s->ns) : session_run(s->session, PART_MICRO));
+        TRY(timed ? session_profile(s->session, PART_MICRO, s->ns)
+                  : session_run(s->session, PART_MICRO));
     }
-    return timed ? session_profile(s->session, PART_UPDATE, s->ns) : session_run(s->session, PART_UPDATE);
+    return timed ? session_profile(s->session, PART_UPDATE, s->ns)
+                 : session_run(s->session, PART_UPDATE);
 }
 
 Err stopwatch_step(Stopwatch *s, double *ms)
@@ -67,14 +71,15 @@ typedef struct Samples {
     int    n;
 } Samples;
 
-/* Plain and timed steps by turns, so that both see the same weather. The best plain step counts: other
- * programs can only add to it. */
+/* Plain and timed steps by turns, so that both see the same weather. The best plain step counts:
+ * other programs can only add to it. */
 static Err measure_steps(Stopwatch *s, const MeasureOptions *o, Samples *samples, double *step_ms)
 {
     double begin = clock_now(), ms;
     TRY(stopwatch_step(s, &ms));                     /* first touches, generated kernels */
     *step_ms = INFINITY;
-    while (samples->n < MEASURE_MOST && (samples->n < MEASURE_LEAST || clock_now() - begin < o->seconds)) {
+    while (samples->n < MEASURE_MOST &&
+           (samples->n < MEASURE_LEAST || clock_now() - begin < o->seconds)) {
         TRY(stopwatch_step(s, &ms));
         *step_ms = fmin(*step_ms, ms);
         TRY(stopwatch_run(s, true));
@@ -107,10 +112,12 @@ static int call_order(const void *a, const void *b)
     return (x->key > y->key) - (x->key < y->key);
 }
 
-/* A node's share of the step is the median of its times, which no single interruption moves; the shares are
- * then scaled to the plain step, so that what lies between the nodes is counted and the clocks are not.
- * Equal nodes have one time, their mean: what counts is that sums come out right. */
-static void measure_file(Pool *pool, Stopwatch *s, const Samples *samples, Profile *profile, Measured *m)
+/* A node's share of the step is the median of its times, which no single interruption moves; the
+ * shares are then scaled to the plain step, so that what lies between the nodes is counted and the
+ * clocks are not. Equal nodes have one time, their mean: what counts is that sums come out
+ * right. */
+static void measure_file(Pool *pool, Stopwatch *s, const Samples *samples, Profile *profile,
+                         Measured *m)
 {
     const Graph *graph = s->graph.graph;
     Pool        *work = pool_new(pool, "calls");
@@ -118,11 +125,12 @@ static void measure_file(Pool *pool, Stopwatch *s, const Samples *samples, Profi
     uint64_t     identity = graph_identity(graph);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        if (s->ns[i] <= 0)                           /* a view, or a part that training does not run */
+        if (s->ns[i] <= 0)  /* a view, or a part that training does not run */
             continue;
         OpTime call = node_call(s->engine->device, node, &s->engine->choices[i], identity);
         call.ns = fmax(1, median(samples->ns + (int64_t)i * MEASURE_MOST, samples->n));
-        m->nodes_ms += call.ns * 1e-6 * (node->part == PART_MICRO ? (double)s->recipe->accumulate : 1);
+        m->nodes_ms += call.ns * 1e-6 *
+                       (node->part == PART_MICRO ? (double)s->recipe->accumulate : 1);
         calls[m->nodes++] = call;
     }
     qsort(calls, (size_t)m->nodes, sizeof *calls, call_order);
@@ -136,14 +144,15 @@ static void measure_file(Pool *pool, Stopwatch *s, const Samples *samples, Profi
     pool_free(work);
 }
 
-Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device, const MeasureOptions *options,
-                   Profile *profile, Measured *measured)
+Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device,
+                   const MeasureOptions *options, Profile *profile, Measured *measured)
 {
     Pool      *work = pool_new(pool, "measure");
     Samples    samples = { 0 };
     Stopwatch *s;
     *measured = (Measured){ 0 };
-    Err err = stopwatch_new(work, recipe, device, &(EngineOptions){ .budget_bytes = options->budget_bytes }, &s);
+    Err err = stopwatch_new(work, recipe, device,
+                            &(EngineOptions){ .budget_bytes = options->budget_bytes }, &s);
     if (!err) {
         samples.ns = NEWN(work, float, ((int64_t)s->graph.graph->n_nodes + 1) * MEASURE_MOST);
         err = measure_steps(s, options, &samples, &measured->step_ms);

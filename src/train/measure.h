@@ -1,8 +1,8 @@
 /* measure.h -- the times of a recipe's nodes inside real steps, filed into a profile.
  *
- * A node alone, run again and again, finds its inputs in the caches; in a step it does not. So the nodes are
- * timed where they stand: steps run as the plan says, on the recipe's own data, with all learning rates 0.
- */
+ * A node alone, run again and again, finds its inputs in the caches; in a step it does not. So the
+ * nodes are timed where they stand: steps run as the plan says, on the recipe's own data, with all
+ * learning rates 0. */
 #ifndef TRAIN_MEASURE_H
 #define TRAIN_MEASURE_H
 
@@ -35,7 +35,7 @@ typedef struct Measured {
 } Measured;
 
 /* Adds the times of the recipe's nodes to the profile. */
-Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device, const MeasureOptions *options,
-                   Profile *profile, Measured *measured);
+Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device,
+                   const MeasureOptions *options, Profile *profile, Measured *measured);
 
 #endif

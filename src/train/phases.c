@@ -46,7 +46,8 @@ static void build_validate(const Recipe *recipe, TrainingGraph *out)
     graph->module = 0;
     graph->source = (Source){ 0 };
     if (tensor_ok(loss))
-        accumulate(out->train.loss, loss, out->train.counters);  /* the step's own has been read by now */
+        /* the step's own has been read by now */
+        accumulate(out->train.loss, loss, out->train.counters);
     graph->pieces = recipe->levers.pieces;
     graph->part = PART_MICRO;
 }
@@ -71,7 +72,8 @@ Err phases_build(const Recipe *recipe, TrainingGraph *out)
     graph->module = 0;
     TRY(graph_check(graph));
     REQUIRE(graph->n_params == n);           /* a phase brings no weights of its own */
-    for (int32_t i = 0; i < n; i++) {        /* a model may change a start when it is built: once is enough */
+    /* a model may change a start when it is built: once is enough */
+    for (int32_t i = 0; i < n; i++) {
         graph->params[i].init = params[i].init;
         graph->params[i].frozen = params[i].frozen;
     }
@@ -93,8 +95,8 @@ struct Phases {
     int32_t              counters[COUNTER_WORDS];
 };
 
-Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph, const char *out, bool quiet,
-                Phases **phases)
+Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
+                const char *out, bool quiet, Phases **phases)
 {
     Phases *p = *phases = NEW(pool, Phases);
     *p = (Phases){ .recipe = recipe, .graph = graph, .session = session };
@@ -104,8 +106,11 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
     }
     if (recipe->sample.every > 0 && out) {
         p->folder = pool_print(pool, "%s/samples", out);
-        TRY(drawing_new(pool, session, recipe, &(DrawingOptions){ .n = recipe->sample.n, .seed = recipe->seed,
-                                                                  .averaged = true, .quiet = quiet }, &p->drawing));
+        TRY(drawing_new(
+            pool, session, recipe,
+            &(DrawingOptions){
+                .n = recipe->sample.n, .seed = recipe->seed, .averaged = true, .quiet = quiet },
+            &p->drawing));
         TRY(drawing_prepare(p->drawing));
     }
     return session_read(session, graph->train.counters.id, p->counters);
@@ -142,7 +147,8 @@ Err phases_sample(Phases *p, int64_t step)
     char folder[FILE_PATH_MAX];
     if (!p->drawing)
         return OK;
-    p->counters[COUNTER_STEP] = p->counters[COUNTER_MICRO] = 0;     /* as a session that only samples begins */
+    /* as a session that only samples begins */
+    p->counters[COUNTER_STEP] = p->counters[COUNTER_MICRO] = 0;
     TRY(session_write(p->session, p->graph->train.counters.id, p->counters));
     snprintf(folder, sizeof folder, "%s/%06lld", p->folder, (long long)step);
     return drawing_again(p->drawing, folder);

@@ -1,10 +1,12 @@
 /* phases.h -- what a recipe has done between steps: validation and sampling, in the training arena.
  *
- * Both are parts of the training graph, planned like the rest of it: state stays where it is, and all else
- * of the arena is theirs while they run. They read the averaged weights where the recipe has an average.
- * They change nothing a step reads, so training gives the same bits with them or without.
+ * Both are parts of the training graph, planned like the rest of it: state stays where it is, and
+ * all else of the arena is theirs while they run. They read the averaged weights where the recipe
+ * has an average. They change nothing a step reads, so training gives the same bits with them or
+ * without.
  *
- *   validate  the loss over held-out samples (data.holdout), the same samples and the same noise every time
+ *   validate  the loss over held-out samples (data.holdout), the same samples and the same noise
+ *             every time
  *   sample    results as `plimsoll sample` would draw them from a checkpoint of that step
  */
 #ifndef TRAIN_PHASES_H
@@ -20,8 +22,8 @@ Err phases_build(const Recipe *recipe, TrainingGraph *graph);
 typedef struct Phases Phases;
 
 /* Takes all that the phases need; out: the run's folder, or NULL: nothing is sampled. */
-Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph, const char *out, bool quiet,
-                Phases **phases);
+Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
+                const char *out, bool quiet, Phases **phases);
 int64_t phases_bytes(const Phases *phases);          /* of batch buffers on the host */
 
 bool phase_due(const EveryConfig *every, int64_t step);

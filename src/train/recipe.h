@@ -15,7 +15,12 @@
 #include "device/device.h"
 #include "models/model.h"
 
-typedef enum ScheduleKind { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_RESTARTS, SCHEDULE_PLATEAU } ScheduleKind;
+typedef enum ScheduleKind {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_COSINE,
+    SCHEDULE_RESTARTS,
+    SCHEDULE_PLATEAU
+} ScheduleKind;
 typedef enum PlateauWatch { WATCH_VALIDATION, WATCH_LOSS } PlateauWatch;
 typedef enum EmaRule { EMA_NONE, EMA_CONSTANT, EMA_POWER, EMA_COPY_FIRST } EmaRule;
 
@@ -28,11 +33,14 @@ typedef struct ScheduleConfig {
     int     kind;                /* ScheduleKind */
     int64_t warmup;              /* steps of linear warm-up from 0 */
     double  cycles;              /* COSINE: half waves are restarted this many times */
-    int64_t period, growth;      /* RESTARTS: steps of the first wave, factor of the next; PLATEAU: steps of one mean */
+    /* RESTARTS: steps of the first wave, factor of the next; PLATEAU: steps of one mean */
+    int64_t period, growth;
     double  floor_lr;            /* RESTARTS: rate at the end of a wave; PLATEAU: least rate */
     int     watch;               /* PLATEAU: PlateauWatch */
-    double  factor, threshold;   /* PLATEAU: of the rate; what counts as better, relative to the best */
-    int64_t patience, cooldown;  /* PLATEAU: looks without a better one; looks after a cut that do not count */
+    /* PLATEAU: of the rate; what counts as better, relative to the best */
+    double  factor, threshold;
+    /* PLATEAU: looks without a better one; looks after a cut that do not count */
+    int64_t patience, cooldown;
 } ScheduleConfig;
 
 typedef struct EmaConfig {
@@ -55,14 +63,17 @@ typedef struct EveryConfig {
 
 enum { MOST_LOTS = 4096 };
 
-/* How the step is done, beyond what a recipe file says; { 0 }: every lever at its default. `fit` moves
- * them (train/fit.h), a plan file keeps them. `release` and `host` are exact; the others may change rounding. */
+/* How the step is done, beyond what a recipe file says; { 0 }: every lever at its default. `fit`
+ * moves them (train/fit.h), a plan file keeps them. `release` and `host` are exact; the others may
+ * change rounding. */
 typedef struct Levers {
-    int64_t pieces;              /* the recipe's micro-batches are cut into so many; 0: whole. batch and
+    int64_t pieces;   /* the recipe's micro-batches are cut into so many; 0: whole. batch and
                                   * accumulate then are those of the pieces */
-    int64_t regions;             /* runs of per-sample operators are done in so many lots; 0: at once */
-    int64_t chunks;              /* the rows before the loss are done in so many lots; 0: at once. Not with regions */
-    int64_t most_scratch;        /* an algorithm with more scratch bytes gives way to a leaner one; 0: any */
+    int64_t regions;  /* runs of per-sample operators are done in so many lots; 0: at once */
+    /* the rows before the loss are done in so many lots; 0: at once. Not with regions */
+    int64_t chunks;
+    /* an algorithm with more scratch bytes gives way to a leaner one; 0: any */
+    int64_t most_scratch;
     bool    stored_attention;    /* attention keeps its probabilities */
     bool    release;             /* a parameter moves as soon as its gradient is final */
     int     host;                /* HostState: what is kept on the host */
@@ -83,8 +94,8 @@ typedef struct Recipe {
     Levers          levers;      /* not a key of the file */
 } Recipe;
 
-/* A validation as it is run: so many forward passes of so many samples each. A plan that cuts micro-batches cuts
- * these too, where they divide. */
+/* A validation as it is run: so many forward passes of so many samples each. A plan that cuts
+ * micro-batches cuts these too, where they divide. */
 typedef struct Validation {
     int64_t batch, batches, pieces;
 } Validation;
@@ -93,19 +104,23 @@ Validation recipe_validation(const Recipe *recipe);
 
 extern const char *const recipe_precisions[];        /* fp32, bf16, fp16, tf32 */
 Type recipe_type(const Recipe *recipe);
-bool recipe_tf32(const Recipe *recipe);                      /* the device must be opened so (DeviceOptions) */
-Err  recipe_suits(const Recipe *recipe, const Device *device);   /* can this device compute in its precision? */
+bool recipe_tf32(const Recipe *recipe);  /* the device must be opened so (DeviceOptions) */
+/* can this device compute in its precision? */
+Err  recipe_suits(const Recipe *recipe, const Device *device);
 
 /* Reads by name or path, then applies n `key=value` settings in order. */
-Err  recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n, Recipe **recipe);
+Err recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n,
+                Recipe **recipe);
 Err  recipe_write(const Recipe *recipe, const char *path);   /* every key, resolved */
-void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out);    /* the same, members of an open object */
+/* the same, members of an open object */
+void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out);
 
-Err  recipe_set(Pool *pool, Recipe *recipe, const char *assignment);    /* as --set; model->check is the caller's */
+/* as --set; model->check is the caller's */
+Err  recipe_set(Pool *pool, Recipe *recipe, const char *assignment);
 Recipe *recipe_copy(Pool *pool, const Recipe *recipe);       /* to change; texts are shared */
 
-/* Rates that fall when a loss no longer does (PyTorch's ReduceLROnPlateau, mode min, threshold relative):
- * part of a run's state. */
+/* Rates that fall when a loss no longer does (PyTorch's ReduceLROnPlateau, mode min, threshold
+ * relative): part of a run's state. */
 typedef struct Plateau {
     bool    on;                  /* the recipe's schedule is this one */
     bool    seen;                /* there is a best */
@@ -118,7 +133,8 @@ typedef struct Plateau {
 
 Plateau plateau_start(const Recipe *recipe, const double *rates, int n);
 void plateau_look(Plateau *plateau, const ScheduleConfig *schedule, double loss);
-void plateau_step(Plateau *plateau, const ScheduleConfig *schedule, double loss);    /* a step's training loss */
+/* a step's training loss */
+void plateau_step(Plateau *plateau, const ScheduleConfig *schedule, double loss);
 
 /* What the host writes before step `step` (0, 1, ...) of `steps`. */
 double schedule_factor(const Recipe *recipe, int64_t step);  /* multiplies every group's rate */
@@ -134,7 +150,7 @@ typedef struct TrainingGraph {
 } TrainingGraph;
 
 const char *recipe_no_release(const Recipe *recipe);     /* NULL, or why levers.release cannot be */
-const char *recipe_no_cut(const Recipe *recipe);         /* NULL, or why micro-batches must stay whole */
+const char *recipe_no_cut(const Recipe *recipe);  /* NULL, or why micro-batches must stay whole */
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);
 
 #endif

@@ -11,15 +11,18 @@ enum { GAP = 2, BACKDROP = 40, CELL_LEAST = 64, SHEET_MOST = 4096 };
 
 static unsigned char level_of(float x)
 {
-    return (unsigned char)lrintf(255 * (x > -1 ? (x < 1 ? x * 0.5f + 0.5f : 1) : 0));    /* no number: black */
+    /* no number: black */
+    return (unsigned char)lrintf(255 * (x > -1 ? (x < 1 ? x * 0.5f + 0.5f : 1) : 0));
 }
 
 /* rows x columns cells of one picture each; small pictures are enlarged by whole factors. */
-static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t n, int64_t columns, Shape cell, bool enlarge)
+static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t n, int64_t columns,
+                       Shape cell, bool enlarge)
 {
     int64_t h = cell.dim[0], w = cell.dim[1], c = cell.dim[2], shown = c == 3 ? 3 : 1;
     int64_t rows = (n + columns - 1) / columns;
-    int64_t least = h < w ? h : w, scale = enlarge && least < CELL_LEAST ? (CELL_LEAST + least - 1) / least : 1;
+    int64_t least = h < w ? h : w,
+            scale = enlarge && least < CELL_LEAST ? (CELL_LEAST + least - 1) / least : 1;
     while (scale > 1 && columns * (w * scale + GAP) > SHEET_MOST)
         scale--;
     int64_t edge = n > 1 ? GAP : 0, step_y = h * scale + GAP, step_x = w * scale + GAP;
@@ -64,14 +67,17 @@ Err results_sheet(Pool *pool, const char *path, const float *data, Shape s, bool
     if (s.rank == 4)
         return sheet_write(pool, path, data, s.dim[0], square_side(s.dim[0]), one, true);
     if (s.rank == 5)
-        return sheet_write(pool, path, data, s.dim[0] * s.dim[1], strip_columns(one), shape_drop(one, 0), true);
+        return sheet_write(pool, path, data, s.dim[0] * s.dim[1], strip_columns(one),
+                           shape_drop(one, 0), true);
     return OK;
 }
 
-static Err results_pictures(Pool *pool, const char *folder, const SampleResult *r, SampleReport *report)
+static Err results_pictures(Pool *pool, const char *folder, const SampleResult *r,
+                            SampleReport *report)
 {
     bool        clips = r->kind == RESULT_CLIPS, written;
-    const char *word = clips ? "clip" : "sample", *sheet = path_in(pool, folder, pool_print(pool, "%ss.png", word));
+    const char *word = clips ? "clip" : "sample",
+               *sheet = path_in(pool, folder, pool_print(pool, "%ss.png", word));
     Shape       one = shape_drop(r->shape, 0);
     if (r->columns)
         TRY(sheet_write(pool, sheet, r->data, r->shape.dim[0], r->columns, one, true));
@@ -79,10 +85,12 @@ static Err results_pictures(Pool *pool, const char *folder, const SampleResult *
         TRY(results_sheet(pool, sheet, r->data, r->shape, &written));
     report_file(pool, report, sheet);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
-        const char  *path = path_in(pool, folder, pool_print(pool, "%s-%03lld.png", word, (long long)i));
+        const char *path = path_in(pool, folder,
+                                   pool_print(pool, "%s-%03lld.png", word, (long long)i));
         const float *data = r->data + i * shape_count(one);
         if (clips)
-            TRY(sheet_write(pool, path, data, one.dim[0], strip_columns(one), shape_drop(one, 0), false));
+            TRY(sheet_write(pool, path, data, one.dim[0], strip_columns(one), shape_drop(one, 0),
+                            false));
         else
             TRY(sheet_write(pool, path, data, 1, 1, one, false));
         report_file(pool, report, path);
@@ -98,8 +106,10 @@ Err results_write(Pool *pool, const char *folder, const SampleResult *r, SampleR
     TRY(results_sound_picture(pool, picture, r));
     report_file(pool, report, picture);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
-        const char *path = path_in(pool, folder, pool_print(pool, "sound-%03lld.wav", (long long)i));
-        TRY(wav_write_in(pool, path, r->data + i * r->shape.dim[1] * r->shape.dim[2], r->shape.dim[1], r->shape.dim[2], r->rate));
+        const char *path = path_in(pool, folder,
+                                   pool_print(pool, "sound-%03lld.wav", (long long)i));
+        TRY(wav_write_in(pool, path, r->data + i * r->shape.dim[1] * r->shape.dim[2],
+                         r->shape.dim[1], r->shape.dim[2], r->rate));
         report_file(pool, report, path);
     }
     return OK;

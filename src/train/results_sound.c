@@ -1,8 +1,8 @@
 /* results_sound.c -- sound as a picture: of each, its waveform and below it its spectrogram.
  *
- * Time runs to the right over the whole sound. The spectrogram shows 0 (below) to half the rate, Hann
- * windows of WINDOW samples, bright where loud: from FLOOR_DB below the loudest spot of the sound.
- */
+ * Time runs to the right over the whole sound. The spectrogram shows 0 (below) to half the rate,
+ * Hann windows of WINDOW samples, bright where loud: from FLOOR_DB below the loudest spot of the
+ * sound. */
 #include "train/sample.h"
 
 #include "data/png.h"
@@ -64,7 +64,8 @@ static void draw_spectrum(Pool *work, const Sound *s, unsigned char *rows)
     for (int64_t column = 0; column < COLUMNS; column++)
         for (int64_t k = 0; k < BINS; k++) {
             double db = 10 * log10(fmax(power[column * BINS + k] / loudest, 1e-30));
-            rows[(BINS - 1 - k) * COLUMNS + column] = (unsigned char)lrint(255 * fmax(1 + db / FLOOR_DB, 0));
+            rows[(BINS - 1 - k) * COLUMNS + column] = (unsigned char)lrint(
+                255 * fmax(1 + db / FLOOR_DB, 0));
         }
 }
 
@@ -75,7 +76,8 @@ Err results_sound_picture(Pool *pool, const char *path, const SampleResult *r)
     unsigned char *pixels = NEWN(work, unsigned char, height * COLUMNS);
     memset(pixels, 90, (size_t)(height * COLUMNS));
     for (int64_t i = 0; i < n; i++) {
-        Sound s = { r->data + i * r->shape.dim[1] * r->shape.dim[2], r->shape.dim[1], r->shape.dim[2] };
+        Sound s = { r->data + i * r->shape.dim[1] * r->shape.dim[2], r->shape.dim[1],
+                    r->shape.dim[2] };
         draw_wave(&s, pixels + i * band * COLUMNS);
         draw_spectrum(work, &s, pixels + (i * band + WAVE) * COLUMNS);
     }

@@ -1,8 +1,8 @@
 /* sample.h -- drawing results from a trained run, and writing them where people can look at them.
  *
- * The sampling graph is planned on its own: its arena is stated, taken once, and measured like a training
- * step's. Random numbers are a function of (seed, name, index), so a seed gives the same results again.
- */
+ * The sampling graph is planned on its own: its arena is stated, taken once, and measured like a
+ * training step's. Random numbers are a function of (seed, name, index), so a seed gives the same
+ * results again. */
 #ifndef TRAIN_SAMPLE_H
 #define TRAIN_SAMPLE_H
 
@@ -33,11 +33,11 @@ typedef struct SampleReport {
 } SampleReport;
 
 /* The recipe is RUN/recipe.yaml, with settings already applied. */
-Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device, const SampleOptions *options,
-               SampleReport *report);
+Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device,
+               const SampleOptions *options, SampleReport *report);
 
-/* Pictures as one sheet and one by one, clips as strips of frames, sound as WAV and as a picture. folder, or path,
- * NULL: all but the writing. */
+/* Pictures as one sheet and one by one, clips as strips of frames, sound as WAV and as a picture.
+ * folder, or path, NULL: all but the writing. */
 Err results_write(Pool *pool, const char *folder, const SampleResult *result, SampleReport *report);
 /* Numbers in [-1,1], (n,H,W,C) or (n,F,H,W,C), as one sheet; anything else is left aside. */
 Err results_sheet(Pool *pool, const char *path, const float *data, Shape shape, bool *written);

@@ -9,8 +9,9 @@ double schedule_factor(const Recipe *recipe, int64_t step)
     if (step < s->warmup)
         return (double)step / (double)s->warmup;
     switch ((ScheduleKind)s->kind) {
-    case SCHEDULE_COSINE: {                  /* restarts at 1 after each wave; 0 at the end of the run */
-        double length = (double)(recipe->steps - s->warmup), p = (double)(step - s->warmup) / (length > 1 ? length : 1);
+    case SCHEDULE_COSINE: {  /* restarts at 1 after each wave; 0 at the end of the run */
+        double length = (double)(recipe->steps - s->warmup),
+               p = (double)(step - s->warmup) / (length > 1 ? length : 1);
         if (p >= 1)
             return 0;
         double wave = s->cycles * p;
@@ -23,7 +24,8 @@ double schedule_factor(const Recipe *recipe, int64_t step)
             period *= s->growth;
         }
         double least = recipe->optimizer.lr > 0 ? s->floor_lr / recipe->optimizer.lr : 0;
-        return least + (1 - least) * 0.5 * (1 + cos(3.141592653589793 * (double)at / (double)period));
+        return least +
+               (1 - least) * 0.5 * (1 + cos(3.141592653589793 * (double)at / (double)period));
     }
     case SCHEDULE_PLATEAU:                   /* its rates are the run's state */
     case SCHEDULE_CONSTANT:

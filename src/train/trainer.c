@@ -54,7 +54,8 @@ static void close_log(void *log)
     fclose(log);
 }
 
-/* What a killed run logged after its last checkpoint is done again: those lines go, half a line too. */
+/* What a killed run logged after its last checkpoint is done again: those lines go, half a line
+ * too. */
 static Err log_cut(Pool *pool, const char *path, int64_t step)
 {
     static const char begin[] = "{\"step\": ";
@@ -64,7 +65,8 @@ static Err log_cut(Pool *pool, const char *path, int64_t step)
         return OK;
     TRY(file_read(pool, path, &text, &n));
     for (char *end; (end = memchr(text + kept, '\n', n - kept)); kept = (size_t)(end - text) + 1)
-        if (strncmp(text + kept, begin, sizeof begin - 1) || strtoll(text + kept + sizeof begin - 1, NULL, 10) > step)
+        if (strncmp(text + kept, begin, sizeof begin - 1) ||
+            strtoll(text + kept + sizeof begin - 1, NULL, 10) > step)
             break;
     return kept == n ? OK : file_write(path, text, kept);
 }
@@ -90,10 +92,12 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(feeds_open(pool, &t->feeds, t->recipe, NULL, NULL));
         TRY(feeds_prefetch(pool, &t->feeds));
         if (t->feeds.source && !o->quiet)
-            fprintf(stderr, "data: %s, %s samples%s%s%s\n", t->feeds.source->name, count_text(t->feeds.source->n_samples),
+            fprintf(stderr, "data: %s, %s samples%s%s%s\n", t->feeds.source->name,
+                    count_text(t->feeds.source->n_samples),
                     t->recipe->data.path ? " from " : ", drawn by the program",
                     t->recipe->data.path ? t->recipe->data.path : "",
-                    t->feeds.held ? pool_print(pool, ", %s held out", count_text(t->feeds.held)) : "");
+                    t->feeds.held ? pool_print(pool, ", %s held out", count_text(t->feeds.held))
+                                  : "");
     }
     if (o->init)
         TRY(weights_load(pool, t->session, o->init, o->init_partial));
@@ -112,12 +116,17 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(checkpoint_newest(pool, o->out, &step));
         TRY(checkpoint_load(pool, t->session, o->out, step, &t->state));
         if (t->state.seed != t->recipe->seed)
-            return fail(E_USAGE, "%s was begun with seed %lld; with seed %lld it would not be the same run. Leave out --seed, or "
-                        "begin another with --init", o->out, (long long)t->state.seed, (long long)t->recipe->seed);
+            return fail(E_USAGE,
+                        "%s was begun with seed %lld; with seed %lld it would not be the same run. "
+                        "Leave out --seed, or "
+                        "begin another with --init",
+                        o->out, (long long)t->state.seed, (long long)t->recipe->seed);
     } else {
         int64_t step;
         if (!checkpoint_newest(pool, o->out, &step))
-            return fail(E_USAGE, "%s already holds a run at step %lld; continue it with --resume %s, or name another folder",
+            return fail(E_USAGE,
+                        "%s already holds a run at step %lld; continue it with --resume %s, or "
+                        "name another folder",
                         o->out, (long long)step, o->out);
     }
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
@@ -145,12 +154,15 @@ static Err train_step(Trainer *t, double *loss)
     counters[COUNTER_STEP] = (int32_t)t->state.step;
     rates[RATE_EMA_DECAY] = (float)ema_decay(recipe, t->state.step);
     for (int i = 0; i < t->graph.n_groups; i++)
-        rates[RATE_GROUPS + i] = (float)((t->state.plateau.on ? t->state.plateau.rates[i] : (double)t->graph.groups[i].lr) * factor);
+        rates[RATE_GROUPS + i] = (float)((t->state.plateau.on ? t->state.plateau.rates[i]
+                                                              : (double)t->graph.groups[i].lr) *
+                                         factor);
     TRY(session_write(t->session, g->rates.id, rates));
     for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
         counters[COUNTER_MICRO] = (int32_t)micro;
         TRY(session_write(t->session, g->counters.id, counters));
-        TRY(feeds_fill(&t->feeds, t->state.step * recipe->accumulate + micro, t->state.drawn + micro * recipe->batch));
+        TRY(feeds_fill(&t->feeds, t->state.step * recipe->accumulate + micro,
+                       t->state.drawn + micro * recipe->batch));
         TRY(session_run(t->session, PART_MICRO));
     }
     TRY(session_read(t->session, g->loss.id, &loss_now));
@@ -158,7 +170,9 @@ static Err train_step(Trainer *t, double *loss)
     if (!isfinite(*loss) && recipe_type(recipe) != F16) {
         /* The weights have not moved yet. Run the micro-batch again to find where it began. */
         const char *where = session_first_bad(t->session, PART_MICRO);
-        return fail(E_NUMBER, "the loss is not finite at step %lld; the first tensor that is not is %s. The weights are as "
+        return fail(E_NUMBER,
+                    "the loss is not finite at step %lld; the first tensor that is not is %s. The "
+                    "weights are as "
                     "they were before this step; a lower learning rate or clipping usually helps",
                     (long long)t->state.step + 1, where ? where : "the loss itself");
     }
@@ -168,7 +182,8 @@ static Err train_step(Trainer *t, double *loss)
     return OK;
 }
 
-/* What is due after a step, before its line of the log: looking at held-out samples, and what follows from it. */
+/* What is due after a step, before its line of the log: looking at held-out samples, and what
+ * follows from it. */
 static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *done)
 {
     const ScheduleConfig *schedule = &t->recipe->schedule;
@@ -186,7 +201,8 @@ static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *do
 
 static void log_number(FILE *log, const char *key, double number)
 {
-    fprintf(log, isfinite(number) ? ", \"%s\": %.9g" : ", \"%s\": null", key, number);   /* JSON has no other word */
+    /* JSON has no other word */
+    fprintf(log, isfinite(number) ? ", \"%s\": %.9g" : ", \"%s\": null", key, number);
 }
 
 static Err train_log(Trainer *t, double loss, double ms, const double *validation)
@@ -219,20 +235,25 @@ static int64_t train_measured(const Trainer *t)
     return most;
 }
 
-static void train_show(const Trainer *t, double loss, double ms, const double *validation, bool last)
+static void train_show(const Trainer *t, double loss, double ms, const double *validation,
+                       bool last)
 {
     bool terminal = isatty(2);
     char word[48] = "";
-    if (t->options->quiet || (!terminal && !last && !validation && t->state.step % 50 && t->state.step != 1))
+    if (t->options->quiet ||
+        (!terminal && !last && !validation && t->state.step % 50 && t->state.step != 1))
         return;
     if (validation)
         snprintf(word, sizeof word, "  validation %.5f", *validation);
     int64_t left = t->recipe->steps - t->state.step;
     double  seconds = (double)left * ms / 1000;
-    fprintf(stderr, "%sstep %lld/%lld  loss %.5f%s  %.1f ms/step  %lld:%02lld left  memory %s of %s planned%s",
-            terminal ? "\r" : "", (long long)t->state.step, (long long)t->recipe->steps, loss, word, ms,
-            (long long)seconds / 60, (long long)seconds % 60, bytes_text(train_measured(t)),
-            bytes_text(session_engine(t->session)->arena_bytes), terminal && !last && !validation ? "   " : "\n");
+    fprintf(stderr,
+            "%sstep %lld/%lld  loss %.5f%s  %.1f ms/step  %lld:%02lld left  memory %s of %s "
+            "planned%s",
+            terminal ? "\r" : "", (long long)t->state.step, (long long)t->recipe->steps, loss, word,
+            ms, (long long)seconds / 60, (long long)seconds % 60, bytes_text(train_measured(t)),
+            bytes_text(session_engine(t->session)->arena_bytes),
+            terminal && !last && !validation ? "   " : "\n");
 }
 
 static int order_floats(const void *a, const void *b)
@@ -243,7 +264,8 @@ static int order_floats(const void *a, const void *b)
 
 static double train_median(Trainer *t)       /* without the first steps of this call */
 {
-    int64_t n = t->n_times < MAX_TIMES ? t->n_times : MAX_TIMES, skip = t->n_times > 8 && t->n_times < MAX_TIMES ? 3 : 0;
+    int64_t n = t->n_times < MAX_TIMES ? t->n_times : MAX_TIMES,
+            skip = t->n_times > 8 && t->n_times < MAX_TIMES ? 3 : 0;
     if (n <= skip)
         return 0;
     qsort(t->times_ms + skip, (size_t)(n - skip), sizeof *t->times_ms, order_floats);
@@ -305,7 +327,10 @@ static Err train_plan(Pool *pool, Trainer *t, const Device *device)
     }
     if (!path)
         return fit_run(pool, t->asked, device,
-                       &(FitOptions){ .budget_bytes = o->budget_bytes, .allow = o->allow, .given_noise = given }, &t->fit);
+                       &(FitOptions){ .budget_bytes = o->budget_bytes,
+                                      .allow = o->allow,
+                                      .given_noise = given },
+                       &t->fit);
     return fit_read(pool, path, t->asked, device, given, &t->fit);
 }
 
@@ -325,8 +350,9 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
     if (!options->quiet)
-        fprintf(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s\n", bytes_text(engine->arena_bytes),
-                engine->host_bytes ? " and on the host " : "", engine->host_bytes ? bytes_text(engine->host_bytes) : "",
+        fprintf(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s\n",
+                bytes_text(engine->arena_bytes), engine->host_bytes ? " and on the host " : "",
+                engine->host_bytes ? bytes_text(engine->host_bytes) : "",
                 engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
     struct sigaction action = { .sa_handler = train_on_signal }, old_int, old_term;
@@ -353,7 +379,9 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
         result->phase_planned[part] = session_planned_bytes(t->session, (Part)part);
         result->phase_measured[part] = measured;
         if (measured && measured != session_planned_bytes(t->session, (Part)part) && !err)
-            err = fail(E_PLAN, "phase %s used %lld bytes where %lld were planned (this is a bug; please report it)",
+            err = fail(E_PLAN,
+                       "phase %s used %lld bytes where %lld were planned (this is a bug; please "
+                       "report it)",
                        part_name((Part)part), (long long)measured,
                        (long long)session_planned_bytes(t->session, (Part)part));
         if (measured > result->measured_bytes)
@@ -362,17 +390,20 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
     result->host_planned_bytes = engine->host_bytes;
     result->host_measured_bytes = session_measured_host_bytes(t->session);
     if (!err && result->steps && result->host_measured_bytes != engine->host_bytes)
-        err = fail(E_PLAN, "%lld bytes were used on the host where %lld were planned (this is a bug; please report it)",
+        err = fail(E_PLAN,
+                   "%lld bytes were used on the host where %lld were planned (this is a bug; "
+                   "please report it)",
                    (long long)result->host_measured_bytes, (long long)engine->host_bytes);
     return err;
 }
 
-Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options, TrainResult *result)
+Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options,
+              TrainResult *result)
 {
     Trainer *t = NEW(pool, Trainer);
     *t = (Trainer){ .asked = recipe, .options = options, .held = pool_new(pool, "held") };
     *result = (TrainResult){ 0 };
     Err err = train_whole(pool, t, device, result);
-    pool_free(t->held);                      /* the folder is free again, whatever the caller's pool does */
+    pool_free(t->held);  /* the folder is free again, whatever the caller's pool does */
     return err;
 }

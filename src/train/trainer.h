@@ -16,7 +16,7 @@ typedef struct TrainOptions {
     bool        resume;          /* go on from out's newest checkpoint */
     const char *init;            /* starting weights, or NULL */
     bool        init_partial;
-    const char *given;           /* inputs and noise from this safetensors file, tensors (steps, ...) */
+    const char *given;  /* inputs and noise from this safetensors file, tensors (steps, ...) */
     const char *plan;            /* this plan file; NULL: that of a resumed run, else plan anew */
     int64_t     budget_bytes;    /* of the arena; 0: keep everything */
     unsigned    allow;           /* numeric levers that may be moved for the budget (train/fit.h) */
@@ -36,13 +36,14 @@ typedef struct TrainResult {
     int64_t loader_bytes;        /* batch buffers on the host, outside the arena */
     int32_t recomputed;          /* nodes run a second time in a step */
     int64_t batch, accumulate;   /* as run: a plan may cut the recipe's micro-batches */
-    double  slowdown;            /* predicted, against keeping everything with every lever at its default */
+    double  slowdown;  /* predicted, against keeping everything with every lever at its default */
     double  predicted_ms;        /* of a step, before the first */
     const char *time_source;     /* of that prediction: plan/engine.h */
     int64_t runtime_bytes;       /* what lies outside the arena, measured at the end */
     bool    interrupted;
 } TrainResult;
 
-Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options, TrainResult *result);
+Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options,
+              TrainResult *result);
 
 #endif

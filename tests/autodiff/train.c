@@ -1,4 +1,5 @@
-/* train.c -- the update part against plain formulas in double, over several steps and micro-batches. */
+/* train.c -- the update part against plain formulas in double, over several steps and
+ * micro-batches. */
 #include "../test.h"
 
 #include "autodiff/autodiff.h"
@@ -9,7 +10,8 @@
 
 #include <stdlib.h>
 
-/* loss = sum over elements of g * w, so that the gradient of w is the fed g: the update is all there is. */
+/* loss = sum over elements of g * w, so that the gradient of w is the fed g: the update is all
+ * there is. */
 static Err dot_shape(Node *n) { out_set(n, 0, F32, SHAPE(1)); return OK; }
 static Cost dot_cost(const Node *n) { return (Cost){ .bytes = node_bytes(n) }; }
 static Err dot_cpu(const Call *call)
@@ -27,14 +29,24 @@ static Err scale_cpu(const Call *call)
         ((float *)call->out[0])[i] = ((float *)call->in[0])[i] * *(float *)call->in[1];
     return OK;
 }
-static const OpDef op_scale = { .name = "scale", .n_in = 2, .n_out = 1, .shape = scale_shape, .cost = dot_cost,
+static const OpDef op_scale = { .name = "scale",
+                                .n_in = 2,
+                                .n_out = 1,
+                                .shape = scale_shape,
+                                .cost = dot_cost,
                                 .cpu = { .run = scale_cpu } };
 static void dot_grad(Grad *g)
 {
-    grad_give(g, 0, node_add(g->graph, &op_scale, NULL, TENSORS(grad_in(g, 1), grad_dy(g, 0)), NULL));
+    grad_give(g, 0,
+              node_add(g->graph, &op_scale, NULL, TENSORS(grad_in(g, 1), grad_dy(g, 0)), NULL));
 }
-static const OpDef op_dot = { .name = "dot", .n_in = 2, .n_out = 1, .shape = dot_shape, .grad = dot_grad,
-                              .cost = dot_cost, .cpu = { .run = dot_cpu } };
+static const OpDef op_dot = { .name = "dot",
+                              .n_in = 2,
+                              .n_out = 1,
+                              .shape = dot_shape,
+                              .grad = dot_grad,
+                              .cost = dot_cost,
+                              .cpu = { .run = dot_cpu } };
 
 enum { N = 37, STEPS = 4 };
 
@@ -42,7 +54,8 @@ typedef struct Truth {           /* the same in double */
     double p[N], m[N], v[N], e[N];
 } Truth;
 
-static void truth_step(Truth *t, const TrainSpec *spec, const double *grad, double lr, double decay, double ema, int step)
+static void truth_step(Truth *t, const TrainSpec *spec, const double *grad, double lr, double decay,
+                       double ema, int step)
 {
     double norm = 0, factor = 1;
     for (int i = 0; i < N; i++)
@@ -62,7 +75,8 @@ static void truth_step(Truth *t, const TrainSpec *spec, const double *grad, doub
         } else {
             t->m[i] = b1 * t->m[i] + (1 - b1) * g;
             t->v[i] = b2 * t->v[i] + (1 - b2) * g * g;
-            t->p[i] -= lr / (1 - pow(b1, step)) * t->m[i] / (sqrt(t->v[i] / (1 - pow(b2, step))) + (double)spec->eps);
+            t->p[i] -= lr / (1 - pow(b1, step)) * t->m[i] /
+                       (sqrt(t->v[i] / (1 - pow(b2, step))) + (double)spec->eps);
         }
         t->e[i] -= (1 - ema) * (t->e[i] - t->p[i]);
     }
@@ -141,16 +155,36 @@ static void compare(Type compute, TrainSpec spec, double tol)
     }
     for (int part = 0; part < PART_COUNT; part++)
         if (session_measured_bytes(session, (Part)part))
-            CHECK_INT(session_measured_bytes(session, (Part)part), session_planned_bytes(session, (Part)part));
+            CHECK_INT(session_measured_bytes(session, (Part)part),
+                      session_planned_bytes(session, (Part)part));
     pool_free(pool);
 }
 
-static void adamw(void)        { compare(F32, (TrainSpec){ OPTIMIZER_ADAMW, 0.9f, 0.99f, 1e-8f, .accumulate = 1 }, 2e-6); }
-static void adamw_micro(void)  { compare(F32, (TrainSpec){ OPTIMIZER_ADAMW, 0.9f, 0.99f, 1e-8f, .accumulate = 3 }, 2e-6); }
-static void adamw_clip(void)   { compare(F32, (TrainSpec){ OPTIMIZER_ADAMW, 0.9f, 0.99f, 1e-8f, .clip = 1, .accumulate = 2 }, 2e-6); }
-static void adam_l2(void)      { compare(F32, (TrainSpec){ OPTIMIZER_ADAM, 0.8f, 0.95f, 1e-6f, .accumulate = 1 }, 2e-6); }
-static void sgd_momentum(void) { compare(F32, (TrainSpec){ OPTIMIZER_SGD, 0.9f, 0.0f, 0.0f, .accumulate = 1 }, 2e-6); }
-static void adamw_bf16(void)   { compare(BF16, (TrainSpec){ OPTIMIZER_ADAMW, 0.9f, 0.99f, 1e-8f, .accumulate = 2 }, 2e-6); }
+static void adamw(void)
+{
+    compare(F32, (TrainSpec){ OPTIMIZER_ADAMW, 0.9f, 0.99f, 1e-8f, .accumulate = 1 }, 2e-6);
+}
+static void adamw_micro(void)
+{
+    compare(F32, (TrainSpec){ OPTIMIZER_ADAMW, 0.9f, 0.99f, 1e-8f, .accumulate = 3 }, 2e-6);
+}
+static void adamw_clip(void)
+{
+    compare(F32, (TrainSpec){ OPTIMIZER_ADAMW, 0.9f, 0.99f, 1e-8f, .clip = 1, .accumulate = 2 },
+            2e-6);
+}
+static void adam_l2(void)
+{
+    compare(F32, (TrainSpec){ OPTIMIZER_ADAM, 0.8f, 0.95f, 1e-6f, .accumulate = 1 }, 2e-6);
+}
+static void sgd_momentum(void)
+{
+    compare(F32, (TrainSpec){ OPTIMIZER_SGD, 0.9f, 0.0f, 0.0f, .accumulate = 1 }, 2e-6);
+}
+static void adamw_bf16(void)
+{
+    compare(BF16, (TrainSpec){ OPTIMIZER_ADAMW, 0.9f, 0.99f, 1e-8f, .accumulate = 2 }, 2e-6);
+}
 
 int main(void)
 {

@@ -169,7 +169,8 @@ static void a_failure_keeps_the_old_file(void)
     CHECK_OK(file_remove(path));
 }
 
-/* Devices of our own: were the code broken, root would replace the machine's /dev/full by a file. */
+/* Devices of our own: were the code broken, root would replace the machine's /dev/full by a
+ * file. */
 static void devices_are_written_directly(void)
 {
     struct stat info;
@@ -219,7 +220,8 @@ static void a_full_disk(void)
     rmdir(disk);
 }
 
-/* A writer that was killed leaves its temporary: it goes, but not that of one who lives, nor anything else. */
+/* A writer that was killed leaves its temporary: it goes, but not that of one who lives, nor
+ * anything else. */
 static void killed_writers(void)
 {
     pid_t dead = fork();

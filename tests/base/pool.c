@@ -95,12 +95,13 @@ static void texts_and_lists(void)
     pool_free(pool);
 }
 
-/* One round of some work: large and small pieces, a child with a child, an undo. All must be zero. */
+/* One round of some work: large and small pieces, a child with a child, an undo. All must be
+ * zero. */
 static void a_round(Pool *pool, char *log)
 {
     Pool          *child = pool_new(pool, "child"), *deep = pool_new(child, "deep");
-    unsigned char *all[4] = { pool_alloc(pool, 100, 1), pool_alloc(child, 200000, 1), pool_alloc(deep, 5000, 1),
-                              pool_alloc(pool, 70000, 1) };
+    unsigned char *all[4] = { pool_alloc(pool, 100, 1), pool_alloc(child, 200000, 1),
+                              pool_alloc(deep, 5000, 1), pool_alloc(pool, 70000, 1) };
     const size_t   bytes[4] = { 100, 200000, 5000, 70000 };
     for (int i = 0; i < 4; i++) {
         size_t dirty = 0;
@@ -130,7 +131,7 @@ static void kept_memory_is_used_again(void)
     }
     CHECK(held >= 275000 && held < 550000);
     a_round(kept, log);
-    pool_free(top);                                          /* with what it keeps, in the middle of a round */
+    pool_free(top);  /* with what it keeps, in the middle of a round */
     Pool *plain = pool_new(NULL, "plain");
     pool_alloc(plain, 1000, 1);
     pool_reset(plain);                                       /* not kept: given back */

@@ -1,4 +1,5 @@
-/* stencil.c -- against the plain sum in double, at widths around the strip that is kept in registers. */
+/* stencil.c -- against the plain sum in double, at widths around the strip that is kept in
+ * registers. */
 #include "../test.h"
 
 #include "base/random.h"

@@ -31,12 +31,18 @@ static void sentences_wrap(void)
     long_word[150] = '\0';
     print_sentence(to, "%s", "");
     print_sentence(to, "short");
-    print_sentence(to, "  %s.", "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen seventeen");
+    print_sentence(to, "  %s.",
+                   "one two three four five six seven eight nine ten eleven twelve thirteen "
+                   "fourteen fifteen seventeen");
     print_sentence(to, "    %s and more", long_word);
     fclose(to);
-    const char *lines[] = { "", "short",
-        "  one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen",
-        "    seventeen.", NULL, "      and more" };
+    const char *lines[] = { "",
+                            "short",
+                            "  one two three four five six seven eight nine ten eleven twelve "
+                            "thirteen fourteen fifteen",
+                            "    seventeen.",
+                            NULL,
+                            "      and more" };
     char *at = page;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char *end = strchr(at, '\n');
@@ -81,7 +87,8 @@ static void bytes_in(void)
         { "1.5K", 1536 },
         { "0", 0 }, { "123", 123 }, { "123B", 123 }, { "2 TiB", (int64_t)2 << 40 },
         { "16gib", (int64_t)16 << 30 },
-        { "80%", 800 }, { "10%", 100 }, { "0.01%", 1 }, { "33.3%", 333 }, { "85.05%", 851 }, { "200%", 2000 }, { "100 %", 1000 }, { "1e9", 1000000000 }, { "3TB", 3000000000000 },
+        { "80%", 800 }, { "10%", 100 }, { "0.01%", 1 }, { "33.3%", 333 }, { "85.05%", 851 },
+          { "200%", 2000 }, { "100 %", 1000 }, { "1e9", 1000000000 }, { "3TB", 3000000000000 },
     };
     int64_t bytes;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

@@ -55,7 +55,7 @@ static void kernels_keep_the_light(void)
             CHECK_NEAR(mean(bad), mean(good), 0.02);
         }
     }
-    kernel_sinc(3.14159265f, 21, &k);                        /* passes nearly all: its middle stands out */
+    kernel_sinc(3.14159265f, 21, &k);  /* passes nearly all: its middle stands out */
     CHECK(k.at[220] > 0.5f);
     kernel_sinc(1.0f, 21, &k);
     CHECK(k.at[220] < 0.1f);
@@ -114,7 +114,7 @@ static void the_whole_chain(void)
         most = fmax(most, off(good, bad));
     }
     CHECK(least > 0.01 && most > 2 * least && most < 0.4);
-    float tiny[5 * 7 * 3] = { 0.5f }, out[5 * 7 * 3];        /* less than a block, less than a kernel */
+    float tiny[5 * 7 * 3] = { 0.5f }, out[5 * 7 * 3];  /* less than a block, less than a kernel */
     for (uint32_t trial = 0; trial < 20; trial++)
         degrade(tiny, 5, 7, out, &(Dice){ { .seed = 9, .stream = 3, .step = trial }, 0 }, &work);
 }
@@ -124,11 +124,13 @@ static void edges_of_a_box(void)
     static uint8_t edges[S * S];
     int            on_border = 0, elsewhere = 0;
     for (int i = 0; i < N; i++)
-        good[i] = i / 3 % S >= 12 && i / 3 % S < 36 && i / 3 / S >= 12 && i / 3 / S < 36 ? 0.9f : 0.1f;
+        good[i] = i / 3 % S >= 12 && i / 3 % S < 36 && i / 3 / S >= 12 && i / 3 / S < 36 ? 0.9f
+                                                                                         : 0.1f;
     work.used = 0;
     canny(good, S, S, edges, &work);
     for (int p = 0; p < S * S; p++) {
-        int x = p % S, y = p / S, near_x = abs(x - 12) <= 1 || abs(x - 36) <= 1, near_y = abs(y - 12) <= 1 || abs(y - 36) <= 1;
+        int x = p % S, y = p / S, near_x = abs(x - 12) <= 1 || abs(x - 36) <= 1,
+            near_y = abs(y - 12) <= 1 || abs(y - 36) <= 1;
         int border = (near_x && y >= 11 && y <= 37) || (near_y && x >= 11 && x <= 37);
         on_border += edges[p] && border;
         elsewhere += edges[p] && !border;

@@ -1,4 +1,5 @@
-/* png.c -- PNG in and out: what is written is read back; every depth and colour type; damaged files. */
+/* png.c -- PNG in and out: what is written is read back; every depth and colour type; damaged
+ * files. */
 #include "../test.h"
 
 #include "base/file.h"
@@ -40,8 +41,9 @@ static void chunk(Hand *h, const char *name, const unsigned char *bytes, size_t 
     put32(h, ~crc);
 }
 
-static void hand_png(Hand *h, uint32_t width, uint32_t height, int depth, int colour, const unsigned char *palette, size_t n_palette,
-                     const unsigned char *rows, size_t n)
+static void hand_png(Hand *h, uint32_t width, uint32_t height, int depth, int colour,
+                     const unsigned char *palette, size_t n_palette, const unsigned char *rows,
+                     size_t n)
 {
     unsigned char head[13] = { 0 }, data[4096];
     for (int i = 0; i < 4; i++) {
@@ -116,7 +118,7 @@ static void every_kind_is_read(void)
     CHECK_INT(((const uint8_t *)r.at)[0], 1);
     CHECK_INT(((const uint8_t *)r.at)[5], 252);
 
-    const unsigned char rgba[] = { 0, 9, 8, 7, 0 };          /* wholly transparent: colour as stored */
+    const unsigned char rgba[] = { 0, 9, 8, 7, 0 };  /* wholly transparent: colour as stored */
     hand_png(&h, 1, 1, 8, 6, NULL, 0, rgba, sizeof rgba);
     CHECK_OK(hand_read(&h, &r));
     CHECK_INT(r.channels, 3);
@@ -134,7 +136,9 @@ static void bad_headers(void)
     static Hand h;
     PngInfo     info;
     const unsigned char row[] = { 0, 1 };
-    const struct { int depth, colour; } wrong[] = { { 3, 0 }, { 4, 2 }, { 16, 3 }, { 8, 1 }, { 8, 7 }, { 0, 0 } };
+    const struct {
+        int depth, colour;
+    } wrong[] = { { 3, 0 }, { 4, 2 }, { 16, 3 }, { 8, 1 }, { 8, 7 }, { 0, 0 } };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         hand_png(&h, 1, 1, wrong[i].depth, wrong[i].colour, NULL, 0, row, sizeof row);
         CHECK_INT(png_parse("x", h.at, h.n, &info), E_FORMAT);
@@ -153,7 +157,7 @@ static void bad_headers(void)
     CHECK(strstr(err_text(), "by hand is a damaged PNG") != NULL);
     hand_png(&h, 4, 1, 8, 0, NULL, 0, row, sizeof row);      /* fewer pixels than it says */
     CHECK_INT(hand_read(&h, &r), E_FORMAT);
-    for (int i = 0; i < 2000; i++) {                         /* damaged anywhere: never more than an error */
+    for (int i = 0; i < 2000; i++) {  /* damaged anywhere: never more than an error */
         hand_png(&h, 1, 1, 8, 0, NULL, 0, row, sizeof row);
         h.at[(size_t)rand() % h.n] ^= (unsigned char)(1 << rand() % 8);
         if (hand_read(&h, &r) == OK)
@@ -164,13 +168,19 @@ static void bad_headers(void)
 static void written_and_read(void)
 {
     static unsigned char pixels[300 * 200 * 3];
-    const struct { int64_t h, w; int c; } sizes[] = { { 1, 1, 1 }, { 1, 1, 3 }, { 7, 300, 3 }, { 200, 300, 3 }, { 300, 200, 1 }, { 64, 64, 3 } };
+    const struct {
+        int64_t h, w;
+        int c;
+    } sizes[] = { { 1, 1, 1 },     { 1, 1, 3 },     { 7, 300, 3 },
+                  { 200, 300, 3 }, { 300, 200, 1 }, { 64, 64, 3 } };
     const char *path = "png_test.png";
     for (int pattern = 0; pattern < 3; pattern++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             size_t n = (size_t)(sizes[k].h * sizes[k].w * sizes[k].c);
             for (size_t i = 0; i < n; i++)
-                pixels[i] = (unsigned char)(pattern == 0 ? rand() : pattern == 1 ? (int)(i / 50) : 7);
+                pixels[i] = (unsigned char)(pattern == 0   ? rand()
+                                            : pattern == 1 ? (int)(i / 50)
+                                                           : 7);
             CHECK_OK(png_write(path, pixels, sizes[k].h, sizes[k].w, sizes[k].c));
             Raster  r;
             PngInfo info;
@@ -204,7 +214,8 @@ static void sizes_change_as_they_should(void)
             CHECK_NEAR(out[i], 0.3, 1e-5);
         for (int i = 0; i < 40 * 40; i++)
             in[i] = (float)(i % 40) / 40;
-        image_resize(in, 40, 40, 1, out, 40, 40, kind, &work);       /* the same size is the same picture */
+        /* the same size is the same picture */
+        image_resize(in, 40, 40, 1, out, 40, 40, kind, &work);
         CHECK(!memcmp(in, out, 1600 * sizeof(float)));
         image_resize(in, 40, 40, 1, out, 20, 20, kind, &work);       /* a ramp stays a ramp */
         for (int i = 3; i < 16; i++)

@@ -1,5 +1,5 @@
-/* sources.c -- every kind of data: what it serves, that a sample is a function of its number alone, the
- * order of an epoch, and bad files, each named with its reason before anything runs. */
+/* sources.c -- every kind of data: what it serves, that a sample is a function of its number alone,
+ * the order of an epoch, and bad files, each named with its reason before anything runs. */
 #include "../test.h"
 
 #include "base/file.h"
@@ -22,7 +22,10 @@ typedef struct Opened {
     Work        work;
 } Opened;
 
-static size_t feed_bytes(const DataFeed *f) { return (size_t)(shape_count(f->shape) * type_bytes(f->type)); }
+static size_t feed_bytes(const DataFeed *f)
+{
+    return (size_t)(shape_count(f->shape) * type_bytes(f->type));
+}
 
 static Err open_spec(Opened *o, DataSpec spec)
 {
@@ -33,7 +36,8 @@ static Err open_spec(Opened *o, DataSpec spec)
         o->to[i] = pool_alloc(pool, feed_bytes(&o->feeds[i]), 1);
         o->again[i] = pool_alloc(pool, feed_bytes(&o->feeds[i]), 1);
     }
-    o->work = (Work){ .at = pool_alloc(pool, o->source->work_bytes + 64, 1), .n = o->source->work_bytes + 64 };
+    o->work = (Work){ .at = pool_alloc(pool, o->source->work_bytes + 64, 1),
+                      .n = o->source->work_bytes + 64 };
     return OK;
 }
 
@@ -66,7 +70,7 @@ static void check_samples(Opened *o, bool bounded)
             CHECK_OK(load(o, (id + 1) % n, id));
             others += memcmp(o->to[0], o->again[0], feed_bytes(&o->feeds[0])) != 0;
         }
-        memset(o->work.at, 0x5A, o->work.n);                 /* what the work held does not matter */
+        memset(o->work.at, 0x5A, o->work.n);  /* what the work held does not matter */
         CHECK_OK(load(o, id, id));
         for (int i = 0; i < o->n; i++) {
             CHECK(!memcmp(o->again[i], o->to[i], feed_bytes(&o->feeds[i])));
@@ -116,7 +120,8 @@ static const char *make_png(const char *name, int64_t h, int64_t w, int c, int s
     return path;
 }
 
-static void make_npy(const char *name, NpyType type, int rank, const int64_t *shape, const void *data)
+static void make_npy(const char *name, NpyType type, int rank, const int64_t *shape,
+                     const void *data)
 {
     char *folder = pool_text(pool, at_path(name));
     *strrchr(folder, '/') = '\0';
@@ -150,7 +155,8 @@ static void kinds_are_found(void)
     refused(&o, (DataSpec){ .kind = "qqqqqqqqqq", .samples = 4 }, E_USAGE, "captioned-shapes");
     refused(&o, (DataSpec){ .kind = "tones", .samples = 4 }, E_USAGE, "asks for 'x'");
     refused(&o, (DataSpec){ .kind = "pictures" }, E_USAGE, "--data DIR");
-    refused(&o, (DataSpec){ .kind = "shapes", .path = "sources_test/nowhere" }, E_IO, "sources_test/nowhere");
+    refused(&o, (DataSpec){ .kind = "shapes", .path = "sources_test/nowhere" }, E_IO,
+            "sources_test/nowhere");
     CHECK_OK(open_spec(&o, (DataSpec){ .samples = 5, .seed = 1 }));
     CHECK_TEXT(o.source->name, "shapes");
     check_samples(&o, true);
@@ -188,7 +194,8 @@ static void pictures_of_any_size(void)
     refused(&wide, (DataSpec){ .path = at_path("pictures") }, E_USAGE, "1 or 3 channels");
 }
 
-/* A folder may be called x.png; a link back up is not followed; a pipe is refused, not waited for. */
+/* A folder may be called x.png; a link back up is not followed; a pipe is refused, not waited
+ * for. */
 static void odd_things_in_folders(void)
 {
     Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
@@ -227,7 +234,10 @@ static void a_file_that_changes(void)        /* after opening: an error, not a c
 
 static void clips_of_frames(void)
 {
-    Opened o = { .feeds = { { "observed", F32, SHAPE(2, 8, 16, 1) }, { "future", F32, SHAPE(1, 8, 16, 1) }, { "mask", U8, SHAPE(1, 8, 16) } }, .n = 3 };
+    Opened o = { .feeds = { { "observed", F32, SHAPE(2, 8, 16, 1) },
+                            { "future", F32, SHAPE(1, 8, 16, 1) },
+                            { "mask", U8, SHAPE(1, 8, 16) } },
+                 .n = 3 };
     CHECK_OK(open_spec(&o, (DataSpec){ .samples = 9, .seed = 3 }));
     CHECK_TEXT(o.source->name, "moving-shapes");
     check_samples(&o, true);
@@ -242,7 +252,7 @@ static void clips_of_frames(void)
     CHECK(holes > 4 && holes < 100);
 
     float metres[8 * 16];
-    for (int f = 0; f < 8; f++) {                            /* 8 frames, clips of 3: one is trimmed at each end */
+    for (int f = 0; f < 8; f++) {  /* 8 frames, clips of 3: one is trimmed at each end */
         for (int i = 0; i < 128; i++)
             metres[i] = i % 7 == 0 ? -1 : 10 + (float)f + (float)(i % 16);
         make_npy(pool_print(pool, "range/00/%d.npy", f), NPY_F4, 2, (int64_t[]){ 8, 16 }, metres);
@@ -256,11 +266,15 @@ static void clips_of_frames(void)
     CHECK_NEAR(((float *)o.to[1])[7], -1, 0);
     /* All ranges lie in 10 .. 32 metres; frame 3, place 8 has 10 + 3 + 8. */
     CHECK_NEAR(((float *)o.to[1])[8], floor(255 * (21 - 10) / 22.0) / 127.5 - 1, 1e-6);
-    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("range"), .range_low = 0, .range_high = 100 }));
+    CHECK_OK(
+        open_spec(&o, (DataSpec){ .path = at_path("range"), .range_low = 0, .range_high = 100 }));
     CHECK_OK(load(&o, 0, 0));
     CHECK_NEAR(((float *)o.to[1])[8], floor(255 * 0.21) / 127.5 - 1, 1e-6);
 
-    Opened smaller = { .feeds = { { "observed", F32, SHAPE(2, 4, 8, 1) }, { "future", F32, SHAPE(1, 4, 8, 1) }, { "mask", U8, SHAPE(1, 4, 8) } }, .n = 3 };
+    Opened smaller = { .feeds = { { "observed", F32, SHAPE(2, 4, 8, 1) },
+                                  { "future", F32, SHAPE(1, 4, 8, 1) },
+                                  { "mask", U8, SHAPE(1, 4, 8) } },
+                       .n = 3 };
     CHECK_OK(open_spec(&smaller, (DataSpec){ .path = at_path("range") }));
     check_samples(&smaller, true);
 
@@ -296,7 +310,10 @@ static double distance(const float *a, const float *b, int64_t n)
 static void pairs_of_pictures(void)
 {
     enum { S = 64 };
-    Opened o = { .feeds = { { "image", F32, SHAPE(S, S, 3) }, { "image_lq", F32, SHAPE(S, S, 3) }, { "edge", F32, SHAPE(S, S, 3) } }, .n = 3 };
+    Opened o = { .feeds = { { "image", F32, SHAPE(S, S, 3) },
+                            { "image_lq", F32, SHAPE(S, S, 3) },
+                            { "edge", F32, SHAPE(S, S, 3) } },
+                 .n = 3 };
     CHECK_OK(open_spec(&o, (DataSpec){ .samples = 6, .seed = 3 }));
     check_samples(&o, true);
     for (int id = 0; id < 6; id++) {
@@ -314,7 +331,7 @@ static void pairs_of_pictures(void)
     CHECK_OK(load(&o, 0, 1));
     memcpy(o.again[1], o.to[1], feed_bytes(&o.feeds[1]));
     memcpy(o.again[0], o.to[0], feed_bytes(&o.feeds[0]));
-    CHECK_OK(load(&o, 0, 2));                                /* another draw: the same picture, other damage */
+    CHECK_OK(load(&o, 0, 2));  /* another draw: the same picture, other damage */
     CHECK(!memcmp(o.again[0], o.to[0], feed_bytes(&o.feeds[0])));
     CHECK(memcmp(o.again[1], o.to[1], feed_bytes(&o.feeds[1])));
 
@@ -322,24 +339,31 @@ static void pairs_of_pictures(void)
     make_png("good/small.png", 20, 30, 3, 1);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("good"), .seed = 3 }));
     check_samples(&o, true);
-    Opened given = { .feeds = { { "image_lq", F32, SHAPE(S, S, 3) }, { "edge", F32, SHAPE(S, S, 3) } }, .n = 2 };
+    Opened given = {
+        .feeds = { { "image_lq", F32, SHAPE(S, S, 3) }, { "edge", F32, SHAPE(S, S, 3) } }, .n = 2
+    };
     CHECK_OK(open_spec(&given, (DataSpec){ .path = at_path("good/small.png"), .as_input = true }));
     CHECK_INT(given.source->n_samples, 1);
     check_samples(&given, true);
 
-    Opened latents = { .feeds = { { "edge", F32, SHAPE(S, S, 3) }, { "latent", F32, SHAPE(8, 8, 4) }, { "latent_lq", F32, SHAPE(8, 8, 4) } }, .n = 3 };
+    Opened latents = { .feeds = { { "edge", F32, SHAPE(S, S, 3) },
+                                  { "latent", F32, SHAPE(8, 8, 4) },
+                                  { "latent_lq", F32, SHAPE(8, 8, 4) } },
+                       .n = 3 };
     float z[256];
     for (int i = 0; i < 256; i++)
         z[i] = (float)i;
     make_png("latents/edge/a.png", S, S, 1, 0);
-    refused(&latents, (DataSpec){ .path = at_path("latents") }, E_FORMAT, "latent/a.npy is missing");
+    refused(&latents, (DataSpec){ .path = at_path("latents") }, E_FORMAT,
+            "latent/a.npy is missing");
     make_npy("latents/latent/a.npy", NPY_F4, 3, (int64_t[]){ 4, 8, 8 }, z);
     make_npy("latents/latent_lq/a.npy", NPY_F4, 3, (int64_t[]){ 4, 4, 16 }, z);
-    refused(&latents, (DataSpec){ .path = at_path("latents") }, E_FORMAT, "latent_lq/a.npy has 3 axes");
+    refused(&latents, (DataSpec){ .path = at_path("latents") }, E_FORMAT,
+            "latent_lq/a.npy has 3 axes");
     make_npy("latents/latent_lq/a.npy", NPY_F4, 3, (int64_t[]){ 4, 8, 8 }, z);
     CHECK_OK(open_spec(&latents, (DataSpec){ .path = at_path("latents") }));
     check_samples(&latents, false);
-    CHECK_NEAR(((float *)latents.to[1])[5], 64 + 1, 0);      /* pixel 1, channel 1: channels come last */
+    CHECK_NEAR(((float *)latents.to[1])[5], 64 + 1, 0); /* pixel 1, channel 1: channels come last */
 }
 
 static void sets_of_a_class(void)
@@ -389,7 +413,8 @@ static void sets_of_a_class(void)
     CHECK_OK(load(&full, 5, 0));
     CHECK_NEAR(((float *)full.to[0])[2], 200 / 127.5 - 1, 1e-6);
     CHECK_OK(file_write(at_path("cifar.bin"), cifar, RECORD * N - 1));
-    refused(&full, (DataSpec){ .path = at_path("cifar.bin") }, E_FORMAT, "no whole number of CIFAR records");
+    refused(&full, (DataSpec){ .path = at_path("cifar.bin") }, E_FORMAT,
+            "no whole number of CIFAR records");
 }
 
 static void sound_as_tokens(void)
@@ -419,7 +444,7 @@ static void sound_as_tokens(void)
     CHECK_OK(load(&o, 0, 0));
     tokens = o.to[0];
     target = o.to[1];
-    CHECK_INT(target[62], 255);                              /* the loudest left, then the loudest right */
+    CHECK_INT(target[62], 255);  /* the loudest left, then the loudest right */
     CHECK_INT(target[63], 0);
     stereo.keep_rest = true;
     CHECK_OK(open_spec(&o, stereo));
@@ -434,7 +459,9 @@ static void sound_as_tokens(void)
     CHECK_INT(target[63], -100);
     CHECK_INT(tokens[8], target[7]);
     CHECK_INT(tokens[9], 128);
-    DataSpec mono = { .path = at_path("sound"), .levels = 65536, .channels = 1, .rate = 16000, .mu_law = true };
+    DataSpec mono = {
+        .path = at_path("sound"), .levels = 65536, .channels = 1, .rate = 16000, .mu_law = true
+    };
     CHECK_OK(open_spec(&o, mono));
     CHECK_OK(load(&o, 0, 0));                                /* left and right cancel: silence */
     CHECK_INT(((int32_t *)o.to[0])[0], 32768);
@@ -443,10 +470,12 @@ static void sound_as_tokens(void)
     stereo.rate = 8000;
     refused(&o, stereo, E_FORMAT, "a.wav has 16000 samples a second");
     stereo.rate = 16000;
-    Opened lengthy = { .feeds = { { "tokens", I32, SHAPE(4096) }, { "target", I32, SHAPE(4096) } }, .n = 2 };
+    Opened lengthy = { .feeds = { { "tokens", I32, SHAPE(4096) }, { "target", I32, SHAPE(4096) } },
+                       .n = 2 };
     stereo.keep_rest = false;
     refused(&lengthy, stereo, E_FORMAT, "none of its 1 WAV files has the 2048 frames");
-    refused(&o, (DataSpec){ .path = at_path("empty"), .channels = 1 }, E_FORMAT, "holds no .wav files");
+    refused(&o, (DataSpec){ .path = at_path("empty"), .channels = 1 }, E_FORMAT,
+            "holds no .wav files");
     cut(at_path("sound/a.wav"), 100);
     refused(&o, stereo, E_FORMAT, "a.wav is a truncated WAV");
     CHECK_OK(file_write(at_path("sound/a.wav"), "RIFX....WAVE", 12));
@@ -455,7 +484,8 @@ static void sound_as_tokens(void)
 
 static void clips_with_captions(void)
 {
-    Opened o = { .feeds = { { "clip", F32, SHAPE(4, 16, 16, 3) }, { "text", F32, SHAPE(768) } }, .n = 2 };
+    Opened o = { .feeds = { { "clip", F32, SHAPE(4, 16, 16, 3) }, { "text", F32, SHAPE(768) } },
+                 .n = 2 };
     float  text[768];
     char   name[64];
     CHECK_OK(open_spec(&o, (DataSpec){ .samples = 200, .seed = 3 }));
@@ -465,7 +495,7 @@ static void clips_with_captions(void)
     prompt_embed("red box", text, 768);
     CHECK(!memcmp(text, o.to[1], sizeof text));
     CHECK(all_within(o.to[0], 4 * 16 * 16 * 3));
-    float left[2];                                           /* where its red lies, at first and at last */
+    float left[2];  /* where its red lies, at first and at last */
     for (int f = 0; f < 2; f++) {
         double sum = 0, at = 0;
         for (int i = 0; i < 256; i++) {
@@ -491,7 +521,8 @@ static void clips_with_captions(void)
     for (int i = 0; i < 768; i++)
         text[i] = (float)i;
     make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 700 }, text);
-    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "run.text.npy holds 700 numbers");
+    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT,
+            "run.text.npy holds 700 numbers");
     make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
     CHECK_INT(o.source->n_samples, 2);
@@ -499,7 +530,7 @@ static void clips_with_captions(void)
     CHECK_TEXT(o.source->about(o.source, 0, name, sizeof name), "a run");
     CHECK_NEAR(((float *)o.to[1])[700], 700, 0);
     CHECK_NEAR(((float *)o.to[0])[700], 1, 0);
-    CHECK_OK(load(&o, 1, 0));                                /* walk: 12 wide, cut to 16 rows of 20 */
+    CHECK_OK(load(&o, 1, 0));  /* walk: 12 wide, cut to 16 rows of 20 */
     prompt_embed("a walk", text, 768);
     CHECK(!memcmp(text, o.to[1], sizeof text));
     const float *x = o.to[0];

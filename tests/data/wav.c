@@ -17,7 +17,8 @@ static size_t little(size_t at, uint32_t x, int n)
 }
 
 /* A file with a LIST chunk of odd length before the sound. */
-static size_t make(int format, int channels, int rate, int bits, int align, const void *data, uint32_t n)
+static size_t make(int format, int channels, int rate, int bits, int align, const void *data,
+                   uint32_t n)
 {
     size_t at = 12;
     memcpy(bytes, "RIFF\0\0\0\0WAVE", 12);
@@ -91,12 +92,15 @@ static void lies_are_named(void)
     WavInfo       info;
     const int16_t s[] = { 1, 2, 3, 4 };
     const struct { int format, channels, rate, bits, align; const char *says; } wrong[] = {
-        { 2, 1, 8000, 16, 2, "WAVE format 2" },      { 1, 0, 8000, 16, 0, "0 channels" },  { 1, 1, 0, 16, 2, "wrong header" },
-        { 1, 1, 8000, 12, 2, "12 bits" },            { 1, 2, 8000, 16, 2, "wrong header" }, { 3, 1, 8000, 16, 2, "float samples of 16" },
+        { 2, 1, 8000, 16, 2, "WAVE format 2" },      { 1, 0, 8000, 16, 0, "0 channels" },
+          { 1, 1, 0, 16, 2, "wrong header" },
+        { 1, 1, 8000, 12, 2, "12 bits" },            { 1, 2, 8000, 16, 2, "wrong header" },
+          { 3, 1, 8000, 16, 2, "float samples of 16" },
         { 1, 65535, 8000, 16, 65535, "wrong header" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        size_t n = make(wrong[i].format, wrong[i].channels, wrong[i].rate, wrong[i].bits, wrong[i].align, s, 8);
+        size_t n = make(wrong[i].format, wrong[i].channels, wrong[i].rate, wrong[i].bits,
+                        wrong[i].align, s, 8);
         CHECK_INT(wav_parse("odd.wav", bytes, n, n, &info), E_FORMAT);
         CHECK(strstr(err_text(), "odd.wav") && strstr(err_text(), wrong[i].says));
     }
@@ -160,9 +164,12 @@ static void levels_go_round(void)
             if (bits >= 8)
                 CHECK_NEAR(worst, 0, mu ? 0.08 : 2.02 / (1 << bits) + 2e-6);
         }
-    Levels quiet = { .count = 256, .mu_law = true, .low = -1, .high = 1 }, plain = { .count = 256, .low = -1, .high = 1 };
-    CHECK(level_of(&quiet, 0.01) - level_of(&quiet, -0.01) > 10 * (level_of(&plain, 0.01) - level_of(&plain, -0.01)));
-    Levels flat = { .count = 256, .low = 0.3, .high = 0.3 };         /* silence: a level, not a division by 0 */
+    Levels quiet = { .count = 256, .mu_law = true, .low = -1, .high = 1 },
+           plain = { .count = 256, .low = -1, .high = 1 };
+    CHECK(level_of(&quiet, 0.01) - level_of(&quiet, -0.01) >
+          10 * (level_of(&plain, 0.01) - level_of(&plain, -0.01)));
+    /* silence: a level, not a division by 0 */
+    Levels flat = { .count = 256, .low = 0.3, .high = 0.3 };
     CHECK_INT(level_of(&flat, 0.3), 0);
 }
 

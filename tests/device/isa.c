@@ -11,7 +11,8 @@
 
 static char program[4096];
 
-/* The exit code of `PLIMSOLL_ISA=isa program name`, and the first line it prints (either stream). */
+/* The exit code of `PLIMSOLL_ISA=isa program name`, and the first line it prints (either
+ * stream). */
 static int child(const char *isa, char *line, size_t size)
 {
     char command[8192];

@@ -47,11 +47,11 @@ static void limits_of_version_2(void)
     CHECK_INT(l.cgroup_left, 400000);                    /* file cache can be dropped */
     CHECK_INT(memory_left(&l), 400000);
 
-    put("mem/group/user/memory.current", "700000\n");    /* over its limit: nothing left, not less */
+    put("mem/group/user/memory.current", "700000\n");  /* over its limit: nothing left, not less */
     l = memory_limits_in("mem/proc", "mem/group");
     CHECK_INT(memory_left(&l), 0);
 
-    put("mem/group/memory.max", "1000\n");               /* a container sees its own group as the root */
+    put("mem/group/memory.max", "1000\n");  /* a container sees its own group as the root */
     put("mem/group/memory.current", "10\n");
     put("mem/proc/self/cgroup", "0::/\n");
     l = memory_limits_in("mem/proc", "mem/group");

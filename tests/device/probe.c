@@ -1,4 +1,5 @@
-/* The probe of rates, at tiny sizes: every number is there, above zero and says where it comes from. */
+/* The probe of rates, at tiny sizes: every number is there, above zero and says where it comes
+ * from. */
 #include "device/probe.h"
 
 #include "test.h"
@@ -22,7 +23,9 @@ static void tiny(const char *blas, int threads)
     Device  *device;
     Profile *profile = NEW(pool, Profile), *again;
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = threads, .blas = blas }, &device));
-    ProbeOptions options = { .bandwidth_bytes = 1 << 16, .largest_flops = 1e6, .seconds = 1e-4, .progress = tell };
+    ProbeOptions options = {
+        .bandwidth_bytes = 1 << 16, .largest_flops = 1e6, .seconds = 1e-4, .progress = tell
+    };
     tells = 0;
     told = 0;
     CHECK_OK(probe_rates(pool, device, &options, profile));
@@ -35,7 +38,7 @@ static void tiny(const char *blas, int threads)
         CHECK(strstr(profile->rates[i].origin, "measured on") != NULL);
         classes += profile->rates[i].kind == RATE_MATMUL && !strcmp(profile->rates[i].type, "bf16");
     }
-    CHECK_INT(classes, 2);                               /* 32^3 and 64^3; 128^3 is above the largest */
+    CHECK_INT(classes, 2);  /* 32^3 and 64^3; 128^3 is above the largest */
     profile->total_bytes = profile->usable_bytes = 1;
     profile->memory_origin = "not asked";
     profile_ready(pool, profile);

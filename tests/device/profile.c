@@ -1,5 +1,5 @@
-/* Profiles: every shipped one loads and says where its numbers come from; bad files are refused by line;
- * a written profile reads back the same; predicted time never falls as work grows. */
+/* Profiles: every shipped one loads and says where its numbers come from; bad files are refused by
+ * line; a written profile reads back the same; predicted time never falls as work grows. */
 #include "device/profile.h"
 
 #include "base/file.h"
@@ -13,17 +13,26 @@
 static Pool *pool;
 
 static const char small[] =
-    "{\"format\": \"plimsoll-profile-1\", \"name\": \"n\", \"title\": \"t\", \"kind\": \"cpu\", \"threads\": 2,\n"
-    " \"memory\": {\"total_bytes\": 100, \"usable_bytes\": 90, \"runtime_bytes\": 5, \"origin\": \"o\"},\n"
-    " \"bandwidth\": {\"by_threads\": [{\"threads\": 1, \"read\": 1e9, \"write\": 1e9, \"copy\": 1e9}], \"origin\": \"o\"},\n"
+    "{\"format\": \"plimsoll-profile-1\", \"name\": \"n\", \"title\": \"t\", \"kind\": \"cpu\", "
+    "\"threads\": 2,\n"
+    " \"memory\": {\"total_bytes\": 100, \"usable_bytes\": 90, \"runtime_bytes\": 5, \"origin\": "
+    "\"o\"},\n"
+    " \"bandwidth\": {\"by_threads\": [{\"threads\": 1, \"read\": 1e9, \"write\": 1e9, \"copy\": "
+    "1e9}], \"origin\": \"o\"},\n"
     " \"launch\": {\"ns\": 100, \"origin\": \"o\"},\n"
-    " \"rates\": [{\"kind\": \"matmul\", \"type\": \"f32\", \"flops\": 1e3, \"flops_per_s\": 1e9, \"origin\": \"o\"},\n"
-    "            {\"kind\": \"matmul\", \"type\": \"f32\", \"flops\": 1e9, \"flops_per_s\": 1e11, \"origin\": \"o\"}],\n"
+    " \"rates\": [{\"kind\": \"matmul\", \"type\": \"f32\", \"flops\": 1e3, \"flops_per_s\": 1e9, "
+    "\"origin\": \"o\"},\n"
+    "            {\"kind\": \"matmul\", \"type\": \"f32\", \"flops\": 1e9, \"flops_per_s\": 1e11, "
+    "\"origin\": \"o\"}],\n"
     " \"ops\": {\"origin\": \"o\", \"times\": [\n"
-    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000aa\", \"flops\": 1e4, \"bytes\": 10, \"ns\": 5000},\n"
-    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000ab\", \"flops\": 1e6, \"bytes\": 10, \"ns\": 90000},\n"
-    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000ac\", \"flops\": 2e6, \"bytes\": 10, \"ns\": 70000},\n"
-    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": \"00000000000000ad\", \"flops\": 1e8, \"bytes\": 10, \"ns\": 900000}]}}\n";
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": "
+    "\"00000000000000aa\", \"flops\": 1e4, \"bytes\": 10, \"ns\": 5000},\n"
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": "
+    "\"00000000000000ab\", \"flops\": 1e6, \"bytes\": 10, \"ns\": 90000},\n"
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": "
+    "\"00000000000000ac\", \"flops\": 2e6, \"bytes\": 10, \"ns\": 70000},\n"
+    "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": "
+    "\"00000000000000ad\", \"flops\": 1e8, \"bytes\": 10, \"ns\": 900000}]}}\n";
 
 /* The small profile with the first `old` replaced. */
 static char *with(const char *old, const char *new)
@@ -66,8 +75,10 @@ static void bad_files(void)
     refused("\"origin\": \"o\"", "\"orogin\": \"o\"", "did you mean 'origin'");
     refused("\"read\": 1e9", "\"read\": 0", "must be above 0");
     refused("\"copy\": 1e9", "\"copy\": 1e300", "at most 1e21");
-    refused("[{\"threads\": 1, \"read\": 1e9, \"write\": 1e9, \"copy\": 1e9}]", "[]", "at least one row");
-    refused("[{\"threads\": 1, \"read\": 1e9, \"write\": 1e9, \"copy\": 1e9}]", "[7]", "must be an object");
+    refused("[{\"threads\": 1, \"read\": 1e9, \"write\": 1e9, \"copy\": 1e9}]", "[]",
+            "at least one row");
+    refused("[{\"threads\": 1, \"read\": 1e9, \"write\": 1e9, \"copy\": 1e9}]", "[7]",
+            "must be an object");
     refused("\"kind\": \"matmul\"", "\"kind\": \"matmil\"", "did you mean 'matmul'");
     refused("\"type\": \"f32\"", "\"type\": \"f33\"", "did you mean 'f32'");
     refused("\"threads\": 2", "\"threads\": -1", "from 0 to 4096");
@@ -76,7 +87,7 @@ static void bad_files(void)
     refused("00000000000000ab", "-000000000000ab1", "16 hexadecimal digits");
     refused("\"ns\": 5000", "\"ns\": 0", "must be above 0");
     refused("\"launch\"", "\"lunch\"", "did you mean 'launch'");
-    for (size_t n = 0; n + 2 < sizeof small; n++)        /* cut short anywhere: an error, never a crash */
+    for (size_t n = 0; n + 2 < sizeof small; n++)  /* cut short anywhere: an error, never a crash */
         CHECK(profile_parse(pool, "cut", small, n, &profile) == E_FORMAT);
 }
 
@@ -98,9 +109,11 @@ static void written_reads_back(void)
     CHECK_INT(profile_read(pool, path, &b), E_IO);
 }
 
-static double time_of(const Profile *p, const char *op, uint64_t key, double flops, TimeBasis *basis)
+static double time_of(const Profile *p, const char *op, uint64_t key, double flops,
+                      TimeBasis *basis)
 {
-    return profile_ns(p, &(OpTime){ .key = key, .op = op, .type = "f32", .flops = flops, .bytes = 10 }, basis);
+    return profile_ns(
+        p, &(OpTime){ .key = key, .op = op, .type = "f32", .flops = flops, .bytes = 10 }, basis);
 }
 
 static void times(void)
@@ -108,7 +121,7 @@ static void times(void)
     Profile  *p;
     TimeBasis basis;
     CHECK_OK(parse(small, &p));
-    CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 70000, 0);      /* measured: the very number */
+    CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 70000, 0);  /* measured: the very number */
     CHECK_INT(basis, TIME_MEASURED);
     double before = 0;
     for (double flops = 1; flops < 1e12; flops *= 1.07) {
@@ -118,15 +131,16 @@ static void times(void)
         before = ns;
     }
     CHECK_NEAR(time_of(p, "linear", 1, 1e4, &basis), 5000, 1e-6);     /* through the points */
-    double pooled = sqrt(90000.0 * 70000.0);                          /* two that fall share their mean */
+    double pooled = sqrt(90000.0 * 70000.0);  /* two that fall share their mean */
     CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), pooled, 1e-4);
     CHECK_NEAR(time_of(p, "linear", 1, 2e6, &basis), pooled, 1e-4);
-    OpTime alike = p->ops[0];                                         /* the same work by another algorithm */
+    OpTime alike = p->ops[0];  /* the same work by another algorithm */
     alike.key ^= 0x1000;
     CHECK_NEAR(profile_ns(p, &alike, &basis), p->ops[0].ns, 1e-9);
     CHECK_INT(basis, TIME_FAMILY);
     OpTime other = { .key = 1, .op = "linear", .type = "bf16", .flops = 1e4, .bytes = 10 };
-    CHECK_NEAR(profile_ns(p, &other, &basis), 5000, 1e-6);            /* measured in fp32 only: its efficiency */
+    /* measured in fp32 only: its efficiency */
+    CHECK_NEAR(profile_ns(p, &other, &basis), 5000, 1e-6);
     CHECK_INT(basis, TIME_FAMILY);
     other.op = "linea";
     profile_ns(p, &other, &basis);
@@ -145,13 +159,26 @@ static void times(void)
         CHECK(ns >= before);
         before = ns;
     }
-    profile_add_op(pool, p, (OpTime){ .key = 0xac, .graph = 1, .op = "linear", .type = "f32", .flops = 2e6, .bytes = 10, .ns = 95000 });
+    profile_add_op(pool, p,
+                   (OpTime){ .key = 0xac,
+                             .graph = 1,
+                             .op = "linear",
+                             .type = "f32",
+                             .flops = 2e6,
+                             .bytes = 10,
+                             .ns = 95000 });
     profile_ready(pool, p);
-    CHECK_INT(p->n_ops, 4);                                           /* replaced, not a second one */
+    CHECK_INT(p->n_ops, 4);  /* replaced, not a second one */
     CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), 90000, 1e-6);
     CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 95000, 0);
-    OpTime op = { .key = 0xac, .graph = 2, .op = "linear", .type = "f32", .flops = 2e6, .bytes = 10, .ns = 85000 };
-    profile_add_op(pool, p, op);                                      /* the same call in another model */
+    OpTime op = { .key = 0xac,
+                  .graph = 2,
+                  .op = "linear",
+                  .type = "f32",
+                  .flops = 2e6,
+                  .bytes = 10,
+                  .ns = 85000 };
+    profile_add_op(pool, p, op);  /* the same call in another model */
     profile_ready(pool, p);
     CHECK_INT(p->n_ops, 5);
     CHECK_NEAR(profile_ns(p, &op, &basis), 85000, 0);
@@ -171,14 +198,17 @@ static void shipped(void)
         Profile *p;
         if (strstr(names[i], "-cudnn-device"))           /* cuDNN's own description of a card */
             continue;
-        CHECK_OK(profile_read(pool, pool_print(pool, SOURCE_DIR "/profiles/%s.json", names[i]), &p));
+        CHECK_OK(
+            profile_read(pool, pool_print(pool, SOURCE_DIR "/profiles/%s.json", names[i]), &p));
         CHECK_TEXT(p->name, names[i]);
         CHECK(p->total_bytes >= p->usable_bytes && p->n_rates > 0);
-        CHECK(strlen(p->memory_origin) > 20 && strlen(p->bandwidth_origin) > 20 && strlen(p->launch_origin) > 20);
+        CHECK(strlen(p->memory_origin) > 20 && strlen(p->bandwidth_origin) > 20 &&
+              strlen(p->launch_origin) > 20);
         for (int32_t r = 0; r < p->n_rates; r++)
             CHECK(strlen(p->rates[r].origin) > 20);
         if (p->card && strcmp(p->name, "h200"))          /* the one card we had */
-            CHECK(!strstr(p->memory_origin, "measured on an") && strstr(p->memory_origin, "not measured"));
+            CHECK(!strstr(p->memory_origin, "measured on an") &&
+                  strstr(p->memory_origin, "not measured"));
         seen++;
     }
     CHECK(seen >= 13);

@@ -1,6 +1,7 @@
-/* Fuzzing plan files of training steps: a file as `fit` writes it, with bytes changed where the input says
- * (three bytes of place, one of value). Whatever is still accepted must be the plan that both checkers
- * judge: the same arena as before, since any other figure, step or place is refused. */
+/* Fuzzing plan files of training steps: a file as `fit` writes it, with bytes changed where the
+ * input says (three bytes of place, one of value). Whatever is still accepted must be the plan that
+ * both checkers judge: the same arena as before, since any other figure, step or place is
+ * refused. */
 #include "train/fit.h"
 
 #include <string.h>
@@ -14,8 +15,8 @@ static int64_t  arena_bytes;
 
 static void fuzz_begin(void)
 {
-    const char *const sets[] = { "batch=1", "accumulate=1", "model.widths=[8]", "model.groups=4", "model.height=4",
-                                 "model.width=4" };
+    const char *const sets[] = { "batch=1",        "accumulate=1",   "model.widths=[8]",
+                                 "model.groups=4", "model.height=4", "model.width=4" };
     FitResult fit;
     keep = pool_new(NULL, "fuzz");
     REQUIRE(recipe_read(keep, "recipes/unet-small.yaml", sets, 6, &recipe) == OK);
@@ -37,7 +38,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     const Json *root;
     FitResult   fit;
     for (size_t i = 0; i + 4 <= n; i += 4)
-        text[((size_t)bytes[i] << 16 | (size_t)bytes[i + 1] << 8 | bytes[i + 2]) % n_plan] = (char)bytes[i + 3];
+        text[((size_t)bytes[i] << 16 | (size_t)bytes[i + 1] << 8 | bytes[i + 2]) % n_plan] =
+            (char)bytes[i + 3];
     if (json_parse(pool, "fuzz", text, n_plan, 0, &root) == OK &&
         fit_from_json(pool, root, recipe, device, false, &fit) == OK)
         REQUIRE(fit.engine->arena_bytes == arena_bytes);

@@ -1,4 +1,5 @@
-/* Fuzzing device/profile: whatever parses gives finite times above zero that do not fall with work. */
+/* Fuzzing device/profile: whatever parses gives finite times above zero that do not fall with
+ * work. */
 #include "device/profile.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
                 call.flops = 0;
                 call.bytes = bytes_moved;
                 double ns = profile_ns(profile, &call, &basis);
-                REQUIRE(basis == TIME_MEASURED || (isfinite(ns) && ns > 0 && ns >= before * (1 - 1e-9)));
+                REQUIRE(basis == TIME_MEASURED ||
+                        (isfinite(ns) && ns > 0 && ns >= before * (1 - 1e-9)));
                 before = basis == TIME_MEASURED ? 0 : ns;
             }
         }

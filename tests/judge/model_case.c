@@ -2,8 +2,8 @@
  *
  *   model_case CASE_FOLDER [fp32|bf16]
  *
- * Loss, output and every gradient of the first micro-batch; then three updates: how far each parameter
- * and its average moved. Compared as contract section 6 says. */
+ * Loss, output and every gradient of the first micro-batch; then three updates: how far each
+ * parameter and its average moved. Compared as contract section 6 says. */
 #include "../device.h"
 #include "../test.h"
 
@@ -38,7 +38,8 @@ static const float *find_f32(const SafeFile *file, const char *name, int64_t *n)
     return t->data;
 }
 
-/* Our tensors are channels-last: the file's channel axis (2 if that fits, else 1) moves to the end. */
+/* Our tensors are channels-last: the file's channel axis (2 if that fits, else 1) moves to the
+ * end. */
 static bool moved_last(const SafeTensor *t, Shape shape, int axis)
 {
     if (t->rank != shape.rank || axis >= t->rank)
@@ -85,7 +86,8 @@ static Err feed_micro(Judge *j, int micro)
         int axis = channel_axis(t, feed->shape);
         for (int64_t i = 0; i < n; i++) {
             int64_t from = source_index(t, axis, i);
-            double  x = t->type == SAFE_F32 ? (double)((const float *)t->data)[from] : (double)((const int64_t *)t->data)[from];
+            double x = t->type == SAFE_F32 ? (double)((const float *)t->data)[from]
+                                           : (double)((const int64_t *)t->data)[from];
             if (feed->type == F32)
                 ((float *)feed->bytes)[i] = (float)x;
             else if (feed->type == I32)
@@ -146,7 +148,8 @@ static Err judge_first(Judge *j)
     int64_t n;
     double  share = (double)j->recipe->accumulate;
     for (int32_t i = 0; i < graph->n_params; i++) {
-        const float *r = find_f32(&j->ref, pool_print(j->pool, "grad.%s", graph->params[i].name), &n);
+        const float *r = find_f32(&j->ref, pool_print(j->pool, "grad.%s", graph->params[i].name),
+                                  &n);
         j->largest = r && length(r, n) > j->largest ? length(r, n) : j->largest;
     }
     /* Gradients of one micro-batch: those of the first, before anything is added. */
@@ -165,7 +168,8 @@ static Err judge_first(Judge *j)
     double loss = (double)loss_now * share;
     const float *want = find_f32(&j->ref, "loss", &n);
     printf("loss %.6f, PyTorch %.6f\n", loss, (double)*want);
-    judge(j, "the value", "loss", fabs(loss - (double)*want) / fabs((double)*want), j->bf16 ? 2e-3 : 1e-4);
+    judge(j, "the value", "loss", fabs(loss - (double)*want) / fabs((double)*want),
+          j->bf16 ? 2e-3 : 1e-4);
 
     const void       *output = session_output(j->session, "output");
     const SafeTensor *out = safetensors_find(&j->ref, "output");
@@ -192,20 +196,22 @@ static Err judge_first(Judge *j)
         const float *r = find_f32(&j->ref, pool_print(j->pool, "grad.%s", p->name), &n);
         if (!p->trained || !r) {
             if (p->trained != (r != NULL)) {
-                fprintf(stderr, "%s is %strained here and not there\n", p->name, p->trained ? "" : "not ");
+                fprintf(stderr, "%s is %strained here and not there\n", p->name,
+                        p->trained ? "" : "not ");
                 test_failed++;
             }
             continue;
         }
         if (n != shape_count(p->disk)) {
-            fprintf(stderr, "%s has %lld numbers here, %lld there\n", p->name, (long long)shape_count(p->disk), (long long)n);
+            fprintf(stderr, "%s has %lld numbers here, %lld there\n", p->name,
+                    (long long)shape_count(p->disk), (long long)n);
             test_failed++;
             continue;
         }
         float *ours = NEWN(j->pool, float, n);
         if (value_at(graph, p->grad)->persistent) {
             TRY(session_get_param(j->session, i, p->grad, ours));
-        } else {                             /* watched in arena order: put it through the parameter's own */
+        } else {  /* watched in arena order: put it through the parameter's own */
             TRY(session_write(j->session, p->m, got[i]));
             TRY(session_get_param(j->session, i, p->m, ours));
             TRY(session_write(j->session, p->m, memset(got[i], 0, (size_t)n * 4)));
@@ -272,11 +278,13 @@ static void judge_moved(Judge *j, const char *prefix, int32_t i, int32_t value)
         judge(j, prefix, p->name, farthest, 3.1 * rate);
         return;
     }
-    double largest = 0, farthest = 0, rate = fmax(j->recipe->optimizer.lr, j->recipe->optimizer.slow_lr);
+    double largest = 0, farthest = 0,
+           rate = fmax(j->recipe->optimizer.lr, j->recipe->optimizer.slow_lr);
     for (int64_t e = 0; grad && k == n && e < n; e++)
         largest = fmax(largest, fabs((double)grad[e]));
     for (int64_t e = 0; e < n; e++) {
-        /* The keys' third of a bias of q, k and v: no gradient by algebra, so every direction is noise. */
+        /* The keys' third of a bias of q, k and v: no gradient by algebra, so every direction is
+         * noise. */
         if (grad && k == n && fabs((double)grad[e]) < 1e-6 * largest) {
             farthest = fmax(farthest, fabs((double)ours[e] - (double)start[e]));
             ours[e] = want[e];
@@ -285,25 +293,28 @@ static void judge_moved(Judge *j, const char *prefix, int32_t i, int32_t value)
     }
     if (farthest > 0)
         judge(j, prefix, p->name, farthest, 3.1 * rate);
-    /* Three updates may cancel (a tensor of one number: 3e-6 of 0.004): then one update's length counts. */
-    double step = fmax(length(moved, n), j->recipe->optimizer.lr * schedule_factor(j->recipe, 0) * sqrt((double)n));
+    /* Three updates may cancel (a tensor of one number: 3e-6 of 0.004): then one update's length
+     * counts. */
+    double step = fmax(length(moved, n),
+                       j->recipe->optimizer.lr * schedule_factor(j->recipe, 0) * sqrt((double)n));
     double rounding = 2e-7 * length(start, n);
-    /* Adam makes a full step of every sign: bf16's error in it is larger than in the gradient, PyTorch's
-     * too; beyond that one element may have stepped the other way. */
+    /* Adam makes a full step of every sign: bf16's error in it is larger than in the gradient,
+     * PyTorch's too; beyond that one element may have stepped the other way. */
     double own = torch_error(j, pool_print(j->pool, "%s.%s", prefix, p->name));
     double allowed = j->bf16 ? fmax(0.5, 1.5 * own + 2 / sqrt((double)n)) : 0.05;
     judge(j, prefix, p->name, distance(ours, want, n) / (step + 10 * rounding + 1e-12), allowed);
 }
 
-/* Batch-norm statistics after the three updates; counts exactly. Biases before a batch norm have moved
- * by noise of up to the learning rate, and their means with them. */
+/* Batch-norm statistics after the three updates; counts exactly. Biases before a batch norm have
+ * moved by noise of up to the learning rate, and their means with them. */
 static void judge_states(Judge *j)
 {
     const Graph *graph = j->graph.graph;
     for (int32_t i = 0; i < graph->n_constants; i++) {
         int32_t           id = graph->constants[i].value;
         const Value      *v = value_at(graph, id);
-        const SafeTensor *want = safetensors_find(&j->ref, pool_print(j->pool, "state.%s", v->name));
+        const SafeTensor *want = safetensors_find(&j->ref,
+                                                  pool_print(j->pool, "state.%s", v->name));
         if (!graph->constants[i].saved || v->class != CLASS_CONSTANTS || !want)
             continue;
         int64_t n = shape_count(v->shape);
@@ -334,7 +345,8 @@ int main(int argc, char **argv)
     const char *sets[] = { j.bf16 ? "precision=bf16" : "precision=fp32" };
 #define STOP(call) do { if (call) { fprintf(stderr, "%s\n", err_text()); return 1; } } while (0)
     STOP(recipe_read(j.pool, pool_print(j.pool, "%s/config.json", argv[1]), sets, 1, &j.recipe));
-    STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/weights.safetensors", argv[1]), &j.weights));
+    STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/weights.safetensors", argv[1]),
+                          &j.weights));
     STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/batch.safetensors", argv[1]), &j.batch));
     STOP(safetensors_read(j.pool, pool_print(j.pool, "%s/ref.safetensors", argv[1]), &j.ref));
     STOP(test_device(j.pool, &(DeviceOptions){ .threads = 2 }, &device));
@@ -342,13 +354,15 @@ int main(int argc, char **argv)
     STOP(engine_new(j.pool, j.graph.graph, device, NULL, &engine));
     STOP(session_new(j.pool, engine, &j.session));
     STOP(session_init(j.session, 1));
-    STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]), false));
+    STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]),
+                      false));
     STOP(feeds_new(j.pool, j.session, PART_MICRO, &j.feeds));
     STOP(judge_first(&j));
 
     /* Start again: batch-norm statistics have moved. */
     STOP(session_init(j.session, 1));
-    STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]), false));
+    STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]),
+                      false));
     STOP(run_updates(&j));
     for (int32_t i = 0; i < j.graph.graph->n_params; i++) {
         const Param *p = &j.graph.graph->params[i];
@@ -357,7 +371,8 @@ int main(int argc, char **argv)
     }
     judge_states(&j);
     for (int part = 0; part < PART_COUNT; part++)
-        CHECK_INT(session_measured_bytes(j.session, (Part)part), session_planned_bytes(j.session, (Part)part));
+        CHECK_INT(session_measured_bytes(j.session, (Part)part),
+                  session_planned_bytes(j.session, (Part)part));
     pool_free(j.pool);
     return test_end();
 }

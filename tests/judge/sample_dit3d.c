@@ -2,9 +2,9 @@
  *
  *   sample_dit3d CASE_FOLDER        (tests/ref/case.py makes it)
  *
- * As published and with the predicted clip kept within [-1,1]: every clip fed to the network must be the
- * one the reference had before that step, with and without text where sampling is guided; then the clip
- * that comes out. */
+ * As published and with the predicted clip kept within [-1,1]: every clip fed to the network must
+ * be the one the reference had before that step, with and without text where sampling is guided;
+ * then the clip that comes out. */
 #include "sampler.h"
 
 #include "models/prompt.h"
@@ -23,8 +23,10 @@ static Err judge_run(Sampler *s, Part part)
     FeedBuffer *x = case_feed(c, "x");
     int64_t     n = shape_count(x->shape);
     if (part == PART_SAMPLE && j->trace)
-        case_near(c, x->bytes, c->done ? case_numbers(c, j->trace, c->done - 1, n, x->shape, CLIP_AXES)
-                                       : case_numbers(c, "noise.x", 0, n, x->shape, CLIP_AXES), n, 2e-5);
+        case_near(c, x->bytes,
+                  c->done ? case_numbers(c, j->trace, c->done - 1, n, x->shape, CLIP_AXES)
+                          : case_numbers(c, "noise.x", 0, n, x->shape, CLIP_AXES),
+                  n, 2e-5);
     return sampler_run(s, part);
 }
 
@@ -34,7 +36,8 @@ static void judge_normal(Sampler *s, const char *name, int64_t index, float *to,
     sampler_numbers(c, name, index, case_feed(c, "x")->shape, CLIP_AXES, to, n);
 }
 
-static Err judge_sample(Judge *j, SamplerConfig *config, const char *prompt, const char *trace, SampleResult *result)
+static Err judge_sample(Judge *j, SamplerConfig *config, const char *prompt, const char *trace,
+                        SampleResult *result)
 {
     case_give(&j->c, "text", "in.text", 0);
     j->trace = trace;

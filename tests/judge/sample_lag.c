@@ -53,7 +53,8 @@ static void same_images(Judge *j, SamplerKind kind, const char *trace)
     CHECK_INT(j->c.done, config.steps);
     CHECK_INT(result.kind, RESULT_IMAGES);
     compare(j, result.data, config.steps - 1, result.shape);
-    printf("%s: %lld steps, the images are off by %.3g at most\n", trace, (long long)j->c.done, j->c.worst);
+    printf("%s: %lld steps, the images are off by %.3g at most\n", trace, (long long)j->c.done,
+           j->c.worst);
 }
 
 static void other_ways(Judge *j)

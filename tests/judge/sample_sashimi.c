@@ -1,9 +1,10 @@
-/* sample_sashimi.c -- SaShiMi's generation against PyTorch in fp64, step by step, from the same noise.
+/* sample_sashimi.c -- SaShiMi's generation against PyTorch in fp64, step by step, from the same
+ * noise.
  *
  *   sample_sashimi CASE_FOLDER        (tests/ref/case.py makes it)
  *
- * First with the reference's tokens fed back: the head's output of every step, and the token picked from it.
- * Then on its own. A token may differ where x lies on a bin's edge, within rounding. */
+ * First with the reference's tokens fed back: the head's output of every step, and the token picked
+ * from it. Then on its own. A token may differ where x lies on a bin's edge, within rounding. */
 #include "sampler.h"
 
 #include "models/sashimi.h"
@@ -53,7 +54,8 @@ static void judge_uniform(Sampler *s, const char *name, int64_t index, float *to
     CHECK(gumbel || !strcmp(name, "uniform"));
     CHECK_INT(n, j->c.recipe->batch * (gumbel ? sashimi_choices(j->m) : 1));
     for (int64_t i = 0; i < n; i++)
-        to[i] = gumbel ? (float)exp(-exp(-(double)j->gumbel[index * n + i])) : j->uniform[index * n + i];
+        to[i] = gumbel ? (float)exp(-exp(-(double)j->gumbel[index * n + i]))
+                       : j->uniform[index * n + i];
 }
 
 static void judge_progress(Sampler *s, int64_t done, int64_t of)
@@ -65,7 +67,8 @@ static void judge_progress(Sampler *s, int64_t done, int64_t of)
 
 static void forced(Judge *j, Sampler *s)
 {
-    int64_t batch = j->c.recipe->batch, outputs = sashimi_outputs(j->m), choices = sashimi_choices(j->m), same = 0;
+    int64_t batch = j->c.recipe->batch, outputs = sashimi_outputs(j->m),
+            choices = sashimi_choices(j->m), same = 0;
     double  worst = 0;
     SashimiNet *net;
     float  *out = NEWN(j->c.pool, float, outputs), *choice = NEWN(j->c.pool, float, choices);
@@ -85,11 +88,12 @@ static void forced(Judge *j, Sampler *s)
             for (int64_t i = 0; i < choices; i++)
                 choice[i] = (float)exp(-exp(-(double)j->gumbel[(t * batch + b) * choices + i]));
             token = j->tokens[b * j->n + t];
-            same += sashimi_pick(j->m, j->c.recipe->sampler.temperature, out, choice, (double)j->uniform[t * batch + b]) == token;
+            same += sashimi_pick(j->m, j->c.recipe->sampler.temperature, out, choice,
+                                 (double)j->uniform[t * batch + b]) == token;
         }
     }
-    printf("%lld steps: outputs are off by %.3g at most, %lld of %lld tokens are the same\n", (long long)j->n, worst,
-           (long long)same, (long long)(batch * j->n));
+    printf("%lld steps: outputs are off by %.3g at most, %lld of %lld tokens are the same\n",
+           (long long)j->n, worst, (long long)same, (long long)(batch * j->n));
     CHECK_NEAR(worst, 0, 1e-5);
     CHECK(same >= batch * j->n * 39 / 40);
 }
@@ -118,8 +122,13 @@ static void judge(SampleCase *c)
     j->uniform = tensor(j, "noise.uniform", SAFE_F32, j->n * batch);
     j->heads = tensor(j, "out.heads", SAFE_F32, batch * j->n * sashimi_outputs(j->m));
     j->tokens = tensor(j, "out.tokens", SAFE_I64, batch * j->n);
-    Sampler s = { .pool = c->pool, .n = batch, .config = &c->recipe->sampler, .own = j, .weight = judge_weight,
-                  .uniform = judge_uniform, .progress = judge_progress };
+    Sampler s = { .pool = c->pool,
+                  .n = batch,
+                  .config = &c->recipe->sampler,
+                  .own = j,
+                  .weight = judge_weight,
+                  .uniform = judge_uniform,
+                  .progress = judge_progress };
     forced(j, &s);
     alone(j, &s);
 }

@@ -1,9 +1,11 @@
-/* sample_stablesr.c -- StableSR's sampling against PyTorch in fp64, step by step, from the same noise.
+/* sample_stablesr.c -- StableSR's sampling against PyTorch in fp64, step by step, from the same
+ * noise.
  *
  *   sample_stablesr CASE_FOLDER     (tests/ref/case.py makes it)
  *
- * By DDPM and by DDIM: every latent fed to the network must be the one the reference had before that
- * step, the one fed to the decoder its last. Then the pictures, under each of the colour fixes. */
+ * By DDPM and by DDIM: every latent fed to the network must be the one the reference had before
+ * that step, the one fed to the decoder its last. Then the pictures, under each of the colour
+ * fixes. */
 #include "sampler.h"
 
 enum { IMAGE_AXES = 2 };         /* (...,C,H,W) in the file, (...,H,W,C) here */
@@ -26,7 +28,8 @@ static Err judge_run(Sampler *s, Part part)
     FeedBuffer *x = case_feed(&j->c, part == PART_SAMPLE_END ? "result" : "x");
     if (part == PART_SAMPLE && j->trace) {
         int32_t t = *(int32_t *)case_feed(&j->c, "t")->bytes;
-        CHECK_INT(t, nearbyint((double)(s->config->steps - 1 - run) * 999 / (double)(s->config->steps - 1)));
+        CHECK_INT(t, nearbyint((double)(s->config->steps - 1 - run) * 999 /
+                               (double)(s->config->steps - 1)));
     }
     if (part != PART_SAMPLE_BEGIN && j->trace)
         compare(j, x->bytes, run ? j->trace : "noise.x", run ? run - 1 : 0, x->shape);
@@ -41,7 +44,8 @@ static void judge_normal(Sampler *s, const char *name, int64_t index, float *to,
     sampler_numbers(c, name, index, shape, IMAGE_AXES, to, n);
 }
 
-static Err judge_sample(Judge *j, const SamplerConfig *config, const char *trace, SampleResult *result)
+static Err judge_sample(Judge *j, const SamplerConfig *config, const char *trace,
+                        SampleResult *result)
 {
     case_give(&j->c, "image_lq", "in.image_lq", IMAGE_AXES);
     case_give(&j->c, "edge", "in.edge", IMAGE_AXES);

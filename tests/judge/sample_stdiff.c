@@ -22,12 +22,15 @@ static void check_step(SampleCase *c)
     int32_t     t = *(int32_t *)case_feed(c, "t")->bytes;
     CHECK_INT(t, (steps - 1 - i) * (1000 / steps));
     CHECK_INT(c->runs[2], k + 1);
-    case_near(c, x->bytes, i ? case_numbers(c, "out.trace", k * steps + i - 1, n, x->shape, FRAME_AXES)
-                             : case_numbers(c, "noise.x", k, n, x->shape, FRAME_AXES), n, 1e-4);
+    case_near(c, x->bytes,
+              i ? case_numbers(c, "out.trace", k * steps + i - 1, n, x->shape, FRAME_AXES)
+                : case_numbers(c, "noise.x", k, n, x->shape, FRAME_AXES),
+              n, 1e-4);
     float       *want = NEWN(c->pool, float, n);
     FeedBuffer  *observed = case_feed(c, "observed");
     int64_t      To = observed->shape.dim[1], rows = x->shape.dim[0], size = n / rows;
-    const float *last = case_numbers(c, "out.trace", k ? k * steps - 1 : 0, n, x->shape, FRAME_AXES);
+    const float *last = case_numbers(c, "out.trace", k ? k * steps - 1 : 0, n, x->shape,
+                                     FRAME_AXES);
     for (int64_t e = 0; e < n; e++)
         want[e] = k ? fminf(fmaxf(last[e], -1), 1)
                     : ((float *)observed->bytes)[(e / size * To + To - 1) * size + e % size];
@@ -67,7 +70,8 @@ static void same_clips(Judge *j)
     CHECK_INT(c->runs[0], 1);
     CHECK_INT(c->runs[1], frames * config.steps);
     CHECK_INT(c->runs[2], frames);
-    const float *want = case_numbers(c, "out.frames", 0, n, result.shape, FRAME_AXES);       /* in [0,1] */
+    /* in [0,1] */
+    const float *want = case_numbers(c, "out.frames", 0, n, result.shape, FRAME_AXES);
     float       *ours = NEWN(c->pool, float, n);
     for (int64_t i = 0; i < n; i++)
         ours[i] = result.data[i] / 2 + 0.5f;

@@ -1,8 +1,8 @@
-/* sampler.h -- what the judges of sampling share: a case's weights in a session, and a sampler that takes
- * its noise from the case's file.
+/* sampler.h -- what the judges of sampling share: a case's weights in a session, and a sampler that
+ * takes its noise from the case's file.
  *
- * A judge's own record begins with a SampleCase, so that Sampler.own leads to both. It brings its own
- * `run`, which compares what is fed before each step, and its own `normal`. */
+ * A judge's own record begins with a SampleCase, so that Sampler.own leads to both. It brings its
+ * own `run`, which compares what is fed before each step, and its own `normal`. */
 #ifndef JUDGE_SAMPLER_H
 #define JUDGE_SAMPLER_H
 
@@ -25,7 +25,8 @@ typedef struct SampleCase {
     double   worst;              /* error */
 } SampleCase;
 
-/* Opens the folder, builds and fills the sampling graph. Noise inside it is fed if `given_noise`. */
+/* Opens the folder, builds and fills the sampling graph. Noise inside it is fed if
+ * `given_noise`. */
 static inline Err case_open(SampleCase *c, const char *folder, bool given_noise)
 {
     Device *device;
@@ -48,9 +49,10 @@ static inline Err case_open(SampleCase *c, const char *folder, bool given_noise)
     return OK;
 }
 
-/* No case: 77, skipped. Otherwise `judge` looks at it, every part must have kept to its plan, and the
- * test's exit code is returned. */
-static inline int case_judge(int argc, char **argv, SampleCase *c, bool given_noise, void (*judge)(SampleCase *))
+/* No case: 77, skipped. Otherwise `judge` looks at it, every part must have kept to its plan, and
+ * the test's exit code is returned. */
+static inline int case_judge(int argc, char **argv, SampleCase *c, bool given_noise,
+                             void (*judge)(SampleCase *))
 {
     if (argc < 2) {
         printf("skipped: no case given\n");
@@ -63,21 +65,24 @@ static inline int case_judge(int argc, char **argv, SampleCase *c, bool given_no
     judge(c);
     for (int part = 0; part < 3; part++) {
         int64_t planned = session_planned_bytes(c->session, (Part)(PART_SAMPLE_BEGIN + part));
-        CHECK_INT(session_measured_bytes(c->session, (Part)(PART_SAMPLE_BEGIN + part)), c->ran[part] ? planned : 0);
+        CHECK_INT(session_measured_bytes(c->session, (Part)(PART_SAMPLE_BEGIN + part)),
+                  c->ran[part] ? planned : 0);
     }
     pool_free(c->pool);
     return test_end();
 }
 
-/* Part `index` of n numbers of a tensor of the file, as ours. There the channels stand before the last
- * `axes` axes, here after them, the last of `shape`. */
-static inline const float *case_numbers(SampleCase *c, const char *name, int64_t index, int64_t n, Shape shape, int axes)
+/* Part `index` of n numbers of a tensor of the file, as ours. There the channels stand before the
+ * last `axes` axes, here after them, the last of `shape`. */
+static inline const float *case_numbers(SampleCase *c, const char *name, int64_t index, int64_t n,
+                                        Shape shape, int axes)
 {
     const SafeTensor *t = safetensors_find(&c->file, name);
     int64_t channels = dim(shape, -1), pixels = 1;
     float  *to = NEWN(c->pool, float, n);
     if (!t || t->type != SAFE_F32 || t->n_bytes < (size_t)((index + 1) * n) * sizeof *to) {
-        fprintf(stderr, "the case has no %s[%lld] of %lld numbers\n", name, (long long)index, (long long)n);
+        fprintf(stderr, "the case has no %s[%lld] of %lld numbers\n", name, (long long)index,
+                (long long)n);
         test_failed++;
         return to;
     }
@@ -85,7 +90,8 @@ static inline const float *case_numbers(SampleCase *c, const char *name, int64_t
         pixels *= dim(shape, -2 - i);
     const float *from = (const float *)t->data + index * n;
     for (int64_t i = 0; i < n; i++)
-        to[i] = from[i / (pixels * channels) * pixels * channels + i % channels * pixels + i / channels % pixels];
+        to[i] = from[i / (pixels * channels) * pixels * channels + i % channels * pixels +
+                     i / channels % pixels];
     return to;
 }
 
@@ -121,14 +127,21 @@ static inline void case_give(SampleCase *c, const char *feed, const char *tensor
     memcpy(f->bytes, case_numbers(c, tensor, 0, n, f->shape, axes), (size_t)n * sizeof(float));
 }
 
-static inline void sampler_numbers(SampleCase *c, const char *name, int64_t index, Shape shape, int axes, float *to, int64_t n)
+static inline void sampler_numbers(SampleCase *c, const char *name, int64_t index, Shape shape,
+                                   int axes, float *to, int64_t n)
 {
     const char *tensor = pool_print(c->pool, "noise.%s", name);
     memcpy(to, case_numbers(c, tensor, index, n, shape, axes), (size_t)n * sizeof *to);
 }
 
-static inline void        *sampler_feed(Sampler *s, const char *name) { return case_feed(s->own, name)->bytes; }
-static inline const float *sampler_output(Sampler *s, const char *name) { return session_output(((SampleCase *)s->own)->session, name); }
+static inline void *sampler_feed(Sampler *s, const char *name)
+{
+    return case_feed(s->own, name)->bytes;
+}
+static inline const float *sampler_output(Sampler *s, const char *name)
+{
+    return session_output(((SampleCase *)s->own)->session, name);
+}
 
 static inline Err sampler_run(Sampler *s, Part part)
 {
@@ -145,13 +158,23 @@ static inline void sampler_progress(Sampler *s, int64_t done, int64_t of)
     CHECK(done <= of);
 }
 
-/* A chain from its beginning. `normal` gives noise; `run` is sampler_run, or compares and calls it. */
+/* A chain from its beginning. `normal` gives noise; `run` is sampler_run, or compares and calls
+ * it. */
 static inline Err case_sample(SampleCase *c, const SamplerConfig *config, const char *prompt,
-                              Err (*run)(Sampler *, Part), void (*normal)(Sampler *, const char *, int64_t, float *, int64_t),
+                              Err (*run)(Sampler *, Part),
+                              void (*normal)(Sampler *, const char *, int64_t, float *, int64_t),
                               SampleResult *result)
 {
-    Sampler s = { .pool = c->pool, .n = c->recipe->batch, .config = config, .prompt = prompt, .own = c, .run = run,
-                  .feed = sampler_feed, .output = sampler_output, .normal = normal, .progress = sampler_progress };
+    Sampler s = { .pool = c->pool,
+                  .n = c->recipe->batch,
+                  .config = config,
+                  .prompt = prompt,
+                  .own = c,
+                  .run = run,
+                  .feed = sampler_feed,
+                  .output = sampler_output,
+                  .normal = normal,
+                  .progress = sampler_progress };
     memset(c->runs, 0, sizeof c->runs);
     c->done = 0;
     return c->recipe->model->sample(&s, c->recipe->config, result);

@@ -107,7 +107,10 @@ static Err knowing_run(Sampler *s, Part part)
     const Knowing *k = s->own;
     double         a = k->bar[k->t[0]];
     for (int64_t i = 0; part == PART_SAMPLE && i < k->count; i++)
-        k->noise[i] = (float)(0.8 * fmin(fmax(((double)k->x[i] - sqrt(a) * (double)k->clip[i]) / sqrt(1 - a), -4), 4));
+        k->noise[i] =
+            (float)(0.8 *
+                    fmin(fmax(((double)k->x[i] - sqrt(a) * (double)k->clip[i]) / sqrt(1 - a), -4),
+                         4));
     return OK;
 }
 
@@ -136,7 +139,8 @@ static void knowing_progress(Sampler *s, int64_t done, int64_t of)
     (void)of;
 }
 
-/* How far a drawn clip is from the one that is known, as a root mean square; the share at the ends of the scale. */
+/* How far a drawn clip is from the one that is known, as a root mean square; the share at the ends
+ * of the scale. */
 static double knowing_error(int reading, bool clip, double *ends)
 {
     Pool   *pool = pool_new(NULL, "known");
@@ -147,13 +151,26 @@ static double knowing_error(int reading, bool clip, double *ends)
     float   keep = 1;
     int32_t t = 0;
     double  sum = 0;
-    Knowing k = { .m = &m, .bar = dit3d_alpha_bar(pool, &m, true), .x = NEWN(pool, float, count), .keep = &keep, .t = &t,
-                  .noise = NEWN(pool, float, count), .clip = NEWN(pool, float, count), .count = count };
+    Knowing k = { .m = &m,
+                  .bar = dit3d_alpha_bar(pool, &m, true),
+                  .x = NEWN(pool, float, count),
+                  .keep = &keep,
+                  .t = &t,
+                  .noise = NEWN(pool, float, count),
+                  .clip = NEWN(pool, float, count),
+                  .count = count };
     for (int64_t i = 0; i < count; i++)
         k.clip[i] = 0.8f * sinf((float)i);
     SamplerConfig config = { .steps = 1000, .guidance = 1, .clip = clip };
-    Sampler       s = { .pool = pool, .n = 1, .config = &config, .own = &k, .run = knowing_run, .feed = knowing_feed,
-                        .output = knowing_output, .normal = knowing_normal, .progress = knowing_progress };
+    Sampler s = { .pool = pool,
+                  .n = 1,
+                  .config = &config,
+                  .own = &k,
+                  .run = knowing_run,
+                  .feed = knowing_feed,
+                  .output = knowing_output,
+                  .normal = knowing_normal,
+                  .progress = knowing_progress };
     SampleResult  result;
     CHECK_OK(dit3d_sample(&s, &m, &result));
     *ends = 0;
@@ -166,8 +183,8 @@ static double knowing_error(int reading, bool clip, double *ends)
     return sqrt(sum / (double)count);
 }
 
-/* The published chain divides what is wrong with a prediction by ever smaller numbers: it ends far off, at the ends of
- * the scale. The recipes keep each predicted clip in range. */
+/* The published chain divides what is wrong with a prediction by ever smaller numbers: it ends far
+ * off, at the ends of the scale. The recipes keep each predicted clip in range. */
 static void clipped_chains_hold(void)
 {
     double ends, error = knowing_error(DIT3D_PATCHES, true, &ends);

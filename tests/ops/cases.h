@@ -29,7 +29,8 @@ typedef struct Case Case;
 enum {
     CASE_NO_DIFFERENCES = 1,     /* has kinks or jumps where a finite difference misleads */
     CASE_F32_ONLY       = 2,     /* fp32 by contract (S4 kernel, FFT) */
-    CASE_LIVE_ONLY      = 4,     /* too large to keep a reference of; compared where torch is installed */
+    /* too large to keep a reference of; compared where torch is installed */
+    CASE_LIVE_ONLY      = 4,
     CASE_NO_TORCH       = 8,     /* judged by the case's own check (random numbers, feeds) */
 };
 
@@ -44,13 +45,16 @@ typedef struct OpCase {
 } OpCase;
 
 Graph *case_graph(Case *c);
-Tensor case_in(Case *c, const char *name, Shape shape, float low, float high);      /* gets a gradient */
-Tensor case_in_f32(Case *c, const char *name, Shape shape, float low, float high);  /* f32 also in bf16 runs */
-Tensor case_const(Case *c, const char *name, Shape shape, float low, float high);   /* no gradient */
-Tensor case_ints(Case *c, const char *name, Shape shape, int low, int high);        /* i32 in [low, high) */
-Tensor case_bytes(Case *c, const char *name, Shape shape, int low, int high);       /* u8 in [low, high) */
+Tensor case_in(Case *c, const char *name, Shape shape, float low, float high); /* gets a gradient */
+/* f32 also in bf16 runs */
+Tensor case_in_f32(Case *c, const char *name, Shape shape, float low, float high);
+Tensor case_const(Case *c, const char *name, Shape shape, float low, float high);  /* no gradient */
+/* i32 in [low, high) */
+Tensor case_ints(Case *c, const char *name, Shape shape, int low, int high);
+/* u8 in [low, high) */
+Tensor case_bytes(Case *c, const char *name, Shape shape, int low, int high);
 Tensor case_feed(Case *c, const char *name, Type type, Shape shape, const void *data);
-void   case_out(Case *c, const char *name, Tensor y);                               /* compared; float only */
+void   case_out(Case *c, const char *name, Tensor y);  /* compared; float only */
 const float *case_result(Case *c, const char *name);     /* in check: an output as fp32 */
 
 #endif

@@ -93,11 +93,13 @@ const OpCase cases_slice_view[] = {
     { 0 }
 };
 
-/* Parts read by several, put together in another order, and again as parts of what was put together. */
+/* Parts read by several, put together in another order, and again as parts of what was put
+ * together. */
 static void part_puts(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(6, 3, 5), -2, 2), z = case_in(c, "z", SHAPE(1, 4, 3), -2, 2);
-    Tensor all = whole_view(x), whole = tensor_none(x.graph), sides = tensor_none(x.graph), ends = whole_view(z);
+    Tensor all = whole_view(x), whole = tensor_none(x.graph), sides = tensor_none(x.graph),
+           ends = whole_view(z);
     for (int i = 2; i >= 0; i--) {
         Tensor p = part(all, 0, 2 * i, 2 * i + 2);
         whole = put(mul(p, affine(p, 2, (float)i)), whole, SHAPE(6, 3, 5), 0, 2 * i);
@@ -108,17 +110,17 @@ static void part_puts(Case *c)
     case_out(c, "sides", sides);
 }
 
-const OpCase cases_part[] = {
-    { "puts", part_puts, "i = torch.tensor([0, 0, 1, 1, 2, 2], dtype=x.dtype).view(6, 1, 1); y = x * (2 * x + i) * x; "
-                         "sides = torch.cat((-z[:, :3], z[:, 3:]), 1)" },
-    { 0 }
-};
+const OpCase cases_part[] = { { "puts", part_puts,
+                                "i = torch.tensor([0, 0, 1, 1, 2, 2], dtype=x.dtype).view(6, 1, "
+                                "1); y = x * (2 * x + i) * x; "
+                                "sides = torch.cat((-z[:, :3], z[:, 3:]), 1)" },
+                              { 0 } };
 
-const OpCase cases_put[] = {
-    { "puts", part_puts, "i = torch.tensor([0, 0, 1, 1, 2, 2], dtype=x.dtype).view(6, 1, 1); y = x * (2 * x + i) * x; "
-                         "sides = torch.cat((-z[:, :3], z[:, 3:]), 1)" },
-    { 0 }
-};
+const OpCase cases_put[] = { { "puts", part_puts,
+                               "i = torch.tensor([0, 0, 1, 1, 2, 2], dtype=x.dtype).view(6, 1, 1); "
+                               "y = x * (2 * x + i) * x; "
+                               "sides = torch.cat((-z[:, :3], z[:, 3:]), 1)" },
+                             { 0 } };
 
 static void pad_axes(Case *c)
 {

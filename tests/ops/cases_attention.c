@@ -178,7 +178,10 @@ static void several_80(Case *c, AttentionOptions o)      /* a negative scale, an
 }
 #define TORCH_SEVERAL_80 THIRDS(1) "l = q @ k.mT * -0.125\n" MASK OUT
 
-static void several_128(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 197, 128), 131, 1); }
+static void several_128(Case *c, AttentionOptions o)
+{
+    three(c, &o, 1, SHAPE(1, 197, 128), 131, 1);
+}
 
 static void text(Case *c, AttentionOptions o)      { three(c, &o, 4, SHAPE(2, 200, 256), 77, 1); }
 static void tokens(Case *c, AttentionOptions o)    { three(c, &o, 3, SHAPE(3, 258, 48), 258, 1); }

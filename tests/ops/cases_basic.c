@@ -37,7 +37,8 @@ const OpCase cases_reshape[] = {
 
 static void add_plain(Case *c)
 {
-    case_out(c, "y", add(case_in(c, "a", SHAPE(3, 5, 7), -2, 2), case_in(c, "b", SHAPE(3, 5, 7), -2, 2)));
+    case_out(c, "y",
+             add(case_in(c, "a", SHAPE(3, 5, 7), -2, 2), case_in(c, "b", SHAPE(3, 5, 7), -2, 2)));
 }
 
 static void add_many_uses(Case *c)           /* gradients of one value from several readers */
@@ -48,7 +49,8 @@ static void add_many_uses(Case *c)           /* gradients of one value from seve
 
 static void add_large(Case *c)               /* more than one thread, not a multiple of any block */
 {
-    case_out(c, "y", add(case_in(c, "a", SHAPE(70001), -2, 2), case_in(c, "b", SHAPE(70001), -2, 2)));
+    case_out(c, "y",
+             add(case_in(c, "a", SHAPE(70001), -2, 2), case_in(c, "b", SHAPE(70001), -2, 2)));
 }
 
 const OpCase cases_add[] = {

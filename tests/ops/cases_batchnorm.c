@@ -23,13 +23,16 @@ static void with_relu(Case *c)
 static void one_channel(Case *c)
 {
     Tensor none = tensor_none(case_graph(c));
-    case_out(c, "y", batchnorm(case_in(c, "x", SHAPE(1, 37, 19, 1), -2, 2), none, none, 1e-5f, false, NULL));
+    case_out(
+        c, "y",
+        batchnorm(case_in(c, "x", SHAPE(1, 37, 19, 1), -2, 2), none, none, 1e-5f, false, NULL));
 }
 
 static void two_rows(Case *c)                /* the least batch that has a variance */
 {
     Tensor none = tensor_none(case_graph(c));
-    case_out(c, "y", batchnorm(case_in(c, "x", SHAPE(2, 70), -2, 2), none, none, 0.5f, false, NULL));
+    case_out(c, "y",
+             batchnorm(case_in(c, "x", SHAPE(2, 70), -2, 2), none, none, 0.5f, false, NULL));
 }
 
 static void frozen_input(Case *c)
@@ -53,17 +56,22 @@ static void large(Case *c)
     case_out(c, "y", batchnorm(x, w, b, 1e-5f, true, NULL));
 }
 
-#define BN(x, affine, eps) "F.batch_norm(" x ".movedim(-1, 1), None, None, " affine ", True, 0.1, " eps ").movedim(1, -1)"
+#define BN(x, affine, eps)                                                                         \
+    "F.batch_norm(" x ".movedim(-1, 1), None, None, " affine ", True, 0.1, " eps ").movedim(1, "   \
+                                                                                 "-1)"
 
 const OpCase cases_batchnorm[] = {
     { "plain", plain, "y = " BN("x", "w, b", "1e-5") },
     { "relu", with_relu, "y = F.relu(" BN("x", "w, b", "1e-5") ")", CASE_NO_DIFFERENCES },
     { "one channel", one_channel, "y = " BN("x", "None, None", "1e-5") },
-    { "two rows", two_rows, "y = F.batch_norm(x, None, None, None, None, True, 0.1, 0.5)", CASE_NO_DIFFERENCES },
-    { "frozen input", frozen_input, "y = F.relu(" BN("x", "w, b", "1e-5") ")", CASE_NO_DIFFERENCES },
+    { "two rows", two_rows, "y = F.batch_norm(x, None, None, None, None, True, 0.1, 0.5)",
+      CASE_NO_DIFFERENCES },
+    { "frozen input", frozen_input, "y = F.relu(" BN("x", "w, b", "1e-5") ")",
+      CASE_NO_DIFFERENCES },
     { "twice", twice, "h = F.relu(" BN("x", "w, b", "1e-5") "); y = " BN("h", "w, b", "1e-5"),
       CASE_NO_DIFFERENCES, 0, 2e-2 },
-    { "large", large, "y = F.relu(" BN("x", "w, b", "1e-5") ")", CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
+    { "large", large, "y = F.relu(" BN("x", "w, b", "1e-5") ")",
+      CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { 0 }
 };
 
@@ -94,12 +102,15 @@ static const char *track_twice(Case *c)
     batchnorm_track(x, statistics, mean, var, batches, 0.25f, 0.1f);
     (void)c;
 
-    float   of_batch[] = { 2, 1 / sqrtf(3 + 0.25f), -1, 1 / sqrtf(0 + 0.25f) };     /* var 3 and 0 */
+    float   of_batch[] = { 2, 1 / sqrtf(3 + 0.25f), -1, 1 / sqrtf(0 + 0.25f) };  /* var 3 and 0 */
     float   running_mean[] = { 0, 0 }, running_var[] = { 1, 1 };
     int32_t count = 0;
-    Call    call = { .node = &g->nodes[0], .in = (void *[]){ of_batch, running_mean, running_var, &count },
-                     .out = (void *[]){ running_mean, running_var, &count } };
-    const char *wrong = graph_check(g) || batchnorm_track_cpu(&call) || batchnorm_track_cpu(&call) ? "it failed" : NULL;
+    Call call = { .node = &g->nodes[0],
+                  .in = (void *[]){ of_batch, running_mean, running_var, &count },
+                  .out = (void *[]){ running_mean, running_var, &count } };
+    const char *wrong = graph_check(g) || batchnorm_track_cpu(&call) || batchnorm_track_cpu(&call)
+                            ? "it failed"
+                            : NULL;
     double  m = 0, v = 1, v0 = 1;
     for (int i = 0; i < 2; i++) {
         m = 0.9 * m + 0.1 * 2;
@@ -134,16 +145,22 @@ static void eval_plain(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(2, 3, 5, 9), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(9), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(9), -1, 1);
-    case_out(c, "y", batchnorm_eval(x, w, b, vector_f32(c, "m", 9, -1, 1), vector_f32(c, "v", 9, 0.5f, 2), 1e-5f, false));
+    case_out(c, "y",
+             batchnorm_eval(x, w, b, vector_f32(c, "m", 9, -1, 1), vector_f32(c, "v", 9, 0.5f, 2),
+                            1e-5f, false));
 }
 
 static void eval_relu(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(4, 6), -2, 3), none = tensor_none(case_graph(c));
-    case_out(c, "y", batchnorm_eval(x, none, none, vector_f32(c, "m", 6, -1, 1), vector_f32(c, "v", 6, 0.5f, 2), 1e-3f, true));
+    case_out(c, "y",
+             batchnorm_eval(x, none, none, vector_f32(c, "m", 6, -1, 1),
+                            vector_f32(c, "v", 6, 0.5f, 2), 1e-3f, true));
 }
 
-#define BN_EVAL(affine, eps) "F.batch_norm(x.movedim(-1, 1), m.detach(), v.detach(), " affine ", False, 0.1, " eps ").movedim(1, -1)"
+#define BN_EVAL(affine, eps)                                                                       \
+    "F.batch_norm(x.movedim(-1, 1), m.detach(), v.detach(), " affine ", False, 0.1, " eps          \
+    ").movedim(1, -1)"
 
 const OpCase cases_batchnorm_eval[] = {
     { "plain", eval_plain, "y = " BN_EVAL("w, b", "1e-5") , CASE_NO_DIFFERENCES },

@@ -1,4 +1,5 @@
-/* cases_conv.c -- convolutions of the five systems in small: 1, 3, 4, 5, 7 taps, strides, volumes. */
+/* cases_conv.c -- convolutions of the five systems in small: 1, 3, 4, 5, 7 taps, strides,
+ * volumes. */
 #include "cases.h"
 
 #include "ops/conv.h"
@@ -9,15 +10,18 @@ static void conv_case(Case *c, ConvCase s)
 {
     Tensor x = case_in(c, "x", SHAPE(s.n, s.h, s.w, s.ci), -1, 1);
     Tensor w = case_in(c, "w", SHAPE(s.k, s.k, s.ci, s.co), -1, 1);
-    Tensor b = s.bias ? case_in(c, "b", SHAPE(s.co), -1, 1) : (Tensor){ case_graph(c), TENSOR_NONE };
+    Tensor b = s.bias ? case_in(c, "b", SHAPE(s.co), -1, 1)
+                      : (Tensor){ case_graph(c), TENSOR_NONE };
     case_out(c, "y", conv_op(x, w, b, conv_attr(s.stride, s.pad)));
 }
 
-#define CONV2(args) "y = F.conv2d(x.permute(0,3,1,2).contiguous(), w.permute(3,2,0,1).contiguous(), " args ").permute(0,2,3,1)"
+#define CONV2(args)                                                                                \
+    "y = F.conv2d(x.permute(0,3,1,2).contiguous(), w.permute(3,2,0,1).contiguous(), " args         \
+    ").permute(0,2,3,1)"
 
-#define TWICE                                                                                            \
-    "v = w.permute(3,2,0,1).contiguous()\n"                                                               \
-    "y = F.conv2d(x.permute(0,3,1,2).contiguous(), v, b, padding=1)\n"                                    \
+#define TWICE                                                                                      \
+    "v = w.permute(3,2,0,1).contiguous()\n"                                                        \
+    "y = F.conv2d(x.permute(0,3,1,2).contiguous(), v, b, padding=1)\n"                             \
     "z = F.conv2d(y, v, b, padding=1).permute(0,2,3,1)"
 
 static void conv3(Case *c)        { conv_case(c, (ConvCase){ 2, 5, 6, 4, 3, 3, 1, 1, true }); }
@@ -39,7 +43,8 @@ static void pieces(Case *c)       { conv_case(c, (ConvCase){ 2, 24, 40, 64, 32, 
 /* One weight and one bias for two maps: their gradients are sums. */
 static void twice(Case *c, int64_t channels)
 {
-    Tensor x = case_in(c, "x", SHAPE(1, 4, 6, channels), -1, 1), w = case_in(c, "w", SHAPE(3, 3, channels, channels), -1, 1);
+    Tensor x = case_in(c, "x", SHAPE(1, 4, 6, channels), -1, 1),
+           w = case_in(c, "w", SHAPE(3, 3, channels, channels), -1, 1);
     Tensor b = case_in(c, "b", SHAPE(channels), -1, 1);
     Tensor y = conv_op(x, w, b, conv_attr(1, 1));
     case_out(c, "z", conv_op(y, w, b, conv_attr(1, 1)));
@@ -51,21 +56,24 @@ static void twice_many(Case *c) { twice(c, 32); }
 static void uneven_pad(Case *c)              /* the VAE encoder pads right and bottom only */
 {
     ConvAttr a = { .stride = { 1, 2, 2 }, .pad_hi = { 0, 1, 1 } };
-    Tensor   x = case_in(c, "x", SHAPE(1, 6, 8, 3), -1, 1), w = case_in(c, "w", SHAPE(3, 3, 3, 2), -1, 1);
+    Tensor x = case_in(c, "x", SHAPE(1, 6, 8, 3), -1, 1),
+           w = case_in(c, "w", SHAPE(3, 3, 3, 2), -1, 1);
     case_out(c, "y", conv_op(x, w, case_in(c, "b", SHAPE(2), -1, 1), a));
 }
 
 static void volume(Case *c)
 {
     ConvAttr a = { .stride = { 1, 1, 1 }, .pad_lo = { 1, 1, 1 }, .pad_hi = { 1, 1, 1 } };
-    Tensor   x = case_in(c, "x", SHAPE(1, 4, 5, 3, 3), -1, 1), w = case_in(c, "w", SHAPE(3, 3, 3, 3, 6), -1, 1);
+    Tensor x = case_in(c, "x", SHAPE(1, 4, 5, 3, 3), -1, 1),
+           w = case_in(c, "w", SHAPE(3, 3, 3, 3, 6), -1, 1);
     case_out(c, "y", conv_op(x, w, case_in(c, "b", SHAPE(6), -1, 1), a));
 }
 
 static void volume_patch(Case *c)
 {
     ConvAttr a = { .stride = { 2, 3, 3 } };
-    Tensor   x = case_in(c, "x", SHAPE(2, 4, 6, 3, 3), -1, 1), w = case_in(c, "w", SHAPE(2, 3, 3, 3, 5), -1, 1);
+    Tensor x = case_in(c, "x", SHAPE(2, 4, 6, 3, 3), -1, 1),
+           w = case_in(c, "w", SHAPE(2, 3, 3, 3, 5), -1, 1);
     case_out(c, "y", conv_op(x, w, case_in(c, "b", SHAPE(5), -1, 1), a));
 }
 
@@ -85,10 +93,14 @@ const OpCase cases_conv[] = {
     { "several tiles", tiles, CONV2("b, padding=1"), CASE_LIVE_ONLY },
     { "several pieces", pieces, CONV2("None, padding=2"), CASE_LIVE_ONLY },
     { "uneven padding", uneven_pad,
-      "y = F.conv2d(F.pad(x.permute(0,3,1,2), (0,1,0,1)).contiguous(), w.permute(3,2,0,1).contiguous(), b, stride=2).permute(0,2,3,1)" },
-    { "3x3x3", volume, "y = F.conv3d(x.permute(0,4,1,2,3).contiguous(), w.permute(4,3,0,1,2).contiguous(), b, padding=1).permute(0,2,3,4,1)" },
+      "y = F.conv2d(F.pad(x.permute(0,3,1,2), (0,1,0,1)).contiguous(), "
+      "w.permute(3,2,0,1).contiguous(), b, stride=2).permute(0,2,3,1)" },
+    { "3x3x3", volume,
+      "y = F.conv3d(x.permute(0,4,1,2,3).contiguous(), w.permute(4,3,0,1,2).contiguous(), b, "
+      "padding=1).permute(0,2,3,4,1)" },
     { "2x3x3 patches", volume_patch,
-      "y = F.conv3d(x.permute(0,4,1,2,3).contiguous(), w.permute(4,3,0,1,2).contiguous(), b, stride=(2,3,3)).permute(0,2,3,4,1)" },
+      "y = F.conv3d(x.permute(0,4,1,2,3).contiguous(), w.permute(4,3,0,1,2).contiguous(), b, "
+      "stride=(2,3,3)).permute(0,2,3,4,1)" },
     { "large", large, CONV2("b, padding=1"), CASE_LIVE_ONLY },
     { "large stride 2", large_down, CONV2("b, stride=2, padding=1"), CASE_LIVE_ONLY },
     { 0 }
@@ -96,20 +108,25 @@ const OpCase cases_conv[] = {
 
 static void up4(Case *c)
 {
-    Tensor x = case_in(c, "x", SHAPE(2, 3, 4, 5), -1, 1), w = case_in(c, "w", SHAPE(4, 4, 3, 5), -1, 1);
+    Tensor x = case_in(c, "x", SHAPE(2, 3, 4, 5), -1, 1),
+           w = case_in(c, "w", SHAPE(4, 4, 3, 5), -1, 1);
     case_out(c, "y", conv_transpose_op(x, w, case_in(c, "b", SHAPE(3), -1, 1), conv_attr(2, 1)));
 }
 
 static void up_thin(Case *c)
 {
-    Tensor x = case_in(c, "x", SHAPE(1, 5, 3, 1), -1, 1), w = case_in(c, "w", SHAPE(4, 4, 2, 1), -1, 1);
-    case_out(c, "y", conv_transpose_op(x, w, (Tensor){ case_graph(c), TENSOR_NONE }, conv_attr(2, 1)));
+    Tensor x = case_in(c, "x", SHAPE(1, 5, 3, 1), -1, 1),
+           w = case_in(c, "w", SHAPE(4, 4, 2, 1), -1, 1);
+    case_out(c, "y",
+             conv_transpose_op(x, w, (Tensor){ case_graph(c), TENSOR_NONE }, conv_attr(2, 1)));
 }
 
 const OpCase cases_conv_transpose[] = {
     { "4x4 stride 2", up4,
-      "y = F.conv_transpose2d(x.permute(0,3,1,2).contiguous(), w.permute(3,2,0,1).contiguous(), b, stride=2, padding=1).permute(0,2,3,1)" },
+      "y = F.conv_transpose2d(x.permute(0,3,1,2).contiguous(), w.permute(3,2,0,1).contiguous(), b, "
+      "stride=2, padding=1).permute(0,2,3,1)" },
     { "thin, no bias", up_thin,
-      "y = F.conv_transpose2d(x.permute(0,3,1,2).contiguous(), w.permute(3,2,0,1).contiguous(), None, stride=2, padding=1).permute(0,2,3,1)" },
+      "y = F.conv_transpose2d(x.permute(0,3,1,2).contiguous(), w.permute(3,2,0,1).contiguous(), "
+      "None, stride=2, padding=1).permute(0,2,3,1)" },
     { 0 }
 };

@@ -26,7 +26,7 @@ static void with_relu(Case *c)
     case_out(c, "y", groupnorm(x, w, b, 2, 1e-5f, NORM_RELU));
 }
 
-static void with_gelu(Case *c)               /* the thin channels of DiT3D's upsampler, in a volume */
+static void with_gelu(Case *c)  /* the thin channels of DiT3D's upsampler, in a volume */
 {
     Tensor x = case_in(c, "x", SHAPE(2, 2, 5, 7, 6), -2, 2);
     Tensor w = case_in(c, "w", SHAPE(6), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(6), -0.5f, 0.5f);
@@ -36,13 +36,16 @@ static void with_gelu(Case *c)               /* the thin channels of DiT3D's ups
 static void one_group(Case *c)               /* three channels, one group, no affine */
 {
     Tensor none = tensor_none(case_graph(c));
-    case_out(c, "y", groupnorm(case_in(c, "x", SHAPE(1, 13, 17, 3), -1, 1), none, none, 1, 1e-5f, NORM_GELU));
+    case_out(
+        c, "y",
+        groupnorm(case_in(c, "x", SHAPE(1, 13, 17, 3), -1, 1), none, none, 1, 1e-5f, NORM_GELU));
 }
 
 static void one_channel(Case *c)             /* folded rows with a rest */
 {
     Tensor none = tensor_none(case_graph(c));
-    case_out(c, "y", groupnorm(case_in(c, "x", SHAPE(2, 701, 1), -1, 3), none, none, 1, 1e-5f, NORM_SILU));
+    case_out(c, "y",
+             groupnorm(case_in(c, "x", SHAPE(2, 701, 1), -1, 3), none, none, 1, 1e-5f, NORM_SILU));
 }
 
 static void one_pixel(Case *c)
@@ -52,10 +55,12 @@ static void one_pixel(Case *c)
     case_out(c, "y", groupnorm(x, w, b, 3, 1e-5f, NORM_SILU));
 }
 
-static void far_mean(Case *c)                /* deviation a thousandth of the mean: no sums of squares */
+static void far_mean(Case *c)  /* deviation a thousandth of the mean: no sums of squares */
 {
     Tensor none = tensor_none(case_graph(c));
-    case_out(c, "y", groupnorm(case_in_f32(c, "x", SHAPE(1, 40, 8), 1000, 1016), none, none, 2, 1e-5f, NORM_LINEAR));
+    case_out(c, "y",
+             groupnorm(case_in_f32(c, "x", SHAPE(1, 40, 8), 1000, 1016), none, none, 2, 1e-5f,
+                       NORM_LINEAR));
 }
 
 static void frozen_affine(Case *c)           /* only x wants a gradient */
@@ -80,10 +85,12 @@ static void instance(Case *c)
 static void twice(Case *c)                   /* the second may write over what the first made */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(2, 5, 7, 8), -2, 2);
-    case_out(c, "y", groupnorm(groupnorm(x, none, none, 2, 1e-5f, NORM_SILU), none, none, 4, 1e-5f, NORM_GELU));
+    case_out(
+        c, "y",
+        groupnorm(groupnorm(x, none, none, 2, 1e-5f, NORM_SILU), none, none, 4, 1e-5f, NORM_GELU));
 }
 
-static void large(Case *c)                   /* several threads; cut inside a sample; rest of a block */
+static void large(Case *c)  /* several threads; cut inside a sample; rest of a block */
 {
     Tensor x = case_in(c, "x", SHAPE(3, 13, 67, 96), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(96), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(96), -1, 1);
@@ -102,7 +109,7 @@ static void large_instance(Case *c)
     case_out(c, "y", instancenorm(case_in(c, "x", SHAPE(1, 33, 70, 40), -2, 3), 1e-5f));
 }
 
-static void large_wide(Case *c)              /* more channels than a block is meant for, few pixels */
+static void large_wide(Case *c)  /* more channels than a block is meant for, few pixels */
 {
     Tensor x = case_in(c, "x", SHAPE(2, 3, 5, 2560), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(2560), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(2560), -1, 1);
@@ -113,15 +120,21 @@ static void large_wide(Case *c)              /* more channels than a block is me
 static const char *misuse(Case *c)
 {
     static const char *const said[] = {
-        "30 channels do not divide into 32 groups", "do not divide into 0 groups", "given both or neither",
-        "weight is f32 (7), the channels 30", "must be floats (N,...,C)", "eps -1", "the map (2,5,30) does not fit",
+        "30 channels do not divide into 32 groups",
+        "do not divide into 0 groups",
+        "given both or neither",
+        "weight is f32 (7), the channels 30",
+        "must be floats (N,...,C)",
+        "eps -1",
+        "the map (2,5,30) does not fit",
         "the map (none) does not fit",
     };
     (void)c;
     for (int i = 0; i < (int)(sizeof said / sizeof *said); i++) {
         Pool  *pool = pool_new(NULL, "misuse");
         Graph *g = graph_new(pool, F32);
-        Tensor none = tensor_none(g), x = state_add(g, "x", F32, SHAPE(2, 4, 30), CLASS_INPUTS, false);
+        Tensor none = tensor_none(g),
+               x = state_add(g, "x", F32, SHAPE(2, 4, 30), CLASS_INPUTS, false);
         Tensor flat = state_add(g, "flat", F32, SHAPE(30), CLASS_INPUTS, false);
         Tensor seven = state_add(g, "seven", F32, SHAPE(7), CLASS_INPUTS, false);
         Tensor map = state_add(g, "map", F32, SHAPE(2, 5, 30), CLASS_INPUTS, false);
@@ -143,7 +156,8 @@ static const char *misuse(Case *c)
     return NULL;
 }
 
-#define GN(groups, affine, eps) "g = F.group_norm(x.movedim(-1, 1), " groups ", " affine ", " eps ").movedim(1, -1); "
+#define GN(groups, affine, eps)                                                                    \
+    "g = F.group_norm(x.movedim(-1, 1), " groups ", " affine ", " eps ").movedim(1, -1); "
 
 const OpCase cases_groupnorm[] = {
     { "plain", plain, GN("4", "w, b", "1e-5") "y = g" },
@@ -170,7 +184,8 @@ const OpCase cases_groupnorm[] = {
 static void spade_instance(Case *c)
 {
     Tensor none = tensor_none(case_graph(c)), h = case_in(c, "h", SHAPE(2, 3, 5, 9), -2, 3);
-    Tensor gamma = case_in(c, "gamma", SHAPE(2, 3, 5, 9), -1, 1), beta = case_in(c, "beta", SHAPE(2, 3, 5, 9), -1, 1);
+    Tensor gamma = case_in(c, "gamma", SHAPE(2, 3, 5, 9), -1, 1),
+           beta = case_in(c, "beta", SHAPE(2, 3, 5, 9), -1, 1);
     case_out(c, "y", spade(h, none, none, gamma, beta, 9, 1e-5f));
 }
 
@@ -178,7 +193,8 @@ static void spade_affine(Case *c)
 {
     Tensor h = case_in(c, "h", SHAPE(2, 7, 8), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(8), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(8), -1, 1);
-    Tensor gamma = case_in(c, "gamma", SHAPE(2, 7, 8), -1, 1), beta = case_in(c, "beta", SHAPE(2, 7, 8), -1, 1);
+    Tensor gamma = case_in(c, "gamma", SHAPE(2, 7, 8), -1, 1),
+           beta = case_in(c, "beta", SHAPE(2, 7, 8), -1, 1);
     case_out(c, "y", spade(h, w, b, gamma, beta, 4, 1e-5f));
 }
 
@@ -201,7 +217,8 @@ static void spade_frozen_maps(Case *c)       /* only the norm is */
 {
     Tensor h = case_in(c, "h", SHAPE(2, 7, 8), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(8), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(8), -1, 1);
-    Tensor gamma = case_const(c, "gamma", SHAPE(2, 7, 8), -1, 1), beta = case_in(c, "beta", SHAPE(2, 7, 8), -1, 1);
+    Tensor gamma = case_const(c, "gamma", SHAPE(2, 7, 8), -1, 1),
+           beta = case_in(c, "beta", SHAPE(2, 7, 8), -1, 1);
     case_out(c, "y", spade(h, w, b, gamma, beta, 8, 1e-5f));
 }
 
@@ -220,18 +237,23 @@ static void spade_large(Case *c)
     case_out(c, "y", spade(h, none, none, map, none, 72, 1e-5f));
 }
 
-#define SPADE(groups, affine) "n = F.group_norm(h.movedim(-1, 1), " groups ", " affine ", 1e-5).movedim(1, -1); "
+#define SPADE(groups, affine)                                                                      \
+    "n = F.group_norm(h.movedim(-1, 1), " groups ", " affine ", 1e-5).movedim(1, -1); "
 #define HALVES "gamma, beta = map.chunk(2, -1); "
 
 const OpCase cases_spade[] = {
     { "instance", spade_instance, SPADE("9", "None, None") "y = n * (1 + gamma) + beta" },
     { "affine", spade_affine, SPADE("4", "w, b") "y = n * (1 + gamma) + beta" },
     { "packed", spade_packed, HALVES SPADE("3", "w, b") "y = n * (1 + gamma) + beta" },
-    { "frozen norm", spade_frozen_norm, HALVES SPADE("3", "None, None") "y = n * (1 + gamma) + beta" },
+    { "frozen norm", spade_frozen_norm,
+      HALVES SPADE("3", "None, None") "y = n * (1 + gamma) + beta" },
     { "frozen maps", spade_frozen_maps, SPADE("8", "w, b") "y = n * (1 + gamma) + beta" },
-    { "after norm", spade_after_norm, "h = F.group_norm(x.movedim(-1, 1), 6, None, None, 1e-5).movedim(1, -1); "
-      HALVES SPADE("2", "None, None") "h = n * (1 + gamma) + beta; "
-      "y = F.silu(F.group_norm(h.movedim(-1, 1), 3, None, None, 1e-5).movedim(1, -1))" },
-    { "large", spade_large, HALVES SPADE("72", "None, None") "y = n * (1 + gamma) + beta", CASE_LIVE_ONLY },
+    { "after norm", spade_after_norm,
+      "h = F.group_norm(x.movedim(-1, 1), 6, None, None, 1e-5).movedim(1, -1); " HALVES SPADE(
+          "2", "None, None") "h = n * (1 + gamma) + beta; "
+                             "y = F.silu(F.group_norm(h.movedim(-1, 1), 3, None, None, "
+                             "1e-5).movedim(1, -1))" },
+    { "large", spade_large, HALVES SPADE("72", "None, None") "y = n * (1 + gamma) + beta",
+      CASE_LIVE_ONLY },
     { 0 }
 };

@@ -1,4 +1,5 @@
-/* cases_layernorm.c -- layer norm, layer norm with adaptive scale and shift, SaShiMi's scalar norm. */
+/* cases_layernorm.c -- layer norm, layer norm with adaptive scale and shift, SaShiMi's scalar
+ * norm. */
 #include "cases.h"
 
 #include "ops/layernorm.h"
@@ -85,7 +86,8 @@ const OpCase cases_layernorm[] = {
     { "far mean", far_mean, LN("1e-5", "None, None"), CASE_NO_DIFFERENCES },
     { "frozen affine", frozen_affine, LN("1e-5", "w, b") },
     { "frozen input", frozen_input, LN("1e-5", "w, b") },
-    { "twice", twice, "y = F.layer_norm(F.layer_norm(x, (18,), w, b, 1e-5), (18,), None, None, 1e-6)", 0, 0, 2e-2 },
+    { "twice", twice,
+      "y = F.layer_norm(F.layer_norm(x, (18,), w, b, 1e-5), (18,), None, None, 1e-6)", 0, 0, 2e-2 },
     { "large", large, LN("1e-5", "w, b"), CASE_LIVE_ONLY },
     { 0 }
 };
@@ -124,15 +126,21 @@ static void modulate_frozen_input(Case *c)
 
 static void modulate_large(Case *c)          /* threads meet inside a sample */
 {
-    Tensor x = case_in(c, "x", SHAPE(3, 131, 156), -2, 3), p = case_in(c, "p", SHAPE(3, 936), -1, 1);
+    Tensor x = case_in(c, "x", SHAPE(3, 131, 156), -2, 3),
+           p = case_in(c, "p", SHAPE(3, 936), -1, 1);
     case_out(c, "y", layernorm_modulate(x, p, 468, 624, 1e-6f));
 }
 
 static const char *modulate_misuse(Case *c)
 {
     static const char *const said[] = {
-        "cannot be shared among the samples", "are not all in (2,24)", "are not all in (2,24)", "overlap at 4 and 8",
-        "eps nan", "m must be one number", "weight is f32 (24)",
+        "cannot be shared among the samples",
+        "are not all in (2,24)",
+        "are not all in (2,24)",
+        "overlap at 4 and 8",
+        "eps nan",
+        "m must be one number",
+        "weight is f32 (24)",
     };
     (void)c;
     for (int i = 0; i < (int)(sizeof said / sizeof *said); i++) {
@@ -162,45 +170,57 @@ static const char *modulate_misuse(Case *c)
 #define NORM(x, n, eps) "F.layer_norm(" x ", (" n ",), None, None, " eps ")"
 
 const OpCase cases_layernorm_modulate[] = {
-    { "six vectors", modulate_six, "s = p[:, None].chunk(6, -1); "
-      "h = " NORM("x", "20", "1e-6") " * (1 + s[1]) + s[0]; y = " NORM("h", "20", "1e-6") " * (1 + s[4]) + s[3]" },
-    { "shared by frames", modulate_frames, "q = p.repeat_interleave(3, 0)[:, None, None]; "
+    { "six vectors", modulate_six,
+      "s = p[:, None].chunk(6, -1); "
+      "h = " NORM("x", "20", "1e-6") " * (1 + s[1]) + s[0]; y = " NORM(
+          "h", "20", "1e-6") " * (1 + s[4]) + s[3]" },
+    { "shared by frames", modulate_frames,
+      "q = p.repeat_interleave(3, 0)[:, None, None]; "
       "y = " NORM("x", "9", "1e-5") " * (1 + q[..., 1:10]) + q[..., 12:21]" },
-    { "vectors", modulate_vectors, "y = " NORM("x", "16", "1e-5") " * (1 + p[:, 16:]) + p[:, :16]" },
-    { "frozen condition", modulate_frozen, "y = " NORM("x", "16", "1e-5") " * (1 + p[:, None, 16:]) + p[:, None, :16]" },
+    { "vectors", modulate_vectors,
+      "y = " NORM("x", "16", "1e-5") " * (1 + p[:, 16:]) + p[:, :16]" },
+    { "frozen condition", modulate_frozen,
+      "y = " NORM("x", "16", "1e-5") " * (1 + p[:, None, 16:]) + p[:, None, :16]" },
     { "frozen input", modulate_frozen_input,
       "y = " NORM("x", "16", "1e-5") " * (1 + p[:, None, 16:]) + p[:, None, :16]" },
     { "misuse", modulate_vectors, NULL, CASE_NO_TORCH, 0, 0, modulate_misuse },
     { "large", modulate_large,
-      "y = " NORM("x", "156", "1e-6") " * (1 + p[:, None, 624:780]) + p[:, None, 468:624]", CASE_LIVE_ONLY },
+      "y = " NORM("x", "156", "1e-6") " * (1 + p[:, None, 624:780]) + p[:, None, 468:624]",
+      CASE_LIVE_ONLY },
     { 0 }
 };
 
 static void scalar_plain(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(2, 9, 8), -2, 3);
-    case_out(c, "y", scalar_norm(x, case_in(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
+    case_out(c, "y",
+             scalar_norm(x, case_in(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
 }
 
 static void scalar_odd(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(13, 43), -2, 3);
-    case_out(c, "y", scalar_norm(x, case_in(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
+    case_out(c, "y",
+             scalar_norm(x, case_in(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
 }
 
 static void scalar_frozen(Case *c)
 {
     Tensor x = case_const(c, "x", SHAPE(5, 6), -2, 3);
-    case_out(c, "y", scalar_norm(x, case_const(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
+    case_out(
+        c, "y",
+        scalar_norm(x, case_const(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
 }
 
 static void scalar_large(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(1, 1003, 64), -2, 3);
-    case_out(c, "y", scalar_norm(x, case_in(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
+    case_out(c, "y",
+             scalar_norm(x, case_in(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
 }
 
-#define SCALAR "d, a = torch.std_mean(x, -1, unbiased=False, keepdim=True); y = (s / d) * (x - a + m)"
+#define SCALAR                                                                                     \
+    "d, a = torch.std_mean(x, -1, unbiased=False, keepdim=True); y = (s / d) * (x - a + m)"
 
 const OpCase cases_scalar_norm[] = {
     { "plain", scalar_plain, SCALAR },

@@ -9,7 +9,9 @@ static void linear_case(Case *c, Shape x, int64_t out, bool in_out, bool bias)
     Tensor  none = { case_graph(c), TENSOR_NONE };
     Tensor  tx = case_in(c, "x", x, -1, 1);
     Tensor  w = case_in(c, "w", in_out ? SHAPE(in, out) : SHAPE(out, in), -1, 1);
-    case_out(c, "y", linear_op(tx, w, bias ? case_in(c, "b", SHAPE(out), -1, 1) : none, (LinearAttr){ in_out }));
+    case_out(
+        c, "y",
+        linear_op(tx, w, bias ? case_in(c, "b", SHAPE(out), -1, 1) : none, (LinearAttr){ in_out }));
 }
 
 static void torch_layout(Case *c) { linear_case(c, SHAPE(3, 5, 7), 9, false, true); }
@@ -28,7 +30,8 @@ static void twice(Case *c, bool in_out)      /* the gradients of w and b are sum
 {
     Tensor x = case_in(c, "x", SHAPE(5, 6), -1, 1), w = case_in(c, "w", SHAPE(6, 6), -1, 1);
     Tensor b = case_in(c, "b", SHAPE(6), -1, 1);
-    case_out(c, "y", linear_op(linear_op(x, w, b, (LinearAttr){ in_out }), w, b, (LinearAttr){ in_out }));
+    case_out(c, "y",
+             linear_op(linear_op(x, w, b, (LinearAttr){ in_out }), w, b, (LinearAttr){ in_out }));
 }
 
 static void torch_twice(Case *c)  { twice(c, false); }

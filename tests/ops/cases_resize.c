@@ -13,17 +13,19 @@
 RESIZE_CASE(nearest_twice, SHAPE(2, 3, 4, 5), 6, 8, RESIZE_NEAREST)
 RESIZE_CASE(nearest_up, SHAPE(1, 5, 7, 3), 12, 19, RESIZE_NEAREST)
 RESIZE_CASE(nearest_down, SHAPE(2, 11, 9, 2), 4, 5, RESIZE_NEAREST)
-RESIZE_CASE(nearest_rounding, SHAPE(1, 6, 26, 1), 74, 22, RESIZE_NEAREST)    /* fp32 decides the index */
+/* fp32 decides the index */
+RESIZE_CASE(nearest_rounding, SHAPE(1, 6, 26, 1), 74, 22, RESIZE_NEAREST)
 RESIZE_CASE(bilinear_up, SHAPE(2, 3, 5, 4), 7, 11, RESIZE_BILINEAR)
-RESIZE_CASE(bilinear_half, SHAPE(1, 8, 10, 3), 4, 5, RESIZE_BILINEAR)        /* the 2x2 mean of DiT3D */
-RESIZE_CASE(bilinear_down, SHAPE(1, 13, 9, 2), 3, 4, RESIZE_BILINEAR)        /* some pixels reach nothing */
+RESIZE_CASE(bilinear_half, SHAPE(1, 8, 10, 3), 4, 5, RESIZE_BILINEAR)  /* the 2x2 mean of DiT3D */
+/* some pixels reach nothing */
+RESIZE_CASE(bilinear_down, SHAPE(1, 13, 9, 2), 3, 4, RESIZE_BILINEAR)
 RESIZE_CASE(bilinear_one, SHAPE(1, 1, 1, 3), 3, 2, RESIZE_BILINEAR)
 RESIZE_CASE(bicubic_up, SHAPE(1, 5, 4, 3), 20, 16, RESIZE_BICUBIC)
 RESIZE_CASE(bicubic_down, SHAPE(2, 9, 13, 1), 4, 5, RESIZE_BICUBIC)
 RESIZE_CASE(bicubic_one, SHAPE(1, 1, 2, 3), 5, 7, RESIZE_BICUBIC)
-RESIZE_CASE(mixed, SHAPE(1, 4, 9, 3), 9, 4, RESIZE_BILINEAR)                 /* taller and narrower */
+RESIZE_CASE(mixed, SHAPE(1, 4, 9, 3), 9, 4, RESIZE_BILINEAR)  /* taller and narrower */
 RESIZE_CASE(area_down, SHAPE(2, 7, 10, 3), 3, 4, RESIZE_AREA)
-RESIZE_CASE(area_up, SHAPE(2, 4, 4, 4), 16, 16, RESIZE_AREA)                 /* the edge processor's pool */
+RESIZE_CASE(area_up, SHAPE(2, 4, 4, 4), 16, 16, RESIZE_AREA)  /* the edge processor's pool */
 RESIZE_CASE(area_odd, SHAPE(1, 5, 3, 2), 7, 8, RESIZE_AREA)
 RESIZE_CASE(area_all, SHAPE(2, 6, 5, 3), 1, 1, RESIZE_AREA)
 RESIZE_CASE(large_nearest, SHAPE(2, 17, 31, 40), 34, 62, RESIZE_NEAREST)
@@ -37,7 +39,8 @@ static void same_size(Case *c)               /* every mode is the identity: no n
     case_out(c, "y", resize(x, 6, 5, RESIZE_BICUBIC));
 }
 
-#define TO(size, mode) "y = F.interpolate(x.permute(0, 3, 1, 2), " size ", mode=" mode ").permute(0, 2, 3, 1)"
+#define TO(size, mode)                                                                             \
+    "y = F.interpolate(x.permute(0, 3, 1, 2), " size ", mode=" mode ").permute(0, 2, 3, 1)"
 #define AREA(size) "y = F.adaptive_avg_pool2d(x.permute(0, 3, 1, 2), " size ").permute(0, 2, 3, 1)"
 
 const OpCase cases_resize[] = {
@@ -45,7 +48,8 @@ const OpCase cases_resize[] = {
     { "nearest up", nearest_up, TO("(12, 19)", "'nearest'") },
     { "nearest down", nearest_down, TO("(4, 5)", "'nearest'") },
     { "nearest rounding", nearest_rounding,
-      "y = F.interpolate(x.float().permute(0, 3, 1, 2), (74, 22), mode='nearest').permute(0, 2, 3, 1).double()" },
+      "y = F.interpolate(x.float().permute(0, 3, 1, 2), (74, 22), mode='nearest').permute(0, 2, 3, "
+      "1).double()" },
     { "bilinear up", bilinear_up, TO("(7, 11)", "'bilinear'") },
     { "bilinear half", bilinear_half, TO("(4, 5)", "'bilinear'") },
     { "bilinear down", bilinear_down, TO("(3, 4)", "'bilinear'") },
@@ -74,7 +78,7 @@ static void pool_odd(Case *c)                /* the last row and column are left
     case_out(c, "y", max_pool2d(case_in(c, "x", SHAPE(1, 7, 5, 10), -1, 1)));
 }
 
-static void pool_ties(Case *c)               /* bf16 has 3 numbers here: the first of equals is taken */
+static void pool_ties(Case *c)  /* bf16 has 3 numbers here: the first of equals is taken */
 {
     case_out(c, "y", max_pool2d(case_in(c, "x", SHAPE(2, 8, 8, 4), 256, 260)));
 }

@@ -1,5 +1,5 @@
-/* cases_s4_carry.c -- S4 states between chunks, against dense matrices: what a state goes on to say, and
- * the state after a chunk. */
+/* cases_s4_carry.c -- S4 states between chunks, against dense matrices: what a state goes on to
+ * say, and the state after a chunk. */
 #include "cases.h"
 
 #include "ops/basic.h"
@@ -12,8 +12,10 @@ typedef struct Layer {
 
 static Layer layer(Case *c, int64_t h, int64_t n)
 {
-    return (Layer){ case_in_f32(c, "inv_dt", SHAPE(h, 1), -2, 1), case_in_f32(c, "ar", SHAPE(1, n), -1, 0.5f),
-                    case_in_f32(c, "ai", SHAPE(1, n), 0, 3), case_in_f32(c, "p", SHAPE(1, 1, n, 2), -1, 1) };
+    return (Layer){ case_in_f32(c, "inv_dt", SHAPE(h, 1), -2, 1),
+                    case_in_f32(c, "ar", SHAPE(1, n), -1, 0.5f),
+                    case_in_f32(c, "ai", SHAPE(1, n), 0, 3),
+                    case_in_f32(c, "p", SHAPE(1, 1, n, 2), -1, 1) };
 }
 
 /* The last of several samples begins a sound. */
@@ -58,9 +60,11 @@ const OpCase cases_s4_begin[] = {
 
 static void end(Case *c, int64_t batch, int64_t length, int64_t h, int64_t n)
 {
-    Tensor x = case_const(c, "x", SHAPE(batch, h, n, 2), -1, 1), u = case_in(c, "u", SHAPE(batch, length, h), -1, 1);
+    Tensor x = case_const(c, "x", SHAPE(batch, h, n, 2), -1, 1),
+           u = case_in(c, "u", SHAPE(batch, length, h), -1, 1);
     Tensor b = case_in_f32(c, "b", SHAPE(1, 1, n, 2), -1, 1);
-    Tensor state = state_add(case_graph(c), "state", F32, SHAPE(batch, h, n, 2), CLASS_CONSTANTS, true);
+    Tensor state = state_add(case_graph(c), "state", F32, SHAPE(batch, h, n, 2), CLASS_CONSTANTS,
+                             true);
     Layer  l = layer(c, h, n);
     assign(state, cast(x, F32));
     s4_end(state, keep_of(c, batch), u, l.inv_dt, b, l.ar, l.ai, l.p);
@@ -72,16 +76,18 @@ static void end_one(Case *c)   { end(c, 1, 1, 1, 1); }
 static void end_three(Case *c) { end(c, 3, 20, 5, 4); }
 static void end_wide(Case *c)  { end(c, 2, 7, 35, 3); }
 
-#define END KEEP PARTS \
-    "both = lambda v: torch.cat([v, v.conj()], -1)\n" \
-    "q = both(P)\n" \
-    "half = dt[:, :, None] / 2 * (torch.diag(both(A)) - q[:, None] * q.conj()[None])\n" \
-    "inverse = torch.linalg.inv(torch.eye(len(q)).to(half) - half)\n" \
-    "Abar, Bbar = inverse @ (torch.eye(len(q)).to(half) + half), (inverse @ both(torch.view_as_complex(b)[0, 0])[:, None])[..., 0] * dt\n" \
-    "X = both(X)\n" \
-    "for t in range(u.shape[1]): X = torch.einsum('hij,bhj->bhi', Abar, X) + Bbar * u[:, t, :, None]\n" \
-    "y = torch.view_as_real(X[..., : x.shape[2]].contiguous()).detach()\n" \
-    "twice = 2 * u"
+#define END                                                                                        \
+    KEEP PARTS "both = lambda v: torch.cat([v, v.conj()], -1)\n"                                   \
+               "q = both(P)\n"                                                                     \
+               "half = dt[:, :, None] / 2 * (torch.diag(both(A)) - q[:, None] * q.conj()[None])\n" \
+               "inverse = torch.linalg.inv(torch.eye(len(q)).to(half) - half)\n"                   \
+               "Abar, Bbar = inverse @ (torch.eye(len(q)).to(half) + half), (inverse @ "           \
+               "both(torch.view_as_complex(b)[0, 0])[:, None])[..., 0] * dt\n"                     \
+               "X = both(X)\n"                                                                     \
+               "for t in range(u.shape[1]): X = torch.einsum('hij,bhj->bhi', Abar, X) + Bbar * "   \
+               "u[:, t, :, None]\n"                                                                \
+               "y = torch.view_as_real(X[..., : x.shape[2]].contiguous()).detach()\n"              \
+               "twice = 2 * u"
 
 const OpCase cases_s4_end[] = {
     { "one step", end_one, END, CASE_NO_DIFFERENCES },

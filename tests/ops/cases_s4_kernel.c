@@ -35,8 +35,10 @@ static void narrow(Case *c)
 static void own_b(Case *c, int64_t h, int64_t n, int64_t length)
 {
     Tensor inv_dt = case_in_f32(c, "inv_dt", SHAPE(h, 1), -2, 1);
-    Tensor cc = case_in_f32(c, "c", SHAPE(1, h, n, 2), -1, 1), b = case_in_f32(c, "b", SHAPE(1, h, n, 2), -1, 1);
-    Tensor ar = case_in_f32(c, "ar", SHAPE(1, n), -1, 0.5f), ai = case_in_f32(c, "ai", SHAPE(1, n), 0, 3);
+    Tensor cc = case_in_f32(c, "c", SHAPE(1, h, n, 2), -1, 1),
+           b = case_in_f32(c, "b", SHAPE(1, h, n, 2), -1, 1);
+    Tensor ar = case_in_f32(c, "ar", SHAPE(1, n), -1, 0.5f),
+           ai = case_in_f32(c, "ai", SHAPE(1, n), 0, 3);
     Tensor p = case_in_f32(c, "p", SHAPE(1, 1, n, 2), -1, 1);
     case_out(c, "y", s4_kernel(inv_dt, cc, b, ar, ai, p, length));
 }

@@ -6,6 +6,8 @@
  *   test_ops --only OP          one operator
  *   test_ops --backend own      with own matrix products
  *   test_ops --quick N          only the first N cases of each operator, fp32 (for valgrind)
+ *   test_ops --differences 0    without finite differences: many runs more of the same code, which
+ *                               tell a sanitizer nothing
  */
 #include "cases.h"
 #include "../device.h"
@@ -25,6 +27,8 @@
 #include <stdlib.h>
 
 enum { MAX_PORTS = 24 };
+
+static bool differences = true;
 
 typedef struct Port {            /* an input or output of a case */
     const char *name;
@@ -75,16 +79,28 @@ static Err probe_grad_cpu(const Call *call)
     }
     return OK;
 }
-static const OpDef op_probe_grad = { .name = "probe_grad", .n_in = 3, .n_out = 1, .shape = probe_grad_shape,
-                                     .cost = probe_cost, .cpu = { .run = probe_grad_cpu } };
+static const OpDef op_probe_grad = { .name = "probe_grad",
+                                     .n_in = 3,
+                                     .n_out = 1,
+                                     .shape = probe_grad_shape,
+                                     .cost = probe_cost,
+                                     .cpu = { .run = probe_grad_cpu } };
 static void probe_grad(Grad *g)
 {
-    grad_give(g, 0, node_add(g->graph, &op_probe_grad, NULL, TENSORS(grad_in(g, 0), grad_in(g, 1), grad_dy(g, 0)), NULL));
+    grad_give(g, 0,
+              node_add(g->graph, &op_probe_grad, NULL,
+                       TENSORS(grad_in(g, 0), grad_in(g, 1), grad_dy(g, 0)), NULL));
 }
-static const OpDef op_probe = { .name = "probe", .n_in = 2, .n_out = 1, .shape = probe_shape, .grad = probe_grad,
-                                .cost = probe_cost, .cpu = { .run = probe_cpu } };
+static const OpDef op_probe = { .name = "probe",
+                                .n_in = 2,
+                                .n_out = 1,
+                                .shape = probe_shape,
+                                .grad = probe_grad,
+                                .cost = probe_cost,
+                                .cpu = { .run = probe_cpu } };
 
-/* The probes are the test's own, so a card has no kernels for them: the host runs them on copies. */
+/* The probes are the test's own, so a card has no kernels for them: the host runs them on
+ * copies. */
 static const DeviceApi *card_api;
 
 static Err probe_on_host(const Call *call)
@@ -119,12 +135,14 @@ Graph *case_graph(Case *c) { return c->graph; }
 
 static uint64_t case_seed(const Case *c, const char *name)
 {
-    return ((uint64_t)random_stream(c->oc->name) << 32 | random_stream(c->op->name)) ^ random_stream(name);
+    return ((uint64_t)random_stream(c->oc->name) << 32 | random_stream(c->op->name)) ^
+           random_stream(name);
 }
 
 static float bf16_near(float x) { return bf16_to_f32(f32_to_bf16(x)); }
 
-static float *case_numbers(Case *c, const char *name, Shape shape, float low, float high, bool whole)
+static float *case_numbers(Case *c, const char *name, Shape shape, float low, float high,
+                           bool whole)
 {
     int64_t   n = shape_count(shape);
     float    *data = NEWN(c->pool, float, n);
@@ -247,9 +265,10 @@ static Err case_ready(Case *c, const Device *device, const EngineOptions *option
         differentiated |= c->in[i].param >= 0;
     for (int i = 0; i < c->n_out; i++) {
         Port  *port = &c->out[i];
-        Tensor w = constant_add(graph, pool_print(c->pool, "weight/%s", port->name), F32, port->shape,
-                                port->weight, CLASS_CONSTANTS);
-        Tensor term = node_add(graph, &op_probe, NULL, TENSORS(((Tensor){ graph, port->value }), w), NULL);
+        Tensor w = constant_add(graph, pool_print(c->pool, "weight/%s", port->name), F32,
+                                port->shape, port->weight, CLASS_CONSTANTS);
+        Tensor term = node_add(graph, &op_probe, NULL, TENSORS(((Tensor){ graph, port->value }), w),
+                               NULL);
         loss = tensor_ok(loss) ? add(loss, term) : term;
     }
     if (differentiated) {
@@ -279,7 +298,8 @@ static Err case_ready(Case *c, const Device *device, const EngineOptions *option
     }
     for (int i = 0; i < c->n_out; i++) {
         Port *port = &c->out[i];
-        port->raw = pool_alloc(c->pool, (size_t)shape_count(port->shape), (size_t)type_bytes(port->type));
+        port->raw = pool_alloc(c->pool, (size_t)shape_count(port->shape),
+                               (size_t)type_bytes(port->type));
         port->data = NEWN(c->pool, float, shape_count(port->shape));
         TRY(session_watch(c->session, port->value, port->raw));
     }
@@ -289,7 +309,8 @@ static Err case_ready(Case *c, const Device *device, const EngineOptions *option
 static Err case_run(Case *c)
 {
     TRY(session_run(c->session, PART_MICRO));
-    if (session_measured_bytes(c->session, PART_MICRO) != session_planned_bytes(c->session, PART_MICRO))
+    if (session_measured_bytes(c->session, PART_MICRO) !=
+        session_planned_bytes(c->session, PART_MICRO))
         return fail(E_PLAN, "measured %lld bytes, planned %lld",
                     (long long)session_measured_bytes(c->session, PART_MICRO),
                     (long long)session_planned_bytes(c->session, PART_MICRO));
@@ -347,7 +368,8 @@ static void judge_reference(Case *c, const SafeFile *refs)
             Port *port = is_out ? &c->out[i - c->n_in] : &c->in[i];
             if (!is_out && port->param < 0)
                 continue;
-            const char *key = pool_print(c->pool, "%s/%s/%s", c->oc->name, is_out ? "out" : "grad", port->name);
+            const char *key = pool_print(c->pool, "%s/%s/%s", c->oc->name, is_out ? "out" : "grad",
+                                         port->name);
             const SafeTensor *r = safetensors_find(refs, key);
             int64_t n = shape_count(port->shape);
             if (!r || r->type != SAFE_F32 || r->n_bytes != (size_t)n * 4) {
@@ -360,10 +382,11 @@ static void judge_reference(Case *c, const SafeFile *refs)
                 largest = norm > largest ? norm : largest;
                 continue;
             }
-            double error = error_of(is_out ? port->data : port->grad, r->data, n, is_out ? 1e-6 : 1e-4 * largest);
+            double error = error_of(is_out ? port->data : port->grad, r->data, n,
+                                    is_out ? 1e-6 : 1e-4 * largest);
             if (error > tol)
-                case_fault(c, "%s %s is off by %.3g of its length (allowed %.3g)", is_out ? "output" : "gradient of",
-                           port->name, error, tol);
+                case_fault(c, "%s %s is off by %.3g of its length (allowed %.3g)",
+                           is_out ? "output" : "gradient of", port->name, error, tol);
             else
                 test_passed++;
         }
@@ -410,7 +433,8 @@ static void judge_differences(Case *c)
         double got = (value[1] - value[0]) / (2 * step);
         double slack = 0.01 * fabs(want) + 0.001 * norm_of(grad, n) + 4e-7 * size / step + 1e-5;
         if (!(fabs(got - want) <= slack))
-            case_fault(c, "gradient of %s: differences say %.6g, the rule %.6g (slack %.2g)", port->name, got, want, slack);
+            case_fault(c, "gradient of %s: differences say %.6g, the rule %.6g (slack %.2g)",
+                       port->name, got, want, slack);
         else
             test_passed++;
     }
@@ -441,7 +465,8 @@ static Err variant(Case *c, const Case *of, const Device *device, const EngineOp
     return case_run(c);
 }
 
-static void judge(Pool *pool, const OpDef *op, const OpCase *oc, Type type, const Device *device, const SafeFile *refs)
+static void judge(Pool *pool, const OpDef *op, const OpCase *oc, Type type, const Device *device,
+                  const SafeFile *refs)
 {
     Case c, other;
     if (case_build(&c, pool, op, oc, type) || case_ready(&c, device, NULL) || case_run(&c)) {
@@ -470,27 +495,35 @@ static void judge(Pool *pool, const OpDef *op, const OpCase *oc, Type type, cons
         case_fault(&c, "second run: %s", err_text());
     else
         same_bits(&c, &other, "from run to run");
-    if (type == F32 && !(oc->flags & CASE_NO_DIFFERENCES))
+    if (differences && type == F32 && !(oc->flags & CASE_NO_DIFFERENCES))
         judge_differences(&c);
     pool_free(c.pool);
 }
 
-static void dump(Pool *pool, const OpDef *op, const OpCase *oc, SafeTensor **list, int32_t *n, int32_t *cap)
+static void dump(Pool *pool, const OpDef *op, const OpCase *oc, SafeTensor **list, int32_t *n,
+                 int32_t *cap)
 {
     Case c;
     if ((oc->flags & CASE_NO_TORCH) || case_build(&c, pool, op, oc, F32))
         return;
     for (int i = 0; i < c.n_in + c.n_out; i++) {
         Port *port = i < c.n_in ? &c.in[i] : &c.out[i - c.n_in];
-        const char *kind = i >= c.n_in ? "weight" : port->param >= 0 ? "in" : type_is_float(port->type) ? "const" : "int";
+        const char *kind = i >= c.n_in                 ? "weight"
+                           : port->param >= 0          ? "in"
+                           : type_is_float(port->type) ? "const"
+                                                       : "int";
         VEC_ADD(pool, *list, *n, *cap, (SafeTensor){
-            .name = pool_print(pool, "%s/%s/%s/%s", op->name, oc->name, kind, port->name), .type = SAFE_F32,
-            .rank = port->shape.rank, .shape = memcpy(NEWN(pool, int64_t, MAX_RANK), port->shape.dim, sizeof port->shape.dim),
+            .name = pool_print(pool, "%s/%s/%s/%s", op->name, oc->name, kind, port->name),
+            .type = SAFE_F32,
+            .rank = port->shape.rank,
+            .shape = memcpy(NEWN(pool, int64_t, MAX_RANK), port->shape.dim, sizeof port->shape.dim),
             .data = i < c.n_in ? port->data : port->weight });
     }
     VEC_ADD(pool, *list, *n, *cap, (SafeTensor){
-        .name = pool_print(pool, "%s/%s/%s", op->name, oc->name, oc->flags & CASE_LIVE_ONLY ? "torch_live" : "torch"),
-        .type = SAFE_U8, .rank = 1, .shape = memcpy(NEWN(pool, int64_t, 1), &(int64_t){ (int64_t)strlen(oc->torch) }, 8),
+        .name = pool_print(pool, "%s/%s/%s", op->name, oc->name,
+        oc->flags & CASE_LIVE_ONLY ? "torch_live" : "torch"),
+        .type = SAFE_U8, .rank = 1,
+        .shape = memcpy(NEWN(pool, int64_t, 1), &(int64_t){ (int64_t)strlen(oc->torch) }, 8),
         .data = oc->torch });
 }
 
@@ -510,7 +543,8 @@ static const struct { const OpDef *op; const OpCase *cases; } all_cases[] = {
 
 int main(int argc, char **argv)
 {
-    const char *dump_path = NULL, *refs_dir = SOURCE_DIR "/tests/ops/ref", *only = NULL, *backend = NULL;
+    const char *dump_path = NULL, *refs_dir = SOURCE_DIR "/tests/ops/ref", *only = NULL,
+               *backend = NULL;
     bool        live = false;
     int         quick = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -519,6 +553,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--only"))    only = argv[i + 1];
         else if (!strcmp(argv[i], "--backend")) backend = argv[i + 1];
         else if (!strcmp(argv[i], "--quick"))   quick = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--differences")) differences = atoi(argv[i + 1]);
     }
     Pool   *pool = pool_new(NULL, "harness");
     Device *device;
@@ -549,7 +584,8 @@ int main(int argc, char **argv)
             have = &refs;
         }
         int before = test_failed, cases = 0;
-        for (const OpCase *oc = all_cases[i].cases; oc->name && (!quick || cases < quick); oc++, cases++) {
+        for (const OpCase *oc = all_cases[i].cases; oc->name && (!quick || cases < quick);
+             oc++, cases++) {
             if (dump_path) {
                 dump(pool, op, oc, &list, &n, &cap);
                 continue;

@@ -18,7 +18,8 @@ static void there_and_back(void)
     MakeBlocks  blocks;
     PGraph     *g = make_transformer(pool, 3, 1000, &blocks), *h;
     Plan       *plan, *read;
-    const char *graph_path = temp_path(pool, "graph.json"), *plan_path = temp_path(pool, "plan.json");
+    const char *graph_path = temp_path(pool, "graph.json"),
+               *plan_path = temp_path(pool, "plan.json");
     g->align = 64;
     g->base_peak_bytes = 12345;
     g->values[g->nodes[5].out[0]].final = true;
@@ -65,11 +66,15 @@ typedef struct Bad { const char *says, *text; } Bad;
 /* says NULL: the graph is good. */
 static const Bad graphs[] = {
     { NULL, HEAD "\"values\": [], \"nodes\": []}" },
-    { NULL, HEAD "\"surprise\": [1], \"values\": [{\"id\": 7, \"bytes\": 1e3, \"x\": 0}], \"nodes\": "
-            "[{\"id\": \"n\", \"cost\": 0.5, \"outputs\": [7]}], \"finals\": [7]}" },
-    { NULL, HEAD "\"values\": [{\"id\": \"r\", \"bytes\": 4}, {\"id\": \"v\", \"bytes\": 0, \"view_of\": \"r\"}, "
-            "{\"id\": \"u\", \"bytes\": 0, \"view_of\": \"v\"}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, "
-            "\"outputs\": [\"r\"]}, {\"id\": \"b\", \"cost\": 1, \"inputs\": [\"r\"], \"outputs\": [\"v\", \"u\"]}]}" },
+    { NULL, HEAD "\"surprise\": [1], \"values\": [{\"id\": 7, \"bytes\": 1e3, \"x\": 0}], "
+                 "\"nodes\": "
+                 "[{\"id\": \"n\", \"cost\": 0.5, \"outputs\": [7]}], \"finals\": [7]}" },
+    { NULL, HEAD "\"values\": [{\"id\": \"r\", \"bytes\": 4}, {\"id\": \"v\", \"bytes\": 0, "
+                 "\"view_of\": \"r\"}, "
+                 "{\"id\": \"u\", \"bytes\": 0, \"view_of\": \"v\"}], \"nodes\": [{\"id\": \"a\", "
+                 "\"cost\": 1, "
+                 "\"outputs\": [\"r\"]}, {\"id\": \"b\", \"cost\": 1, \"inputs\": [\"r\"], "
+                 "\"outputs\": [\"v\", \"u\"]}]}" },
     { "format", "{\"values\": [], \"nodes\": []}" },
     { "plimsoll-graph-1", "{\"format\": \"plimsoll-graph-9\", \"values\": [], \"nodes\": []}" },
     { "values", HEAD "\"nodes\": []}" },
@@ -77,36 +82,54 @@ static const Bad graphs[] = {
     { "id", HEAD "\"values\": [{\"bytes\": 1}], \"nodes\": []}" },
     { "id", HEAD "\"values\": [{\"id\": [], \"bytes\": 1}], \"nodes\": []}" },
     { "bytes", HEAD "\"values\": [{\"id\": \"v\"}], \"nodes\": []}" },
-    { "bytes", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": -1, \"persistent\": true}], \"nodes\": []}" },
+    { "bytes", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": -1, \"persistent\": true}], "
+                    "\"nodes\": []}" },
     { "bytes", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": \"x\"}], \"nodes\": []}" },
-    { "two values", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}, {\"id\": \"v\", \"bytes\": 1}], \"nodes\": []}" },
+    { "two values", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}, {\"id\": \"v\", \"bytes\": "
+                         "1}], \"nodes\": []}" },
     { "persistent", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": []}" },
-    { "2^61", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 9223372036854775807, \"persistent\": true}, "
-              "{\"id\": \"u\", \"bytes\": 9223372036854775807, \"persistent\": true}], \"nodes\": []}" },
-    { "no value", HEAD "\"values\": [], \"nodes\": [{\"id\": \"n\", \"cost\": 1, \"inputs\": [\"q\"]}]}" },
-    { "two nodes", HEAD "\"values\": [], \"nodes\": [{\"id\": \"n\", \"cost\": 1}, {\"id\": \"n\", \"cost\": 1}]}" },
+    { "2^61", HEAD
+      "\"values\": [{\"id\": \"v\", \"bytes\": 9223372036854775807, \"persistent\": true}, "
+      "{\"id\": \"u\", \"bytes\": 9223372036854775807, \"persistent\": true}], \"nodes\": []}" },
+    { "no value", HEAD "\"values\": [], \"nodes\": [{\"id\": \"n\", \"cost\": 1, \"inputs\": "
+                       "[\"q\"]}]}" },
+    { "two nodes", HEAD "\"values\": [], \"nodes\": [{\"id\": \"n\", \"cost\": 1}, {\"id\": \"n\", "
+                        "\"cost\": 1}]}" },
     { "cost", HEAD "\"values\": [], \"nodes\": [{\"id\": \"n\", \"cost\": -1}]}" },
     { "cost", HEAD "\"values\": [], \"nodes\": [{\"id\": \"n\"}]}" },
-    { "workspace", HEAD "\"values\": [], \"nodes\": [{\"id\": \"n\", \"cost\": 1, \"workspace\": -5}]}" },
-    { "before any node", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, "
-              "\"inputs\": [\"v\"]}, {\"id\": \"b\", \"cost\": 1, \"outputs\": [\"v\"]}]}" },
-    { "twice", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, "
-              "\"outputs\": [\"v\", \"v\"]}]}" },
-    { "view", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 0, \"persistent\": true, \"view_of\": \"v\"}], \"nodes\": []}" },
-    { "view", HEAD "\"values\": [{\"id\": \"a\", \"bytes\": 0, \"persistent\": true, \"view_of\": \"b\"}, "
-              "{\"id\": \"b\", \"bytes\": 0, \"persistent\": true, \"view_of\": \"a\"}], \"nodes\": []}" },
+    { "workspace", HEAD "\"values\": [], \"nodes\": [{\"id\": \"n\", \"cost\": 1, \"workspace\": "
+                        "-5}]}" },
+    { "before any node",
+      HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, "
+           "\"inputs\": [\"v\"]}, {\"id\": \"b\", \"cost\": 1, \"outputs\": [\"v\"]}]}" },
+    { "twice", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": \"a\", "
+                    "\"cost\": 1, "
+                    "\"outputs\": [\"v\", \"v\"]}]}" },
+    { "view", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 0, \"persistent\": true, \"view_of\": "
+                   "\"v\"}], \"nodes\": []}" },
+    { "view", HEAD
+      "\"values\": [{\"id\": \"a\", \"bytes\": 0, \"persistent\": true, \"view_of\": \"b\"}, "
+      "{\"id\": \"b\", \"bytes\": 0, \"persistent\": true, \"view_of\": \"a\"}], \"nodes\": []}" },
     { "power of two", HEAD "\"align\": 3, \"values\": [], \"nodes\": []}" },
-    { "inplace", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, "
-              "\"outputs\": [\"v\"], \"inplace\": [[\"v\"]]}]}" },
-    { "more than", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}, {\"id\": \"u\", \"bytes\": 2}], \"nodes\": "
-              "[{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": \"b\", \"cost\": 1, \"inputs\": [\"v\"], "
-              "\"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}]}" },
-    { "taken over", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 2}, {\"id\": \"u\", \"bytes\": 2}], \"nodes\": "
-              "[{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": \"b\", \"cost\": 1, \"inputs\": [\"v\"], "
-              "\"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}, {\"id\": \"c\", \"cost\": 1, \"inputs\": [\"v\"]}]}" },
-    { "final", HEAD "\"finals\": [\"v\"], \"values\": [{\"id\": \"v\", \"bytes\": 2}, {\"id\": \"u\", \"bytes\": 2}], "
-              "\"nodes\": [{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": \"b\", \"cost\": 1, "
-              "\"inputs\": [\"v\"], \"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}]}" },
+    { "inplace", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": \"a\", "
+                      "\"cost\": 1, "
+                      "\"outputs\": [\"v\"], \"inplace\": [[\"v\"]]}]}" },
+    { "more than", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}, {\"id\": \"u\", \"bytes\": "
+                        "2}], \"nodes\": "
+                        "[{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": \"b\", "
+                        "\"cost\": 1, \"inputs\": [\"v\"], "
+                        "\"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}]}" },
+    { "taken over", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 2}, {\"id\": \"u\", \"bytes\": "
+                         "2}], \"nodes\": "
+                         "[{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": \"b\", "
+                         "\"cost\": 1, \"inputs\": [\"v\"], "
+                         "\"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}, {\"id\": \"c\", "
+                         "\"cost\": 1, \"inputs\": [\"v\"]}]}" },
+    { "final", HEAD "\"finals\": [\"v\"], \"values\": [{\"id\": \"v\", \"bytes\": 2}, {\"id\": "
+                    "\"u\", \"bytes\": 2}], "
+                    "\"nodes\": [{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": "
+                    "\"b\", \"cost\": 1, "
+                    "\"inputs\": [\"v\"], \"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}]}" },
     { "", "[1, 2" },
     { "", "" },
     { "format", "[]" },
@@ -115,9 +138,12 @@ static const Bad graphs[] = {
 /* Ids that are numbers in the graph are numbers in the plan and in the graph written again. */
 static void ids_keep_their_kind(void)
 {
-    static const char text[] = "{\"format\": \"plimsoll-graph-1\", \"finals\": [7], \"values\": [{\"id\": 7, \"bytes\": 1}, "
-                               "{\"id\": \"8\", \"bytes\": 2}], \"nodes\": [{\"id\": 3, \"cost\": 1, \"outputs\": [\"8\"]}, "
-                               "{\"id\": \"n\", \"cost\": 1, \"inputs\": [\"8\"], \"outputs\": [7]}]}";
+    static const char text[] = "{\"format\": \"plimsoll-graph-1\", \"finals\": [7], \"values\": "
+                               "[{\"id\": 7, \"bytes\": 1}, "
+                               "{\"id\": \"8\", \"bytes\": 2}], \"nodes\": [{\"id\": 3, \"cost\": "
+                               "1, \"outputs\": [\"8\"]}, "
+                               "{\"id\": \"n\", \"cost\": 1, \"inputs\": [\"8\"], \"outputs\": "
+                               "[7]}]}";
     Pool       *pool = pool_new(NULL, "test");
     const char *path = temp_path(pool, "ids.json");
     PGraph     *g;
@@ -129,12 +155,14 @@ static void ids_keep_their_kind(void)
     CHECK_OK(plan_keep_all(pool, g, &plan));
     CHECK_OK(plan_write(path, g, plan));
     CHECK_OK(file_read(pool, path, &written, &n));
-    CHECK(strstr(written, "[\"run\", 3]") && strstr(written, "[\"run\", \"n\"]") && strstr(written, "[\"drop\", \"8\"]"));
+    CHECK(strstr(written, "[\"run\", 3]") && strstr(written, "[\"run\", \"n\"]") &&
+          strstr(written, "[\"drop\", \"8\"]"));
     CHECK_OK(plan_read(pool, path, g, &again));
     CHECK_INT(again->n_steps, plan->n_steps);
     CHECK_OK(pgraph_write(g, path));
     CHECK_OK(file_read(pool, path, &written, &n));
-    CHECK(strstr(written, "\"id\": 7") && strstr(written, "\"id\": \"8\"") && strstr(written, "\"id\": 3"));
+    CHECK(strstr(written, "\"id\": 7") && strstr(written, "\"id\": \"8\"") &&
+          strstr(written, "\"id\": 3"));
     unlink(path);
     pool_free(pool);
 }
@@ -150,7 +178,8 @@ static void bad_files_are_refused(void)
         if (!CHECK((err == OK) == (graphs[i].says == NULL)))
             fprintf(stderr, "  case %zu: %s\n", i, err ? err_text() : "accepted");
         if (err && graphs[i].says && !CHECK(strstr(err_text(), graphs[i].says) != NULL))
-            fprintf(stderr, "  case %zu wanted \"%s\", said \"%s\"\n", i, graphs[i].says, err_text());
+            fprintf(stderr, "  case %zu wanted \"%s\", said \"%s\"\n", i, graphs[i].says,
+                    err_text());
         unlink(path);
         pool_free(pool);
     }
@@ -163,7 +192,8 @@ static void bad_files_are_refused(void)
 static void bad_plans_are_refused(void)
 {
     static const Bad plans[] = {
-        { NULL, "{\"format\": \"plimsoll-plan-1\", \"steps\": [[\"run\", \"n0\"], [\"drop\", \"v0\"]]}" },
+        { NULL, "{\"format\": \"plimsoll-plan-1\", \"steps\": [[\"run\", \"n0\"], [\"drop\", "
+                "\"v0\"]]}" },
         { "format", "{\"steps\": []}" },
         { "steps", "{\"format\": \"plimsoll-plan-1\"}" },
         { "no step", "{\"format\": \"plimsoll-plan-1\", \"steps\": [[\"walk\", \"n0\"]]}" },

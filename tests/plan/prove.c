@@ -148,9 +148,9 @@ static void search_meets_the_program(void)
         CHECK(proof.any_bytes <= plan->live_bytes);
         CHECK(proof.any_bytes >= plan->bound_bytes);
         CHECK(!proof.order_tried || proof.order_cost <= plan->cost * (1 + 1e-9));
-        if (!CHECK(!proof.cheaper))          /* the search has missed nothing that the program saw */
-            fprintf(stderr, "  seed %llu: found %g, there is %g, base %g\n", (unsigned long long)seed,
-                    plan->cost, proof.cheaper->cost, plan->base_cost);
+        if (!CHECK(!proof.cheaper))  /* the search has missed nothing that the program saw */
+            fprintf(stderr, "  seed %llu: found %g, there is %g, base %g\n",
+                    (unsigned long long)seed, plan->cost, proof.cheaper->cost, plan->base_cost);
         compared++;
         optimal += proof.order_closed || !proof.order_tried;
         pool_free(pool);

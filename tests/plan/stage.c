@@ -1,4 +1,5 @@
-/* stage.c -- hosted values: judged by hand, staged into plans, within a window, and chosen under a budget. */
+/* stage.c -- hosted values: judged by hand, staged into plans, within a window, and chosen under a
+ * budget. */
 #include "test.h"
 
 #include "plan/make.h"
@@ -7,8 +8,9 @@
 
 #include <unistd.h>
 
-/* n parameters of 10 bytes with a gradient each, made one after the other, then an update each that reads and
- * writes the parameter and a hosted state of 40 bytes. Gradients take 5, updates 1; 4 bytes a unit of time. */
+/* n parameters of 10 bytes with a gradient each, made one after the other, then an update each that
+ * reads and writes the parameter and a hosted state of 40 bytes. Gradients take 5, updates 1; 4
+ * bytes a unit of time. */
 static PGraph *steps_of(Pool *pool, int n)
 {
     Make    m = make_begin(pool, 1);
@@ -23,7 +25,10 @@ static PGraph *steps_of(Pool *pool, int n)
         make_node(&m, 5, 0, params[i], -1, grads[i], -1);
     }
     for (int i = 0; i < n; i++)
-        m.graph->nodes[make_node(&m, 1, 0, params[i], grads[i], states[i], -1, params[i], states[i], -1)].once = true;
+        m.graph
+            ->nodes[make_node(&m, 1, 0, params[i], grads[i], states[i], -1, params[i], states[i],
+                              -1)]
+            .once = true;
     m.graph->to_host = m.graph->to_device = 4;
     return m.graph;
 }
@@ -63,7 +68,8 @@ static void judged(void)
     CHECK(strstr(err_text(), "at home") != NULL);
     plan.n_steps--;
     plan.cost = 0;
-    plan.steps[4] = plan.steps[5];               /* written and dropped, but not saved: an old state on the host */
+    /* written and dropped, but not saved: an old state on the host */
+    plan.steps[4] = plan.steps[5];
     plan.n_steps = 5;
     plan_add(pool, &plan, STEP_DROP, 1);
     CHECK_INT(plan_check(graph, &plan, 0), E_PLAN);
@@ -93,7 +99,9 @@ static void a_pipeline(void)
         bool hosted = plan->steps[s].kind != STEP_RUN && graph->values[plan->steps[s].id].hosted;
         loads += plan->steps[s].kind == STEP_LOAD;
         saves += plan->steps[s].kind == STEP_SAVE;
-        held += hosted && plan->steps[s].kind == STEP_LOAD ? 40 : hosted && plan->steps[s].kind == STEP_DROP ? -40 : 0;
+        held += hosted && plan->steps[s].kind == STEP_LOAD   ? 40
+                : hosted && plan->steps[s].kind == STEP_DROP ? -40
+                                                             : 0;
         most = held > most ? held : most;
     }
     CHECK_INT(loads, 8);
@@ -101,14 +109,17 @@ static void a_pipeline(void)
     CHECK_INT(held, 0);
     CHECK(most <= 120 && most >= 80);
     CHECK_INT(plan->host_bytes, 320);
-    /* Gradients take 40; 8 copies of 10 each way. One after the other it would be 40 + 8 * 21 = 208. */
+    /* Gradients take 40; 8 copies of 10 each way. One after the other it would be 40 + 8 * 21 =
+     * 208. */
     CHECK(meter.cost < 140);
     CHECK(meter.cost >= 48);
-    printf("  eight updates: %.0f of at least %.0f, %lld bytes at most\n", meter.cost, 48.0, (long long)most);
+    printf("  eight updates: %.0f of at least %.0f, %lld bytes at most\n", meter.cost, 48.0,
+           (long long)most);
     pool_free(pool);
 }
 
-/* Random backward passes with updates anywhere: every staged plan passes the checker and stays in its window. */
+/* Random backward passes with updates anywhere: every staged plan passes the checker and stays in
+ * its window. */
 static void random_graphs(void)
 {
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -116,16 +127,19 @@ static void random_graphs(void)
         Make    m = make_begin(pool, seed);
         int32_t last = make_act(&m, 1, 10, -1, -1, -1), state = -1;
         for (int i = 0; i < 30; i++) {
-            int32_t made = make_act(&m, 1 + make_random(&m, 20), 1 + make_random(&m, 50), last, -1, -1);
+            int32_t made = make_act(&m, 1 + make_random(&m, 20), 1 + make_random(&m, 50), last, -1,
+                                    -1);
             if (make_random(&m, 3) == 0) {
                 int32_t param = make_value(&m, 8, true);
-                if (state < 0 || make_random(&m, 4)) {           /* else: two updates share one state */
+                if (state < 0 || make_random(&m, 4)) {  /* else: two updates share one state */
                     state = make_value(&m, 1 + make_random(&m, 100), false);
                     m.graph->values[state].hosted = true;
                 }
                 int32_t node = make_random(&m, 5)
-                    ? make_node(&m, 1 + make_random(&m, 4), make_random(&m, 9), made, param, state, -1, param, state, -1)
-                    : make_node(&m, 1, 0, made, param, state, -1, param, -1);    /* reads it only */
+                                   ? make_node(&m, 1 + make_random(&m, 4), make_random(&m, 9), made,
+                                               param, state, -1, param, state, -1)
+                                   : make_node(&m, 1, 0, made, param, state, -1, param,
+                                               -1); /* reads it only */
                 m.graph->nodes[node].once = true;
             }
             last = made;

@@ -1,5 +1,5 @@
-/* card.c -- plans for an H200, made without one, have the arenas that an H200 was then seen to run with
- * (docs/CUDA.md). Skips where the CUDA plugin was not built or has another cuDNN. */
+/* card.c -- plans for an H200, made without one, have the arenas that an H200 was then seen to run
+ * with (docs/CUDA.md). Skips where the CUDA plugin was not built or has another cuDNN. */
 #include "../test.h"
 
 #include "base/text.h"

@@ -1,4 +1,5 @@
-/* explain.c -- figures that are known by other means come out of explain's JSON, and its parts agree. */
+/* explain.c -- figures that are known by other means come out of explain's JSON, and its parts
+ * agree. */
 #include "../test.h"
 
 #include "base/json.h"
@@ -76,7 +77,8 @@ static void parts_agree(const Json *json)
     CHECK_INT(live, number(json, "live_bytes"));
     CHECK(number(json, "minimum_bytes") <= peak);
 
-    /* Every phase by its own name, one of them the peak's, and its curve beside it (saving runs no node). */
+    /* Every phase by its own name, one of them the peak's, and its curve beside it (saving runs no
+     * node). */
     const Json *phases = json_get(json, "phases");
     int64_t     highest = 0;
     bool        named = false;
@@ -203,7 +205,8 @@ static void halves(void)
     pool_free(pool);
 }
 
-/* No line of the terminal's page is wider than 100 columns, and none is coloured unless asked for. */
+/* No line of the terminal's page is wider than 100 columns, and none is coloured unless asked
+ * for. */
 static void page(void)
 {
     Pool      *pool = pool_new(NULL, "page");

@@ -1,4 +1,5 @@
-/* recipes.c -- every recipe: its graph builds, its tables add up to the peak, its layout's gap is printed. */
+/* recipes.c -- every recipe: its graph builds, its tables add up to the peak, its layout's gap is
+ * printed. */
 #include "../test.h"
 
 #include "base/clock.h"
@@ -26,7 +27,8 @@ static void totals_follow_paths(const Sheet *sheet)
         for (int32_t k = 0; k < sheet->n_modules; k++) {
             const char *name = sheet->modules[k].name;
             same += !strcmp(name, path);
-            if (!strcmp(path, "(model)") || (!strncmp(name, path, n) && (!name[n] || name[n] == '.')))
+            if (!strcmp(path, "(model)") ||
+                (!strncmp(name, path, n) && (!name[n] || name[n] == '.')))
                 below += sheet->modules[k].bytes;
         }
         CHECK_INT(sheet->modules[i].total, below);
@@ -68,8 +70,9 @@ static void recipe_adds_up(const char *name, const char *precision)
         gap += engine->programs[i].layout.arena_bytes - engine->programs[i].layout.bound_bytes;
         proved &= engine->programs[i].layout.proved;
     }
-    printf("  %-26s %s %5d nodes  peak %9s  layout gap %8s%s  %.2f s\n", recipe->name, precision, graph.graph->n_nodes,
-           bytes_text(sheet->peak_bytes), bytes_text(gap), proved ? ", proved least" : "", clock_now() - start);
+    printf("  %-26s %s %5d nodes  peak %9s  layout gap %8s%s  %.2f s\n", recipe->name, precision,
+           graph.graph->n_nodes, bytes_text(sheet->peak_bytes), bytes_text(gap),
+           proved ? ", proved least" : "", clock_now() - start);
     pool_free(pool);
 }
 

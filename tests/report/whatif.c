@@ -57,7 +57,7 @@ static void rows_are_plans(void)
     CHECK(row(e, "recompute")->saved_bytes > 0 && row(e, "recompute")->slowdown > 1);
     CHECK(row(e, "all levers")->peak_bytes <= row(e, "recompute")->peak_bytes);
     CHECK(!strcmp(e->what_if[e->n_what_if - 1].name, row(e, "all levers")->name));
-    for (int32_t i = 0; i + 2 < e->n_what_if; i++)       /* most saved first, what cannot be at the end */
+    for (int32_t i = 0; i + 2 < e->n_what_if; i++) /* most saved first, what cannot be at the end */
         CHECK(e->what_if[i + 1].failed ||
               e->what_if[i].saved_bytes >= e->what_if[i + 1].saved_bytes);
     CHECK(e->n_beliefs >= 4);

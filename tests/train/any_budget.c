@@ -1,8 +1,9 @@
-/* any_budget.c -- budgets off the ladder: whatever is asked for, from the least that was named upwards, is met.
+/* any_budget.c -- budgets off the ladder: whatever is asked for, from the least that was named
+ * upwards, is met.
  *
- * Several small recipes, with exact levers and with all: the least is found again, so is anything above it, drawn at
- * random with a fixed seed and crowded near the least, where placing is hardest. More memory on a ladder is never
- * slower, and allowing more never needs more. */
+ * Several small recipes, with exact levers and with all: the least is found again, so is anything
+ * above it, drawn at random with a fixed seed and crowded near the least, where placing is hardest.
+ * More memory on a ladder is never slower, and allowing more never needs more. */
 #include "../test.h"
 
 #include "base/random.h"
@@ -26,7 +27,8 @@ static const struct {
 };
 enum { N_SMALLS = sizeof smalls / sizeof *smalls };
 
-static double ask(Pool *parent, const Recipe *recipe, const Device *device, unsigned allow, int64_t budget)
+static double ask(Pool *parent, const Recipe *recipe, const Device *device, unsigned allow,
+                  int64_t budget)
 {
     Pool      *pool = pool_new(parent, "ask");
     FitOptions how = { .budget_bytes = budget, .allow = allow, .effort = EFFORT };
@@ -52,8 +54,9 @@ static int64_t budgets(int which, unsigned allow)
     int        n_sets = 0;
     while (n_sets < 6 && smalls[which].sets[n_sets])
         n_sets++;
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", smalls[which].recipe), smalls[which].sets, n_sets,
-                         &recipe));
+    CHECK_OK(recipe_read(pool,
+                         pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", smalls[which].recipe),
+                         smalls[which].sets, n_sets, &recipe));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
     CHECK_INT(fit_run(pool, recipe, device, &how, &least), E_BUDGET);
     int64_t low = least.minimum_bytes, high = least.default_bytes;
@@ -64,7 +67,7 @@ static int64_t budgets(int which, unsigned allow)
         ask(pool, recipe, device, allow, low + (int64_t)(u * u * u * (double)(high - low)));
     }
     double before = INFINITY;
-    for (int i = 0; i < RUNGS; i++) {        /* rungs of the planner: twentieths of everything kept */
+    for (int i = 0; i < RUNGS; i++) {  /* rungs of the planner: twentieths of everything kept */
         int64_t budget = high / 20 * (20 - (RUNGS - 1 - i));
         if (budget < low)
             continue;
@@ -83,7 +86,8 @@ int main(int argc, char **argv)
             continue;
         test_name = smalls[i].recipe;
         int64_t exact = budgets(i, ALLOW_NONE), all = budgets(i, ALLOW_DEFAULT);
-        printf("%s: least %lld by exact levers, %lld by all\n", smalls[i].recipe, (long long)exact, (long long)all);
+        printf("%s: least %lld by exact levers, %lld by all\n", smalls[i].recipe, (long long)exact,
+               (long long)all);
         CHECK(all <= exact);
     }
     return test_end();

@@ -1,6 +1,6 @@
-/* budget.c -- a plan changes when and where, never what: at every budget from keep-everything down to the
- * minimum, three steps give the bits of keep-everything, within the budget; one byte below the minimum is
- * refused, and the minimum that the refusal names then works. */
+/* budget.c -- a plan changes when and where, never what: at every budget from keep-everything down
+ * to the minimum, three steps give the bits of keep-everything, within the budget; one byte below
+ * the minimum is refused, and the minimum that the refusal names then works. */
 #include "../test.h"
 
 #include "ops/optim.h"
@@ -18,7 +18,8 @@ static int64_t named_minimum(void)           /* "... at least 1.2 MiB (1234567 b
 }
 
 /* Trains and returns a copy of all persistent bytes; NULL with the error if it does not fit. */
-static char *run(const char *const *sets, int n_sets, int64_t budget, Err *err, Engine **out, Pool *pool)
+static char *run(const char *const *sets, int n_sets, int64_t budget, Err *err, Engine **out,
+                 Pool *pool)
 {
     Recipe       *recipe;
     Device       *device;
@@ -29,7 +30,9 @@ static char *run(const char *const *sets, int n_sets, int64_t budget, Err *err, 
     *err = recipe_read(pool, SOURCE_DIR "/recipes/unet-small.yaml", sets, n_sets, &recipe);
     *err = *err ? *err : device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device);
     *err = *err ? *err : recipe_graph(pool, recipe, false, &graph);
-    *err = *err ? *err : engine_new(pool, graph.graph, device, &(EngineOptions){ .budget_bytes = budget, .effort = 20000 }, out);
+    *err = *err ? *err
+                : engine_new(pool, graph.graph, device,
+                             &(EngineOptions){ .budget_bytes = budget, .effort = 20000 }, out);
     if (*err)
         return NULL;
     CHECK_OK(session_new(pool, *out, &session));
@@ -50,7 +53,8 @@ static char *run(const char *const *sets, int n_sets, int64_t budget, Err *err, 
         CHECK_OK(session_run(session, PART_UPDATE));
     }
     for (int part = 0; part < PART_COUNT; part++)
-        CHECK_INT(session_measured_bytes(session, (Part)part), session_planned_bytes(session, (Part)part));
+        CHECK_INT(session_measured_bytes(session, (Part)part),
+                  session_planned_bytes(session, (Part)part));
     char *bytes = pool_alloc(pool, (size_t)(*out)->persistent_bytes, 1);
     memcpy(bytes, session_arena(session)->base, (size_t)(*out)->persistent_bytes);
     return bytes;
@@ -67,7 +71,8 @@ static void ladder(const char *const *sets, int n_sets)
     CHECK_INT(err, E_BUDGET);
     int64_t least = named_minimum(), most = keep->arena_bytes;
     CHECK(least > keep->persistent_bytes && least < most);
-    printf("  keep everything %lld, least %lld, state %lld\n", (long long)most, (long long)least, (long long)keep->persistent_bytes);
+    printf("  keep everything %lld, least %lld, state %lld\n", (long long)most, (long long)least,
+           (long long)keep->persistent_bytes);
     for (int rung = 0; rung <= RUNGS; rung++) {
         int64_t budget = least + (most - least) * (RUNGS - rung) / RUNGS;
         Pool   *one = pool_new(pool, "rung");
@@ -76,13 +81,14 @@ static void ladder(const char *const *sets, int n_sets)
         if (!err) {
             CHECK(engine->arena_bytes <= budget);
             CHECK(!memcmp(got, want, (size_t)keep->persistent_bytes));
-            printf("  budget %9lld: arena %9lld, %3d recomputed, predicted %+.1f %%\n", (long long)budget,
-                   (long long)engine->arena_bytes, engine->recomputed, 100 * (engine->cost_ns / engine->keep_all_ns - 1));
+            printf("  budget %9lld: arena %9lld, %3d recomputed, predicted %+.1f %%\n",
+                   (long long)budget, (long long)engine->arena_bytes, engine->recomputed,
+                   100 * (engine->cost_ns / engine->keep_all_ns - 1));
         }
         pool_free(one);
     }
-    /* A rung below, not a byte: the named arena is the least that a search found, and another search may
-     * place a little less. */
+    /* A rung below, not a byte: the named arena is the least that a search found, and another
+     * search may place a little less. */
     CHECK(!run(sets, n_sets, least - (most - least) / RUNGS, &err, &engine, pool));
     CHECK_INT(err, E_BUDGET);
     pool_free(pool);
@@ -91,7 +97,10 @@ static void ladder(const char *const *sets, int n_sets)
 #define SMALL "batch=2", "model.widths=[8, 16]", "model.groups=4", "model.height=8", "model.width=8"
 
 static void accumulated(void) { ladder((const char *const[]){ SMALL, "accumulate=2" }, 6); }
-static void joined(void)      { ladder((const char *const[]){ SMALL, "accumulate=1", "optimizer.clip=0" }, 7); }
+static void joined(void)
+{
+    ladder((const char *const[]){ SMALL, "accumulate=1", "optimizer.clip=0" }, 7);
+}
 
 int main(void)
 {

@@ -1,5 +1,5 @@
-/* feeds.c -- loading ahead of time: the same numbers as loading when asked, errors passed on, nothing
- * allocated once it runs; and the count of targets of a step. */
+/* feeds.c -- loading ahead of time: the same numbers as loading when asked, errors passed on,
+ * nothing allocated once it runs; and the count of targets of a step. */
 #include "../alloc_count.h"
 #include "../test.h"
 
@@ -24,7 +24,8 @@ static Err run_new(Run *r, const char *recipe, const char *const *sets, int n, b
     Engine       *engine;
     TrainingGraph graph;
     *r = (Run){ .pool = pool_new(NULL, "run") };
-    TRY(recipe_read(r->pool, pool_print(r->pool, SOURCE_DIR "/recipes/%s.yaml", recipe), sets, n, &r->recipe));
+    TRY(recipe_read(r->pool, pool_print(r->pool, SOURCE_DIR "/recipes/%s.yaml", recipe), sets, n,
+                    &r->recipe));
     TRY(device_cpu(r->pool, &(DeviceOptions){ .threads = 1, .blas = "own" }, &device));
     TRY(recipe_graph(r->pool, r->recipe, false, &graph));
     TRY(engine_new(r->pool, graph.graph, device, NULL, &engine));
@@ -120,8 +121,10 @@ static void targets_are_counted(void)
 {
     Run         r;
     float       silence[1500] = { 0 };
-    const char *sets[] = { "data.kind=audio", "data.path=feeds_test", "data.keep_rest=true", "accumulate=3", "batch=1", "model.rate=8000",
-                            "validate.every=0" };
+    const char *sets[] = {
+        "data.kind=audio", "data.path=feeds_test", "data.keep_rest=true", "accumulate=3",
+        "batch=1",         "model.rate=8000",      "validate.every=0"
+    };
     CHECK_OK(wav_write("feeds_test/a.wav", silence, 1500, 1, 8000));     /* 1024 + 476 */
     CHECK_OK(wav_write("feeds_test/b.wav", silence, 100, 1, 8000));
     CHECK_OK(run_new(&r, "sashimi-small", sets, 7, true));

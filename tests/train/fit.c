@@ -1,4 +1,5 @@
-/* fit.c -- levers by word, cut micro-batches, gradient release, plan files: there and back, and refused. */
+/* fit.c -- levers by word, cut micro-batches, gradient release, plan files: there and back, and
+ * refused. */
 #include "../test.h"
 
 #include "base/file.h"
@@ -9,7 +10,9 @@
 #include <unistd.h>
 
 #define PLAN "fit_test.plan.json"
-#define SMALL "batch=2", "model.widths=[8, 16]", "model.groups=4", "model.height=8", "model.width=8", "data.samples=16"
+#define SMALL                                                                                      \
+    "batch=2", "model.widths=[8, 16]", "model.groups=4", "model.height=8", "model.width=8",        \
+        "data.samples=16"
 
 static Recipe *unet(Pool *pool, const char *more)
 {
@@ -35,7 +38,8 @@ static void words(void)
     CHECK_INT(allow, ALLOW_DEFAULT);
     CHECK_OK(allow_read("batchnorm-split", &allow));         /* names the split it is about */
     CHECK_INT(allow, ALLOW_SPLIT | ALLOW_BATCHNORM_SPLIT);
-    const char *const wrong[] = { "", ",", "split,", "all", "splits", "split none", "none,split", "split,,chunk" };
+    const char *const wrong[] = { "",       ",",          "split,",     "all",
+                                  "splits", "split none", "none,split", "split,,chunk" };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK_INT(allow_read(wrong[i], &allow), E_USAGE);
         CHECK(strstr(err_text(), "batchnorm-split") != NULL);
@@ -56,7 +60,8 @@ static void cut(void)
     pool_free(pool);
 }
 
-/* Precision only where named; the split keeps the effective batch; batch norm is not split unasked. */
+/* Precision only where named; the split keeps the effective batch; batch norm is not split
+ * unasked. */
 static void levers(void)
 {
     Pool      *pool = pool_new(NULL, "levers");
@@ -87,7 +92,8 @@ static void levers(void)
     pool_free(pool);
 }
 
-/* Which reasons forbid gradient release, and that it takes gradients out of the peak where none does. */
+/* Which reasons forbid gradient release, and that it takes gradients out of the peak where none
+ * does. */
 static void release(void)
 {
     Pool   *pool = pool_new(NULL, "release");
@@ -112,7 +118,8 @@ static void release(void)
     pool_free(pool);
 }
 
-/* Training through files: a plan is followed, a run keeps its plan and goes on with it, to the same bits. */
+/* Training through files: a plan is followed, a run keeps its plan and goes on with it, to the same
+ * bits. */
 static void followed(void)
 {
     Pool        *pool = pool_new(NULL, "followed");
@@ -131,15 +138,22 @@ static void followed(void)
     CHECK_OK(fit_write(PLAN, recipe, &fit));
     for (int i = 0; i < 2; i++) {
         const char *out = pool_print(pool, "fit_test_run%d", i);
-        const char *const old[] = { "recipe.yaml", "plan.json", "log.jsonl", "step-000002.json", "step-000002.safetensors",
-                                    "step-000004.json", "step-000004.safetensors" };
+        const char *const old[] = { "recipe.yaml",
+                                    "plan.json",
+                                    "log.jsonl",
+                                    "step-000002.json",
+                                    "step-000002.safetensors",
+                                    "step-000004.json",
+                                    "step-000004.safetensors" };
         for (size_t f = 0; f < sizeof old / sizeof *old; f++)
             unlink(pool_print(pool, "%s/%s", out, old[f]));
         recipe->steps = 2;
-        CHECK_OK(train_run(pool, recipe, device, &(TrainOptions){ .out = out, .plan = i ? PLAN : NULL, .quiet = true },
+        CHECK_OK(train_run(pool, recipe, device,
+                           &(TrainOptions){ .out = out, .plan = i ? PLAN : NULL, .quiet = true },
                            i ? &planned : &plain));
         recipe->steps = 4;
-        CHECK_OK(train_run(pool, recipe, device, &(TrainOptions){ .out = out, .resume = true, .quiet = true },
+        CHECK_OK(train_run(pool, recipe, device,
+                           &(TrainOptions){ .out = out, .resume = true, .quiet = true },
                            i ? &planned : &plain));
         files[i] = pool_print(pool, "%s/step-000004.safetensors", out);
         CHECK_OK(file_read(pool, files[i], &bytes[i], &n[i]));
@@ -148,8 +162,10 @@ static void followed(void)
     CHECK_INT(planned.planned_bytes, fit.engine->arena_bytes);
     CHECK_INT(planned.recomputed, fit.engine->recomputed);
     CHECK_INT(plain.recomputed, 0);
-    CHECK_INT(train_run(pool, recipe, cpu(pool, 1, "own"), &(TrainOptions){ .out = "fit_test_run1", .resume = true,
-              .quiet = true }, &planned), E_PLAN);           /* the run's plan is for two threads */
+    CHECK_INT(train_run(pool, recipe, cpu(pool, 1, "own"),
+                        &(TrainOptions){ .out = "fit_test_run1", .resume = true, .quiet = true },
+                        &planned),
+              E_PLAN); /* the run's plan is for two threads */
     CHECK(strstr(err_text(), "2 threads") != NULL);
     pool_free(pool);
 }
@@ -161,7 +177,8 @@ static void put_file(Pool *pool, const char *text, const Damage *damage)
     Text        out = { .pool = pool };
     const char *at = damage ? strstr(text, damage->find) : NULL;
     CHECK(!damage || at);
-    text_add(&out, "%.*s%s%s", at ? (int)(at - text) : 0, text, at ? damage->put : "", at ? at + strlen(damage->find) : text);
+    text_add(&out, "%.*s%s%s", at ? (int)(at - text) : 0, text, at ? damage->put : "",
+             at ? at + strlen(damage->find) : text);
     CHECK_OK(file_write(PLAN, out.at, out.n));
 }
 
@@ -221,7 +238,7 @@ static void damaged(void)
         Err err = fit_read(pool, PLAN, recipe, device, false, &fit);
         CHECK(err == E_PLAN || err == E_FORMAT);
         if (!strstr(err_text(), damages[i].says) || !(err == E_PLAN || err == E_FORMAT))
-            CHECK_TEXT(err_text(), damages[i].find);         /* shows what was said about which damage */
+            CHECK_TEXT(err_text(), damages[i].find);  /* shows what was said about which damage */
     }
     /* Every prefix of the file, and a plan of a bare graph. */
     for (size_t keep = 0; keep < n; keep += 1 + n / 40) {
@@ -236,7 +253,8 @@ static void damaged(void)
     pool_free(pool);
 }
 
-/* Lots go through a file; another count of lots is another graph. A proof never promises less than the plan does. */
+/* Lots go through a file; another count of lots is another graph. A proof never promises less than
+ * the plan does. */
 static void lots(void)
 {
     Pool       *pool = pool_new(NULL, "lots");
@@ -261,7 +279,8 @@ static void lots(void)
         CHECK_NEAR(proof.cost_ns, fit.step_ns, 1);
     }
     unlink(PLAN);
-    /* Within a budget: the bound is between every node once and the plan; the least is above the bound of bytes. */
+    /* Within a budget: the bound is between every node once and the plan; the least is above the
+     * bound of bytes. */
     FitOptions how = { .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE };
     CHECK_INT(fit_run(pool, asked, device, &how, &fit), E_BUDGET);
     CHECK_OK(engine_prove(pool, fit.engine, 1, 1, &proof));
@@ -270,7 +289,8 @@ static void lots(void)
     CHECK_OK(fit_run(pool, asked, device, &how, &fit));
     CHECK(fit.engine->recomputed > 0);
     CHECK_OK(engine_prove(pool, fit.engine, how.budget_bytes, 1, &proof));
-    CHECK(proof.cost_ns >= fit.default_ns * (1 - 1e-9) && proof.cost_ns <= fit.step_ns * (1 + 1e-9));
+    CHECK(proof.cost_ns >= fit.default_ns * (1 - 1e-9) &&
+          proof.cost_ns <= fit.step_ns * (1 + 1e-9));
     pool_free(pool);
 }
 
@@ -287,7 +307,8 @@ static void curve(void)
     CHECK_OK(fit_curve(pool, recipe, device, &how, &points, &n));
     CHECK(n > 3);
     for (int i = 1; i < n; i++)
-        CHECK(points[i].peak_bytes < points[i - 1].peak_bytes && points[i].step_ns > points[i - 1].step_ns);
+        CHECK(points[i].peak_bytes < points[i - 1].peak_bytes &&
+              points[i].step_ns > points[i - 1].step_ns);
     CHECK_OK(fit_offers(pool, recipe, device, &how, offers, &n));
     CHECK_INT(n, 2);
     CHECK_INT(offers[0].allow, ALLOW_PRECISION_BIT);

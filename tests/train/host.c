@@ -1,9 +1,10 @@
-/* host.c -- state and saved values on the host: the same bits as everything kept on the device, the bytes planned
- * in both spaces.
+/* host.c -- state and saved values on the host: the same bits as everything kept on the device, the
+ * bytes planned in both spaces.
  *
- * On the CPU a second space is played: `late` copies at the wait and fills what is being loaded with NaNs until
- * then, so that whoever reads early or writes what is being saved is found out; `early` copies at once, so that
- * whoever gives a slot away too soon is. With PLIMSOLL_TEST_DEVICE=cuda the card's own queues run. */
+ * On the CPU a second space is played: `late` copies at the wait and fills what is being loaded
+ * with NaNs until then, so that whoever reads early or writes what is being saved is found out;
+ * `early` copies at once, so that whoever gives a slot away too soon is. With
+ * PLIMSOLL_TEST_DEVICE=cuda the card's own queues run. */
 #include "../test.h"
 
 #include "base/file.h"
@@ -40,7 +41,8 @@ static void play_mark_free(const Device *device, void *mark)
     free(mark);
 }
 
-static Err late_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes, void *mark)
+static Err late_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
+                     void *mark)
 {
     Mark *m = mark;
     (void)device;
@@ -52,7 +54,8 @@ static Err late_copy(const Device *device, CopyWay way, void *to, const void *fr
     return OK;
 }
 
-static Err early_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes, void *mark)
+static Err early_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
+                      void *mark)
 {
     Mark *m = mark;
     (void)device, (void)way;
@@ -143,7 +146,8 @@ static Outcome train(Pool *parent, const FitResult *fit)
         for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
             counters[COUNTER_MICRO] = (int32_t)micro;
             CHECK_OK(session_write(session, train->counters.id, counters));
-            CHECK_OK(feeds_fill(&feeds, step * recipe->accumulate + micro, (step * recipe->accumulate + micro) * recipe->batch));
+            CHECK_OK(feeds_fill(&feeds, step * recipe->accumulate + micro,
+                                (step * recipe->accumulate + micro) * recipe->batch));
             CHECK_OK(session_run(session, PART_MICRO));
         }
         CHECK_OK(session_read(session, train->loss.id, &out.loss[step]));
@@ -157,8 +161,10 @@ static Outcome train(Pool *parent, const FitResult *fit)
                 out.state = hash_value(out.state, session, ids[j], value_at(graph, ids[j])->bytes);
     }
     for (int part = 0; part < PART_COUNT; part++)
-        if (session_measured_bytes(session, (Part)part))     /* validation and sampling were not asked for */
-            CHECK_INT(session_measured_bytes(session, (Part)part), session_planned_bytes(session, (Part)part));
+        /* validation and sampling were not asked for */
+        if (session_measured_bytes(session, (Part)part))
+            CHECK_INT(session_measured_bytes(session, (Part)part),
+                      session_planned_bytes(session, (Part)part));
     CHECK_INT(session_measured_host_bytes(session), fit->engine->host_bytes);
     pool_free(pool);
     return out;
@@ -174,15 +180,18 @@ static void same(const Outcome *a, const Outcome *b)
 static Recipe *small(Pool *pool, int batch, const char *precision, int accumulate, const char *clip)
 {
     Recipe     *recipe;
-    const char *sets[] = { pool_print(pool, "batch=%d", batch), pool_print(pool, "precision=%s", precision),
-                           pool_print(pool, "accumulate=%d", accumulate), pool_print(pool, "optimizer.clip=%s", clip) };
+    const char *sets[] = { pool_print(pool, "batch=%d", batch),
+                           pool_print(pool, "precision=%s", precision),
+                           pool_print(pool, "accumulate=%d", accumulate),
+                           pool_print(pool, "optimizer.clip=%s", clip) };
     CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/dit3d-small.yaml", sets, 4, &recipe));
     return recipe;
 }
 
 /* ---- state on the host ---- */
 
-static void state_of(const char *precision, int accumulate, bool release, const DeviceQueues *queues)
+static void state_of(const char *precision, int accumulate, bool release,
+                     const DeviceQueues *queues)
 {
     Pool      *pool = pool_new(NULL, "state");
     Recipe    *recipe = small(pool, 2, precision, accumulate, release ? "0" : "1");
@@ -211,8 +220,9 @@ static void state_of(const char *precision, int accumulate, bool release, const 
         }
         host = fit.engine->host_bytes;
         arena = fit.engine->arena_bytes;
-        printf("  %s x%d%s level %d: arena %lld, state %lld, host %lld\n", precision, accumulate, release ? " released" : "",
-               level, (long long)arena, (long long)fit.engine->persistent_bytes, (long long)host);
+        printf("  %s x%d%s level %d: arena %lld, state %lld, host %lld\n", precision, accumulate,
+               release ? " released" : "", level, (long long)arena,
+               (long long)fit.engine->persistent_bytes, (long long)host);
     }
     pool_free(pool);
 }
@@ -268,10 +278,12 @@ static void fit_places_state(void)
     CHECK_INT(fit_plan(pool, recipe, device, &how, &alone), E_BUDGET);
     CHECK_INT(fit_run(pool, recipe, device, &how, &least), E_BUDGET);
     CHECK(least.minimum_bytes < alone.minimum_bytes);
-    printf("  everything kept %lld, least on the device alone %lld, with the host %lld\n", (long long)keep.default_bytes,
-           (long long)alone.minimum_bytes, (long long)least.minimum_bytes);
+    printf("  everything kept %lld, least on the device alone %lld, with the host %lld\n",
+           (long long)keep.default_bytes, (long long)alone.minimum_bytes,
+           (long long)least.minimum_bytes);
     for (int i = 0; i < 3; i++) {
-        how.budget_bytes = least.minimum_bytes + (alone.minimum_bytes - least.minimum_bytes) * i / 4;
+        how.budget_bytes = least.minimum_bytes +
+                           (alone.minimum_bytes - least.minimum_bytes) * i / 4;
         CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
         if (!fit.fits)
             continue;
@@ -322,9 +334,9 @@ static void values_are_moved(void)
         CHECK_INT(back.engine->host_bytes, fit.engine->host_bytes);
         Outcome got = train(pool, &back);
         same(&got, &want);
-        printf("  budget %lld: arena %lld, %d values moved, %d recomputed, host %lld\n", (long long)how.budget_bytes,
-               (long long)fit.engine->arena_bytes, fit.engine->moved, fit.engine->recomputed,
-               (long long)fit.engine->host_bytes);
+        printf("  budget %lld: arena %lld, %d values moved, %d recomputed, host %lld\n",
+               (long long)how.budget_bytes, (long long)fit.engine->arena_bytes, fit.engine->moved,
+               fit.engine->recomputed, (long long)fit.engine->host_bytes);
     }
 
     /* A file whose slots overlap is not believed. */
@@ -334,7 +346,8 @@ static void values_are_moved(void)
     at = strstr(text, "\"host_offsets\"");
     CHECK(at != NULL);
     if (at) {
-        at = strchr(strchr(at, ',') + 1, ',') + 1;           /* the second or third slot moves onto the first */
+        /* the second or third slot moves onto the first */
+        at = strchr(strchr(at, ',') + 1, ',') + 1;
         for (; *at != ',' && *at != ']'; at++)
             if (*at >= '0' && *at <= '9')
                 *at = '0';

@@ -1,9 +1,10 @@
 /* ladder.c -- every small recipe, from everything kept down to the least, in ten rungs.
  *
- * Exact levers only: three steps give the bits of everything kept, within the budget; one rung below the
- * least is refused, and the least it names is found again. Numeric levers too: the effective batch and its loss stay, so the first loss differs by
- * rounding alone (2e-6) and the next two by what the optimizer makes of it (1e-3, the contract's figure).
- * Every rung goes through a plan file: what runs is what was read back. */
+ * Exact levers only: three steps give the bits of everything kept, within the budget; one rung
+ * below the least is refused, and the least it names is found again. Numeric levers too: the
+ * effective batch and its loss stay, so the first loss differs by rounding alone (2e-6) and the
+ * next two by what the optimizer makes of it (1e-3, the contract's figure). Every rung goes through
+ * a plan file: what runs is what was read back. */
 #include "../test.h"
 
 #include "ops/optim.h"
@@ -22,8 +23,9 @@ typedef struct Small {
 
 static const Small smalls[] = {
     { "unet-small", { "batch=4" } },
-    { "stdiff-small", { "model.image=[16, 16]", "model.channels=[16, 16, 32]", "model.groups=4", "model.head_width=16",
-                        "model.sde_dt=0.5", "accumulate=1" } },
+    { "stdiff-small",
+      { "model.image=[16, 16]", "model.channels=[16, 16, 32]", "model.groups=4",
+        "model.head_width=16", "model.sde_dt=0.5", "accumulate=1" } },
     { "stablesr-small", { "model.image=64", "model.latent=8" } },
     { "lag-small", { "batch=4" } },
     { "sashimi-small", { "model.length=256" } },
@@ -53,13 +55,16 @@ static uint64_t hash_state(Session *session, const Graph *graph)
         const int32_t ids[] = { p->value, p->m, p->v, p->ema };
         for (int j = 0; j < 4; j++)
             if (ids[j] >= 0)
-                hash = hash_bytes(hash, session_bytes(session, ids[j]), value_at(graph, ids[j])->bytes);
+                hash = hash_bytes(hash, session_bytes(session, ids[j]),
+                                  value_at(graph, ids[j])->bytes);
     }
-    for (int32_t i = 0; i < graph->n_constants; i++) {       /* batch-norm statistics, whatever their order */
+    /* batch-norm statistics, whatever their order */
+    for (int32_t i = 0; i < graph->n_constants; i++) {
         const Constant *c = &graph->constants[i];
         const Value    *v = value_at(graph, c->value);
         if (c->saved && strstr(v->name, "running"))
-            hash += hash_bytes(hash_bytes(1, v->name, (int64_t)strlen(v->name)), session_bytes(session, c->value), v->bytes);
+            hash += hash_bytes(hash_bytes(1, v->name, (int64_t)strlen(v->name)),
+                               session_bytes(session, c->value), v->bytes);
     }
     return hash;
 }
@@ -100,7 +105,8 @@ static void train(Pool *pool, const FitResult *fit, Outcome *out)
     }
 }
 
-static void rung(Pool *parent, const Recipe *recipe, const Device *device, const FitOptions *how, const Outcome *want, bool exact)
+static void rung(Pool *parent, const Recipe *recipe, const Device *device, const FitOptions *how,
+                 const Outcome *want, bool exact)
 {
     Pool       *pool = pool_new(parent, "rung");
     const char *path = pool_print(pool, "ladder_%s.plan.json", recipe->name);
@@ -120,15 +126,18 @@ static void rung(Pool *parent, const Recipe *recipe, const Device *device, const
             if (exact)
                 CHECK(got.loss[step] == want->loss[step]);
             else
-                CHECK_NEAR((double)got.loss[step], (double)want->loss[step], (step ? 1e-3 : 2e-6) * (double)want->loss[step]);
+                CHECK_NEAR((double)got.loss[step], (double)want->loss[step],
+                           (step ? 1e-3 : 2e-6) * (double)want->loss[step]);
         if (exact)
             CHECK(got.weights == want->weights);
         const Levers *levers = &fit.recipe->levers;
-        printf("  %11lld: %11lld, %lld x %lld%s%s%s%s, %3d recomputed, %+.1f %%\n", (long long)how->budget_bytes,
-               (long long)fit.engine->arena_bytes, (long long)fit.recipe->batch, (long long)fit.recipe->accumulate,
+        printf("  %11lld: %11lld, %lld x %lld%s%s%s%s, %3d recomputed, %+.1f %%\n",
+               (long long)how->budget_bytes, (long long)fit.engine->arena_bytes,
+               (long long)fit.recipe->batch, (long long)fit.recipe->accumulate,
                levers->release ? ", released" : "", levers->regions > 1 ? ", regions in lots" : "",
-               levers->chunks > 1 ? ", loss in chunks" : "", levers->stored_attention ? ", attention stored" : "",
-               fit.engine->recomputed, 100 * (fit.step_ns / fit.default_ns - 1));
+               levers->chunks > 1 ? ", loss in chunks" : "",
+               levers->stored_attention ? ", attention stored" : "", fit.engine->recomputed,
+               100 * (fit.step_ns / fit.default_ns - 1));
     }
     unlink(path);
     pool_free(pool);
@@ -145,7 +154,8 @@ static void ladder(const Small *small, bool exact)
     int        n_sets = 0;
     while (n_sets < 6 && small->sets[n_sets])
         n_sets++;
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", small->recipe), small->sets, n_sets, &recipe));
+    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", small->recipe),
+                         small->sets, n_sets, &recipe));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
     CHECK_OK(fit_run(pool, recipe, device, &how, &keep));
     train(pool, &keep, &want);
@@ -153,12 +163,14 @@ static void ladder(const Small *small, bool exact)
     how.budget_bytes = 1;
     CHECK_INT(fit_run(pool, recipe, device, &how, &least), E_BUDGET);
     CHECK(least.bound_bytes <= least.minimum_bytes && least.minimum_bytes < keep.default_bytes);
-    printf("%s, %s levers: everything kept %lld, least %lld, bound %lld, state %lld\n", small->recipe, exact ? "exact" : "all",
-           (long long)keep.default_bytes, (long long)least.minimum_bytes, (long long)least.bound_bytes,
+    printf("%s, %s levers: everything kept %lld, least %lld, bound %lld, state %lld\n",
+           small->recipe, exact ? "exact" : "all", (long long)keep.default_bytes,
+           (long long)least.minimum_bytes, (long long)least.bound_bytes,
            (long long)keep.engine->persistent_bytes);
     int rungs = exact ? RUNGS : RUNGS / 2;
     for (int i = 0; i < rungs; i++) {
-        how.budget_bytes = least.minimum_bytes + (keep.default_bytes - least.minimum_bytes) * (rungs - 1 - i) / (rungs - 1);
+        how.budget_bytes = least.minimum_bytes + (keep.default_bytes - least.minimum_bytes) *
+                                                     (rungs - 1 - i) / (rungs - 1);
         rung(pool, recipe, device, &how, &want, exact);
     }
     int64_t named = least.minimum_bytes;

@@ -1,5 +1,6 @@
-/* lengths.c -- SaShiMi's weights at another length: what was trained at 64 steps gives the same outputs over
- * its first 64 steps in a model of 240, or of 48 over all of those; a run that goes on keeps its length. */
+/* lengths.c -- SaShiMi's weights at another length: what was trained at 64 steps gives the same
+ * outputs over its first 64 steps in a model of 240, or of 48 over all of those; a run that goes on
+ * keeps its length. */
 #include "../test.h"
 
 #include "base/file.h"
@@ -16,7 +17,8 @@ static int32_t tokens[1024];
 
 static Session *at_length(int length)
 {
-    const char    *sets[] = { pool_print(pool, "model.length=%d", length), "model.width=8", "model.layers=1", "batch=1" };
+    const char *sets[] = { pool_print(pool, "model.length=%d", length), "model.width=8",
+                           "model.layers=1", "batch=1" };
     TrainingGraph  train;
     Recipe        *recipe;
     Device        *device;

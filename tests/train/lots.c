@@ -1,9 +1,10 @@
 /* lots.c -- steps done in lots against the same steps done at once.
  *
- * Every small recipe in every way it can be cut: regions sample by sample, the rows before the loss in chunks, with
- * and without gradient release. The first loss may differ by rounding (2e-6), gradients too (the first step's
- * moments: 2e-4 of their norm, or of a thousandth of the largest: a bias before a norm has no gradient but
- * rounding). What is planned is what is used, to the byte. */
+ * Every small recipe in every way it can be cut: regions sample by sample, the rows before the loss
+ * in chunks, with and without gradient release. The first loss may differ by rounding (2e-6),
+ * gradients too (the first step's moments: 2e-4 of their norm, or of a thousandth of the largest: a
+ * bias before a norm has no gradient but rounding). What is planned is what is used, to the
+ * byte. */
 #include "../test.h"
 
 #include "ops/optim.h"
@@ -17,13 +18,15 @@
 typedef struct Small {
     const char *recipe;
     const char *sets[8];
-    int         chunks;          /* into so many its loss can be cut; 0: nothing row by row stands before it */
+    /* into so many its loss can be cut; 0: nothing row by row stands before it */
+    int         chunks;
     bool        smaller;         /* sample by sample, everything kept takes less */
 } Small;
 
 static const Small smalls[] = {
     { "unet-small", { "batch=4" }, 0, true },
-    { "stdiff-small", { "model.image=[16, 16]", "model.channels=[16, 16, 32]", "model.groups=4", "model.head_width=16",
+    { "stdiff-small", { "model.image=[16, 16]", "model.channels=[16, 16, 32]", "model.groups=4",
+      "model.head_width=16",
                         "model.sde_dt=0.5", "accumulate=1", "batch=2" }, 0, true },
     { "stablesr-small", { "model.image=64", "model.latent=8", "batch=4" }, 0, false },
     { "lag-small", { "batch=4" }, 4, true },
@@ -84,7 +87,8 @@ static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Out
     out->measured_bytes = 0;
     for (int part = 0; part < PART_COUNT; part++) {
         if (part == PART_MICRO || part == PART_UPDATE)
-            CHECK_INT(session_measured_bytes(session, (Part)part), session_planned_bytes(session, (Part)part));
+            CHECK_INT(session_measured_bytes(session, (Part)part),
+                      session_planned_bytes(session, (Part)part));
         if (session_measured_bytes(session, (Part)part) > out->measured_bytes)
             out->measured_bytes = session_measured_bytes(session, (Part)part);
     }
@@ -104,21 +108,23 @@ static void compare(const Graph *graph, const Outcome *want, const Outcome *got)
     CHECK_NEAR((double)got->loss, (double)want->loss, 2e-6 * fabs((double)want->loss));
     for (int32_t i = 0; i < graph->n_params; i++)
         if (want->moments[i])
-            largest = fmax(largest, norm_of(want->moments[i], NULL, value_at(graph, graph->params[i].value)->bytes / 4));
+            largest = fmax(largest, norm_of(want->moments[i], NULL,
+                                            value_at(graph, graph->params[i].value)->bytes / 4));
     for (int32_t i = 0; i < graph->n_params; i++) {
         CHECK((want->moments[i] != NULL) == (got->moments[i] != NULL));
         if (!want->moments[i] || !got->moments[i])
             continue;
         int64_t n = value_at(graph, graph->params[i].value)->bytes / 4;
-        double  error = norm_of(got->moments[i], want->moments[i], n) / fmax(norm_of(want->moments[i], NULL, n), 1e-3 * largest);
-        /* Both are fp32, each within 2e-4 of the truth (contract 6): behind batch norms of small maps they are
-         * up to 2.1e-4 apart. */
+        double error = norm_of(got->moments[i], want->moments[i], n) /
+                       fmax(norm_of(want->moments[i], NULL, n), 1e-3 * largest);
+        /* Both are fp32, each within 2e-4 of the truth (contract 6): behind batch norms of small
+         * maps they are up to 2.1e-4 apart. */
         if (!CHECK(error <= 4e-4))
             printf("  %s: %g\n", graph->params[i].name, error);
         worst = fmax(worst, error);
     }
-    printf("  %d nodes cut, kept %lld of %lld, gradients within %.1e\n", got->cut, (long long)got->kept_bytes,
-           (long long)want->kept_bytes, worst);
+    printf("  %d nodes cut, kept %lld of %lld, gradients within %.1e\n", got->cut,
+           (long long)got->kept_bytes, (long long)want->kept_bytes, worst);
 }
 
 /* One cut of one recipe: how many nodes could be cut, and what everything kept takes. */
@@ -131,7 +137,8 @@ static int32_t lots(const Small *small, int64_t regions, int64_t chunks, bool re
     int     n_sets = 0;
     while (n_sets < 8 && small->sets[n_sets])
         n_sets++;
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", small->recipe), small->sets, n_sets, &recipe));
+    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", small->recipe),
+                         small->sets, n_sets, &recipe));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
     recipe->optimizer.clip = 0;
     recipe->levers.release = release && !recipe_no_release(recipe);
@@ -140,14 +147,15 @@ static int32_t lots(const Small *small, int64_t regions, int64_t chunks, bool re
     cut->levers.regions = regions;
     cut->levers.chunks = chunks;
     CHECK_OK(recipe_graph(pool, cut, false, &graph));
-    printf("%s, %lld regions, %lld chunks%s\n", small->recipe, (long long)regions, (long long)chunks,
-           recipe->levers.release ? ", released" : "");
+    printf("%s, %lld regions, %lld chunks%s\n", small->recipe, (long long)regions,
+           (long long)chunks, recipe->levers.release ? ", released" : "");
     if (graph.cut) {
         run_once(pool, recipe, device, &want);
         run_once(pool, cut, device, &got);
         compare(graph.graph, &want, &got);
         CHECK(!smaller || got.kept_bytes < want.kept_bytes);
-        for (int32_t i = 0; i < graph.graph->n_nodes; i++) {         /* its statistics are those of all samples */
+        /* its statistics are those of all samples */
+        for (int32_t i = 0; i < graph.graph->n_nodes; i++) {
             const Node *n = &graph.graph->nodes[i];
             CHECK(n->op != &op_batchnorm || in_shape(n, 0).dim[0] == recipe->batch);
         }

@@ -1,5 +1,5 @@
-/* Times of a recipe's operators, filed and found again: a plan made with them rests on measurements alone,
- * and its predicted step is the step that was measured. No assertion is about speed. */
+/* Times of a recipe's operators, filed and found again: a plan made with them rests on measurements
+ * alone, and its predicted step is the step that was measured. No assertion is about speed. */
 #include "train/measure.h"
 
 #include "device/probe.h"
@@ -30,14 +30,15 @@ static void found_again(const char *name, const char *set)
     Stopwatch    *plan;
     TrainingGraph graph;
     Engine       *engine;
-    CHECK_OK(recipe_graph(pool, recipe, false, &graph));         /* keys hold for the graph built anew */
+    CHECK_OK(recipe_graph(pool, recipe, false, &graph));  /* keys hold for the graph built anew */
     CHECK_OK(engine_new(pool, graph.graph, device, NULL, &engine));
     CHECK_NEAR(engine_time_share(engine, TIME_MEASURED), 1, 1e-12);
     CHECK_NEAR(engine_step_ns(engine, recipe->accumulate) * 1e-6 / m.step_ms, 1, 1e-6);
     CHECK_TEXT(engine_time_source(engine), "profile cpu");
 
     /* Nodes that run twice: the same keys. */
-    int64_t       least = engine->persistent_bytes + (engine->arena_bytes - engine->persistent_bytes) * 17 / 20;
+    int64_t least = engine->persistent_bytes +
+                    (engine->arena_bytes - engine->persistent_bytes) * 17 / 20;
     EngineOptions budget = { .budget_bytes = least, .effort = 200 };
     double        ms;
     CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &plan));

@@ -54,7 +54,8 @@ static void recipes(void)
         }
         for (int32_t v = 0; v < train.graph->n_values; v++) {
             const Value *value = &train.graph->values[v];
-            if (value->name && !strcmp(value->name, "context") && train.graph->nodes[value->maker].part == PART_MICRO) {
+            if (value->name && !strcmp(value->name, "context") &&
+                train.graph->nodes[value->maker].part == PART_MICRO) {
                 context = value->bytes;
                 n_contexts++;
             }

@@ -1,5 +1,5 @@
-/* params_sashimi.c -- the SaShiMi recipes: names, shapes and counts of the parameters, which learn slowly,
- * where they start, and lengths that cannot be. */
+/* params_sashimi.c -- the SaShiMi recipes: names, shapes and counts of the parameters, which learn
+ * slowly, where they start, and lengths that cannot be. */
 #include "../params_list.h"
 
 #include "exec/session.h"
@@ -14,9 +14,11 @@ static const struct {
     int64_t     count, slow;         /* slow: 192 numbers a layer, and dt of each channel */
     const char *list;                /* in ../shared/facts/params */
 } rows[] = {
-    { "sashimi-24576",      NULL,                     4735602, 24 * 192 + 8 * 448, "3_sashimi_dml.txt" },
+    { "sashimi-24576",      NULL,                     4735602, 24 * 192 + 8 * 448,
+      "3_sashimi_dml.txt" },
     { "sashimi-24576",      "model.bits=16",          8913522, 24 * 192 + 8 * 448, NULL },
-    { "sashimi-24576",      "model.head=categorical", 4735602 + 238 * 65, 24 * 192 + 8 * 448, NULL },
+    { "sashimi-24576",      "model.head=categorical", 4735602 + 238 * 65, 24 * 192 + 8 * 448,
+      NULL },
     { "sashimi-24576-lean", NULL,                     3638228, 18 * 192 + 6 * 448, NULL },
     { "sashimi-small",      NULL,                     382756, 6 * 192 + 2 * 224, NULL },
 };
@@ -24,7 +26,8 @@ static const struct {
 static Recipe *recipe_named(Pool *pool, const char *name, const char *const *sets, int n)
 {
     Recipe *recipe = NULL;
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n, &recipe));
+    CHECK_OK(
+        recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n, &recipe));
     return recipe;
 }
 
@@ -34,7 +37,9 @@ static void recipes(void)
         Pool         *pool = pool_new(NULL, "params");
         TrainingGraph train;
         int64_t       count = 0, slow = 0;
-        CHECK_OK(recipe_graph(pool, recipe_named(pool, rows[i].recipe, &rows[i].set, rows[i].set != NULL), false, &train));
+        CHECK_OK(recipe_graph(pool,
+                              recipe_named(pool, rows[i].recipe, &rows[i].set, rows[i].set != NULL),
+                              false, &train));
         for (int32_t p = 0; p < train.graph->n_params; p++) {
             const Param *param = &train.graph->params[p];
             CHECK(param->trained);
@@ -60,7 +65,8 @@ static void precisions(void)
     CHECK_OK(recipe_graph(pool, recipe_named(pool, "sashimi-small", &set, 1), false, &train));
     for (int32_t p = 0; p < train.graph->n_params; p++) {
         const Param *param = &train.graph->params[p];
-        bool exact = strstr(param->name, ".kernel.") || strstr(param->name, "layer.layer.D") || strstr(param->name, "norm.norm.");
+        bool exact = strstr(param->name, ".kernel.") || strstr(param->name, "layer.layer.D") ||
+                     strstr(param->name, "norm.norm.");
         test_name = param->name;
         CHECK_INT(value_at(train.graph, param->value)->type, exact ? F32 : BF16);
         CHECK_INT(param->master >= 0, !exact);
@@ -140,7 +146,8 @@ static void starts(void)
     CHECK(deviation > 0.5);                  /* log-uniform over two decades: 1.33 */
 
     /* LegS: the real part is -1/2, the imaginary parts are those of size 64, largest first. */
-    float *a_real = start_of(pool, session, KERNEL "A_real", &n), *a_imag = start_of(pool, session, KERNEL "A_imag", &n);
+    float *a_real = start_of(pool, session, KERNEL "A_real", &n),
+          *a_imag = start_of(pool, session, KERNEL "A_imag", &n);
     CHECK_INT(n, 32);
     for (int64_t i = 0; i < n; i++) {
         CHECK_NEAR(a_real[i], log(0.5), 1e-6);
@@ -151,14 +158,16 @@ static void starts(void)
 
     /* C~ undone is N(0,1), complex; another seed gives another. */
     int64_t channels, pairs = 32;
-    float  *b = start_of(pool, session, KERNEL "B", &n), *p = start_of(pool, session, KERNEL "P", &n);
-    float  *c = start_of(pool, session, KERNEL "C", &n), *c2 = start_of(pool, other, KERNEL "C", &n);
+    float *b = start_of(pool, session, KERNEL "B", &n),
+          *p = start_of(pool, session, KERNEL "P", &n);
+    float *c = start_of(pool, session, KERNEL "C", &n), *c2 = start_of(pool, other, KERNEL "C", &n);
     CHECK_NEAR(hypot(b[0], b[1]), 2.0001, 1e-3);     /* its imaginary part is cut to 2 */
     CHECK_NEAR(hypot(p[0], p[1]), 28.8159, 1e-3);
     start_of(pool, session, KERNEL "inv_dt", &channels);
     CHECK(memcmp(c, c2, (size_t)n * 4) != 0);
     float *plain = NEWN(pool, float, n);
-    CHECK_OK(s4_c_recover(&(S4Params){ channels, pairs, inv_dt, c, b, p, a_real, a_imag }, 192, plain));
+    CHECK_OK(
+        s4_c_recover(&(S4Params){ channels, pairs, inv_dt, c, b, p, a_real, a_imag }, 192, plain));
     moments(plain, n, &mean, &deviation);
     CHECK_NEAR(mean, 0, 0.06);
     CHECK_NEAR(deviation, sqrt(0.5), 0.04);
@@ -170,9 +179,11 @@ static void starts(void)
 static void cannot_be(void)
 {
     static const struct { const char *set, *says; } wrong[] = {
-        { "model.length=24577", "24576" },           { "model.length=112", "such as 96" },    /* 16 * 7 */
+        /* 16 * 7 */
+        { "model.length=24577", "24576" },           { "model.length=112", "such as 96" },
         { "model.length=120", "such as 128" },       { "model.length=5", "such as 16" },
-        { "model.length=1", "such as 16" },          { "model.length=176", "such as 160" },   /* 16 * 11 */
+        { "model.length=1", "such as 16" },          { "model.length=176", "such as 160" },
+          /* 16 * 11 */
         { "model.length=0", "model.length" },        { "model.state=63", "even" },
         { "model.components=33", "components" },     { "model.bits=17", "bits" },
         { "model.width=1", "width" },                { "model.head=softmax", "head" },
@@ -182,7 +193,9 @@ static void cannot_be(void)
         Pool   *pool = pool_new(NULL, "wrong");
         Recipe *recipe;
         test_name = wrong[i].set;
-        CHECK_INT(recipe_read(pool, SOURCE_DIR "/recipes/sashimi-small.yaml", &wrong[i].set, 1, &recipe), E_USAGE);
+        CHECK_INT(
+            recipe_read(pool, SOURCE_DIR "/recipes/sashimi-small.yaml", &wrong[i].set, 1, &recipe),
+            E_USAGE);
         if (!CHECK(strstr(err_text(), wrong[i].says) != NULL))
             fprintf(stderr, "  said: %s\n", err_text());
         pool_free(pool);

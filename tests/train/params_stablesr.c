@@ -1,6 +1,6 @@
-/* params_stablesr.c -- StableSR's recipes: names, shapes and counts of parameters, by module too; what is
- * trained; the maps that made the seed run out of memory; odd sizes that must build, wrong ones that must
- * be refused with a sentence. */
+/* params_stablesr.c -- StableSR's recipes: names, shapes and counts of parameters, by module too;
+ * what is trained; the maps that made the seed run out of memory; odd sizes that must build, wrong
+ * ones that must be refused with a sentence. */
 #include "../params_list.h"
 #include "../train_sizes.h"
 
@@ -35,7 +35,8 @@ static int backward_nodes(const Graph *graph, const char *start)
 {
     int n = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
-        n += graph->nodes[i].backward && !strncmp(graph->modules[graph->nodes[i].module].path, start, strlen(start));
+        n += graph->nodes[i].backward &&
+             !strncmp(graph->modules[graph->nodes[i].module].path, start, strlen(start));
     return n;
 }
 
@@ -60,19 +61,23 @@ static void after(void)
     CHECK_INT(forward_nodes(train.graph, &op_spade), 22);
     CHECK_INT(forward_nodes(train.graph, &op_batchnorm_track), 9);
     CHECK_INT(forward_nodes(train.graph, &op_feed), 3);
-    CHECK_INT(forward_nodes(train.graph, &op_attention), 16 * 2 + 7 + 2);    /* UNet, struct encoder, two pictures */
+    /* UNet, struct encoder, two pictures */
+    CHECK_INT(forward_nodes(train.graph, &op_attention), 16 * 2 + 7 + 2);
     CHECK_INT(backward_nodes(train.graph, "first_stage_model"), 0);
     CHECK(backward_nodes(train.graph, "structcond_stage_model") > 100);
 
     CHECK_OK(sizes_build(pool, "stablesr-latent", NULL, 0, false, &train));
     counts_after(train.graph);
     CHECK_INT(forward_nodes(train.graph, &op_attention), 16 * 2 + 7);
-    CHECK_OK(sizes_build(pool, "stablesr-edge-after", (const char *[]){ "model.trainable=published" }, 1, false, &train));
+    CHECK_OK(sizes_build(pool, "stablesr-edge-after",
+                         (const char *[]){ "model.trainable=published" }, 1, false, &train));
     CHECK_INT(count_trained(train.graph), 105514240);
     CHECK_INT(backward_nodes(train.graph, "model.diffusion_model.edge_processor"), 0);
-    CHECK_OK(sizes_build(pool, "stablesr-edge-after", (const char *[]){ "model.fusion=concat" }, 1, false, &train));
+    CHECK_OK(sizes_build(pool, "stablesr-edge-after", (const char *[]){ "model.fusion=concat" }, 1,
+                         false, &train));
     CHECK_INT(sizes_count(train.graph, "", ""), 1057097023 - 600);
-    CHECK_OK(sizes_build(pool, "stablesr-edge-after", (const char *[]){ "model.trainable=all" }, 1, false, &train));
+    CHECK_OK(sizes_build(pool, "stablesr-edge-after", (const char *[]){ "model.trainable=all" }, 1,
+                         false, &train));
     CHECK_INT(count_trained(train.graph), 1057097023 - 83653863);
 }
 
@@ -88,7 +93,8 @@ static void before(void)
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const Node *node = &g->nodes[i];
         bool        norm = node->op == &op_batchnorm;
-        if (node->backward || (!norm && node->op != &op_conv) || !strstr(g->modules[node->module].path, "stage1_layers"))
+        if (node->backward || (!norm && node->op != &op_conv) ||
+            !strstr(g->modules[node->module].path, "stage1_layers"))
             continue;
         CHECK_INT(value_at(g, node->out[0])->bytes, 6442450944);
         convs += !norm;
@@ -104,9 +110,10 @@ static void small(void)
     CHECK_OK(sizes_build(pool, "stablesr-small", NULL, 0, false, &train));
     CHECK_INT(sizes_count(train.graph, "", ""), 2825391);
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 3);
-    CHECK_OK(sizes_build(pool, "stablesr-small", (const char *[]){ "model.latents=given" }, 1, true, &train));
+    CHECK_OK(sizes_build(pool, "stablesr-small", (const char *[]){ "model.latents=given" }, 1, true,
+                         &train));
     CHECK_INT(sizes_count(train.graph, "", ""), 2825391);
-    CHECK_INT(forward_nodes(train.graph, &op_feed), 6);      /* edge, two latents, context, t, eps */
+    CHECK_INT(forward_nodes(train.graph, &op_feed), 6);  /* edge, two latents, context, t, eps */
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 0);
 }
 
@@ -115,13 +122,15 @@ static void context_file(void)
 {
     TrainingGraph train;
     float         rows[7 * 16] = { 1, 2, 3 };
-    const char   *path = pool_print(pool, "context-%ld.npy", (long)getpid()), *set = pool_print(pool, "model.context=%s", path);
+    const char *path = pool_print(pool, "context-%ld.npy", (long)getpid()),
+               *set = pool_print(pool, "model.context=%s", path);
     CHECK_OK(npy_write(path, NPY_F4, 2, (int64_t[]){ 7, 16 }, rows));
     CHECK_OK(sizes_build(pool, "stablesr-small", &set, 1, false, &train));
     bool found = false;
     for (int32_t i = 0; i < train.graph->n_constants; i++) {
         const Constant *c = &train.graph->constants[i];
-        found |= !strcmp(value_at(train.graph, c->value)->name, "context") && !memcmp(c->data, rows, sizeof rows);
+        found |= !strcmp(value_at(train.graph, c->value)->name, "context") &&
+                 !memcmp(c->data, rows, sizeof rows);
     }
     CHECK(found);
     CHECK_OK(npy_write(path, NPY_F4, 2, (int64_t[]){ 16, 7 }, rows));
@@ -139,7 +148,7 @@ static void odd_sizes(void)
         { "model.mult=[1, 3, 2]", "model.struct_mult=[2, 1, 1]", "model.attention_levels=12" },
         { "model.image=16", "model.vae_mult=[1]", "model.edge_ladder=[4]", "batch=1" },
         { "model.layers=1", "model.edge_ladder=[4, 4, 4, 4, 4, 4]" },
-        { "model.edge_ladder=[8, 4]", "model.edge_stem=0" },         /* larger than the latent: pooled */
+        { "model.edge_ladder=[8, 4]", "model.edge_stem=0" },  /* larger than the latent: pooled */
         { "model.noise_schedule=cosine", "model.timesteps=1", "model.layers=8" },
     };
     sizes_odd(pool, "stablesr-small", odd, sizeof odd / sizeof *odd);

@@ -63,7 +63,8 @@ static void small(void)
     TrainingGraph train;
     CHECK_OK(sizes_build(pool, "stdiff-small", NULL, 0, false, &train));
     CHECK_INT(sizes_count(train.graph, "", ""), 3488481);
-    CHECK_OK(sizes_build(pool, "stdiff-small", (const char *[]){ "model.loss=l1" }, 1, true, &train));
+    CHECK_OK(
+        sizes_build(pool, "stdiff-small", (const char *[]){ "model.loss=l1" }, 1, true, &train));
     CHECK_INT(forward_nodes(train.graph, &op_feed), 2 + 3);  /* no mask; t, eps, sde are given */
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 0);
 }

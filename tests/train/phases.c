@@ -1,5 +1,6 @@
-/* phases.c -- validation and sampling between steps: training keeps its bits, every phase its bytes, a run
- * that was killed its course; nothing is allocated while validating; what is held out is not trained on. */
+/* phases.c -- validation and sampling between steps: training keeps its bits, every phase its
+ * bytes, a run that was killed its course; nothing is allocated while validating; what is held out
+ * is not trained on. */
 #include "../alloc_count.h"
 #include "../folder.h"
 #include "../test.h"
@@ -16,9 +17,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SMALL "batch=2", "accumulate=2", "model.widths=[8, 16]", "model.groups=4", "model.height=8", "model.width=8", \
-              "data.samples=16", "sampler.steps=3", "save.every=0"
-#define PHASES "validate.every=2", "validate.batches=3", "validate.batch=5", "sample.every=4", "sample.n=3"
+#define SMALL                                                                                      \
+    "batch=2", "accumulate=2", "model.widths=[8, 16]", "model.groups=4", "model.height=8",         \
+        "model.width=8", "data.samples=16", "sampler.steps=3", "save.every=0"
+#define PHASES                                                                                     \
+    "validate.every=2", "validate.batches=3", "validate.batch=5", "sample.every=4", "sample.n=3"
 
 enum { MOST = 32 };
 
@@ -31,7 +34,8 @@ static int count(const char *const *list)
 }
 
 /* The recipe with both lists of settings, each ending with NULL. */
-static Recipe *recipe_with(Pool *pool, const char *name, const char *const *some, const char *const *more)
+static Recipe *recipe_with(Pool *pool, const char *name, const char *const *some,
+                           const char *const *more)
 {
     const char *sets[MOST];
     Recipe     *recipe;
@@ -40,7 +44,8 @@ static Recipe *recipe_with(Pool *pool, const char *name, const char *const *some
         sets[n++] = some[i];
     for (int i = 0; more && i < count(more); i++)
         sets[n++] = more[i];
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n, &recipe));
+    CHECK_OK(
+        recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n, &recipe));
     return recipe;
 }
 
@@ -77,23 +82,30 @@ static const char *log_text(Pool *pool, const char *run)
     return out.at;
 }
 
-static TrainResult train(Pool *pool, const Recipe *recipe, const char *out, bool resume, int64_t budget)
+static TrainResult train(Pool *pool, const Recipe *recipe, const char *out, bool resume,
+                         int64_t budget)
 {
     TrainResult result;
     if (!resume)
         folder_clear(pool, out);
-    CHECK_OK(train_run(pool, recipe, cpu(pool), &(TrainOptions){ .out = out, .resume = resume, .budget_bytes = budget,
-                       .allow = ALLOW_NONE, .quiet = true }, &result));
+    CHECK_OK(train_run(pool, recipe, cpu(pool),
+                       &(TrainOptions){ .out = out,
+                                        .resume = resume,
+                                        .budget_bytes = budget,
+                                        .allow = ALLOW_NONE,
+                                        .quiet = true },
+                       &result));
     return result;
 }
 
-/* Every phase that runs uses what was planned for it; training has the bits it has without phases, and a
- * sample those of `plimsoll sample` from the checkpoint of its step. */
+/* Every phase that runs uses what was planned for it; training has the bits it has without phases,
+ * and a sample those of `plimsoll sample` from the checkpoint of its step. */
 static void nothing_changes(const char *name, const char *const *some)
 {
     static const char *const phases[] = { PHASES, NULL };
     Pool        *pool = pool_new(NULL, name);
-    Recipe      *with = recipe_with(pool, name, some, phases), *without = recipe_with(pool, name, some, NULL);
+    Recipe *with = recipe_with(pool, name, some, phases),
+           *without = recipe_with(pool, name, some, NULL);
     SampleReport report;
     with->steps = without->steps = 4;
     TrainResult  result = train(pool, with, "phases_a", false, 0);
@@ -102,31 +114,41 @@ static void nothing_changes(const char *name, const char *const *some)
     CHECK_INT(result.validations, 2);
     CHECK(isfinite(result.validation_last));
     for (int part = 0; part < PART_COUNT; part++)
-        if (part != PART_SAMPLE || strcmp(name, "sashimi-small"))    /* drawn on the host: the part holds weights */
+        /* drawn on the host: the part holds weights */
+        if (part != PART_SAMPLE || strcmp(name, "sashimi-small"))
             CHECK_INT(result.phase_measured[part], result.phase_planned[part]);
     CHECK(result.phase_planned[PART_VALIDATE] > 0);
     CHECK_INT(strstr(log_text(pool, "phases_a"), "val_loss") != NULL, 1);
     CHECK(strstr(log_text(pool, "phases_b"), "val_loss") == NULL);
 
-    CHECK_OK(sample_run(pool, "phases_a", with, cpu(pool), &(SampleOptions){ .out = "phases_c", .n = 3, .seed = -1,
-                        .checkpoint = -1, .quiet = true }, &report));
+    CHECK_OK(sample_run(
+        pool, "phases_a", with, cpu(pool),
+        &(SampleOptions){ .out = "phases_c", .n = 3, .seed = -1, .checkpoint = -1, .quiet = true },
+        &report));
     CHECK(report.n_files > 0);
     for (int32_t i = 0; i < report.n_files; i++) {
         const char *file = strrchr(report.files[i], '/');
-        CHECK(same_files(pool, report.files[i], pool_print(pool, "phases_a/samples/000004%s", file)));
+        CHECK(
+            same_files(pool, report.files[i], pool_print(pool, "phases_a/samples/000004%s", file)));
     }
     pool_free(pool);
 }
 
 static void in_every_system(void)
 {
-    static const char *const unet[] = { SMALL, NULL }, *const unet_bf16[] = { SMALL, "precision=bf16", NULL },
-                      *const unet_fp16[] = { SMALL, "precision=fp16", "ema.rule=none", NULL },
-                      *const dit[] = { "sampler.steps=2", "model.depth=1", "batch=2", NULL },
-                      *const lag[] = { "sampler.steps=2", "batch=2", "precision=bf16", NULL },
-                      *const sashimi[] = { "sampler.length=32", "model.length=256", "batch=2", "accumulate=2", NULL },
-                      *const sashimi_bf16[] = { "sampler.length=32", "model.length=64", "precision=bf16", NULL },
-                      *const vae[] = { "batch=2", "model.vae_channels=8", "ema.rule=constant", NULL };
+    static const char *const unet[] = { SMALL, NULL },
+                             *const unet_bf16[] = { SMALL, "precision=bf16", NULL },
+                             *const unet_fp16[] = { SMALL, "precision=fp16", "ema.rule=none",
+                                                    NULL },
+                             *const dit[] = { "sampler.steps=2", "model.depth=1", "batch=2", NULL },
+                             *const lag[] = { "sampler.steps=2", "batch=2", "precision=bf16",
+                                              NULL },
+                             *const sashimi[] = { "sampler.length=32", "model.length=256",
+                                                  "batch=2", "accumulate=2", NULL },
+                             *const sashimi_bf16[] = { "sampler.length=32", "model.length=64",
+                                                       "precision=bf16", NULL },
+                             *const vae[] = { "batch=2", "model.vae_channels=8",
+                                              "ema.rule=constant", NULL };
     nothing_changes("unet-small", unet);
     nothing_changes("unet-small", unet_bf16);
     nothing_changes("unet-small", unet_fp16);
@@ -140,21 +162,25 @@ static void in_every_system(void)
 /* A phase larger than the step: it is the peak, the budget counts it, and its plan is followed. */
 static void counts_in_budgets(void)
 {
-    static const char *const some[] = { SMALL, NULL }, *const more[] = { "validate.every=2", "validate.batch=40",
-                                                                          "validate.batches=1", NULL };
+    static const char *const some[] = { SMALL, NULL }, *const more[] = {
+        "validate.every=2", "validate.batch=40", "validate.batches=1", NULL
+    };
     Pool     *pool = pool_new(NULL, "budget");
     Recipe   *recipe = recipe_with(pool, "unet-small", some, more);
     FitResult kept, least, fit;
     recipe->steps = 4;
     CHECK_OK(fit_run(pool, recipe, cpu(pool), &(FitOptions){ 0 }, &kept));
     CHECK_TEXT(kept.engine->programs[kept.engine->peak_program].name, "validate");
-    CHECK_INT(fit_run(pool, recipe, cpu(pool), &(FitOptions){ .budget_bytes = 1, .effort = 300 }, &least), E_BUDGET);
+    CHECK_INT(
+        fit_run(pool, recipe, cpu(pool), &(FitOptions){ .budget_bytes = 1, .effort = 300 }, &least),
+        E_BUDGET);
     CHECK(strstr(err_text(), "validate") != NULL);           /* says which phase it is */
     CHECK(least.minimum_bytes < kept.engine->arena_bytes);
-    CHECK_OK(fit_run(pool, recipe, cpu(pool), &(FitOptions){ .budget_bytes = least.minimum_bytes, .effort = 300 }, &fit));
+    CHECK_OK(fit_run(pool, recipe, cpu(pool),
+                     &(FitOptions){ .budget_bytes = least.minimum_bytes, .effort = 300 }, &fit));
     CHECK(fit.engine->arena_bytes <= least.minimum_bytes);
-    TrainResult wide = train(pool, recipe, "phases_a", false, 0), tight = train(pool, recipe, "phases_b", false,
-                                                                                least.minimum_bytes);
+    TrainResult wide = train(pool, recipe, "phases_a", false, 0),
+                tight = train(pool, recipe, "phases_b", false, least.minimum_bytes);
     CHECK_INT(wide.measured_bytes, wide.planned_bytes);
     CHECK_INT(tight.measured_bytes, tight.planned_bytes);
     CHECK(tight.planned_bytes < wide.planned_bytes);
@@ -162,12 +188,14 @@ static void counts_in_budgets(void)
     pool_free(pool);
 }
 
-/* A cut micro-batch cuts a validation too, over the same samples: its loss differs only by noise and rounding. */
+/* A cut micro-batch cuts a validation too, over the same samples: its loss differs only by noise
+ * and rounding. */
 static void is_cut_with_the_step(void)
 {
     Pool      *pool = pool_new(NULL, "cut");
-    Recipe    *recipe = recipe_with(pool, "unet-small", (const char *const[]){ "batch=6", "validate.every=1",
-                                    "validate.batches=2", NULL }, NULL);
+    Recipe *recipe = recipe_with(
+        pool, "unet-small",
+        (const char *const[]){ "batch=6", "validate.every=1", "validate.batches=2", NULL }, NULL);
     Validation v = recipe_validation(recipe);
     CHECK_INT(v.batch, 6);
     CHECK_INT(v.batches, 2);
@@ -184,15 +212,26 @@ static void is_cut_with_the_step(void)
     pool_free(pool);
 }
 
-/* A run that was killed after a validation and before the checkpoint that would have kept it goes on to the
- * same log, rates, samples and weights; so does one stopped between any other two steps. */
+/* A run that was killed after a validation and before the checkpoint that would have kept it goes
+ * on to the same log, rates, samples and weights; so does one stopped between any other two
+ * steps. */
 static void goes_on(const char *watch)
 {
     Pool        *pool = pool_new(NULL, "on");
     const char  *const some[] = { SMALL, NULL };
-    const char  *const more[] = { "validate.every=3", "validate.batches=2", "sample.every=6", "sample.n=2", "save.every=4",
-                                  "save.keep=9", "schedule.kind=plateau", "schedule.patience=0", "schedule.period=3",
-                                  "schedule.factor=0.5", "schedule.threshold=0.2", watch, NULL };
+    const char *const more[] = { "validate.every=3",
+                                 "validate.batches=2",
+                                 "sample.every=6",
+                                 "sample.n=2",
+                                 "save.every=4",
+                                 "save.keep=9",
+                                 "schedule.kind=plateau",
+                                 "schedule.patience=0",
+                                 "schedule.period=3",
+                                 "schedule.factor=0.5",
+                                 "schedule.threshold=0.2",
+                                 watch,
+                                 NULL };
     Recipe      *recipe = recipe_with(pool, "unet-small", some, more);
     char        *text;
     size_t       n;
@@ -201,7 +240,8 @@ static void goes_on(const char *watch)
     train(pool, recipe, "phases_a", false, 0);
     CHECK_OK(file_read(pool, "phases_a/step-000014.json", &text, &n));
     CHECK(strstr(text, "plateau") != NULL);
-    CHECK(strstr(log_text(pool, "phases_a"), "\"lr\": 0.000500000") != NULL);    /* it was cut on the way */
+    /* it was cut on the way */
+    CHECK(strstr(log_text(pool, "phases_a"), "\"lr\": 0.000500000") != NULL);
 
     recipe->steps = 7;
     train(pool, recipe, "phases_b", false, 0);
@@ -215,7 +255,8 @@ static void goes_on(const char *watch)
     CHECK_TEXT(log_text(pool, "phases_a"), log_text(pool, "phases_b"));
     CHECK(same_files(pool, "phases_a/step-000014.safetensors", "phases_b/step-000014.safetensors"));
     CHECK(same_files(pool, "phases_a/step-000014.json", "phases_b/step-000014.json"));
-    CHECK(same_files(pool, "phases_a/samples/000006/samples.png", "phases_b/samples/000006/samples.png"));
+    CHECK(same_files(pool, "phases_a/samples/000006/samples.png",
+                     "phases_b/samples/000006/samples.png"));
     pool_free(pool);
 }
 
@@ -224,7 +265,8 @@ static void goes_on_by_loss(void)       { goes_on("schedule.watch=loss"); }
 
 static void allocates_none(const char *name, const char *const *some)
 {
-    static const char *const phases[] = { "validate.every=1", "validate.batches=3", "sample.every=1", "sample.n=3", NULL };
+    static const char *const phases[] = { "validate.every=1", "validate.batches=3",
+                                          "sample.every=1", "sample.n=3", NULL };
     Pool         *pool = pool_new(NULL, "none");
     Recipe       *recipe = recipe_with(pool, name, some, phases);
     TrainingGraph graph;
@@ -244,7 +286,8 @@ static void allocates_none(const char *name, const char *const *some)
     CHECK_INT(atomic_load(&alloc_calls) - before, 0);
     CHECK_INT(pool_allocations(), pools);
     CHECK(first == again);                                   /* the same samples and noise */
-    CHECK_INT(session_measured_bytes(session, PART_VALIDATE), session_planned_bytes(session, PART_VALIDATE));
+    CHECK_INT(session_measured_bytes(session, PART_VALIDATE),
+              session_planned_bytes(session, PART_VALIDATE));
     CHECK_INT(session_measured_bytes(session, PART_MICRO), 0);
     before = atomic_load(&alloc_calls);
     CHECK_OK(phases_sample(p, 1));
@@ -262,18 +305,20 @@ static void allocates_none(const char *name, const char *const *some)
 static void allocates_nothing(void)
 {
     static const char *const unet[] = { SMALL, NULL };
-    static const char *const sashimi[] = { "model.length=64", "model.width=8", "sampler.length=40", "batch=2", NULL };
+    static const char *const sashimi[] = { "model.length=64", "model.width=8", "sampler.length=40",
+                                           "batch=2", NULL };
     static const char *const lag[] = { "sampler.steps=2", "batch=2", "precision=bf16", NULL };
     allocates_none("unet-small", unet);
     allocates_none("sashimi-small", sashimi);
     allocates_none("lag-small", lag);
 }
 
-/* The validation's loss is that of the averaged weights: with other averages it is another one, with other
- * weights the same. */
+/* The validation's loss is that of the averaged weights: with other averages it is another one,
+ * with other weights the same. */
 static void reads_the_average(void)
 {
-    static const char *const some[] = { SMALL, NULL }, *const phases[] = { "validate.every=1", NULL };
+    static const char *const some[] = { SMALL, NULL }, *const phases[] = { "validate.every=1",
+                                                                           NULL };
     Pool         *pool = pool_new(NULL, "average");
     Recipe       *recipe = recipe_with(pool, "unet-small", some, phases);
     TrainingGraph graph;
@@ -302,13 +347,15 @@ static void reads_the_average(void)
 
 /* ---- what is held out ---- */
 
-static Err held_open(Pool *pool, const char *name, const char *const *sets, Feeds *train_feeds, Feeds *held, Recipe **out)
+static Err held_open(Pool *pool, const char *name, const char *const *sets, Feeds *train_feeds,
+                     Feeds *held, Recipe **out)
 {
     TrainingGraph graph;
     Engine       *engine;
     Session      *session;
     Recipe       *recipe;
-    TRY(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, count(sets), &recipe));
+    TRY(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, count(sets),
+                    &recipe));
     if (out)
         *out = recipe;
     TRY(recipe_graph(pool, recipe, false, &graph));
@@ -334,7 +381,9 @@ static void sounds(void)
     }
 }
 
-#define SOUND "model.length=64", "data.kind=audio", "data.path=phases_sound", "validate.every=1", "validate.batches=1"
+#define SOUND                                                                                      \
+    "model.length=64", "data.kind=audio", "data.path=phases_sound", "validate.every=1",            \
+        "validate.batches=1"
 
 static void whole_files(void)
 {
@@ -342,16 +391,21 @@ static void whole_files(void)
     Feeds trained, held;
     sounds();
     /* A fifth of 24 chunks is 5, inside the last file: all 9 of it are held out. */
-    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ SOUND, "data.holdout=0.2", NULL }, &trained, &held, NULL));
+    CHECK_OK(held_open(pool, "sashimi-small",
+                       (const char *const[]){ SOUND, "data.holdout=0.2", NULL }, &trained, &held,
+                       NULL));
     CHECK_INT(trained.source->n_samples, 15);
     CHECK_INT(held.first, 15);
-    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ SOUND, "data.holdout_path=phases_sound/3.wav", NULL },
+    CHECK_OK(held_open(pool, "sashimi-small",
+                       (const char *const[]){ SOUND, "data.holdout_path=phases_sound/3.wav", NULL },
                        &trained, &held, NULL));
     CHECK_INT(trained.source->n_samples, 24);
     CHECK_INT(held.first, 0);
     /* Fewer than asked for: again from the first. */
-    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ SOUND, "data.holdout=0.2", "validate.batches=3", NULL },
-                       &trained, &held, NULL));
+    CHECK_OK(
+        held_open(pool, "sashimi-small",
+                  (const char *const[]){ SOUND, "data.holdout=0.2", "validate.batches=3", NULL },
+                  &trained, &held, NULL));
     int32_t first[4 * 64];
     CHECK_OK(feeds_fill(&held, 0, 0));
     memcpy(first, feeds_find(&held, "tokens")->bytes, sizeof first);
@@ -360,21 +414,29 @@ static void whole_files(void)
     CHECK_OK(feeds_fill(&held, 1, 8));
     CHECK(memcmp(first, feeds_find(&held, "tokens")->bytes, sizeof first) != 0);
     /* One file alone is cut where the share says. */
-    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ "model.length=64", "data.kind=audio",
-                       "data.path=phases_sound/3.wav", "validate.every=1", "validate.batches=1", "data.holdout=0.5", NULL },
+    CHECK_OK(held_open(pool, "sashimi-small",
+                       (const char *const[]){ "model.length=64", "data.kind=audio",
+                                              "data.path=phases_sound/3.wav", "validate.every=1",
+                                              "validate.batches=1", "data.holdout=0.5", NULL },
                        &trained, &held, NULL));
     CHECK_INT(trained.source->n_samples, 4);
     CHECK_INT(held.first, 4);
     /* Most of them: training keeps a whole file. */
-    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ SOUND, "data.holdout=0.97", NULL }, &trained, &held, NULL));
+    CHECK_OK(held_open(pool, "sashimi-small",
+                       (const char *const[]){ SOUND, "data.holdout=0.97", NULL }, &trained, &held,
+                       NULL));
     CHECK_INT(trained.source->n_samples, 5);
     /* Not said: one in twenty, of a long file its end; the one sample there is serves both. */
-    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ SOUND, NULL }, &trained, &held, NULL));
+    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ SOUND, NULL }, &trained, &held,
+                       NULL));
     CHECK_INT(trained.source->n_samples, 23);
     CHECK_INT(trained.held, 1);
     CHECK_INT(held.first, 23);
-    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ "model.length=512", "data.kind=audio",
-                       "data.path=phases_sound/3.wav", "validate.every=1", "validate.batches=1", NULL }, &trained, &held, NULL));
+    CHECK_OK(held_open(pool, "sashimi-small",
+                       (const char *const[]){ "model.length=512", "data.kind=audio",
+                                              "data.path=phases_sound/3.wav", "validate.every=1",
+                                              "validate.batches=1", NULL },
+                       &trained, &held, NULL));
     CHECK_INT(trained.source->n_samples, 1);
     CHECK_INT(held.first, 0);
     pool_free(pool);
@@ -386,14 +448,17 @@ static void drawn_ones(void)
     Pool   *pool = pool_new(NULL, "drawn");
     Feeds   trained, held;
     Recipe *recipe = NULL;
-    CHECK_OK(held_open(pool, "unet-small", (const char *const[]){ SMALL, "validate.every=1", "validate.batches=2",
-                       "validate.batch=4", NULL }, &trained, &held, &recipe));
+    CHECK_OK(held_open(pool, "unet-small",
+                       (const char *const[]){ SMALL, "validate.every=1", "validate.batches=2",
+                                              "validate.batch=4", NULL },
+                       &trained, &held, &recipe));
     CHECK_INT(trained.source->n_samples, 16);
     CHECK_INT(held.first, 16);
     CHECK_INT(held.source->n_samples, 24);
     CHECK_OK(feeds_fill(&held, 0, 0));
     const float *x = feeds_find(&held, "x")->bytes;
-    for (int64_t drawn = 0; drawn < 16; drawn += recipe->batch) {    /* no picture of training is among them */
+    /* no picture of training is among them */
+    for (int64_t drawn = 0; drawn < 16; drawn += recipe->batch) {
         CHECK_OK(feeds_fill(&trained, drawn / recipe->batch, drawn));
         const float *y = feeds_find(&trained, "x")->bytes;
         for (int i = 0; i < 4; i++)
@@ -423,7 +488,8 @@ static void bad_values(void)
         { { "data.holdout=-0.1" }, "holdout must be from 0" },
         { { "schedule.kind=plateu" }, "did you mean 'plateau'" },
         { { "schedule.kind=plateau", "validate.every=0" }, "validate.every" },
-        { { "schedule.kind=plateau", "schedule.watch=validaton", "validate.every=1" }, "did you mean 'validation'" },
+        { { "schedule.kind=plateau", "schedule.watch=validaton", "validate.every=1" },
+          "did you mean 'validation'" },
         { { "schedule.factor=1" }, "factor must be from 0" },
         { { "schedule.patience=-1" }, "patience must be from 0" },
         { { SOUND, "data.holdout=0.99" }, "leaves none" },

@@ -1,4 +1,5 @@
-/* results_sound.c -- the picture of a sound shows its pitch where it should, and takes odd sounds. */
+/* results_sound.c -- the picture of a sound shows its pitch where it should, and takes odd
+ * sounds. */
 #include "../test.h"
 
 #include "base/file.h"
@@ -12,7 +13,9 @@ static float sound[2 * MOST];
 /* Draws `n` sounds of one length and gives the picture back. */
 static void picture_of(Pool *pool, int64_t n, int64_t length, int64_t channels, Raster *out)
 {
-    SampleResult r = { .kind = RESULT_AUDIO, .shape = SHAPE(n, length, channels), .data = sound, .rate = RATE };
+    SampleResult r = {
+        .kind = RESULT_AUDIO, .shape = SHAPE(n, length, channels), .data = sound, .rate = RATE
+    };
     char        *bytes;
     size_t       size;
     PngInfo      info;

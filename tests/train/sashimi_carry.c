@@ -1,5 +1,6 @@
-/* sashimi_carry.c -- chunks that follow each other: outputs are those of the recurrence over the whole sound, a
- * row that begins anew forgets; data in files' order; a run goes on to the same bits. */
+/* sashimi_carry.c -- chunks that follow each other: outputs are those of the recurrence over the
+ * whole sound, a row that begins anew forgets; data in files' order; a run goes on to the same
+ * bits. */
 #include "../folder.h"
 #include "../test.h"
 
@@ -55,7 +56,8 @@ static const float *run_weight(Sampler *s, const char *name)
 
 static int32_t token_at(int64_t row, int64_t t, int64_t levels)
 {
-    return (int32_t)random_below_at((RandomKey){ .seed = (uint64_t)row }, (uint64_t)t, (uint32_t)levels);
+    return (int32_t)random_below_at((RandomKey){ .seed = (uint64_t)row }, (uint64_t)t,
+                                    (uint32_t)levels);
 }
 
 /* Row 1 begins anew with chunk 2, the others go on. */
@@ -65,10 +67,13 @@ static void as_the_recurrence(void)
 {
     static const char *const sizes[][MOST_SETS - 2] = {
         { "model.length=128", "batch=3", "model.width=8" },
-        { "model.length=48", "batch=2", "model.width=5", "model.expand=3", "model.ff=1", "model.layers=1" },
+        { "model.length=48", "batch=2", "model.width=5", "model.expand=3", "model.ff=1",
+          "model.layers=1" },
         { "model.length=45", "batch=2", "model.pools=0", "model.state=6", "model.width=4" },
-        { "model.length=16", "batch=2", "model.components=1", "model.width=3", "model.state=2" },    /* one coarse step */
-        { "model.length=64", "batch=1", "model.pools=3", "model.layers=1", "model.head=categorical", "model.bits=3" },
+        { "model.length=16", "batch=2", "model.components=1", "model.width=3", "model.state=2" },
+          /* one coarse step */
+        { "model.length=64", "batch=1", "model.pools=3", "model.layers=1",
+          "model.head=categorical", "model.bits=3" },
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         Run            r = run_new(sizes[i]);
@@ -88,7 +93,8 @@ static void as_the_recurrence(void)
             for (int64_t b = 0; b < batch; b++) {
                 carry[b] = carried(b, chunk);
                 for (int64_t t = 0; t < m->length; t++)
-                    tokens[b * m->length + t] = token_at(b, chunk * m->length + t, sashimi_levels(m));
+                    tokens[b * m->length + t] = token_at(b, chunk * m->length + t,
+                                                         sashimi_levels(m));
             }
             CHECK_OK(session_run(r.session, PART_MICRO));
             const float *whole = session_output(r.session, "output");
@@ -112,7 +118,8 @@ static void as_the_recurrence(void)
                 }
             }
         }
-        printf("%s, %s: off by %.3g over %d chunks (each alone: %.3g)\n", sizes[i][0], sizes[i][1], worst, CHUNKS, alone);
+        printf("%s, %s: off by %.3g over %d chunks (each alone: %.3g)\n", sizes[i][0], sizes[i][1],
+               worst, CHUNKS, alone);
         CHECK(worst < 3e-4);
         CHECK(alone > 100 * worst);          /* what came before is heard */
         pool_free(r.pool);
@@ -136,7 +143,8 @@ static void sounds(void)
     }
 }
 
-#define SOUND "model.length=64", "model.width=8", "model.layers=1", "data.kind=audio", "data.path=carry_sound"
+#define SOUND                                                                                      \
+    "model.length=64", "model.width=8", "model.layers=1", "data.kind=audio", "data.path=carry_sound"
 
 /* Rows go through the chunks in order; a file's first is not carried; tokens join up. */
 static void files_in_order(void)
@@ -152,7 +160,8 @@ static void files_in_order(void)
     CHECK_INT(feeds.source->n_samples, 8);
     for (int64_t t = 0; t < 20; t++) {
         CHECK_OK(feeds_fill(&feeds, t, 2 * t));
-        const int32_t *tokens = feeds_find(&feeds, "tokens")->bytes, *target = feeds_find(&feeds, "target")->bytes;
+        const int32_t *tokens = feeds_find(&feeds, "tokens")->bytes,
+                      *target = feeds_find(&feeds, "target")->bytes;
         const float   *carry = feeds_find(&feeds, "carry")->bytes;
         for (int row = 0; row < 2; row++) {
             int64_t id = (4 * row + t) % 8;
@@ -173,7 +182,8 @@ static void files_in_order(void)
 static void goes_on(void)
 {
     Pool       *pool = pool_new(NULL, "on");
-    Run         r = run_new((const char *const[]){ SOUND, "batch=2", "accumulate=2", "data.holdout=0.4", "save.every=0", NULL });
+    Run r = run_new((const char *const[]){ SOUND, "batch=2", "accumulate=2", "data.holdout=0.4",
+                                           "save.every=0", NULL });
     Device     *device;
     TrainResult result;
     char       *a, *b, *c;
@@ -184,30 +194,42 @@ static void goes_on(void)
     for (int i = 0; i < 3; i++)
         folder_clear(pool, pool_print(pool, "carry_%d", i));
     r.recipe->steps = 6;
-    CHECK_OK(train_run(pool, r.recipe, device, &(TrainOptions){ .out = "carry_0", .quiet = true }, &result));
+    CHECK_OK(train_run(pool, r.recipe, device, &(TrainOptions){ .out = "carry_0", .quiet = true },
+                       &result));
     CHECK_INT(result.measured_bytes, result.planned_bytes);
     r.recipe->steps = 3;
-    CHECK_OK(train_run(pool, r.recipe, device, &(TrainOptions){ .out = "carry_1", .quiet = true }, &result));
+    CHECK_OK(train_run(pool, r.recipe, device, &(TrainOptions){ .out = "carry_1", .quiet = true },
+                       &result));
     r.recipe->steps = 6;
     r.recipe->validate.every = 0;
     unlink("carry_1/plan.json");             /* it has the validation's phase */
-    CHECK_OK(train_run(pool, r.recipe, device, &(TrainOptions){ .out = "carry_1", .resume = true, .quiet = true }, &result));
-    CHECK_INT(fit_run(pool, r.recipe, device, &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_DEFAULT }, &least),
+    CHECK_OK(train_run(pool, r.recipe, device,
+                       &(TrainOptions){ .out = "carry_1", .resume = true, .quiet = true },
+                       &result));
+    CHECK_INT(fit_run(pool, r.recipe, device,
+                      &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_DEFAULT },
+                      &least),
               E_BUDGET);
     CHECK_INT(least.recipe->batch, 2);       /* never cut */
-    CHECK_INT(fit_run(pool, r.recipe, device, &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE }, &least),
+    CHECK_INT(fit_run(pool, r.recipe, device,
+                      &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE },
+                      &least),
               E_BUDGET);
     CHECK_INT(recipe_cut(recipe_copy(pool, r.recipe), 2), E_USAGE);
     CHECK(strstr(err_text(), "state_carry") != NULL);
-    CHECK_OK(train_run(pool, r.recipe, device, &(TrainOptions){ .out = "carry_2", .budget_bytes = least.minimum_bytes,
-                       .allow = ALLOW_NONE, .quiet = true }, &result));
+    CHECK_OK(train_run(pool, r.recipe, device,
+                       &(TrainOptions){ .out = "carry_2",
+                                        .budget_bytes = least.minimum_bytes,
+                                        .allow = ALLOW_NONE,
+                                        .quiet = true },
+                       &result));
     CHECK(result.recomputed > 0);
     CHECK_OK(file_read(pool, "carry_0/step-000006.safetensors", &a, &n));
     CHECK_OK(file_read(pool, "carry_1/step-000006.safetensors", &b, &m));
     CHECK_OK(file_read(pool, "carry_2/step-000006.safetensors", &c, &k));
     CHECK(n == m && !memcmp(a, b, n));
     CHECK(n == k && !memcmp(a, c, n));
-    CHECK(strstr(a + 8, "kernel.state") != NULL);            /* the states are part of a checkpoint */
+    CHECK(strstr(a + 8, "kernel.state") != NULL);  /* the states are part of a checkpoint */
     pool_free(pool);
     pool_free(r.pool);
 }

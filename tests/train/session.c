@@ -1,6 +1,6 @@
-/* session.c -- the arena keeps its word (contract section 6): nothing is allocated from the second step
- * on, every pointer handed out lies where the plan says, bytes the plan never assigns stay untouched,
- * and the process holds little more than the arena. */
+/* session.c -- the arena keeps its word (contract section 6): nothing is allocated from the second
+ * step on, every pointer handed out lies where the plan says, bytes the plan never assigns stay
+ * untouched, and the process holds little more than the arena. */
 #include "../alloc_count.h"
 #include "../test.h"
 
@@ -24,8 +24,8 @@ typedef struct Run {
 static Err run_new(Run *r, const char *precision, const char *backend, int accumulate)
 {
     r->pool = pool_new(NULL, "run");
-    const char *sets[] = { pool_print(r->pool, "precision=%s", precision), pool_print(r->pool, "accumulate=%d", accumulate),
-                           "batch=2", "steps=9" };
+    const char *sets[] = { pool_print(r->pool, "precision=%s", precision),
+                           pool_print(r->pool, "accumulate=%d", accumulate), "batch=2", "steps=9" };
     TRY(recipe_read(r->pool, SOURCE_DIR "/recipes/unet-small.yaml", sets, 4, &r->recipe));
     TRY(device_cpu(r->pool, &(DeviceOptions){ .threads = 2, .blas = backend }, &r->device));
     TRY(recipe_graph(r->pool, r->recipe, false, &r->graph));
@@ -82,11 +82,12 @@ static void no_allocation(const char *backend, const char *precision, int accumu
     CHECK(sbrk(0) == heap);
     if (!strcmp(backend, "own"))
         CHECK_INT(calls, 0);
-    printf("  %s %s x%d: %lld allocations in 3 steps, the largest %lld bytes, arena %lld\n", backend, precision, accumulate,
-           calls, largest, (long long)r.engine->arena_bytes);
+    printf("  %s %s x%d: %lld allocations in 3 steps, the largest %lld bytes, arena %lld\n",
+           backend, precision, accumulate, calls, largest, (long long)r.engine->arena_bytes);
     CHECK_INT(count_maps(), maps);
     for (int part = 0; part < PART_COUNT; part++)
-        CHECK_INT(session_measured_bytes(r.session, (Part)part), session_planned_bytes(r.session, (Part)part));
+        CHECK_INT(session_measured_bytes(r.session, (Part)part),
+                  session_planned_bytes(r.session, (Part)part));
     pool_free(r.pool);
 }
 
@@ -146,7 +147,8 @@ static void repeats(void)
         CHECK_OK(run_step(&a, step));
         CHECK_OK(run_step(&b, step));
     }
-    CHECK(!memcmp(session_arena(a.session)->base, session_arena(b.session)->base, (size_t)a.engine->persistent_bytes));
+    CHECK(!memcmp(session_arena(a.session)->base, session_arena(b.session)->base,
+                  (size_t)a.engine->persistent_bytes));
     pool_free(a.pool);
     pool_free(b.pool);
 }
@@ -161,9 +163,11 @@ static void resident(void)
     int64_t now = resident_anonymous_bytes(), primitives = 0;
     for (int32_t i = 0; i < r.graph.graph->n_nodes; i++)
         primitives += r.engine->choices[i].name != NULL;
-    int64_t allowed = r.engine->arena_bytes + (32 << 20) + primitives * (128 << 10) + (int64_t)pool_bytes(r.pool);
+    int64_t allowed = r.engine->arena_bytes + (32 << 20) + primitives * (128 << 10) +
+                      (int64_t)pool_bytes(r.pool);
     printf("  arena %lld, anonymous resident %lld (before %lld), allowed %lld (host graph %zu)\n",
-           (long long)r.engine->arena_bytes, (long long)now, (long long)before, (long long)allowed, pool_bytes(r.pool));
+           (long long)r.engine->arena_bytes, (long long)now, (long long)before, (long long)allowed,
+           pool_bytes(r.pool));
     CHECK(now <= allowed);
     pool_free(r.pool);
 }

@@ -1,5 +1,6 @@
-/* trainer.c -- every small recipe learns: after a few steps its loss lies clearly below that of the same
- * weights left as they were, on the same samples and the same noise. Also what a run reports. */
+/* trainer.c -- every small recipe learns: after a few steps its loss lies clearly below that of the
+ * same weights left as they were, on the same samples and the same noise. Also what a run
+ * reports. */
 #include "../folder.h"
 #include "../test.h"
 
@@ -39,7 +40,8 @@ static double run_mean(const Lesson *l, const char *rate)
     Recipe     *recipe;
     Device     *device;
     TrainResult result;
-    const char *sets[MOST_SETS + 3], *folder = pool_print(pool, "lesson-%s-%s", l->recipe, rate ? "still" : "run");
+    const char *sets[MOST_SETS + 3],
+        *folder = pool_print(pool, "lesson-%s-%s", l->recipe, rate ? "still" : "run");
     int         n = 0;
     for (int i = 0; i < MOST_SETS && l->sets[i]; i++)
         sets[n++] = l->sets[i];
@@ -48,11 +50,13 @@ static double run_mean(const Lesson *l, const char *rate)
         sets[n++] = pool_print(pool, "optimizer.lr=%s", rate);
         sets[n++] = pool_print(pool, "optimizer.slow_lr=%s", rate);
     }
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", l->recipe), sets, n, &recipe));
+    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", l->recipe), sets, n,
+                         &recipe));
     recipe->save.every = 0;
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
     folder_clear(pool, folder);
-    CHECK_OK(train_run(pool, recipe, device, &(TrainOptions){ .out = folder, .quiet = true }, &result));
+    CHECK_OK(
+        train_run(pool, recipe, device, &(TrainOptions){ .out = folder, .quiet = true }, &result));
     CHECK_INT(result.steps, l->steps);
     CHECK_INT(result.measured_bytes, result.planned_bytes);
     double mean = mean_loss(pool, folder, l->last);
@@ -69,13 +73,15 @@ static void each_recipe_learns(void)
         { "lag-small",          30, 10, 0.5, { "schedule.warmup=5" } },
         { "sashimi-small",      30, 5,  0.9, { "schedule.warmup=2", "batch=2" } },
         { "stdiff-small",       10, 4,  0.8, { "schedule.warmup=2", "accumulate=1" } },
-        { "stablesr-vae-small", 20, 5,  0.9, { "schedule.warmup=2", "batch=2", "model.vae_channels=8" } },
-        { "stablesr-small",     16, 5,  0.95, { "schedule.warmup=2", "batch=1", "model.vae_channels=8" } },
+        { "stablesr-vae-small", 20, 5,  0.9,
+          { "schedule.warmup=2", "batch=2", "model.vae_channels=8" } },
+        { "stablesr-small",     16, 5,  0.95,
+          { "schedule.warmup=2", "batch=1", "model.vae_channels=8" } },
     };
     for (size_t i = 0; i < sizeof lessons / sizeof *lessons; i++) {
         double still = run_mean(&lessons[i], "0"), run = run_mean(&lessons[i], NULL);
-        printf("%-20s untrained %.4f, after %d steps %.4f: %.2f of it\n", lessons[i].recipe, still, lessons[i].steps, run,
-               run / still);
+        printf("%-20s untrained %.4f, after %d steps %.4f: %.2f of it\n", lessons[i].recipe, still,
+               lessons[i].steps, run, run / still);
         CHECK(run < lessons[i].most * still);
     }
 }

@@ -237,7 +237,8 @@ static double cut_best(Cut *c, int64_t room, const int32_t *value_of_arc, int32_
     price = CUT_COST / (double)all;
     for (int32_t i = 0; i < CUT_PRICES; i++) {
         for (int32_t a = 0; a < n_value_arcs; a++)
-            c->capacity[2 * a] = (int64_t)fmin((double)c->task->values[value_of_arc[a]].bytes * price,
+            c->capacity[2 * a] = (int64_t)fmin((double)c->task->values[value_of_arc[a]].bytes *
+                                                   price,
                                                (double)CUT_INFINITE / 4096);
         double  flow = (double)cut_flow(c), bound = flow - price * (double)room;
         int64_t kept = cut_kept(c, value_of_arc, n_value_arcs);

@@ -58,7 +58,8 @@ Err milp_write(const Milp *m, const char *path)
 {
     FileOut file, *f = &file;
     TRY(file_out_init(f, path));
-    file_out_print(f, "\\ minimise the cost of second runs; see docs/PLANNING.md\nMinimize\n cost:");
+    file_out_print(f,
+                   "\\ minimise the cost of second runs; see docs/PLANNING.md\nMinimize\n cost:");
     for (int32_t c = 0, n = 0; c < m->n_columns; c++) {
         if (m->columns[c].cost == 0)
             continue;
@@ -149,9 +150,12 @@ bool milp_can_solve(void)
 static void milp_load(Pool *pool, const Cbc *cbc, void *model, const Milp *m)
 {
     int    *start = NEWN(pool, int, m->n_columns + 2), *index = NEWN(pool, int, m->n_terms + 1);
-    double *value = NEWN(pool, double, m->n_terms + 1), *cost = NEWN(pool, double, m->n_columns + 1);
-    double *low = NEWN(pool, double, m->n_columns + 1), *high = NEWN(pool, double, m->n_columns + 1);
-    double *row_low = NEWN(pool, double, m->n_rows + 1), *row_high = NEWN(pool, double, m->n_rows + 1);
+    double *value = NEWN(pool, double, m->n_terms + 1),
+           *cost = NEWN(pool, double, m->n_columns + 1);
+    double *low = NEWN(pool, double, m->n_columns + 1),
+           *high = NEWN(pool, double, m->n_columns + 1);
+    double *row_low = NEWN(pool, double, m->n_rows + 1),
+           *row_high = NEWN(pool, double, m->n_rows + 1);
     for (int32_t i = 0; i < m->n_terms; i++)
         start[m->terms[i].column + 1]++;
     for (int32_t c = 0; c < m->n_columns; c++) {

@@ -11,7 +11,7 @@
  *                 K 1_v      Y 1_m  K 2_v     Y 2_m
  *
  *   K[j+1,v] <= K[j,v] + Y[j,maker]                  what is live was live or is made again
- *   1        <= K[j,u] + Y[j,maker of u]             u is read by a node that must run in interval j
+ *   1        <= K[j,u] + Y[j,maker of u]             u is read by a node that must run in j
  *   Y[j,m]   <= K[j,u] + Y[j,maker of u]             or by one that runs again
  *   sum of bytes of K[j] + what nj itself needs <= budget
  *
@@ -203,7 +203,8 @@ int32_t moments_build(Pool *pool, const Task *task, int64_t budget_bytes, const 
     *milp = (Milp){ .pool = pool };
     if (n > most) {                                  /* thin out, but keep the best one */
         for (int32_t i = 0; i < most; i++) {
-            int32_t from = (int32_t)((int64_t)n * i / most), to = (int32_t)((int64_t)n * (i + 1) / most);
+            int32_t from = (int32_t)((int64_t)n * i / most),
+                    to = (int32_t)((int64_t)n * (i + 1) / most);
             int32_t pick = (from + to) / 2;
             for (int32_t k = from; k < to; k++)
                 pick = x.node[k] == best ? k : pick;

@@ -74,7 +74,8 @@ static void build_columns(Build *b, Pool *pool)
     double      unit = b->out->unit;
     for (int32_t t = 0; t < task->n_nodes; t++) {
         for (int32_t i = 0; i < task->n_nodes; i++) {
-            bool may = i < t && !task->nodes[i].once && t <= deadline[i] && task->nodes[i].n_out > 0;
+            bool may = i < t && !task->nodes[i].once && t <= deadline[i] &&
+                       task->nodes[i].n_out > 0;
             MilpColumn again = { 'R', t, i, -1, 0, 1, task->nodes[i].cost / unit, true };
             b->out->again[(int64_t)t * task->n_nodes + i] = may ? milp_column(b->milp, again) : -1;
         }

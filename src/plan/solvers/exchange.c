@@ -5,8 +5,8 @@
  *
  *   give    one value more is dropped and made again; then every second run that the budget can now
  *           do without is taken out, the dearest first
- *   take    one second run is taken out; then values idle at the fullest moment are made again, each
- *           time the one that removes most bytes for its cost, while that stays cheaper
+ *   take    one second run is taken out; then values idle at the fullest moment are made again,
+ *           each time the one that removes most bytes for its cost, while that stays cheaper
  */
 #include "plan/solvers/search.h"
 

@@ -113,10 +113,11 @@ static bool schedule_count_node(Schedule *s, int32_t node, int64_t sign)
 /* Arrays by position and by slot, for more chunks and more runs. */
 static void schedule_grow(Schedule *s, int32_t n_chunks, int32_t n_slots)
 {
-#define GROW(array, old, new) \
-    s->array = pool_grow(s->pool, s->array, sizeof *s->array * (size_t)(old), sizeof *s->array * (size_t)(new))
+#define GROW(array, old, new)                                                                      \
+    s->array = pool_grow(s->pool, s->array, sizeof *s->array * (size_t)(old),                      \
+                         sizeof *s->array * (size_t)(new))
     if (n_chunks > s->cap_chunks) {
-        int32_t cap = 2 * n_chunks, old = s->cap_chunks * SCHEDULE_CHUNK, new = cap * SCHEDULE_CHUNK;
+        int32_t cap = 2 * n_chunks, old = s->cap_chunks * SCHEDULE_CHUNK, new = cap *SCHEDULE_CHUNK;
         GROW(chunks, s->cap_chunks, cap);
         GROW(slot_at, old, new);
         GROW(node_at, old, new);
@@ -389,7 +390,8 @@ static void chunk_sum(Schedule *s, int32_t c)
 }
 
 /* Bytes above the budget, summed over the runs of a chunk; *where: its first highest run. */
-static int64_t chunk_over(const Schedule *s, int32_t c, int64_t live, int64_t budget, int32_t *where)
+static int64_t chunk_over(const Schedule *s, int32_t c, int64_t live, int64_t budget,
+                          int32_t *where)
 {
     int64_t over = 0, high = INT64_MIN;
     for (int32_t p = c * SCHEDULE_CHUNK; p < c * SCHEDULE_CHUNK + s->chunks[c].n; p++) {

@@ -94,7 +94,8 @@ void    schedule_commit(Schedule *s);                               /* forget th
 
 Load    schedule_load(Schedule *s, int64_t budget_bytes);
 
-/* Is there a run at position? The nearest runs after and before it: `after` or -1 if there is none. */
+/* Is there a run at position? The nearest runs after and before it: `after` or -1 if there is
+ * none. */
 static inline bool schedule_has(const Schedule *s, int32_t position)
 {
     return position % SCHEDULE_CHUNK < s->chunks[position / SCHEDULE_CHUNK].n;

@@ -30,13 +30,13 @@ typedef struct SolverArgs {
 typedef void SolveFn(Pool *pool, const SolverArgs *args, RunList *out);
 
 /*    name        optimal for       what it does */
-#define SOLVER_LIST(X)                                                                         \
-    X(exact,      "tiny graphs",    "Dijkstra over all states")                                \
-    X(least_peak, "small graphs *", "annealing on the peak alone, the bar lowered as it goes") \
-    X(next_use,   "none; quick",    "run the step, drop what is cheap and needed late")        \
-    X(blocks,     "none; quick",    "drop equal values of the first k blocks, class by class") \
-    X(segments,   "none; quick",    "forget what is inside a segment, borders by dynamic programming") \
-    X(anneal,     "small graphs *", "annealing over lists of runs")    /* * in practice */
+#define SOLVER_LIST(X)                                                                             \
+    X(exact, "tiny graphs", "Dijkstra over all states")                                            \
+    X(least_peak, "small graphs *", "annealing on the peak alone, the bar lowered as it goes")     \
+    X(next_use, "none; quick", "run the step, drop what is cheap and needed late")                 \
+    X(blocks, "none; quick", "drop equal values of the first k blocks, class by class")            \
+    X(segments, "none; quick", "forget what is inside a segment, borders by dynamic programming")  \
+    X(anneal, "small graphs *", "annealing over lists of runs") /* * in practice */
 
 #define X(name, when, text) SolveFn solve_##name;
 SOLVER_LIST(X)

@@ -29,9 +29,9 @@ __host__ __device__ constexpr int head_step(int64_t rows, int unit)
 {
     return (int)((rows + unit - 1) / unit * unit) * 16 + 16;
 }
-static inline size_t head_forward_bytes(int64_t lq, int64_t lk, int k)
+static inline size_t head_forward_bytes(int64_t rows, int64_t lk, int k)
 {
-    return (size_t)(k / 8) * (size_t)(head_step(lq, 16) + 2 * head_step(lk, HEAD_KEYS));
+    return (size_t)(k / 8) * (size_t)(head_step(rows, 16) + 2 * head_step(lk, HEAD_KEYS));
 }
 static inline size_t head_backward_bytes(int64_t lq, int64_t lk, int k)
 {
@@ -39,12 +39,14 @@ static inline size_t head_backward_bytes(int64_t lq, int64_t lk, int k)
            16 * (size_t)head_step(lq, 16) + sizeof(HeadLines);
 }
 
+/* Blocks of 64 rows a warpgroup: as many to a head as it takes. */
 template <class Kernel>
-static Err head_launch(const Call *call, Kernel kernel, const AttentionCuda &a, size_t bytes)
+static Err head_launch(const Call *call, Kernel kernel, const AttentionCuda &a, int groups,
+                       size_t bytes)
 {
-    unsigned threads = (unsigned)ceil_div(a.lq, 64) * 128;
+    unsigned blocks = (unsigned)(a.n_heads * ceil_div(a.lq, 64 * groups));
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    kernel<<<(unsigned)a.n_heads, threads, bytes, cuda_stream(call)>>>(a);
+    kernel<<<blocks, (unsigned)groups * 128, bytes, cuda_stream(call)>>>(a);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -76,18 +78,18 @@ struct HeadTile {
     }
 };
 
-/* One tensor's rows, on their way through this thread's registers; `flip` turns signs. */
+/* One tensor's rows, on their way through this thread's registers. */
 template <int COPY> struct HeadFeed {
-    enum { WORDS = COPY / 4, AHEAD = 8 / WORDS };        /* pieces under way */
+    enum { WORDS = COPY / 4, AHEAD = 16 / WORDS };       /* pieces under way */
     uint32_t    x[AHEAD][WORDS];
     const char *from;
     int64_t     step;
-    uint32_t    to, flip;
+    uint32_t    to;
     int         row, rows, n, all;       /* the next row, to the one after it, that exist, of the tile */
 
     template <class T>
-    __device__ __forceinline__ HeadFeed(const HeadTile &tile, const T *x_, int64_t ld, int64_t count, int width,
-                                        uint32_t flip_)
+    __device__ __forceinline__ HeadFeed(const HeadTile &tile, const T *x_, int64_t ld, int64_t count,
+                                        int width)
     {
         int pieces = width * 2 / COPY, byte = (int)threadIdx.x % pieces * COPY;
         rows = (int)blockDim.x / pieces;
@@ -95,12 +97,12 @@ template <int COPY> struct HeadFeed {
         from = (const char *)(x_ + row * ld) + byte;
         step = rows * ld * 2;
         to = tile.at + (uint32_t)(byte / 16 * tile.step + row * 16 + byte % 16);
-        flip = flip_;
         n = (int)count;
         all = tile.rows();
         if (row >= rows)
             row = all;           /* one of the threads that are too many */
     }
+    __device__ __forceinline__ bool more() const { return row < all; }
     __device__ __forceinline__ void load()
     {
 #pragma unroll
@@ -109,7 +111,8 @@ template <int COPY> struct HeadFeed {
             from += step;
         }
     }
-    __device__ __forceinline__ void store()
+    /* To shared memory, signs turned where `flip` says so. */
+    __device__ __forceinline__ void store(uint32_t flip = 0)
     {
 #pragma unroll
         for (int i = 0; i < AHEAD; i++, row += rows, to += (uint32_t)rows * 16) {
@@ -119,8 +122,28 @@ template <int COPY> struct HeadFeed {
             piece_store<WORDS>(to, x[i], row < all);
         }
     }
-    __device__ __forceinline__ bool more() const { return row < all; }
 };
+
+/* Asks the second cache for rows that this or another block will read after this one. */
+template <class T>
+__device__ __forceinline__ void rows_ask(const AttentionCuda &a, const SideCuda &side, int64_t head,
+                                         int64_t rows)
+{
+    const char *x = (const char *)head_rows<T>(a, side, head);
+    for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
+        uint64_t at = (uint64_t)(x + i * side.ld * 2), end = at + (uint64_t)a.width * 2;
+        at &= ~(uint64_t)15;
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"
+                     ::"l"(at), "r"((uint32_t)(end - at) & ~15u) : "memory");
+    }
+}
+/* The head that takes this one's place when all multiprocessors have done theirs. */
+__device__ __forceinline__ int64_t head_after(int64_t head, int at_once)
+{
+    int sms;
+    asm("mov.u32 %0, %%nsmid;" : "=r"(sms));
+    return head + sms * at_once;
+}
 
 /* s = x y^T over K columns: 64 rows of x and HEAD_KEYS of y. Only queued. */
 template <class T, int K>

@@ -12,17 +12,65 @@ enum { KEYS = 64 };              /* of p and ds in shared memory */
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 template <int COPY, class T>
-__device__ __forceinline__ void pair_fetch(const AttentionCuda &a, int64_t head, const HeadTile &x, const SideCuda &from_x,
-                                           const HeadTile &y, const SideCuda &from_y)
+__device__ __forceinline__ void inputs_fetch(const AttentionCuda &a, int64_t head,
+                                             const HeadTile &q, const HeadTile &k,
+                                             const HeadTile &v)
 {
-    HeadFeed<COPY> fx(x, head_rows<T>(a, from_x, head), from_x.ld, a.lq, a.width, 0);
-    HeadFeed<COPY> fy(y, head_rows<T>(a, from_y, head), from_y.ld, a.lk, a.width, 0);
-    while (fx.more() || fy.more()) {
-        fx.load();
-        fy.load();
-        fx.store();
-        fy.store();
+    HeadFeed<COPY> fq(q, head_rows<T>(a, a.q, head), a.q.ld, a.lq, a.width);
+    HeadFeed<COPY> fk(k, head_rows<T>(a, a.k, head), a.k.ld, a.lk, a.width);
+    HeadFeed<COPY> fv(v, head_rows<T>(a, a.v, head), a.v.ld, a.lk, a.width);
+    while (fq.more() || fk.more()) {
+        fq.load();
+        fk.load();
+        fv.load();
+        fq.store();
+        fk.store();
+        fv.store();
     }
+}
+
+/* dy, and delta = rowsum(dy * y): each piece's part goes to `scratch`, [rows][pieces]. */
+template <int COPY, class T>
+__device__ __forceinline__ void outputs_fetch(const AttentionCuda &a, int64_t head,
+                                              const HeadTile &dy, uint32_t scratch)
+{
+    HeadFeed<COPY> fd(dy, head_rows<T>(a, a.dy, head), a.dy.ld, a.lq, a.width);
+    HeadFeed<COPY> fy(dy, head_rows<T>(a, a.y, head), a.y.ld, a.lq, a.width);
+    int            rows = fd.rows * (a.width * 2 / COPY) * 4;            /* bytes to the next part */
+    uint32_t       at = scratch + threadIdx.x * 4;
+    while (fd.more()) {
+        fd.load();
+        fy.load();
+#pragma unroll
+        for (int i = 0; i < fd.AHEAD; i++, at += (uint32_t)rows) {
+            float sum = 0;
+#pragma unroll
+            for (int w = 0; w < fd.WORDS; w++) {
+                const T *u = (const T *)&fd.x[i][w], *v = (const T *)&fy.x[i][w];
+                sum += get(u, 0) * get(v, 0) + get(u, 1) * get(v, 1);
+            }
+            const uint32_t part[1] = { __float_as_uint(sum) };
+            piece_store<1>(at, part, fd.row + i * fd.rows < a.lq);
+        }
+        fd.store();
+        fy.row = fd.row;
+    }
+}
+
+/* A query's log-sum-exp and delta; beyond the end such that p and ds are 0. */
+__device__ __forceinline__ float2 query_line(const AttentionCuda &a, int64_t head, int row,
+                                             uint32_t scratch)
+{
+    int   pieces = a.width * 2 / (a.copy < 4 ? 4 : a.copy);
+    float delta = 0, part;
+    if (row >= a.lq)
+        return make_float2(INFINITY, 0);
+    for (int i = 0; i < pieces; i++) {
+        uint32_t at = scratch + (uint32_t)(row * pieces + i) * 4;
+        asm volatile("ld.shared.f32 %0, [%1];" : "=f"(part) : "r"(at) : "memory");
+        delta += part;
+    }
+    return make_float2(a.lse[head * a.lq + row] * LOG2_E, delta);
 }
 
 /* 16 rows by HEAD_KEYS of a warp, from column on; rows that the tile does not have are left out. */
@@ -115,13 +163,21 @@ __global__ void __launch_bounds__(GROUPS * 128, 1) head_backward(const __grid_co
     v.fill_up(K / 8, a.width);
     __syncthreads();
     WITH_COPY(a.copy, COPY, {
-        pair_fetch<COPY, T>(a, head, q, a.q, k, a.k);
-        pair_fetch<COPY, T>(a, head, dy, a.dy, v, a.v);
+        inputs_fetch<COPY, T>(a, head, q, k, v);
+        outputs_fetch<COPY, T>(a, head, dy, p.at);
     });
-    for (int i = (int)threadIdx.x; i < (int)blockDim.x / 2; i += (int)blockDim.x)  /* beyond the end p and ds are 0 */
-        s.lines[i] = i < a.lq ? make_float2(a.lse[head * a.lq + i] * LOG2_E, a.delta[head * a.lq + i])
-                            : make_float2(INFINITY, 0);
+    int64_t after = head_after(head, 1);
+    if (after < a.n_heads) {
+        rows_ask<T>(a, a.q, after, a.lq);
+        rows_ask<T>(a, a.k, after, a.lk);
+        rows_ask<T>(a, a.v, after, a.lk);
+        rows_ask<T>(a, a.dy, after, a.lq);
+        rows_ask<T>(a, a.y, after, a.lq);
+    }
     writes_visible();
+    __syncthreads();
+    if (threadIdx.x < 64 * groups)
+        s.lines[threadIdx.x] = query_line(a, head, (int)threadIdx.x, p.at);
     __syncthreads();
 
     float dq[N / 8][4];
@@ -208,9 +264,10 @@ template <class T> static Err backward_with(const Call *call, const AttentionCud
 {
     WITH_HEAD_WIDTHS(a.width, K, N, {
         size_t bytes = head_backward_bytes(a.lq, a.lk, K);
-        if (a.lq <= 256)
-            return head_launch(call, head_backward<T, K, N, 4>, a, bytes);
-        return head_launch(call, head_backward<T, K, K, HEAD_GROUPS>, a, bytes);
+        int    groups = (int)ceil_div(a.lq, 64);
+        if (groups <= 4)
+            return head_launch(call, head_backward<T, K, N, 4>, a, groups, bytes);
+        return head_launch(call, head_backward<T, K, K, HEAD_GROUPS>, a, groups, bytes);
     });
 }
 

@@ -26,9 +26,8 @@ typedef struct ModelOptions {
         { "threads", OPT_COUNT, &(o).threads, "N",                                                 \
           "of every kernel; a plan holds for one count" },                                         \
         { "backend", OPT_TEXT, &(o).backend, "NAME", "onednn or own matrix products" },            \
-    {                                                                                              \
-        "set", OPT_LIST, &(o).set, "KEY=VALUE",
-"override a recipe key, e.g. optimizer.lr=1e-3" }
+        { "set", OPT_LIST, &(o).set, "KEY=VALUE",                                                  \
+          "override a recipe key, e.g. optimizer.lr=1e-3" }
 
 #define ALLOW_OPTION(to)                                                                           \
     {                                                                                              \

@@ -66,8 +66,8 @@ void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *place
     for (int32_t i = 0; i < n; i++) {
         int32_t block[2] = { way_block(&way, 1, i), way_block(&way, 0, i) };
         double  start[2] = { way_start(&way, 0, block[0]), way_start(&way, 1, block[1]) };
-        int32_t lane = 0;
-        if (!items[i].alone && items[i].ns <= most_ns) {
+        int32_t lane = items[i].aside;
+        if (!items[i].alone && !items[i].aside && items[i].ns <= most_ns) {
             int32_t on = way_on(&way, n, i);
             lane = start[1] + cross_ns < start[0];
             if (on >= 0)

@@ -26,6 +26,7 @@ typedef struct LaneItem {        /* a launch */
     int32_t       n_extents;
     double        ns;            /* expected, alone */
     bool          alone;         /* nothing runs beside it: it keeps its place among all launches */
+    bool          aside;         /* in lane 1 in any case: copies of what the host staged */
 } LaneItem;
 
 typedef struct LanePlace {

@@ -558,7 +558,8 @@ static Err session_give(Session *session, Part part)
     return OK;
 }
 
-/* Copies, what the host stages and launches that go in one keep their places among all others. */
+/* Copies and launches that go in one keep their places among all others. What the host staged comes
+ * in beside the first launches, all in one lane, so that the last of it is after all of it. */
 static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *lanes)
 {
     int32_t    from = session->from[part], n = session->to[part] - from;
@@ -568,7 +569,8 @@ static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *
         const Launch *launch = &session->launches[part][from + i];
         items[i] = (LaneItem){ .extents = session->extents + launch->first_end,
                                .n_extents = launch->n_ends,
-                               .alone = launch->copy || launch->feed >= 0 || launch->run_all };
+                               .alone = launch->copy || launch->run_all,
+                               .aside = launch->feed >= 0 };
         if (!launch->copy)
             items[i].ns = session->engine->node_ns[launch->call.node->id];
     }

@@ -223,6 +223,27 @@ static void any_programs(void)
     CHECK(beside > 500);
 }
 
+/* Inputs arrive in lane 1, in order, and their readers wait for no more than they read. */
+static void inputs_come_aside(void)
+{
+    Case *c = case_new();
+    for (int i = 0; i < 4; i++) {
+        add(c, -1, -1, i);
+        c->items[i].aside = true;
+    }
+    add(c, 0, -1, 10);
+    add(c, 10, 3, 11);
+    assign(c);
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(c->places[i].lane, 1);
+        CHECK_INT(c->places[i].after, -1);
+    }
+    CHECK_INT(c->places[4].lane, 0);
+    CHECK_INT(c->places[4].after, 0);
+    CHECK_INT(c->places[5].after, 3);
+    pool_free(c->pool);
+}
+
 /* Very short launches stay where they are, very long ones too, and none is no case. */
 static void what_does_not_pay(void)
 {
@@ -249,6 +270,7 @@ int main(void)
     RUN(the_judge_sees);
     RUN(ends_do_not_meet);
     RUN(any_programs);
+    RUN(inputs_come_aside);
     RUN(what_does_not_pay);
     return test_end();
 }

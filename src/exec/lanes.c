@@ -69,7 +69,7 @@ void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *place
         int32_t lane = items[i].aside;
         if (!items[i].alone && !items[i].aside && items[i].ns <= most_ns) {
             int32_t on = way_on(&way, n, i);
-            lane = start[1] + cross_ns < start[0];
+            lane = start[1] + (items[i].ns > 0 ? cross_ns : 0) < start[0];
             if (on >= 0)
                 lane = start[1 - on] <= start[on] + cross_ns ? 1 - on : on;
         }

@@ -24,7 +24,7 @@ typedef struct Extent {          /* bytes of the arena that a launch is handed *
 typedef struct LaneItem {        /* a launch */
     const Extent *extents;
     int32_t       n_extents;
-    double        ns;            /* expected, alone */
+    double        ns;            /* expected, alone; 0: it only begins or awaits a copy */
     bool          alone;         /* nothing runs beside it: it keeps its place among all launches */
     bool          aside;         /* in lane 1 in any case: copies of what the host staged */
 } LaneItem;

@@ -180,6 +180,8 @@ static Err session_copy(Session *session, Places *places, int32_t index, Step st
                     .mark = places->mark[step.id],
                     .begun = at };
     copy->host_end = home + (int64_t)copy->bytes;
+    copy->touches[0] = session->extents[launch->first_end];
+    copy->touches[1] = (Extent){ HOST_OFFSET + home, (int64_t)copy->bytes, out };
     return OK;
 }
 
@@ -558,8 +560,8 @@ static Err session_give(Session *session, Part part)
     return OK;
 }
 
-/* Copies and launches that go in one keep their places among all others. What the host staged comes
- * in beside the first launches, all in one lane, so that the last of it is after all of it. */
+/* Launches that go in one keep their place among all others. What the host staged comes in beside
+ * the first launches, all in one lane, so that the last of it is after all of it. */
 static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *lanes)
 {
     int32_t    from = session->from[part], n = session->to[part] - from;
@@ -567,12 +569,14 @@ static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *
     LanePlace *places = NEWN(pool, LanePlace, n);
     for (int32_t i = 0; i < n; i++) {
         const Launch *launch = &session->launches[part][from + i];
-        items[i] = (LaneItem){ .extents = session->extents + launch->first_end,
-                               .n_extents = launch->n_ends,
-                               .alone = launch->copy || launch->run_all,
-                               .aside = launch->feed >= 0 };
-        if (!launch->copy)
-            items[i].ns = session->engine->node_ns[launch->call.node->id];
+        if (launch->copy)                    /* it begins, or is waited for: the same bytes */
+            items[i] = (LaneItem){ .extents = launch->copy->touches, .n_extents = 2 };
+        else
+            items[i] = (LaneItem){ .extents = session->extents + launch->first_end,
+                                   .n_extents = launch->n_ends,
+                                   .ns = session->engine->node_ns[launch->call.node->id],
+                                   .alone = launch->run_all != NULL,
+                                   .aside = launch->feed >= 0 };
     }
     lanes_assign(pool, items, n, places);
     TRY(lanes_check(items, n, places));

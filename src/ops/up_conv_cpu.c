@@ -88,7 +88,9 @@ static void gather(const Call *call, const ConvDesc *d, const char *from, void *
     for (int64_t p = 0; p < rows * w; p++)
         for (int64_t c = 0; c < d->ci; c += ROW_BLOCK) {
             int64_t m = d->ci - c < ROW_BLOCK ? d->ci - c : ROW_BLOCK;
-            float   sum[ROW_BLOCK] = { 0 }, buffer[ROW_BLOCK];
+            float   buffer[ROW_BLOCK], buffer_sum[ROW_BLOCK];
+            float  *sum = row_open(d->type_x, dx, p * d->ci + c, buffer_sum);
+            memset(sum, 0, (size_t)m * sizeof *sum);
             for (int64_t k = 0; k < up * up; k++) {
                 int64_t line = p / w * up + k / up, at = line * d->in[2] + p % w * up + k % up;
                 const float *v = row_load(d->type_x, from, at * d->ci + c, m, buffer);

@@ -398,9 +398,15 @@ double node_bytes(const Node *n)
     return bytes;
 }
 
+/* Models ask a poisoned tensor for its axes like any other: it has them all. */
 Shape tensor_shape(Tensor t)
 {
-    return tensor_ok(t) ? value_at(t.graph, t.id)->shape : (Shape){ 0 };
+    if (tensor_ok(t))
+        return value_at(t.graph, t.id)->shape;
+    Shape shape = { .rank = t.id == TENSOR_POISONED ? MAX_RANK : 0 };
+    for (int i = 0; i < shape.rank; i++)
+        shape.dim[i] = 1;
+    return shape;
 }
 
 Type tensor_type(Tensor t)

@@ -1,6 +1,7 @@
 /* explain_json.c -- the balance sheet as JSON; the schema is in docs/FORMATS.md. */
 #include "report/whatif.h"
 
+#include "report/curve.h"
 #include "report/machine.h"
 
 #include <string.h>
@@ -306,6 +307,8 @@ void explain_json_members(JsonOut *o, const Explained *e)
     bottlenecks_json(o, e);
     if (e->n_what_if)
         what_if_json(o, e);
+    if (e->n_curve)
+        curve_json(o, e->curve, e->n_curve, e->step_ms * 1e6);
     rows_json(o, "modules", "module", s->modules, s->n_modules, s, true);
     rows_json(o, "lines", "line", s->lines, s->n_lines, s, false);
 }

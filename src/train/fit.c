@@ -574,7 +574,7 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
     Err       err;
     fit_begin(scratch, recipe, device, options, fit);
     err = fit_candidates(fit, &unused);
-    for (int i = 0; i < fit->n && !err; i++)
+    for (int i = 0; i < fit->n && !err && !fit_late(fit); i++)
         err = curve_add(fit, &fit->list[i], points, &n);
     pool_free(scratch);
     TRY(err);

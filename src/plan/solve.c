@@ -65,7 +65,7 @@ typedef struct Solve {
 int64_t plan_default_effort(int32_t n_nodes)
 {
     double n = n_nodes;
-    return (int64_t)(7e6 / (0.25 + 0.0008 * n / (1 + n / 5000)));
+    return (int64_t)(7e6 / (0.25 + 0.0008 * n / (1 + n / 1500)));
 }
 
 typedef struct Winner {

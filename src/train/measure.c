@@ -130,7 +130,7 @@ void stopwatch_file(Pool *pool, const Stopwatch *s, Profile *profile, Measured *
         m->step_ms = fmin(m->step_ms, s->plain_ms[i]);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        if (s->ns[i] <= 0)                           /* a view, or a part that training does not run */
+        if (s->ns[i] <= 0)                   /* a view, or a part that training does not run */
             continue;
         float times[MEASURE_MOST];
         memcpy(times, s->samples + (int64_t)i * MEASURE_MOST, sizeof times);

@@ -700,16 +700,17 @@ Err session_profile(Session *session, Part part, double *ns)
     TRY(device_wait(device));
     if (device->api && device->api->stamp && session->from[part] < session->to[part])
         return session_profile_recorded(session, part, ns);
-    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+    for (int32_t i = session->from[part], n; i < session->to[part]; i += n) {
         Launch *launch = &session->launches[part][i];
+        n = session_together(session, part, i);
         if (launch->copy) {
             TRY(session_move(session, part, launch));
             continue;
         }
         double start = clock_now();
-        TRY(launch->run(&launch->call));
+        TRY(n > 1 ? launch->run_all(&session->calls[part][i], n) : launch->run(&launch->call));
         TRY(device_wait(device));
-        ns[launch->call.node->id] = (clock_now() - start) * 1e9;
+        session_share(launch, n, (clock_now() - start) * 1e9, ns);
     }
     return session_settle(session, part);
 }

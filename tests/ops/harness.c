@@ -599,7 +599,7 @@ int main(int argc, char **argv)
             if (!(oc->flags & CASE_F32_ONLY) && !quick)
                 judge(pool, op, oc, BF16, device, needs ? have : NULL);
             /* On a card fp16 has kernels of its own. */
-            if (!(oc->flags & CASE_F32_ONLY) && !quick && device->api)
+            if (!(oc->flags & (CASE_F32_ONLY | CASE_NO_F16)) && !quick && device->api)
                 judge(pool, op, oc, F16, device, needs ? have : NULL);
         }
         if (!dump_path)

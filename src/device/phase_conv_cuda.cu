@@ -68,9 +68,10 @@ extern "C" bool phase_conv_plan(const CudaHandle *handle, const ConvDesc *c, int
         return false;
     int64_t extent[4] = { c->n, 1, small_of(&conv, 1), small_of(&conv, 2) };
     int64_t positions = extent[0] * extent[2] * extent[3], taps = phase_taps(conv.up);
-    /* Every run makes the kept weights anew: few positions do not pay for that (8x8 maps of 1280
-     * channels took 123 us by phases, about 100 from the large map). */
-    if (positions < c->ci || positions < c->co || positions > INT32_MAX / 256 ||
+    /* Every run makes the kept weights anew, and few positions do not pay for large ones: of 8x8 maps
+     * of 1280 channels that was most of the time. */
+    bool few = c->ci * c->co > 1 << 18 && (positions < c->ci || positions < c->co);
+    if (few || positions < 1 || positions > INT32_MAX / 256 ||
         taps * c->ci * c->co > INT32_MAX || (weights && phase_result(&conv) > MOST_PIECES / 4))
         return false;
     boxes_choose(weights ? DEEP : ROWS, extent, t);

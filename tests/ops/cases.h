@@ -31,8 +31,8 @@ enum {
     CASE_F32_ONLY       = 2,     /* fp32 by contract (S4 kernel, FFT) */
     /* too large to keep a reference of; compared where torch is installed */
     CASE_LIVE_ONLY      = 4,
-    CASE_NO_F16         = 16,    /* its results are smaller than fp16 can hold */
     CASE_NO_TORCH       = 8,     /* judged by the case's own check (random numbers, feeds) */
+    CASE_NO_F16         = 16,    /* its results are smaller than fp16 can hold */
 };
 
 typedef struct OpCase {

@@ -43,6 +43,7 @@ extern "C" size_t phase_conv_scratch(const PhaseConv *conv)
     return kept_bytes(conv) + (size_t)(pieces + lines) * sizeof(float);
 }
 
+#ifdef PLIMSOLL_SM90A
 /* As direct_conv_cuda.cu's model, whose figures these are. */
 static double phase_us(const PhaseConv *conv, int64_t tiles, double steps, int sms)
 {
@@ -53,6 +54,7 @@ static double phase_us(const PhaseConv *conv, int64_t tiles, double steps, int s
     double us = load * steps / t->splits * step[t->columns / 64 - 1] + (around < 4 ? 4 : around);
     return phase_in_pieces(conv) ? us + 3 + (double)(t->splits * phase_result(conv)) * 8 / 5e6 : us;
 }
+#endif
 
 extern "C" bool phase_conv_plan(const CudaHandle *handle, const ConvDesc *c, int64_t up, PhaseConv *out)
 {

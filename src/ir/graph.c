@@ -253,6 +253,7 @@ void graph_copy_state(Graph *graph, const Graph *from, int32_t *into)
     REQUIRE(!graph->n_values && graph->pool == from->pool);
     graph->given_noise = from->given_noise;
     graph->stored_attention = from->stored_attention;
+    graph->phases = from->phases;
     graph->pieces = from->pieces;
     graph->counts_given = from->counts_given;
     graph->n_modules = 0;

@@ -28,9 +28,9 @@ Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const 
                   Stopwatch **out)
 {
     Stopwatch *s = NEW(pool, Stopwatch);
-    s->recipe = recipe;
+    s->recipe = recipe_for(pool, recipe, device);
     TRY(recipe_suits(recipe, device));
-    TRY(recipe_graph(pool, recipe, false, &s->graph));
+    TRY(recipe_graph(pool, s->recipe, false, &s->graph));
     TRY(engine_new(pool, s->graph.graph, device, plan, &s->engine));
     TRY(session_new(pool, s->engine, &s->session));
     TRY(session_init(s->session, (uint64_t)recipe->seed));

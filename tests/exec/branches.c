@@ -91,8 +91,8 @@ static void any_list(void)
     CHECK(aside);
 }
 
-/* dy is made; its bias and weight gradients go aside, dx on; each sum follows its gradient; the next
- * writer of dy's place waits for both. */
+/* dy is made; its bias and weight gradients go aside, dx on; each sum follows its gradient; the
+ * next writer of dy's place waits for both. */
 static void gradients_aside(void)
 {
     static List list;

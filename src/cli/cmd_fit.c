@@ -120,7 +120,7 @@ static const char *peak_phase(const Engine *engine)
     int part = 0;
     while (part + 1 < PART_COUNT && engine->part_bytes[part] < engine->arena_bytes)
         part++;
-    return part_name((Part)part);
+    return part_phase((Part)part);
 }
 
 static Err fit_json(const Shown *s)
@@ -173,13 +173,6 @@ static Err fit_json(const Shown *s)
 
 /* ---- for people ---- */
 
-static const char *step_text(Pool *pool, double ns)
-{
-    return ns < 1e9     ? pool_print(pool, "%.1f ms", ns * 1e-6)
-           : ns < 120e9 ? pool_print(pool, "%.1f s", ns * 1e-9)
-                        : pool_print(pool, "%.1f min", ns / 60e9);
-}
-
 static void show_choice(Pool *pool, const Shown *s)
 {
     const FitResult *r = &s->fit;
@@ -192,20 +185,19 @@ static void show_choice(Pool *pool, const Shown *s)
     printf("  %-18s %10s  %12s a step\n", "everything kept", bytes_text(r->default_bytes),
            step_text(pool, r->default_ns));
     if (r->n_changes)
-        printf("  %-18s %10s  %12s a step: %s%s, time %+.1f %%%s\n",
+        printf("  %-18s %10s  %12s a step: %s%s, time %+.1f %%\n",
                r->fits ? "this plan" : "the least found", bytes_text(r->engine->arena_bytes),
                step_text(pool, r->step_ns),
                r->default_bytes >= r->engine->arena_bytes ? "saves " : "takes more by ",
                bytes_text(llabs(r->default_bytes - r->engine->arena_bytes)),
-               percent(r->step_ns, r->default_ns), r->cut ? "; the search was cut off" : "");
+               percent(r->step_ns, r->default_ns));
     else
         printf("  nothing is changed, nothing is run twice\n");
     if (r->n_changes)
         printf("what changes\n");
-    for (int i = 0; i < r->n_changes; i++)
-        printf("  %-18s %-58s %s\n", r->changes[i].what,
-               pool_print(pool, "%s -> %s", r->changes[i].from, r->changes[i].to),
-               r->changes[i].exact ? "changes no number" : "rounding may change");
+    changes_print(stdout, r);
+    if (r->cut)
+        printf("  The search was cut off by the time limit: a longer one may find a faster plan.\n");
     for (int i = 0; i < r->n_notes; i++)
         print_sentence(stdout, "  %s", r->notes[i]);
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),

@@ -36,6 +36,10 @@ typedef struct DeviceApi {
     Err  (*record_end)(const Device *device, void **recording);
     Err  (*replay)(const Device *device, void *recording);
     void (*forget)(const Device *device, void *recording);
+    /* While recording, work follows what was recorded last. A place is where that has got to; what
+     * is recorded next may be told to follow one or two places alone. NULL: one after the other. */
+    Err  (*record_place)(const Device *device, Pool *pool, void **place);
+    Err  (*record_after)(const Device *device, void *const *places, int n);
     Err  (*used_bytes)(const Device *device, int64_t *used); /* of the card, as its driver counts */
     /* The device's own clock: a stamp, also in a recording, notes when all before it is done. */
     Err  (*stamp_new)(const Device *device, void **stamp);
@@ -55,8 +59,6 @@ typedef struct DeviceApi {
  * ended. Recorded like kernels. */
 typedef enum CopyWay { COPY_TO_HOST, COPY_TO_DEVICE } CopyWay;
 
-enum { DEVICE_QUEUES = 3 };
-
 typedef struct DeviceQueues {
     Err  (*mark_new)(const Device *device, void **mark);
     void (*mark_free)(const Device *device, void *mark);
@@ -64,10 +66,6 @@ typedef struct DeviceQueues {
                 void *mark);
     /* what is queued from now on comes after the mark */
     Err  (*join)(const Device *device, void *mark);
-    /* In a recording kernels may be queued side by side: those that come now go to queue 0, 1, ...;
-     * a mark set is reached when all on that queue so far has ended. NULL: there is one queue. */
-    Err  (*take_queue)(const Device *device, int queue);
-    Err  (*mark_set)(const Device *device, void *mark);
 } DeviceQueues;
 
 struct Device {

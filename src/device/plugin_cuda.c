@@ -161,26 +161,8 @@ static Err cuda_join(const Device *device, void *mark)
     return OK;
 }
 
-/* --- queues beside one another --- */
-
-static cudaStream_t beside[DEVICE_QUEUES];       /* 0: the card's own */
-
-static Err cuda_take_queue(const Device *device, int queue)
-{
-    handle_of(device)->stream = beside[queue];
-    cuda_blas_queue(beside[queue]);
-    return OK;
-}
-
-static Err cuda_mark_set(const Device *device, void *mark)
-{
-    CARD_TRY("recording the step", cudaEventRecord(mark, handle_of(device)->stream));
-    return OK;
-}
-
 static const DeviceQueues queues = {
     .mark_new = cuda_mark_new, .mark_free = cuda_mark_free, .copy = cuda_copy, .join = cuda_join,
-    .take_queue = cuda_take_queue, .mark_set = cuda_mark_set,
 };
 
 /* --- recordings: CUDA graphs --- */
@@ -202,6 +184,51 @@ static Err cuda_record_end(const Device *device, void **recording)
     CARD_TRY("recording the step", err);
     CARD_TRY("recording the step", cudaGraphUpload(exec, handle_of(device)->stream));
     *recording = exec;
+    return OK;
+}
+
+typedef struct Place {           /* in a recording: what comes next follows these nodes */
+    size_t          n;
+    cudaGraphNode_t nodes[];
+} Place;
+
+static Err cuda_record_place(const Device *device, Pool *pool, void **out)
+{
+    enum cudaStreamCaptureStatus status;
+    const cudaGraphNode_t       *nodes = NULL;
+    size_t                       n = 0;
+    CARD_TRY("recording the step",
+             cudaStreamGetCaptureInfo(handle_of(device)->stream, &status, NULL, NULL, &nodes, NULL, &n));
+    Place *place = pool_alloc(pool, 1, sizeof *place + n * sizeof *nodes);
+    place->n = n;
+    memcpy(place->nodes, nodes, n * sizeof *nodes);
+    *out = place;
+    return OK;
+}
+
+static bool place_has(const Place *place, cudaGraphNode_t node)
+{
+    for (size_t i = 0; i < place->n; i++)
+        if (place->nodes[i] == node)
+            return true;
+    return false;
+}
+
+/* A place may share nodes with the one before it: each is followed once. */
+static Err cuda_record_after(const Device *device, void *const *places, int n)
+{
+    cudaStream_t stream = handle_of(device)->stream;
+    CARD_TRY("recording the step",
+             cudaStreamUpdateCaptureDependencies(stream, NULL, NULL, 0,
+                                                 cudaStreamSetCaptureDependencies));
+    for (int p = 0; p < n; p++) {
+        Place *place = places[p];
+        for (size_t i = 0; i < place->n; i++)
+            if (p == 0 || !place_has(places[p - 1], place->nodes[i]))
+                CARD_TRY("recording the step",
+                         cudaStreamUpdateCaptureDependencies(stream, &place->nodes[i], NULL, 1,
+                                                             cudaStreamAddCaptureDependencies));
+    }
     return OK;
 }
 
@@ -301,6 +328,7 @@ static const DeviceApi api = {
     .give_host = cuda_give_host, .write = cuda_write, .read = cuda_read, .wait = cuda_wait,
     .record_begin = cuda_record_begin, .record_end = cuda_record_end, .replay = cuda_replay,
     .forget = cuda_forget,
+    .record_place = cuda_record_place, .record_after = cuda_record_after,
     .used_bytes = cuda_used, .stamp_new = cuda_stamp_new, .stamp_free = cuda_mark_free,
     .stamp = cuda_stamp,
     .stamp_wait = cuda_stamp_wait, .stamp_ns = cuda_stamp_ns, .measure = cuda_measure,
@@ -388,10 +416,6 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
         for (int way = 0; way < 2; way++)
             CARD_TRY("opening the card",
                      cudaStreamCreateWithFlags(&state.handle.copies[way], cudaStreamNonBlocking));
-        beside[0] = state.handle.stream;
-        for (int i = 1; i < DEVICE_QUEUES; i++)
-            CARD_TRY("opening the card",
-                     cudaStreamCreateWithFlags(&beside[i], cudaStreamNonBlocking));
         CARD_TRY("opening the card", cudaMallocHost((void **)&small.slots, SLOTS * SLOT_BYTES));
         cublasLtHandle_t blaslt;
         cudnnHandle_t    cudnn;

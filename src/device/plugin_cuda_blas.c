@@ -348,12 +348,9 @@ static Err conv_tf32(Pool *pool, const ConvDesc *d, int threads, Prim **prim)
     return blas_new_conv(&blases[1], pool, d, prim);
 }
 
-static CudaHandle kept[2];                   /* primitives are cached for the life of the process */
-
-void cuda_blas_queue(cudaStream_t stream) { kept[0].stream = kept[1].stream = stream; }
-
 const Blas *cuda_blas(const CudaHandle *handle)
 {
+    static CudaHandle kept[2];               /* primitives are cached for the life of the process */
     int i = handle->tf32;
     kept[i] = *handle;
     blases[i] = (CudaBlas){ { .name = i ? "cuda-tf32" : "cuda",

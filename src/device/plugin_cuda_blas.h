@@ -11,8 +11,6 @@
 #include "device/cuda.h"
 
 const Blas *cuda_blas(const CudaHandle *handle);     /* handle->blaslt NULL: planning only */
-/* Where products and own convolutions are queued from now on; cuDNN's stay on the card's own. */
-void        cuda_blas_queue(cudaStream_t stream);
 
 /* A product made ready: by plugin_cuda_matmul.c. */
 typedef struct CudaMatmul CudaMatmul;

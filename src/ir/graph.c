@@ -1,6 +1,7 @@
 /* graph.c -- building graphs: values, nodes, parameters, scopes. */
 #include "ir/graph.h"
 
+#include "base/hash.h"
 #include "ir/op.h"
 
 #include <ctype.h>
@@ -22,6 +23,11 @@ static const char *const part_names[] = {
 
 const char *class_name(Class class) { return class_names[class]; }
 const char *part_name(Part part)    { return part_names[part]; }
+
+const char *part_phase(Part part)
+{
+    return part_names[part == PART_SAMPLE_BEGIN || part == PART_SAMPLE_END ? PART_SAMPLE : part];
+}
 
 Graph *graph_new(Pool *pool, Type compute)
 {
@@ -195,13 +201,15 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
                            Class class, bool saved)
 {
     const char *full = graph_full_name(graph, name);
+    uint64_t    hash = hash_text(HASH_EMPTY, full);
     bool        apart = false;
     for (int32_t i = 0; i < graph->n_constants; i++) {   /* asked for again: the same one */
         Value *old = value_at(graph, graph->constants[i].value);
-        if (!strcmp(old->name, full)) {
+        if (graph->constants[i].hash == hash && !strcmp(old->name, full)) {
             bool same = shape_same(old->shape, shape) && old->type == type;
             if (!same && !apart && graph->part != PART_MICRO) {
                 full = pool_print(graph->pool, "%s/%s", part_name(graph->part), full);
+                hash = hash_text(HASH_EMPTY, full);
                 apart = true;
                 i = -1;                      /* look for that one, from the start */
                 continue;
@@ -219,7 +227,7 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
         memcpy(copy, data, (size_t)graph->values[id].bytes);
     }
     VEC_ADD(graph->pool, graph->constants, graph->n_constants, graph->cap_constants,
-            (Constant){ .value = id, .data = copy, .saved = saved });
+            (Constant){ .value = id, .data = copy, .saved = saved, .hash = hash });
     return (Tensor){ graph, id };
 }
 
@@ -474,4 +482,12 @@ void graph_take_inplace(Graph *graph)
             !graph->nodes[x->maker].once)
             node->inplace = from;
     }
+}
+
+bool graph_has(const Graph *graph, const OpDef *op)
+{
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].op == op)
+            return true;
+    return false;
 }

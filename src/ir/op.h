@@ -41,10 +41,6 @@ typedef struct Cost {
 
 typedef struct Grad Grad;
 
-/* Where a node may run on a device with several queues, beside those that follow it: gradients of
- * parameters, for which nothing soon waits, and what only collects them. */
-typedef enum Beside { BESIDE_NONE, BESIDE_FIRST, BESIDE_SECOND, BESIDE_MAKER } Beside;
-
 struct OpDef {
     const char *name, *doc;
     int    attr_bytes;
@@ -52,7 +48,6 @@ struct OpDef {
     int    inplace;  /* IN_PLACE_OF(i): output 0 may take over input i's bytes; 0: never */
     bool   view;                 /* output 0 shows input 0's bytes; no kernel runs */
     bool   once;                 /* an effect on state: never a second run */
-    Beside beside;
     Err  (*shape)(Node *);       /* type and shape of every output, by out_set */
     void (*grad)(Grad *);        /* builds the backward nodes; NULL: not differentiable */
     Cost (*cost)(const Node *);  /* a model; a measured profile overrides it */

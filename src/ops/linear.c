@@ -85,7 +85,7 @@ const OpDef op_linear_grad_w = {
     .name = "linear_grad_w",
     .doc = "dW = x^T dy, summed over all rows, fp32, added to what is there",
     .attr_bytes = sizeof(LinearAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(2),
-    .beside = BESIDE_FIRST, .shape = linear_grad_w_shape, .cost = linear_cost,
+    .shape = linear_grad_w_shape, .cost = linear_cost,
     .cpu = { linear_choose_blas, linear_prepare_blas, linear_grad_w_cpu },
 };
 
@@ -110,8 +110,7 @@ static Cost bias_grad_cost(const Node *n)
 
 const OpDef op_bias_grad = {
     .name = "bias_grad", .doc = "sum over all axes but the last, fp32, added to what is there",
-    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), .beside = BESIDE_SECOND,
-    .shape = bias_grad_shape,
+    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), .shape = bias_grad_shape,
     .cost = bias_grad_cost,
     .cpu = { bias_grad_choose_cpu, NULL, bias_grad_cpu },
 };

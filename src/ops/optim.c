@@ -29,7 +29,7 @@ static Err accumulate_shape(Node *n)
 
 const OpDef op_accumulate = {
     .name = "accumulate", .doc = "sum over micro-batches, in place",
-    .n_in = 3, .n_out = 1, .once = true, .beside = BESIDE_MAKER,
+    .n_in = 3, .n_out = 1, .once = true,
     .shape = accumulate_shape, .cost = sweep_cost, .cpu = { .run = accumulate_cpu },
 };
 

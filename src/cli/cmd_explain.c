@@ -79,6 +79,7 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
             .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS,
             .effort = opt.effort > 0 ? opt.effort : 0,
             .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION,
+            .curve = opt.html || opt.md,
             .progress = isatty(2) ? show_planning : NULL }));
     if (opt.html)
         TRY(explain_html(opt.html, e));

@@ -4,6 +4,7 @@
 
 #include "device/direct_conv_host.h"
 
+#ifdef PLIMSOLL_SM90A
 /* A model of the time, fitted to an H200; only the order of the choices matters. A block costs its
  * steps and some 4 us around them, half of which two blocks on a multiprocessor hide from each
  * other. */
@@ -18,7 +19,7 @@ static double plan_us(const DirectConv *conv, int64_t tiles, int64_t result, int
         return us + 3 + (double)(conv->splits * result) * 8 / 5e6;
     return conv->desc.kind == CONV_BACKWARD_WEIGHTS ? us + (double)result * 4 / 3e6 : us;
 }
-
+#endif
 
 extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, DirectConv *out)
 {

@@ -51,6 +51,24 @@ static __device__ __forceinline__ float bias_at(const Job &job, int i)
            : job.bias_type == BF16 ? __bfloat162float(((const __nv_bfloat16 *)job.bias)[i])
                                    : __half2float(((const __half *)job.bias)[i]);
 }
+/* Two neighbours of either type, to and from fp32. */
+inline __device__ __nv_bfloat162 narrow2(float x, float y, __nv_bfloat16)
+{
+    return __floats2bfloat162_rn(x, y);
+}
+inline __device__ __half2 narrow2(float x, float y, __half)
+{
+    return __floats2half2_rn(x, y);
+}
+inline __device__ float2 wide2(const void *p, __nv_bfloat16)
+{
+    return __bfloat1622float2(*(const __nv_bfloat162 *)p);
+}
+inline __device__ float2 wide2(const void *p, __half)
+{
+    return __half22float2(*(const __half2 *)p);
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 struct At { int n, d, h, w; };
@@ -73,15 +91,6 @@ static __device__ __forceinline__ At tap_at(const Job &job, At p, int tap)
         kd = tap / (job.kernel[2] * job.kernel[1]);
     return { p.n, p.d + job.shift[0] + job.way * kd, p.h + job.shift[1] + job.way * kh,
              p.w + job.shift[2] + job.way * kw };
-}
-
-static __device__ __forceinline__ __nv_bfloat162 narrow2(float x, float y, __nv_bfloat16)
-{
-    return __floats2bfloat162_rn(x, y);
-}
-static __device__ __forceinline__ __half2 narrow2(float x, float y, __half)
-{
-    return __floats2half2_rn(x, y);
 }
 
 template <int N> struct Ring {
@@ -139,15 +148,6 @@ static __device__ __forceinline__ void fetch_all(const CUtensorMap *map_a, const
             phase ^= 1;
         }
     }
-}
-
-static __device__ __forceinline__ float2 wide2(const void *p, __nv_bfloat16)
-{
-    return __bfloat1622float2(*(const __nv_bfloat162 *)p);
-}
-static __device__ __forceinline__ float2 wide2(const void *p, __half)
-{
-    return __half22float2(*(const __half2 *)p);
 }
 
 /* Column sums of dy while its boxes are in shared memory. The blocks of all taps read the same

@@ -43,6 +43,7 @@ extern "C" size_t phase_conv_scratch(const PhaseConv *conv)
     return kept_bytes(conv) + (size_t)(pieces + lines) * sizeof(float);
 }
 
+#ifdef PLIMSOLL_SM90A
 /* As direct_conv_cuda.cu's model, whose figures these are. */
 static double phase_us(const PhaseConv *conv, int64_t tiles, double steps, int sms)
 {
@@ -53,6 +54,7 @@ static double phase_us(const PhaseConv *conv, int64_t tiles, double steps, int s
     double us = load * steps / t->splits * step[t->columns / 64 - 1] + (around < 4 ? 4 : around);
     return phase_in_pieces(conv) ? us + 3 + (double)(t->splits * phase_result(conv)) * 8 / 5e6 : us;
 }
+#endif
 
 extern "C" bool phase_conv_plan(const CudaHandle *handle, const ConvDesc *c, int64_t up, PhaseConv *out)
 {
@@ -68,7 +70,10 @@ extern "C" bool phase_conv_plan(const CudaHandle *handle, const ConvDesc *c, int
         return false;
     int64_t extent[4] = { c->n, 1, small_of(&conv, 1), small_of(&conv, 2) };
     int64_t positions = extent[0] * extent[2] * extent[3], taps = phase_taps(conv.up);
-    if (extent[2] < 1 || extent[3] < 1 || positions > INT32_MAX / 256 ||
+    /* Every run makes the kept weights anew, and few positions do not pay for large ones: of 8x8 maps
+     * of 1280 channels that was most of the time. */
+    bool few = c->ci * c->co > 1 << 18 && (positions < c->ci || positions < c->co);
+    if (few || positions < 1 || positions > INT32_MAX / 256 ||
         taps * c->ci * c->co > INT32_MAX || (weights && phase_result(&conv) > MOST_PIECES / 4))
         return false;
     boxes_choose(weights ? DEEP : ROWS, extent, t);

@@ -310,17 +310,17 @@ bool attention_cuda_wgmma(const Node *n, const Device *device)
 #endif
 }
 
-bool attention_cuda_head(const Node *n, const Device *device, bool backward)
+bool attention_cuda_head(const Node *n, const Device *device)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
     return attention_cuda_wgmma(n, device) &&
            attention_head_fits(attention_length(in_shape(n, attr->q.source)),
-                               attention_length(in_shape(n, attr->k.source)), attr->width, backward);
+                               attention_length(in_shape(n, attr->k.source)), attr->width);
 }
 
-const char *attention_cuda_name(const Node *n, const Device *device, bool backward)
+const char *attention_cuda_name(const Node *n, const Device *device)
 {
-    return attention_cuda_head(n, device, backward) ? "heads"
+    return attention_cuda_head(n, device) ? "heads"
          : attention_cuda_wgmma(n, device) ? "wgmma" : attention_cuda_mma(n) ? "mma" : "tiles";
 }
 
@@ -393,7 +393,7 @@ template <class T> static Err forward_with(const Call *call, const AttentionCuda
 Err attention_cuda_forward(const Call *call, AttentionCuda a)
 {
     attention_cuda_set(&a);
-    if (attention_cuda_head(call->node, call->device, false))
+    if (attention_cuda_head(call->node, call->device))
         return attention_head_forward(call, a);
     if (attention_cuda_wgmma(call->node, call->device))
         return attention_wgmma_forward(call, a);
@@ -417,7 +417,7 @@ Err attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t co
 
 extern "C" Err attention_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    choice->name = attention_cuda_name(n, device, false);
+    choice->name = attention_cuda_name(n, device);
     return OK;
 }
 

@@ -477,9 +477,9 @@ static AttentionCuda backward_of(const Call *call)
 
 extern "C" Err attention_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    bool head = attention_cuda_head(n, device, true);            /* which needs no delta */
+    bool head = attention_cuda_head(n, device);            /* which needs no delta */
     choice->workspace_bytes = head ? heat_bytes(n) : backward_bytes(n);
-    choice->name = attention_cuda_name(n, device, true);
+    choice->name = attention_cuda_name(n, device);
     return OK;
 }
 
@@ -508,7 +508,7 @@ extern "C" Err attention_grad_cuda(const Call *call)
     a.lse = (float *)call->in[ATTENTION_INPUTS + 1];
     a.dy = attention_cuda_side_y(n, call->in[ATTENTION_INPUTS + 2]);
     attention_cuda_set(&a);
-    if (attention_cuda_head(n, call->device, true)) {
+    if (attention_cuda_head(n, call->device)) {
         TRY(attention_head_backward(call, a));
         return a.heat ? attention_cuda_heat_sum(call, &a, a.n_heads) : OK;
     }

@@ -197,7 +197,7 @@ void tile_ahead_start(TileAhead *ahead, const AttentionDims *d, int64_t head,
     *ahead = (TileAhead){ .bytes = d->width * type_bytes(d->type) };
     if (head >= d->n_heads || rows * n * ahead->bytes > most)
         return;
-    ahead->end = rows;                       /* rows beyond the shorter side's are not there: harmless */
+    ahead->end = rows;       /* the shorter side has fewer: fetching what is not there is nothing */
     for (int i = 0; i < n; i++)
         ahead->rows[ahead->n++] = attention_rows(sides[i], d, head);
 }

@@ -47,7 +47,8 @@ static RowsCuda rows_of(const Node *n, int64_t samples, int sms)
     job.type = in_type(n, 0);
     job.type_w = F32;
     job.eps = ATTR(n, LayernormAttr)->eps;
-    int64_t want = ceil_div(rows_blocks(&job, sms), samples), most = ceil_div(job.per, least);
+    int64_t want = rows_blocks(&job, sms) / samples, most = ceil_div(job.per, least);
+    want = want < 1 ? 1 : want;              /* no more than the card holds: one too many doubles */
     job.piece = ceil_div(job.per, want < most ? want : most);
     job.pieces = ceil_div(job.per, job.piece);
     return job;

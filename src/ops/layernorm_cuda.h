@@ -134,19 +134,25 @@ __device__ __forceinline__ void row_moments(const RowsCuda &job, const Pack<T, V
 {
     float sum = 0, squares = 0;
 #pragma unroll
-    for (int k = 0; k < K; k++)
+    for (int k = 0; k < K; k++) {            /* packs by themselves: no long chain of additions */
+        float part = 0;
 #pragma unroll
         for (int j = 0; j < V; j++)
-            sum += get(x[k].at, j);
+            part += get(x[k].at, j);
+        sum += part;
+    }
     *mean = row_sum<BLOCK>(sum, job.lanes, lines) / (float)job.width;
 #pragma unroll
     for (int k = 0; k < K; k++)
-        if (lane + k * job.lanes < count)
+        if (lane + k * job.lanes < count) {
+            float part = 0;
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 float away = get(x[k].at, j) - *mean;
-                squares += away * away;
+                part += away * away;
             }
+            squares += part;
+        }
     squares = row_sum<BLOCK>(squares, job.lanes, lines);
     *rstd = 1.0f / sqrtf(squares / (float)job.width + job.eps);
 }
@@ -171,7 +177,8 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS)
         row_moments<T, V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
         if (!live)
             continue;
-        int64_t affine = row / job.per * job.pitch;
+        int64_t sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
+        int64_t affine = sample * job.pitch;
 #pragma unroll
         for (int k = 0; k < K; k++) {
             int   v = lane + k * lanes;
@@ -298,7 +305,7 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
         float add = rstd * m;
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            float w[V];
+            float w[V], part = 0, part_dot = 0;
             if (!live || lane + k * lanes >= count)
                 break;
             affine_get<V>(job, job.scalar ? NULL : job.weight,
@@ -309,9 +316,11 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
                 one[k][j] += dy * xhat;
                 two[k][j] += dy;
                 g[k][j] = dy * (w[j] + job.plus);
-                sum += g[k][j];
-                dot += g[k][j] * (xhat + add);
+                part += g[k][j];
+                part_dot += g[k][j] * (xhat + add);
             }
+            sum += part;
+            dot += part_dot;
         }
         if (job.before)                          /* on its way while the sums are made */
             row_get<T, V, K>((const T *)job.before, row * job.width, lane, lanes, count, live, d);

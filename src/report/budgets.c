@@ -88,7 +88,7 @@ static int64_t batch_largest(Batches *b, int64_t budget)
     }
     for (int i = 0; i < b->tries && high.batch - low.batch > 1; i++) {
         if (b->deadline_s > 0 && clock_now() > b->deadline_s)
-            return low.batch ? low.batch : -1;
+            return i && low.batch ? low.batch : -1;      /* of a larger budget nothing is known */
         Tried t = { batch_guess(budget, below, low, high, i), 0 };
         t.peak_bytes = batch_peak(b, t.batch);
         if (t.peak_bytes > budget) {

@@ -69,6 +69,8 @@ typedef struct Explained {
     WhatIf       *what_if;       /* filled by whatif_run */
     Belief       *beliefs;
     FitResult    *fit; /* the plan within the budget, or of a plan file; NULL: none was asked for */
+    FitPoint     *curve;         /* budget against time; filled by whatif_run */
+    int           n_curve;
     Sheet        *fit_sheet;     /* its balance sheet and phases */
     Phase        *fit_phases;
     int32_t       n_fit_phases;

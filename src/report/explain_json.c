@@ -1,16 +1,23 @@
 /* explain_json.c -- the balance sheet as JSON; the schema is in docs/FORMATS.md. */
 #include "report/whatif.h"
 
+#include "report/curve.h"
 #include "report/machine.h"
 
 #include <string.h>
 
-/* The row that every table of the peak ends with. */
-static void gaps_json(JsonOut *o, const char *name, const Sheet *s)
+/* The row that every table of the peak ends with, with the members of its other rows. */
+static void gaps_json(JsonOut *o, const char *name, const char *where, const char *more,
+                      const Sheet *s)
 {
     json_out_object_row(o, NULL);
     json_out_string(o, name, "(gaps)");
+    if (where)
+        json_out_string(o, where, "(gaps)");
     json_out_int(o, "bytes", s->gap_bytes);
+    if (more)
+        json_out_int(o, more, !strcmp(more, "total_bytes") ? s->gap_bytes : 0);
+    json_out_int(o, "buffers", 0);
     json_out_end(o);
 }
 
@@ -27,7 +34,7 @@ static void rows_json(JsonOut *o, const char *key, const char *name, const Sheet
         json_out_int(o, "buffers", rows[i].n);
         json_out_end(o);
     }
-    gaps_json(o, name, s);
+    gaps_json(o, name, NULL, total ? "total_bytes" : NULL, s);
     json_out_end(o);
 }
 
@@ -86,7 +93,7 @@ static void bottlenecks_json(JsonOut *o, const Explained *e)
         json_out_int(o, "each_bytes", b->each);
         json_out_end(o);
     }
-    gaps_json(o, "what", e->sheet);
+    gaps_json(o, "what", "where", "each_bytes", e->sheet);
     json_out_end(o);
 }
 
@@ -255,7 +262,12 @@ static void tensors_json(JsonOut *o, const Sheet *s)
         json_out_int(o, "last_step", b->last_step);
         json_out_end(o);
     }
-    gaps_json(o, "name", s);
+    json_out_object_row(o, NULL);
+    json_out_string(o, "name", "(gaps)");
+    json_out_string(o, "class", "gaps");
+    json_out_int(o, "bytes", s->gap_bytes);
+    json_out_string(o, "module", "(gaps)");
+    json_out_end(o);
     json_out_end(o);
 }
 
@@ -306,6 +318,8 @@ void explain_json_members(JsonOut *o, const Explained *e)
     bottlenecks_json(o, e);
     if (e->n_what_if)
         what_if_json(o, e);
+    if (e->n_curve)
+        curve_json(o, e->curve, e->n_curve, e->step_ms * 1e6);
     rows_json(o, "modules", "module", s->modules, s->n_modules, s, true);
     rows_json(o, "lines", "line", s->lines, s->n_lines, s, false);
 }

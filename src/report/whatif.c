@@ -288,6 +288,21 @@ static Err run_together(Run *run)
     return OK;
 }
 
+/* What is left of the time: plans between everything kept and the least, as fit --curve has them. */
+static Err run_curve(Run *run)
+{
+    double     left = run_left_s(run);
+    FitOptions how = { .budget_bytes = 1, .allow = ALLOW_DEFAULT & run->options->allow,
+                       .time_limit_s = left / 2,
+                       .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
+    if (left <= 0 || !run->options->curve)
+        return OK;
+    if (run->options->progress)
+        run->options->progress(run->options->progress_arg, 0.9, "budget against time");
+    return fit_curve(run->pool, run->e->recipe, run->e->device, &how, &run->e->curve,
+                     &run->e->n_curve);
+}
+
 static int row_order(const void *a, const void *b)
 {
     const WhatIf *x = a, *y = b;
@@ -316,6 +331,7 @@ Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
     TRY(run_recompute(&run));
     qsort(run.rows, (size_t)run.n, sizeof *run.rows, row_order);
     TRY(run_together(&run));
+    TRY(run_curve(&run));
     if (options->progress)
         options->progress(options->progress_arg, 1, "");
     e->what_if = run.rows;

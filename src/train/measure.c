@@ -28,9 +28,9 @@ Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const 
                   Stopwatch **out)
 {
     Stopwatch *s = NEW(pool, Stopwatch);
-    s->recipe = recipe;
+    s->recipe = recipe_for(pool, recipe, device);
     TRY(recipe_suits(recipe, device));
-    TRY(recipe_graph(pool, recipe, false, &s->graph));
+    TRY(recipe_graph(pool, s->recipe, false, &s->graph));
     TRY(engine_new(pool, s->graph.graph, device, plan, &s->engine));
     TRY(session_new(pool, s->engine, &s->session));
     TRY(session_init(s->session, (uint64_t)recipe->seed));
@@ -130,7 +130,7 @@ void stopwatch_file(Pool *pool, const Stopwatch *s, Profile *profile, Measured *
         m->step_ms = fmin(m->step_ms, s->plain_ms[i]);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        if (s->ns[i] <= 0)                           /* a view, or a part that training does not run */
+        if (s->ns[i] <= 0)                   /* a view, or a part that training does not run */
             continue;
         float times[MEASURE_MOST];
         memcpy(times, s->samples + (int64_t)i * MEASURE_MOST, sizeof times);

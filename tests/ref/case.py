@@ -12,6 +12,7 @@ from exactly the stored weights and batch.
   batch.safetensors    microI.NAME, I = 0 .. 3*accumulate-1: inputs and noises of each micro-batch
   ref.safetensors      loss, output, grad.NAME   of micro-batch 0 (not divided by accumulate)
                        losses, grad_norm, lr     of each micro-batch, each update, each update
+                       first.NAME                the gradient of the first update, not clipped
                        param.NAME, ema.NAME, state.NAME (batch norm)   after three updates
                        error.loss, error.output, error.NAME      with fp32 or bf16: what PyTorch
                        itself is off in that precision, by the rule of error() below; with bf16
@@ -20,9 +21,9 @@ from exactly the stored weights and batch.
   sample.safetensors   in.NAME, noise.NAME, out.NAME of a short sampling run on the stored weights
 
 A gradient that is zero by algebra (a bias before a norm, a key bias) has a norm below 1e-9 of the
-largest. In fp32 and bf16 it is rounding noise, in PyTorch too, and Adam turns noise into steps of
-up to the learning rate: hold such a tensor to error.NAME with room, and its param and ema to the
-learning rate per update.
+largest. In fp32 and bf16 it is rounding noise, in PyTorch too: hold such a tensor to error.NAME with
+room. Adam turns noise into steps of up to the learning rate: hold elements whose first.NAME is within
+rounding of zero to that rate per update, and only the others to param and ema.
 """
 import argparse
 import copy
@@ -39,7 +40,7 @@ CASES = {name: (name + "-small", {}) for name in
          ("stdiff", "stablesr", "lag", "sashimi", "dit3d", "dit3d-wrap", "vae")}
 _VARIANTS = {
     "stdiff-l1": ("stdiff-small", {"loss": "l1", "noise_schedule": "linear", "beta_start": 1e-4,
-                                   "beta_end": 0.02}),
+                                   "beta_end": 0.02, "sde_dt": 0.25}),
     # Latents are given in all but the plain case: encoding the pictures does not depend on these.
     "stablesr-before": ("stablesr-small", {"edge_stem": 0, "edge_width": 6, "edge_convs": 5,
                                            "edge_ladder": [12, 12, 8, 8, 4], "latents": "given"}),
@@ -52,6 +53,7 @@ _VARIANTS = {
     "dit3d-wrap-resize": ("dit3d-wrap-small", {"image": [32, 48]}),
 }
 CASES.update({name: (recipe, {"model": keys}) for name, (recipe, keys) in _VARIANTS.items()})
+CASES["stdiff-l1"][1]["accumulate"] = 1
 # A ReLU whose input lies within rounding of 0 may switch in another precision and move a gradient
 # by more than any tolerance: seeds whose first micro-batch keeps its distance (verify.py checks).
 # Lag: a temperature's gradient is one number; where it nearly cancels, bf16 compares noise with noise.
@@ -118,7 +120,8 @@ def backward(module, model, micro, dtype, bf16=False):
 
 
 def gradients(model):
-    return {n: p.grad.double() for n, p in model.named_parameters() if p.requires_grad}
+    return {n: p.grad.to(torch.float64, copy=True) for n, p in model.named_parameters()
+            if p.requires_grad}
 
 
 def error(value, truth, floor=0.0):
@@ -169,7 +172,7 @@ def three_updates(module, cfg, model, weights, micros, bf16=False):
     dtype = torch.float32 if bf16 else torch.float64
     model = model_at(model, weights, dtype)
     trainer = common.Trainer(cfg, model, module.groups(model))
-    losses, norms, rates = [], [], []
+    losses, norms, rates, first = [], [], [], {}
     for i, micro in enumerate(micros):
         batch, noise = (cast(part, dtype) for part in micro)
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
@@ -177,10 +180,11 @@ def three_updates(module, cfg, model, weights, micros, bf16=False):
         (loss / cfg["accumulate"]).backward()
         losses.append(float(loss.detach()))
         if (i + 1) % cfg["accumulate"] == 0:
+            first = first or prefixed("first.", gradients(model))
             norms.append(float(trainer.update()))
             rates.append(trainer.adamw.param_groups[0]["lr"])
     out = {"losses": torch.tensor(losses), "grad_norm": torch.tensor(norms),
-           "lr": torch.tensor(rates)}
+           "lr": torch.tensor(rates), **first}
     for i, (name, p) in enumerate(trainer.trained):
         out["param." + name] = p.detach()
         if trainer.shadow is not None:

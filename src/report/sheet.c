@@ -165,18 +165,26 @@ const char *sheet_fullest(Pool *pool, const Engine *engine)
     const Graph *graph = engine->graph;
     Text         text = { .pool = pool };
     Sheet       *sheet;
-    int32_t      n = 0;
+    int32_t      n = 0, more = 0;
+    int64_t      more_bytes = 0;
     REQUIRE(sheet_new(pool, engine, &sheet) == OK);
     const Node  *node = &graph->nodes[sheet->node];
     text_add(&text, "%s of %s runs with", node->op->name, sheet_place(graph, node->module));
-    for (int32_t i = 0; i < sheet->n_live && n < LARGEST; i++) {
+    for (int32_t i = 0; i < sheet->n_live; i++) {
         const LiveBuffer *b = &sheet->live[i];
-        if (b->value >= 0 && b->node < 0)
+        if (b->value >= 0 && engine->offset[b->value] >= 0)
             continue;                        /* parameters and state: their sum follows */
+        if (n == LARGEST) {
+            more++;
+            more_bytes += b->bytes;
+            continue;
+        }
         text_add(&text, "%s %s of %s (%s)", n++ ? "," : "", bytes_text(b->bytes),
                  sheet_place(graph, b->module),
-                 b->value < 0 ? "scratch" : graph->nodes[b->node].op->name);
+                 b->value < 0 || b->node < 0 ? "scratch" : graph->nodes[b->node].op->name);
     }
+    if (more > 0)
+        text_add(&text, ", %s of %d more", bytes_text(more_bytes), more);
     text_add(&text, "%s %s of parameters and state", n ? " and" : "",
              bytes_text(engine->persistent_bytes));
     return text.at;

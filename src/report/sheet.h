@@ -43,8 +43,8 @@ typedef struct Sheet {
 
 Err sheet_new(Pool *pool, const Engine *engine, Sheet **sheet);
 
-/* What fixes the peak, in words: "batchnorm_grad of edge.bn1 runs with 6.00 GiB of ..., and 5.8 GiB
- * of parameters and state". The three largest buffers that are no state. */
+/* What fixes the peak, in words: "conv of edge.3 runs with 6.00 GiB of edge.2 (batchnorm), ... and
+ * 5.8 GiB of parameters and state". The three largest buffers that are no state, by name. */
 const char *sheet_fullest(Pool *pool, const Engine *engine);
 
 /* What is live at a step of a program's plan: only the list, its sum and the classes. */

@@ -476,6 +476,19 @@ static void sound_as_tokens(void)
     refused(&lengthy, stereo, E_FORMAT, "none of its 1 WAV files has the 2048 frames");
     refused(&o, (DataSpec){ .path = at_path("empty"), .channels = 1 }, E_FORMAT,
             "holds no .wav files");
+    /* 100 stereo frames of floats, the 91st silent, then not a number, then endless */
+    unsigned char floats[44 + 800] = { 0 };
+    memcpy(floats, "RIFF....WAVEfmt \20\0\0\0\3\0\2\0\200>\0\0\0\364\1\0\10\0 \0data "
+                   "\3\0\0", 44);
+    CHECK_OK(file_write(at_path("sound/a.wav"), floats, sizeof floats));
+    CHECK_OK(open_spec(&o, stereo));
+    for (int i = 0; i < 2; i++) {
+        float odd = i ? -INFINITY : NAN;
+        memcpy(floats + 44 + 91 * 8 + 4, &odd, 4);
+        CHECK_OK(file_write(at_path("sound/a.wav"), floats, sizeof floats));
+        refused(&o, stereo, E_FORMAT, "a.wav: its frame 91 is not a finite number");
+    }
+    CHECK_OK(wav_write(at_path("sound/a.wav"), ramp, 100, 2, 16000));
     cut(at_path("sound/a.wav"), 100);
     refused(&o, stereo, E_FORMAT, "a.wav is a truncated WAV");
     CHECK_OK(file_write(at_path("sound/a.wav"), "RIFX....WAVE", 12));

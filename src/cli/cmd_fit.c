@@ -172,7 +172,8 @@ static void show_choice(Pool *pool, const Shown *s)
         printf("what changes\n");
     changes_print(stdout, r);
     if (r->cut)
-        printf("  The search was cut off by the time limit: a longer one may find a faster plan.\n");
+        printf("  The search was cut off by the time limit: a longer one may find a faster "
+               "plan.\n");
     for (int i = 0; i < r->n_notes; i++)
         print_sentence(stdout, "  %s", r->notes[i]);
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),

@@ -42,7 +42,8 @@ static void phases_json(JsonOut *o, const TrainResult *r)
     json_out_array(o, "phases");
     for (int part = 0, next; part < PART_COUNT; part = next) {
         int64_t planned = 0, measured = 0;
-        for (next = part; next < PART_COUNT && !strcmp(part_phase((Part)next), part_phase((Part)part)); next++) {
+        for (next = part;
+             next < PART_COUNT && !strcmp(part_phase((Part)next), part_phase((Part)part)); next++) {
             planned = r->phase_planned[next] > planned ? r->phase_planned[next] : planned;
             measured = r->phase_measured[next] > measured ? r->phase_measured[next] : measured;
         }

@@ -2,9 +2,8 @@
  *
  * "Fits" is everything kept, placed. "Fits re-planned" is proved by the plan of least arena, which
  * is smaller. The largest batch is found by placing: peaks are close to a line in the batch, so a
- * few tries do. With everything kept the answer was placed and so was its failing neighbour; re-planned
- * it was placed, and a longer search may find a larger one.
- */
+ * few tries do. With everything kept the answer was placed and so was its failing neighbour;
+ * re-planned it was placed, and a longer search may find a larger one. */
 #include "report/explain.h"
 
 #include "base/clock.h"

@@ -113,7 +113,8 @@ static void timeline_json(JsonOut *o, const Explained *e)
             for (int32_t s = 0; s < p->plan->n_steps; s++) {
                 Step step = p->plan->steps[s];
                 if (step.kind == STEP_RUN &&
-                    !strcmp(part_phase(engine->graph->nodes[p->node_of[step.id]].part), e->phases[i].name))
+                    !strcmp(part_phase(engine->graph->nodes[p->node_of[step.id]].part),
+                            e->phases[i].name))
                     json_out_int(o, NULL, p->meter.curve[s] + p->live_bytes - p->meter.live_bytes);
             }
         }

@@ -55,8 +55,8 @@ static void md_summary(const Md *m)
                  bytes_text(e->minimum_bytes + e->device->runtime_bytes), e->minimum_how);
     text_add(m->to, "Every number here was computed by `plimsoll explain`; every table of the "
                     "peak adds up to it.\n\n");
-    text_add(m->to, "Predicted time of a step: %s, by %s.\n\n", step_text(m->pool, e->step_ms * 1e6),
-             time_text(m->pool, s->engine));
+    text_add(m->to, "Predicted time of a step: %s, by %s.\n\n",
+             step_text(m->pool, e->step_ms * 1e6), time_text(m->pool, s->engine));
 }
 
 static const char *md_largest(int64_t batch)

@@ -354,7 +354,8 @@ const char *recipe_no_release(const Recipe *recipe)
 Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device)
 {
     Recipe *copy = recipe_copy(pool, recipe);
-    copy->levers.phases = device->blas && device->blas->phases && type_bytes(recipe_type(copy)) == 2;
+    copy->levers.phases = device->blas && device->blas->phases &&
+                          type_bytes(recipe_type(copy)) == 2;
     return copy;
 }
 

@@ -70,14 +70,16 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         return err;
     if (err && !how.budget_bytes)
         how.budget_bytes = -1;               /* 0 would be: none asked for */
-    how.batches = how.budget_bytes || opt.html || opt.md || opt.what_if;
+    how.batches = opt.effort >= 0;
     TRY(explained_new(pool, recipe, device, &how, &e));
     TRY(explain_plan(pool, e, allow));
+    TRY(explained_plan(pool, e));
     if (opt.what_if || opt.html || opt.md)
         TRY(whatif_run(pool, e, &(WhatIfOptions){
             .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS,
             .effort = opt.effort > 0 ? opt.effort : 0,
             .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION,
+            .curve = opt.html || opt.md,
             .progress = isatty(2) ? show_planning : NULL }));
     if (opt.html)
         TRY(explain_html(opt.html, e));

@@ -46,29 +46,34 @@ static void md_summary(const Md *m)
     text_add(m->to,
              "With everything kept, one step needs **%s bytes (%s)**. The peak is in phase "
              "%s, at `%s`. ",
-             count_text(s->peak_bytes), bytes_text(s->peak_bytes), part_name(s->part),
+             count_text(s->peak_bytes), bytes_text(s->peak_bytes), part_phase(s->part),
              node_text(s->engine->graph, s->node));
     if (e->minimum_bytes)
-        text_add(m->to, "The least budget found is %s bytes (%s): %s. ",
+        text_add(m->to, "The least budget is at most %s bytes (%s): %s; "
+                 "`plimsoll fit` searches longer. ",
                  count_text(e->minimum_bytes + e->device->runtime_bytes),
                  bytes_text(e->minimum_bytes + e->device->runtime_bytes), e->minimum_how);
     text_add(m->to, "Every number here was computed by `plimsoll explain`; every table of the "
                     "peak adds up to it.\n\n");
-    text_add(m->to, "Predicted time of a step: %.1f ms, by %s.\n\n", e->step_ms,
-             time_text(m->pool, s->engine));
+    text_add(m->to, "Predicted time of a step: %s, by %s.\n\n",
+             step_text(m->pool, e->step_ms * 1e6), time_text(m->pool, s->engine));
+}
+
+static const char *md_largest(int64_t batch)
+{
+    return batch < 0 ? "not looked for" : batch ? count_text(batch) : "none";
 }
 
 static void md_budgets(const Md *m)
 {
-    static const char *const words[] = { "yes, with everything kept", "yes, re-planned", "no" };
-    text_add(m->to, "## Does it fit?\n\n| budget | fits | largest batch with everything kept "
-                    "|\n|---|---|---|\n");
+    static const char *const words[] = { "yes, with everything kept", "yes, re-planned",
+                                         "no plan was found", "not looked for" };
+    text_add(m->to, "## Does it fit?\n\n| budget | fits | largest batch, everything kept | "
+                    "largest batch found, re-planned |\n|---|---|---|---|\n");
     for (int32_t i = 0; i < m->e->n_budgets; i++) {
         const Budget *b = &m->e->budgets[i];
-        text_add(m->to, "| %s | %s | %s |\n", bytes_text(b->asked_bytes), words[b->verdict],
-                 b->largest_batch < 0 ? "not looked for"
-                 : b->largest_batch   ? count_text(b->largest_batch)
-                                      : "none");
+        text_add(m->to, "| %s | %s | %s | %s |\n", bytes_text(b->asked_bytes), words[b->verdict],
+                 md_largest(b->largest_batch), md_largest(b->largest_replanned));
     }
     text_add(m->to, "\n");
 }

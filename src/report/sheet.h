@@ -43,4 +43,7 @@ typedef struct Sheet {
 
 Err sheet_new(Pool *pool, const Engine *engine, Sheet **sheet);
 
+/* What is live at a step of a program's plan: only the list, its sum and the classes. */
+void sheet_at(Pool *pool, const Engine *engine, const Program *program, int32_t step, Sheet *sheet);
+
 #endif

@@ -93,7 +93,7 @@ expect 0 "believed, but not so" explain unet-small $small --what-if --effort 20
 expect 0 "# Memory of one training step" explain unet-small $small --effort 20 --md /dev/stdout
 is "explain --html should write a page" sh -c "'$program' explain unet-small $small --effort 20 --html '$work/e.html' > /dev/null && grep -q '</html>' '$work/e.html'"
 expect 1 "cannot" explain unet-small $small --effort 20 --html /nowhere/e.html
-expect 0 "does not fit" explain unet-small $small --budget 1MiB --effort 20
+expect 0 "Nothing fits; the least is" explain unet-small $small --budget 100KiB --effort 20
 expect 2 "--allow takes" explain unet-small --allow everything
 expect 2 "takes one recipe" explain unet-small dit3d-small
 expect 0 "batch=2" compare unet-small --sweep batch=1,2,nothing --budget 8GiB --effort 20

@@ -2,8 +2,8 @@
  *
  * "Fits" is everything kept, placed. "Fits re-planned" is proved by the plan of least arena, which
  * is smaller. The largest batch is found by placing: peaks are close to a line in the batch, so a
- * few tries do. With everything kept the answer was placed and so was its failing neighbour; re-planned
- * it was placed, and a longer search may find a larger one.
+ * few tries do. With everything kept the answer was placed and so was its failing neighbour;
+ * re-planned it was placed, and a longer search may find a larger one.
  */
 #include "report/explain.h"
 
@@ -143,7 +143,7 @@ void budgets_replan(Explained *e, double time_limit_s)
     for (int i = 0; i < e->n_budgets; i++) {
         Budget *row = &e->budgets[i];
         row->largest_replanned = batch_largest(&b, row->arena_bytes);
-        if (row->largest_replanned < row->largest_batch)
+        if (row->largest_replanned >= 0 && row->largest_replanned < row->largest_batch)
             row->largest_replanned = row->largest_batch;
     }
 }

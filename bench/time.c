@@ -1,81 +1,153 @@
-/* time.c -- predicted against measured step time of the small recipes: everything kept, and two
- * budgets.
+/* time.c -- predicted against measured step time of the small recipes, at every rung of the budget
+ * ladder.
  *
- *   bench_time [RECIPE...]
+ *   bench_time [--rungs N] [--seconds S] [RECIPE...]        ten rungs, about 10 s of steps a recipe
  *
- * The operators are timed in steps that keep everything; plans for the budgets are made with those
- * times. Then the three plans take steps by turns, so that a busy machine burdens all alike. Best
- * steps count.
+ * Ten plans, from everything kept (the first) down to the least memory that can be had (the last),
+ * exact levers only. They take steps by turns with one more session that keeps everything and whose
+ * nodes are timed: that is the probe, and all that the predictions know of. So a busy machine
+ * burdens prediction and measurement alike. Best steps count; how much longer the median step of
+ * the first rung took says how busy it was.
  */
+#include "base/clock.h"
 #include "base/shipped.h"
 #include "base/text.h"
 #include "device/probe.h"
+#include "plan/node_time.h"
 #include "train/measure.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { PLANS = 3, ROUNDS = 15, EFFORT = 1000 };      /* any plan will do: it is timed, not judged */
+enum { RUNGS_MOST = 32, EFFORT = 1000 };         /* any plan will do: it is timed, not judged */
 
-static Err plans_print(Pool *pool, const Recipe *recipe, const Device *device, const Measured *m)
+typedef struct Ladder {
+    const Recipe *recipe;
+    const Device *device;
+    Stopwatch    *probe, *rungs[RUNGS_MOST];
+    float         ms[RUNGS_MOST][MEASURE_MOST];
+    int           n_rungs, n_rounds;
+} Ladder;
+
+static int n_rungs = 10, outside;
+static double seconds = 10;
+
+/* The least arena of the recipe with exact levers. */
+static Err least_bytes(Pool *pool, const Ladder *l, int64_t *bytes)
 {
-    static const double shares[PLANS] = { 1, 0.7, 0.5 }; /* of what is above parameters and state */
-    Stopwatch *plans[PLANS] = { NULL };
-    double     best[PLANS], ms;
-    TRY(stopwatch_new(pool, recipe, device, NULL, &plans[0]));
-    const Engine *full = stopwatch_engine(plans[0]);
-    for (int i = 1; i < PLANS; i++) {
-        double        above = (double)(full->arena_bytes - full->persistent_bytes);
-        EngineOptions plan = { .budget_bytes =
-                                   full->persistent_bytes + (int64_t)(shares[i] * above),
-                               .effort = EFFORT };
-        Err           err = stopwatch_new(pool, recipe, device, &plan, &plans[i]);
-        if (err == E_BUDGET)
-            plans[i] = NULL;
-        else
-            TRY(err);
-    }
-    for (int round = -1; round < ROUNDS; round++)
-        for (int i = 0; i < PLANS; i++) {
-            if (plans[i])
-                TRY(stopwatch_step(plans[i], &ms));
-            best[i] = round < 0 ? INFINITY : fmin(best[i], ms);
-        }
-    for (int i = 0; i < PLANS; i++) {
-        const Engine *engine = plans[i] ? stopwatch_engine(plans[i]) : NULL;
-        if (!engine) {
-            printf("%-18s %3.0f %%: no plan\n", recipe->name, 100 * shares[i]);
-            continue;
-        }
-        double predicted = engine_step_ns(engine, recipe->accumulate) * 1e-6;
-        printf("%-18s %10s %5d recomputed  predicted %8.2f ms  measured %8.2f ms  ratio %.3f  "
-               "(%.0f %% measured)\n",
-               recipe->name, bytes_text(engine->arena_bytes), engine->recomputed, predicted,
-               best[i], predicted / best[i], 100 * engine_time_share(engine, TIME_MEASURED));
-    }
-    printf("%-18s operators alone sum to %.2f ms of a step of %.2f ms\n", "", m->nodes_ms,
-           m->step_ms);
+    TrainingGraph graph;
+    Engine       *engine;
+    TRY(recipe_graph(pool, l->recipe, false, &graph));
+    Err err = engine_new(pool, graph.graph, l->device,
+                         &(EngineOptions){ .budget_bytes = 1, .effort = EFFORT }, &engine);
+    if (err && err != E_BUDGET)
+        return err;
+    *bytes = engine->arena_bytes;
     return OK;
 }
 
-static Err bench(Pool *parent, const char *name, Device *device)
+static Err ladder_build(Pool *pool, Ladder *l)
+{
+    int64_t least, most;
+    TRY(least_bytes(pool, l, &least));
+    TRY(stopwatch_new(pool, l->recipe, l->device, NULL, &l->probe));
+    most = stopwatch_engine(l->probe)->arena_bytes;
+    for (int i = 0; i < n_rungs; i++) {
+        int64_t budget = n_rungs > 1 ? most - (most - least) * i / (n_rungs - 1) : most;
+        TRY(stopwatch_new(pool, l->recipe, l->device,
+                          &(EngineOptions){ .budget_bytes = i ? budget : 0, .effort = EFFORT },
+                          &l->rungs[l->n_rungs++]));
+    }
+    return OK;
+}
+
+static Err ladder_climb(Ladder *l)
+{
+    double ms, begin = 0;
+    for (int round = -1; round < MEASURE_MOST; round++) {
+        if (round == 0)                              /* the first touched pages, made kernels */
+            begin = clock_now();
+        if (round >= MEASURE_LEAST && clock_now() - begin > seconds)
+            break;
+        TRY(round < 0 ? stopwatch_step(l->probe, &ms) : stopwatch_sample(l->probe));
+        for (int i = 0; i < l->n_rungs; i++) {
+            TRY(stopwatch_step(l->rungs[i], &ms));
+            if (round >= 0)
+                l->ms[i][round] = (float)ms;
+        }
+        l->n_rounds = round + 1;
+    }
+    return OK;
+}
+
+/* A step of this plan by the times of a profile that was taken after it was made. */
+static double predicted_ms(const Engine *engine, const Device *device, int64_t accumulate)
+{
+    uint64_t  identity = graph_identity(engine->graph);
+    double    ns = 0;
+    TimeBasis basis;
+    for (int i = 0; i < engine->n_programs; i++) {
+        const Program *program = &engine->programs[i];
+        if (!program_in_step(program))
+            continue;
+        double times = program->parts[PART_MICRO] ? (double)accumulate : 1;
+        for (int32_t s = 0; s < program->plan->n_steps; s++) {
+            if (program->plan->steps[s].kind != STEP_RUN)
+                continue;
+            int32_t node = program->node_of[program->plan->steps[s].id];
+            ns += times * node_time(device, &engine->graph->nodes[node], &engine->choices[node],
+                                    identity, &basis);
+        }
+    }
+    return ns * 1e-6;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void ladder_print(const Ladder *l, const Device *timed, const Measured *m)
+{
+    for (int i = 0; i < l->n_rungs; i++) {
+        const Engine *engine = stopwatch_engine(l->rungs[i]);
+        float         ms[MEASURE_MOST];
+        memcpy(ms, l->ms[i], sizeof ms);
+        qsort(ms, (size_t)l->n_rounds, sizeof *ms, by_size);
+        double predicted = predicted_ms(engine, timed, l->recipe->accumulate);
+        double ratio = predicted / (double)ms[0];
+        outside += ratio < 0.85 || ratio > 1.15;
+        printf("%-18s %10s %5d recomputed  predicted %8.2f ms  measured %8.2f ms  ratio %.3f%s  "
+               "(median %.2f)\n",
+               i ? "" : l->recipe->name, bytes_text(engine->arena_bytes), engine->recomputed,
+               predicted, (double)ms[0], ratio, fabs(ratio - 1) > 0.15 ? " !" : "",
+               (double)ms[l->n_rounds / 2]);
+    }
+    printf("%-18s operators alone sum to %.2f ms of a step of %.2f ms; %d rounds\n", "",
+           m->nodes_ms, m->step_ms, l->n_rounds);
+    fflush(stdout);
+}
+
+static Err bench(Pool *parent, const char *name, const Device *device)
 {
     Pool    *pool = pool_new(parent, "recipe");
     Recipe  *recipe;
     Measured m;
     Profile *profile = NEW(pool, Profile);
     Device   timed = *device;
+    ProbeOptions brief = { .bandwidth_bytes = 32 << 20, .largest_flops = 1e8, .seconds = 0.005 };
     TRY(recipe_read(pool, name, NULL, 0, &recipe));
-    TRY(probe_rates(
-        pool, device,
-        &(ProbeOptions){ .bandwidth_bytes = 32 << 20, .largest_flops = 1e8, .seconds = 0.005 },
-        profile));
-    TRY(measure_recipe(pool, recipe, device, &(MeasureOptions){ .seconds = 3 }, profile, &m));
+    TRY(probe_rates(pool, device, &brief, profile));
+    Ladder ladder = { .recipe = recipe, .device = device };
+    TRY(ladder_build(pool, &ladder));
+    TRY(ladder_climb(&ladder));
+    stopwatch_file(pool, ladder.probe, profile, &m);
     profile_ready(pool, profile);
     timed.profile = profile;
-    TRY(plans_print(pool, recipe, &timed, &m));
-    fflush(stdout);
+    ladder_print(&ladder, &timed, &m);
     pool_free(pool);
     return OK;
 }
@@ -84,16 +156,29 @@ int main(int argc, char **argv)
 {
     Pool   *pool = pool_new(NULL, "bench");
     Device *device;
-    char  **names = argv + 1;
-    int     n = argc - 1;
-    Err     err = device_cpu(pool, NULL, &device);
-    if (!err && !n)
+    char  **names = NEWN(pool, char *, argc);
+    int     n = 0;
+    bool    all = true;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--rungs") && i + 1 < argc)
+            n_rungs = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
+            seconds = atof(argv[++i]);
+        else
+            names[n++] = argv[i], all = false;
+    }
+    Err err = n_rungs < 1 || n_rungs > RUNGS_MOST
+                  ? fail(E_USAGE, "--rungs takes 1 to %d", RUNGS_MOST)
+                  : device_cpu(pool, NULL, &device);
+    if (!err && all)
         err = shipped_list(pool, "recipes", ".yaml", &names, &n);
     for (int i = 0; i < n && !err; i++)
-        if (argc > 1 || strstr(names[i], "-small"))
+        if (!all || strstr(names[i], "-small"))
             err = bench(pool, names[i], device);
     if (err)
         fprintf(stderr, "bench_time: %s\n", err_text());
+    else
+        printf("%d rungs differ by more than 15 %%\n", outside);
     pool_free(pool);
     return err_exit_code(err);
 }

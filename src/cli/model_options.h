@@ -15,26 +15,21 @@ typedef struct ModelOptions {
 } ModelOptions;
 
 /* Rows of an option table, for a ModelOptions called o. */
-#define MODEL_OPTIONS(o)                                                                           \
-    { "budget", OPT_TEXT, &(o).budget, "B", "bytes of the arena: 16GiB, 24GB, 512MiB, 80%" },      \
-        { "host-budget", OPT_TEXT, &(o).host_budget, "B",                                          \
-          "cards: bytes on the host for state and saved values" },                                 \
-        { "device", OPT_TEXT, &(o).device, "D",                                                    \
-          "cpu, a card by name (h200, rtx-3090, ...) or a profile.json" },                         \
-        { "batch", OPT_COUNT, &(o).batch, "N", "samples of one micro-batch" },                     \
-        { "precision", OPT_TEXT, &(o).precision, "P", "fp32, bf16, fp16; on cards also tf32" },    \
-        { "threads", OPT_COUNT, &(o).threads, "N",                                                 \
-          "of every kernel; a plan holds for one count" },                                         \
-        { "backend", OPT_TEXT, &(o).backend, "NAME", "onednn or own matrix products" },            \
-        { "set", OPT_LIST, &(o).set, "KEY=VALUE",                                                  \
-          "override a recipe key, e.g. optimizer.lr=1e-3" }
+#define MODEL_OPTIONS(o)                                                                         \
+    { "budget", OPT_TEXT, &(o).budget, "B", "bytes of the arena: 16GiB, 24GB, 512MiB, 80%" },    \
+    { "host-budget", OPT_TEXT, &(o).host_budget, "B",                                            \
+      "cards: bytes on the host for state and saved values" },                                   \
+    { "device", OPT_TEXT, &(o).device, "D",                                                      \
+      "cpu, a card by name (h200, rtx-3090, ...) or a profile.json" },                           \
+    { "batch", OPT_COUNT, &(o).batch, "N", "samples of one micro-batch" },                       \
+    { "precision", OPT_TEXT, &(o).precision, "P", "fp32, bf16, fp16; on cards also tf32" },      \
+    { "threads", OPT_COUNT, &(o).threads, "N", "of every kernel; a plan holds for one count" },  \
+    { "backend", OPT_TEXT, &(o).backend, "NAME", "onednn or own matrix products" },              \
+    { "set", OPT_LIST, &(o).set, "KEY=VALUE", "override a recipe key, e.g. optimizer.lr=1e-3" }
 
-#define ALLOW_OPTION(to)                                                                           \
-    {                                                                                              \
-        "allow", OPT_TEXT, &(to), "LIST",                                                          \
-            "none, or of algorithm,chunk,split (default),precision,"                               \
-            "batchnorm-split"                                                                      \
-    }
+#define ALLOW_OPTION(to)                                                                         \
+    { "allow", OPT_TEXT, &(to), "LIST",                                                          \
+      "none, or of algorithm,chunk,split (default),precision,batchnorm-split" }
 
 /* The device, and the recipe by name or path with --set, then the named options, then `more` (n of
  * them) applied. *budget_bytes is of the arena, 0 if none was asked for; on a card what was asked

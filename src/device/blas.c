@@ -164,6 +164,8 @@ Err blas_matmul(const Blas *preferred, const MatmulDesc *desc, int threads, cons
     memset(&key, 0, sizeof key);
     key.threads = threads;
     key_of_matmul(&key, desc);
+    if (preferred && !preferred->alone && own_pays_matmul(desc))
+        preferred = blas_own();
     return blas_get(preferred, desc->type_a == BF16, desc, &key, prim);
 }
 
@@ -174,7 +176,7 @@ Err blas_conv(const Blas *preferred, const ConvDesc *desc, int threads, const Pr
     key.threads = threads;
     key.is_conv = 1;
     key_of_conv(&key, desc);
-    if (preferred && !preferred->alone && conv_thin_fits(desc, threads))
+    if (preferred && !preferred->alone && (conv_thin_fits(desc, threads) || own_pays_conv(desc)))
         preferred = blas_own();
     return blas_get(preferred, desc->type_w == BF16 || desc->type_y == BF16, desc, &key, prim);
 }

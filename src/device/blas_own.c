@@ -76,6 +76,18 @@ static Err own_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim **pr
     return OK;
 }
 
+bool own_pays_matmul(const MatmulDesc *d)
+{
+    return d->type_a == F32 && d->type_b == F32 && d->type_c == F32 && d->batch == 1 &&
+           d->k <= 384 && d->n >= 512 && d->m >= (4 << 20) / d->n;
+}
+
+bool own_pays_conv(const ConvDesc *d)
+{
+    return d->kind == CONV_BACKWARD_WEIGHTS && d->type_x == F32 && d->type_y == F32 &&
+           d->stride[2] > 1 && d->kernel[2] > 1 && d->ci >= 128 && d->co >= 128;
+}
+
 static Err own_run(const Prim *prim, const PrimArgs *args)
 {
     const OwnPrim *own = (const OwnPrim *)prim;

@@ -13,6 +13,12 @@ struct OwnPrim {
 
 Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
 
+/* Where the own provider is the faster one (docs/PERFORMANCE.md), by shape alone, so that a plan is
+ * the same on every run: wide results of short sums, written once; weight gradients of wide strided
+ * convolutions. */
+bool own_pays_matmul(const MatmulDesc *desc);
+bool own_pays_conv(const ConvDesc *desc);
+
 /* Convolutions onto a few channels, which are the own provider's whoever else is there. */
 bool  conv_thin_fits(const ConvDesc *desc, int threads);
 Prim *conv_thin(Pool *pool, const ConvDesc *desc, int threads);

@@ -139,8 +139,9 @@ void gemm_kernel(int64_t rows, int vectors, const GemmTile *tile)
 static inline void interleave_lanes(float *dst, int64_t width, const float *const *rows, int64_t n)
 {
     int64_t k = 0;
-    for (; k + GEMM_LANES <= n; k += GEMM_LANES) {
+    while (k < n && n >= GEMM_LANES) {
         Vec x[GEMM_LANES];
+        k = gemm_min(k, n - GEMM_LANES);     /* the last square overlaps the one before */
 #pragma GCC unroll 16
         for (int r = 0; r < GEMM_LANES; r++)
             x[r] = *(const Vec *)(rows[r] + k);
@@ -155,6 +156,7 @@ static inline void interleave_lanes(float *dst, int64_t width, const float *cons
 #pragma GCC unroll 16
         for (int i = 0; i < GEMM_LANES; i++)
             *(Vec *)(dst + (k + i) * width) = x[i];
+        k += GEMM_LANES;
     }
     int64_t filled = gemm_min(width, GEMM_LANES);
     for (; k < n; k++)

@@ -253,6 +253,7 @@ void graph_copy_state(Graph *graph, const Graph *from, int32_t *into)
     REQUIRE(!graph->n_values && graph->pool == from->pool);
     graph->given_noise = from->given_noise;
     graph->stored_attention = from->stored_attention;
+    graph->phases = from->phases;
     graph->pieces = from->pieces;
     graph->counts_given = from->counts_given;
     graph->n_modules = 0;
@@ -398,9 +399,15 @@ double node_bytes(const Node *n)
     return bytes;
 }
 
+/* Models ask a poisoned tensor for its axes like any other: it has them all. */
 Shape tensor_shape(Tensor t)
 {
-    return tensor_ok(t) ? value_at(t.graph, t.id)->shape : (Shape){ 0 };
+    if (tensor_ok(t))
+        return value_at(t.graph, t.id)->shape;
+    Shape shape = { .rank = t.id == TENSOR_POISONED ? MAX_RANK : 0 };
+    for (int i = 0; i < shape.rank; i++)
+        shape.dim[i] = 1;
+    return shape;
 }
 
 Type tensor_type(Tensor t)

@@ -164,6 +164,7 @@ struct Graph {
     Type      compute;       /* type of parameters and activations: F32, BF16 or F16 */
     bool      given_noise;   /* noise and timesteps are fed, for comparison with other programs */
     bool      stored_attention; /* attention keeps its probabilities instead of making them again */
+    bool      phases;        /* 3x3 convolutions of enlarged maps are done from the small map */
     int64_t pieces; /* above 1: this is one of so many equal pieces of a recipe's micro-batch, so a
                               * loss that counts what it is a mean of must count over all of them */
     /* such a loss is told its count although the micro-batch is whole: it may be cut */

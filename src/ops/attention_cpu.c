@@ -38,6 +38,7 @@ typedef struct ForwardWork {     /* of one thread */
     float *k, *v;                /* left-hand sides of one block of keys */
     float *score, *pairs;        /* [keys][32], and as the right-hand side of the next product */
     float *stage, *turn;
+    TileAhead ahead;             /* the next head */
 } ForwardWork;
 
 static void forward_plan(const Node *n, bool amx, Forward *f)
@@ -61,7 +62,7 @@ static void forward_plan(const Node *n, bool amx, Forward *f)
 
 static ForwardWork forward_work(const Forward *f, float *at)
 {
-    ForwardWork w;
+    ForwardWork w = { .ahead = { .n = 0 } };
     w.q = at, at += FORWARD_GROUP * f->q_floats;
     w.y = at, at += FORWARD_GROUP * f->y_floats;
     w.top = at, at += FORWARD_GROUP * TILE_NR;
@@ -84,6 +85,36 @@ static void forward_mask(float *score, float scale, int64_t query, int64_t n, in
             score[(query + x - key) * TILE_NR + x] = scale > 0 ? -INFINITY : INFINITY;
 }
 
+/* The largest scaled score of each query so far. A scale below zero turns the order round; four
+ * keys at a time, since a chain of maxima waits for each. */
+static void forward_top(const float *restrict score, float scale, int64_t keys,
+                        float *restrict high)
+{
+    float   best[TILE_NR], sign = scale < 0 ? -1.0f : 1.0f;
+    int64_t j = 0;
+    for (int x = 0; x < TILE_NR; x++)
+        best[x] = -INFINITY;
+    for (; j + 4 <= keys; j += 4)
+        for (int x = 0; x < TILE_NR; x++) {
+            const float *s = score + j * TILE_NR + x;
+            float a = sign * s[0], b = sign * s[TILE_NR];
+            float c = sign * s[2 * TILE_NR], d = sign * s[3 * TILE_NR];
+            a = a > b ? a : b;
+            c = c > d ? c : d;
+            a = a > c ? a : c;
+            best[x] = a > best[x] ? a : best[x];
+        }
+    for (; j < keys; j++)
+        for (int x = 0; x < TILE_NR; x++) {
+            float a = sign * score[j * TILE_NR + x];
+            best[x] = a > best[x] ? a : best[x];
+        }
+    for (int x = 0; x < TILE_NR; x++) {
+        float a = fabsf(scale) * best[x];
+        high[x] = a > high[x] ? a : high[x];
+    }
+}
+
 /* Milakov and Gimelshein (2018): the softmax of what was seen so far, corrected block by block. */
 static void forward_softmax(float *restrict score, float scale, int64_t keys, bool first,
                             float *restrict top,
@@ -92,19 +123,15 @@ static void forward_softmax(float *restrict score, float scale, int64_t keys, bo
     float high[TILE_NR], factor[TILE_NR], part[TILE_NR];
     for (int x = 0; x < TILE_NR; x++)
         high[x] = first ? -INFINITY : top[x];
-    for (int64_t j = 0; j < keys; j++)
-        for (int x = 0; x < TILE_NR; x++) {
-            float s = scale * score[j * TILE_NR + x];
-            high[x] = s > high[x] ? s : high[x];
-        }
+    forward_top(score, scale, keys, high);
     for (int x = 0; x < TILE_NR; x++) {
-        factor[x] = first ? 0.0f : vexp(top[x] - high[x]);
+        factor[x] = first ? 0.0f : vexp_weight(top[x] - high[x]);
         top[x] = high[x];
         part[x] = 0;
     }
     for (int64_t j = 0; j < keys; j++)
         for (int x = 0; x < TILE_NR; x++) {
-            float e = vexp(scale * score[j * TILE_NR + x] - high[x]);
+            float e = vexp_weight(scale * score[j * TILE_NR + x] - high[x]);
             score[j * TILE_NR + x] = e;
             part[x] += e;
         }
@@ -115,21 +142,21 @@ static void forward_softmax(float *restrict score, float scale, int64_t keys, bo
             y[c * TILE_NR + x] *= factor[x];
 }
 
-static void forward_panel(const Forward *f, const ForwardWork *w, int64_t i, int64_t query,
+static void forward_panel(const Forward *f, ForwardWork *w, int64_t i, int64_t query,
                           int64_t key, int64_t keys)
 {
     int64_t n = gemm_min(TILE_NR, f->d.lq - query), width = f->d.width;
     float  *y = w->y + (size_t)i * f->y_floats;
     tile_product(f->amx, &(TileProduct){
         .a = w->k, .b = w->q + (size_t)i * f->q_floats, .c = w->score,
-        .m = keys, .n = n, .k = width, .ldc = TILE_NR });
+        .m = keys, .n = n, .k = width, .ldc = TILE_NR, .ahead = &w->ahead });
     if (f->mask_diagonal)
         forward_mask(w->score, f->scale, query, n, key, keys);
     forward_softmax(w->score, f->scale, keys, key == 0, w->top + i * TILE_NR, w->sum + i * TILE_NR,
                     y, width);
     tile_product(f->amx, &(TileProduct){
         .a = w->v, .b = tile_b_score(f->amx, w->score, keys, w->pairs), .c = y,
-        .m = width, .n = n, .k = keys, .ldc = TILE_NR, .add = key > 0 });
+        .m = width, .n = n, .k = keys, .ldc = TILE_NR, .add = key > 0, .ahead = &w->ahead });
 }
 
 /* y / sum and the log-sum-exp of one panel. */
@@ -151,7 +178,7 @@ static void forward_finish(const Forward *f, const ForwardWork *w, int64_t head,
 }
 
 /* Panels [from, to) of one head, at most FORWARD_GROUP. */
-static void forward_group(const Forward *f, const ForwardWork *w, int64_t head, int64_t from,
+static void forward_group(const Forward *f, ForwardWork *w, int64_t head, int64_t from,
                           int64_t to)
 {
     HeadRows q = attention_rows(&f->q, &f->d, head), k = attention_rows(&f->k, &f->d, head);
@@ -208,6 +235,9 @@ Err attention_cpu(const Call *call)
         while (from < to) {
             int64_t head = from / panels, first = from % panels;
             int64_t count = gemm_min(gemm_min(panels - first, to - from), FORWARD_GROUP);
+            if (first == 0)
+                tile_ahead_start(&w.ahead, &f.d, head + 1,
+                                 (const AttentionSide *[]){ &f.q, &f.k, &f.v }, 3);
             forward_group(&f, &w, head, first, first + count);
             from += count;
         }

@@ -56,6 +56,7 @@ typedef struct BackwardWork {    /* of one thread; A and B are left- and right-h
     float *delta;                /* [lq] */
     float *stage, *turn;
     float *dq, *dq_front;        /* [lq][wide]: unless direct; of a head begun by another thread */
+    TileAhead ahead;             /* the next head */
 } BackwardWork;
 
 static void backward_plan(const Node *n, int threads, bool amx, Backward *b)
@@ -97,7 +98,7 @@ static BackwardWork backward_work(const Backward *b, int thread)
 {
     float *at = b->work + (size_t)thread * b->thread_floats;
     size_t group = (size_t)b->group;
-    BackwardWork w;
+    BackwardWork w = { .ahead = { .n = 0 } };
     w.k = at, at += group * b->b_floats;
     w.v = at, at += group * b->b_floats;
     w.dk = at, at += group * b->c_floats;
@@ -154,20 +155,22 @@ static void backward_softmax(float *restrict score, float *restrict slope, float
 {
     for (int64_t i = 0; i < queries; i++)
         for (int x = 0; x < TILE_NR; x++) {
-            float p = vexp(scale * score[i * TILE_NR + x] - lse[i]);
+            float p = vexp_weight(scale * score[i * TILE_NR + x] - lse[i]);
             score[i * TILE_NR + x] = p;
             slope[i * TILE_NR + x] = p * (scale * slope[i * TILE_NR + x] - delta[i]);
         }
 }
 
 /* One block of queries against one panel of keys. */
-static void backward_panel(const Backward *b, const BackwardWork *w, int64_t panel, int64_t query,
+static void backward_panel(const Backward *b, BackwardWork *w, int64_t panel, int64_t query,
                            int64_t queries, int64_t key, const float *lse, bool add)
 {
     int64_t width = b->d.width, n = gemm_min(TILE_NR, b->d.lk - key);
     size_t  from = (size_t)panel * b->b_floats, to = (size_t)panel * b->c_floats;
-    TileProduct rows = { .m = queries, .n = n, .k = width, .ldc = TILE_NR };
-    TileProduct columns = { .m = width, .n = n, .k = queries, .ldc = TILE_NR, .add = add };
+    TileProduct rows = { .m = queries, .n = n, .k = width, .ldc = TILE_NR,
+                         .ahead = &w->ahead };
+    TileProduct columns = { .m = width, .n = n, .k = queries, .ldc = TILE_NR, .add = add,
+                            .ahead = &w->ahead };
     rows.a = w->q, rows.b = w->k + from, rows.c = w->score;
     tile_product(b->amx, &rows);
     if (b->mask_diagonal)
@@ -188,7 +191,7 @@ static void backward_panel(const Backward *b, const BackwardWork *w, int64_t pan
 }
 
 /* dq[query..] (+)= ds k over the keys of the group. */
-static void backward_dq(const Backward *b, const BackwardWork *w, int64_t queries, int64_t keys,
+static void backward_dq(const Backward *b, BackwardWork *w, int64_t queries, int64_t keys,
                         float *dq, int64_t ld, bool add)
 {
     const float *k = w->k_columns;
@@ -257,7 +260,7 @@ static void backward_finish_keys(const Backward *b, const BackwardWork *w, int64
 }
 
 /* Panels [from, to) of one head against all its queries, dq summed at the given place. */
-static void backward_group(const Backward *b, const BackwardWork *w, int64_t head, int64_t from,
+static void backward_group(const Backward *b, BackwardWork *w, int64_t head, int64_t from,
                            int64_t to, float *dq, int64_t ld, bool add)
 {
     int64_t key = from * TILE_NR, keys = gemm_min(to * TILE_NR, b->d.lk) - key;
@@ -294,6 +297,8 @@ static void backward_run(const Backward *b, int thread)
             ld = rows.ld;
         }
         backward_delta(b, &w, head);
+        tile_ahead_start(&w.ahead, &b->d, head + 1,
+                         (const AttentionSide *[]){ &b->q, &b->k, &b->v, &b->y, &b->dy }, 5);
         for (int64_t p = first; p < last; p += b->group)
             backward_group(b, &w, head, p, gemm_min(p + b->group, last), dq, ld, p > first);
         if (b->want_q && !b->dq_direct && first == 0 && last == b->panels)

@@ -190,10 +190,37 @@ void tile_a_score(bool amx, const float *score, int64_t rows, int64_t k, int64_t
     }
 }
 
+void tile_ahead_start(TileAhead *ahead, const AttentionDims *d, int64_t head,
+                      const AttentionSide *const *sides, int n)
+{
+    int64_t rows = gemm_max(d->lq, d->lk), most = 1 << 20;       /* half of a second cache */
+    *ahead = (TileAhead){ .bytes = d->width * type_bytes(d->type) };
+    if (head >= d->n_heads || rows * n * ahead->bytes > most)
+        return;
+    ahead->end = rows;       /* the shorter side has fewer: fetching what is not there is nothing */
+    for (int i = 0; i < n; i++)
+        ahead->rows[ahead->n++] = attention_rows(sides[i], d, head);
+}
+
+static void tile_fetch(TileAhead *ahead)
+{
+    if (!ahead || ahead->at == ahead->end)
+        return;
+    for (int i = 0; i < ahead->n; i++) {
+        const HeadRows *x = &ahead->rows[i];
+        const char     *row = x->data + ahead->at * x->ld * type_bytes(x->type);
+        for (int64_t byte = 0; byte < ahead->bytes; byte += 64)
+            __builtin_prefetch(row + byte, 0, 2);
+    }
+    ahead->at++;
+}
+
 void tile_product(bool amx, const TileProduct *p)
 {
     static const float zeros[TILE_NR];
     if (amx) {
+        for (int64_t i = 0; i < p->m; i += 16)
+            tile_fetch(p->ahead);
         amx_product(&(AmxProduct){ .a = (const uint16_t *)(const void *)p->a,
                                    .b = (const uint32_t *)(const void *)p->b, .c = p->c,
                                    .m = p->m, .n = p->n, .k = p->k, .ldc = p->ldc,
@@ -205,6 +232,7 @@ void tile_product(bool amx, const TileProduct *p)
     for (int64_t i = 0; i < p->m; i += TILE_MR) {
         tile.a = p->a + (p->from_score ? tile_score_at(i, p->k) : i * p->k);
         tile.c = p->c + i * p->ldc;
+        tile_fetch(p->ahead);
         gemm_kernel(gemm_min(TILE_MR, p->m - i), p->n > GEMM_LANES ? 2 : 1, &tile);
     }
 }

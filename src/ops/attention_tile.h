@@ -76,6 +76,19 @@ const float *tile_b_score(bool amx, const float *score, int64_t rows, float *pai
 void         tile_a_score(bool amx, const float *score, int64_t rows, int64_t k, int64_t n,
                           int64_t depth, float *a);
 
+/* Rows of up to five sides that will be read soon, fetched one of each at a time between tiles: a
+ * head's rows lie far apart, so the processor does not see them coming, and asked for all at once
+ * they would be waited for. */
+typedef struct TileAhead {
+    HeadRows rows[5];
+    int      n;
+    int64_t  at, end, bytes;     /* of a row */
+} TileAhead;
+
+/* The rows of head `head`, unless there is none or they would not stay in the cache. */
+void tile_ahead_start(TileAhead *ahead, const AttentionDims *d, int64_t head,
+                      const AttentionSide *const *sides, int n);
+
 typedef struct TileProduct {
     const float *a, *b;
     float       *c;
@@ -83,6 +96,7 @@ typedef struct TileProduct {
     int64_t      ldc;
     bool         add;
     bool         from_score;     /* A was made by tile_a_score */
+    TileAhead   *ahead;          /* or NULL */
 } TileProduct;
 
 void tile_product(bool amx, const TileProduct *p);

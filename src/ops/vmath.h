@@ -66,6 +66,13 @@ static inline float vexp_within(float x)
     return p * vfloat((bits << 23) + vbits(1.0f));
 }
 
+/* exp of what is at most 87, for weights: results that are not normal numbers become 0. */
+static inline float vexp_weight(float x)
+{
+    float e = vexp_within(x < -87.0f ? -87.0f : x);
+    return x < -87.0f ? 0.0f : e;
+}
+
 /* log of a normal, finite, positive x. */
 static inline float vlog_core(float x)
 {

@@ -192,6 +192,8 @@ Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_by
     }
     TRY(offsets ? engine_put(program, &program->buffers, offsets, &program->layout)
                 : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
+    if (!offsets && engine->device->kind == DEVICE_CUDA)     /* it runs launches side by side */
+        layout_spread(pool, buffers, program->buffers.n_buffers, program->layout.arena_bytes);
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
     program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
     program->plan->arena_bytes = program->arena_bytes;

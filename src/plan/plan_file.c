@@ -89,6 +89,8 @@ Err plan_read(Pool *pool, const char *path, const PGraph *graph, Plan **plan)
     const Json *root;
     *plan = NEW(pool, Plan);
     Err err = json_read(scratch, path, 0, &root);
+    if (!err && root->kind != JSON_OBJECT)
+        err = fail(E_FORMAT, "%s: a plan is an object, not %s", path, json_kind_text(root));
     if (!err)
         err = read_plan(pool, root, graph, *plan);
     pool_free(scratch);

@@ -123,7 +123,7 @@ Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
     Explained    *e = NEW(pool, Explained);
     TrainingGraph graph;
     Engine       *engine;
-    e->recipe = recipe;
+    e->recipe = recipe = recipe_for(pool, recipe, device);
     e->device = device;
     e->budget_bytes = options->budget_bytes;
     TRY(recipe_graph(pool, recipe, false, &graph));

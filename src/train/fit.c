@@ -178,7 +178,7 @@ static Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
     Candidate *c = &fit->list[fit->n];
     *c =
         (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .asked = fit->n == 0 };
-    c->recipe = recipe_copy(c->pool, recipe);
+    c->recipe = recipe_for(c->pool, recipe, fit->device);
     Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 },
                         &c->graph, &c->kept);
     bool no_room = err == E_BUDGET && recipe->levers.host;  /* on the host, for that much state */

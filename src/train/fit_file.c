@@ -167,6 +167,7 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
     TRY(read_changes(pool, root, "numeric", false, r));
     TRY(read_changes(pool, root, "exact", true, r));
     TRY(recipe_suits(recipe, device));
+    recipe = recipe_for(pool, recipe, device);
     TRY(recipe_graph(pool, recipe, given_noise, &r->graph));
     EngineOptions how = { .accumulate = recipe->accumulate,
                           .validate = recipe_validation(recipe).batches };

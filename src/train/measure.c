@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct Stopwatch {
     const Recipe *recipe;
@@ -18,15 +19,18 @@ struct Stopwatch {
     Feeds         feeds;
     int64_t       micro;             /* micro-batches run so far */
     double       *ns;                /* per node, of the last step that was timed; 0: did not run */
+    float        *samples;           /* per node: MEASURE_MOST times */
+    int           n_samples;
+    double        plain_ms[MEASURE_MOST];    /* of the plain steps between them */
 };
 
 Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan,
                   Stopwatch **out)
 {
     Stopwatch *s = NEW(pool, Stopwatch);
-    s->recipe = recipe;
+    s->recipe = recipe_for(pool, recipe, device);
     TRY(recipe_suits(recipe, device));
-    TRY(recipe_graph(pool, recipe, false, &s->graph));
+    TRY(recipe_graph(pool, s->recipe, false, &s->graph));
     TRY(engine_new(pool, s->graph.graph, device, plan, &s->engine));
     TRY(session_new(pool, s->engine, &s->session));
     TRY(session_init(s->session, (uint64_t)recipe->seed));
@@ -34,6 +38,7 @@ Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const 
     TRY(feeds_open(pool, &s->feeds, recipe, NULL, NULL));
     TRY(feeds_prefetch(pool, &s->feeds));
     s->ns = NEWN(pool, double, s->graph.graph->n_nodes + 1);
+    s->samples = NEWN(pool, float, ((int64_t)s->graph.graph->n_nodes + 1) * MEASURE_MOST);
     *out = s;
     return OK;
 }
@@ -66,26 +71,24 @@ Err stopwatch_step(Stopwatch *s, double *ms)
     return OK;
 }
 
-typedef struct Samples {
-    float *ns;                   /* per node: MEASURE_MOST times */
-    int    n;
-} Samples;
+Err stopwatch_sample(Stopwatch *s)
+{
+    REQUIRE(s->n_samples < MEASURE_MOST);
+    TRY(stopwatch_step(s, &s->plain_ms[s->n_samples]));
+    TRY(stopwatch_run(s, true));
+    for (int64_t i = 0; i < s->graph.graph->n_nodes; i++)
+        s->samples[i * MEASURE_MOST + s->n_samples] = (float)s->ns[i];
+    s->n_samples++;
+    return OK;
+}
 
-/* Plain and timed steps by turns, so that both see the same weather. The best plain step counts:
- * other programs can only add to it. */
-static Err measure_steps(Stopwatch *s, const MeasureOptions *o, Samples *samples, double *step_ms)
+static Err measure_steps(Stopwatch *s, const MeasureOptions *o)
 {
     double begin = clock_now(), ms;
     TRY(stopwatch_step(s, &ms));                     /* first touches, generated kernels */
-    *step_ms = INFINITY;
-    while (samples->n < MEASURE_MOST &&
-           (samples->n < MEASURE_LEAST || clock_now() - begin < o->seconds)) {
-        TRY(stopwatch_step(s, &ms));
-        *step_ms = fmin(*step_ms, ms);
-        TRY(stopwatch_run(s, true));
-        for (int64_t i = 0; i < s->graph.graph->n_nodes; i++)
-            samples->ns[i * MEASURE_MOST + samples->n] = (float)s->ns[i];
-        samples->n++;
+    while (s->n_samples < MEASURE_MOST &&
+           (s->n_samples < MEASURE_LEAST || clock_now() - begin < o->seconds)) {
+        TRY(stopwatch_sample(s));
         if (o->progress) {
             double done = (clock_now() - begin) / (o->seconds > 0 ? o->seconds : 1);
             o->progress(o->progress_arg, done < 0.99 ? done : 0.99, s->recipe->name);
@@ -113,24 +116,28 @@ static int call_order(const void *a, const void *b)
 }
 
 /* A node's share of the step is the median of its times, which no single interruption moves; the
- * shares are then scaled to the plain step, so that what lies between the nodes is counted and the
- * clocks are not. Equal nodes have one time, their mean: what counts is that sums come out
- * right. */
-static void measure_file(Pool *pool, Stopwatch *s, const Samples *samples, Profile *profile,
-                         Measured *m)
+ * shares are then scaled to the best plain step (other programs can only add to it), so that what
+ * lies between the nodes is counted and the clocks are not. Equal nodes have one time, their mean:
+ * what counts is that sums come out right. */
+void stopwatch_file(Pool *pool, const Stopwatch *s, Profile *profile, Measured *m)
 {
     const Graph *graph = s->graph.graph;
     Pool        *work = pool_new(pool, "calls");
     OpTime      *calls = NEWN(work, OpTime, graph->n_nodes + 1);
     uint64_t     identity = graph_identity(graph);
+    *m = (Measured){ .step_ms = INFINITY };
+    for (int i = 0; i < s->n_samples; i++)
+        m->step_ms = fmin(m->step_ms, s->plain_ms[i]);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        if (s->ns[i] <= 0)  /* a view, or a part that training does not run */
+        if (s->ns[i] <= 0)                   /* a view, or a part that training does not run */
             continue;
+        float times[MEASURE_MOST];
+        memcpy(times, s->samples + (int64_t)i * MEASURE_MOST, sizeof times);
         OpTime call = node_call(s->engine->device, node, &s->engine->choices[i], identity);
-        call.ns = fmax(1, median(samples->ns + (int64_t)i * MEASURE_MOST, samples->n));
-        m->nodes_ms += call.ns * 1e-6 *
-                       (node->part == PART_MICRO ? (double)s->recipe->accumulate : 1);
+        call.ns = fmax(1, median(times, s->n_samples));
+        m->nodes_ms +=
+            call.ns * 1e-6 * (node->part == PART_MICRO ? (double)s->recipe->accumulate : 1);
         calls[m->nodes++] = call;
     }
     qsort(calls, (size_t)m->nodes, sizeof *calls, call_order);
@@ -148,18 +155,14 @@ Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device,
                    const MeasureOptions *options, Profile *profile, Measured *measured)
 {
     Pool      *work = pool_new(pool, "measure");
-    Samples    samples = { 0 };
     Stopwatch *s;
     *measured = (Measured){ 0 };
     Err err = stopwatch_new(work, recipe, device,
                             &(EngineOptions){ .budget_bytes = options->budget_bytes }, &s);
+    err = err ? err : measure_steps(s, options);
     if (!err) {
-        samples.ns = NEWN(work, float, ((int64_t)s->graph.graph->n_nodes + 1) * MEASURE_MOST);
-        err = measure_steps(s, options, &samples, &measured->step_ms);
-    }
-    if (!err) {
+        stopwatch_file(pool, s, profile, measured);
         measured->runtime_bytes = device_runtime_bytes(device, s->engine->arena_bytes);
-        measure_file(pool, s, &samples, profile, measured);
     }
     pool_free(work);
     return err;

@@ -20,6 +20,10 @@ const Engine *stopwatch_engine(const Stopwatch *stopwatch);
 
 enum { MEASURE_LEAST = 5, MEASURE_MOST = 15 };               /* steps that are timed node by node */
 
+/* A plain step, then one with a clock at every node, so that both see the same weather; at most
+ * MEASURE_MOST. */
+Err stopwatch_sample(Stopwatch *stopwatch);
+
 typedef struct MeasureOptions {
     int64_t budget_bytes;        /* of the arena; 0: keep everything */
     double  seconds;             /* of steps, about, within the bounds above */
@@ -33,6 +37,9 @@ typedef struct Measured {
     double  nodes_ms;            /* sum of the nodes' median times in one step */
     int64_t runtime_bytes;       /* of this process, beside the arena */
 } Measured;
+
+/* Adds what was sampled so far to the profile; runtime_bytes is left 0. */
+void stopwatch_file(Pool *pool, const Stopwatch *stopwatch, Profile *profile, Measured *measured);
 
 /* Adds the times of the recipe's nodes to the profile. */
 Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device,

@@ -354,11 +354,20 @@ const char *recipe_no_release(const Recipe *recipe)
     return train_no_release(&spec, recipe_type(recipe));
 }
 
+Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device)
+{
+    Recipe *copy = recipe_copy(pool, recipe);
+    copy->levers.phases = device->blas && device->blas->phases &&
+                          type_bytes(recipe_type(copy)) == 2;
+    return copy;
+}
+
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out)
 {
     Graph *graph = graph_new(pool, recipe_type(recipe));
     graph->given_noise = given_noise;
     graph->stored_attention = recipe->levers.stored_attention;
+    graph->phases = recipe->levers.phases;
     graph->pieces = recipe->levers.pieces;
     graph->counts_given = !given_noise && (recipe->levers.regions > 1 || recipe->levers.chunks > 1);
     Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);

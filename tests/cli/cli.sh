@@ -6,6 +6,8 @@ program=$1 work=$2
 rm -rf "$work" && mkdir -p "$work" && cd "$(dirname "$0")/../.." || exit 1
 export XDG_CONFIG_HOME="$work/config"    # not this user's own profile
 passed=0 failed=0
+# a recipe that takes milliseconds
+small="--set model.widths=[8] --set model.groups=4 --set model.heads=2 --set model.height=8 --set model.width=8 --batch 2 --set schedule.kind=constant"
 
 # expect CODE 'text that stdout or stderr must contain' arguments...
 expect() {
@@ -68,7 +70,7 @@ for command in explain fit compare train sample probe plan layout; do
     narrow $command --help
 done
 narrow explain stablesr-small --what-if --time-limit 1 --effort 20
-narrow fit unet-small --effort 20 --time-limit 2 --curve
+narrow fit unet-small $small --effort 20 --time-limit 2 --curve
 narrow compare unet-small stablesr-small --sweep batch=1,2,nothing --effort 20 --time-limit 2
 narrow train unet-small --steps 1 --batch 2 --set accumulate=1
 
@@ -154,7 +156,6 @@ printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
 expect 1 "cut.json" plan "$work/cut.json" --budget 40
 
 # train
-small="--set model.widths=[8] --set model.groups=4 --set model.heads=2 --set model.height=8 --set model.width=8 --batch 2 --set schedule.kind=constant"
 expect 0 '"measured_bytes"' train unet-small $small --steps 6 --out "$work/whole" --json
 expect 0 "4 steps" train unet-small $small --steps 4 --set save.every=2 --out "$work/half"
 expect 0 "unet-small: 2 steps" train --resume "$work/half" --steps 6

@@ -477,6 +477,35 @@ static void conv_onto_few(void)
             }
 }
 
+/* Shapes on either side of the rule by which products go to own although oneDNN is there. */
+static void own_where_it_pays(void)
+{
+    static const struct { int64_t m, n, k; bool own; } products[] = {
+        { 16384, 1152, 128, true }, { 4096, 1024, 384, true }, { 4096, 1024, 385, false },
+        { 4095, 1024, 128, false }, { 65536, 128, 64, false }, { 1, 1, 1, false },
+    };
+    if (!blas_dnnl())
+        return;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        MatmulDesc  d = { .batch = 1, .m = products[i].m, .n = products[i].n, .k = products[i].k,
+                          .lda = products[i].k, .ldb = products[i].n, .ldc = products[i].n,
+                          .type_a = F32, .type_b = F32, .type_c = F32 };
+        const Prim *prim;
+        CHECK_OK(blas_matmul(blas_dnnl(), &d, 2, &prim));
+        CHECK_INT(prim->blas == blas_own(), products[i].own);
+    }
+    for (int64_t channels = 64; channels <= 128; channels += 64)
+        for (int64_t stride = 1; stride <= 2; stride++) {
+            ConvDesc    d = { .kind = CONV_BACKWARD_WEIGHTS, .n = 1, .ci = channels, .co = 128,
+                              .in = { 1, 16, 16 }, .out = { 1, 16 / stride, 16 / stride },
+                              .kernel = { 1, 3, 3 }, .stride = { 1, stride, stride },
+                              .pad_lo = { 0, 1, 1 }, .pad_hi = { 0, 2 - stride, 2 - stride } };
+            const Prim *prim;
+            CHECK_OK(blas_conv(blas_dnnl(), &d, 2, &prim));
+            CHECK_INT(prim->blas == blas_own(), channels == 128 && stride == 2);
+        }
+}
+
 static void conv_of_own(void)
 {
     conv_fixed(blas_own());
@@ -598,6 +627,7 @@ int main(int argc, char **argv)
     RUN(matmul_own);
     RUN(conv_of_own);
     RUN(conv_onto_few);
+    RUN(own_where_it_pays);
     RUN(cached);
     RUN(refusals);
     if (!own)

@@ -48,6 +48,7 @@ static void sweep(const char *name, float (*f)(float), double (*want)(double), f
 static void errors_are_small(void)
 {
     sweep("vexp", vexp, exp, -INFINITY, INFINITY, 1.0);
+    sweep("vexp_weight", vexp_weight, exp, -87.0f, 87.0f, 1.0);
     sweep("vlog", vlog, log, -INFINITY, INFINITY, 1.0);
     sweep("vlog1p", vlog1p, log1p, -0.99f, INFINITY, 2.0);
     sweep("vtanh", vtanh, tanh, -INFINITY, INFINITY, 2.0);
@@ -93,6 +94,7 @@ static void odd_values(void)
     CHECK(isnan(verf(NAN)) && isnan(vsoftplus(NAN)) && isnan(vlog1p(NAN)) && isnan(vlog(-1.0f)));
     CHECK(isinf(vexp(INFINITY)) && isinf(vexp(100.0f)) && vexp(-INFINITY) == 0 &&
           vexp(-110.0f) == 0);
+    CHECK(isnan(vexp_weight(NAN)) && vexp_weight(-INFINITY) == 0 && vexp_weight(-87.01f) == 0);
     CHECK(vexp(0.0f) == 1 && vexp(-100.0f) > 0 && vexp(88.7f) < INFINITY);
     CHECK(vlog(1.0f) == 0 && vlog(0.0f) == -INFINITY && vlog(INFINITY) == INFINITY);
     CHECK(vtanh(INFINITY) == 1 && vtanh(-INFINITY) == -1 && vtanh(0.0f) == 0 &&

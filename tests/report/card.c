@@ -28,6 +28,7 @@ static void arenas(void)
         Engine       *engine;
         const char   *path = pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", seen[i].recipe);
         CHECK_OK(recipe_read(pool, path, (const char *const[]){ "precision=bf16" }, 1, &recipe));
+        recipe = recipe_for(pool, recipe, device);
         CHECK_OK(recipe_graph(pool, recipe, false, &graph));
         CHECK_OK(engine_new(pool, graph.graph, device, NULL, &engine));
         CHECK_INT(engine->arena_bytes, seen[i].arena_bytes);

@@ -120,7 +120,11 @@ void budgets_find(Pool *pool, Explained *e, bool batches)
     e->budgets = NEWN(pool, Budget, n + 1);
     for (int i = 0; i < n; i++)
         e->budgets[e->n_budgets++].asked_bytes = budget_sizes[i] << 30;
-    int64_t asked = e->budget_bytes ? e->budget_bytes + e->device->runtime_bytes : 0;
+    /* The budget asked for; of a card, what it has. */
+    int64_t asked = e->budget_bytes                  ? e->budget_bytes + e->device->runtime_bytes
+                    : e->device->kind == DEVICE_CUDA ? e->device->memory_bytes +
+                                                           e->device->runtime_bytes
+                                                     : 0;
     for (int i = 0; i < n; i++)
         asked = asked == e->budgets[i].asked_bytes ? 0 : asked;
     if (asked)

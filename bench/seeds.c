@@ -9,8 +9,8 @@
  *                of blocks that does best is taken
  *
  * Times are predicted, as % over everything kept. Where the budget is too small, a cell has the
- * smallest arena found, marked "least". Arguments: the effort of each search (0: the default), a part of the
- * recipes' names, a device (cpu, h200). */
+ * smallest arena found, marked "least". Arguments: the effort of each search (0: the default), a
+ * part of the recipes' names, a device (cpu, h200). */
 #include "base/clock.h"
 #include "base/text.h"
 #include "report/sheet.h"

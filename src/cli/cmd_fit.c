@@ -1,6 +1,7 @@
 /* cmd_fit.c -- `fit`: the fastest plan within a budget, proven by placing every buffer. */
 #include "cli/model_options.h"
 
+#include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
 #include "report/curve.h"
@@ -179,7 +180,7 @@ static void show_choice(Pool *pool, const Shown *s)
         printf("what changes\n");
     changes_print(stdout, r);
     if (r->cut)
-        printf("  The search was cut off by the time limit: a longer one may find a faster plan.\n");
+        printf("  The search was cut off by the time limit; a longer one may find better.\n");
     show_notes(s);
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
                    runtime_text(pool, device, device_runtime_bytes(device, 0)),
@@ -253,6 +254,8 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
 
     if (n_args != 1)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");
+    if (opt.out)
+        TRY(file_try(opt.out));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
     TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));

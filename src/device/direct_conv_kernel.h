@@ -1,4 +1,5 @@
-/* direct_conv_kernel.h -- the kernels of direct_conv_cuda.cu, of which phase_conv_cuda.cu has parts.
+/* direct_conv_kernel.h -- the kernels of direct_conv_cuda.cu, of which phase_conv_cuda.cu has
+ * parts.
  *
  * A block has two warpgroups of products, 64 rows each, and a warp that only asks the copy engine
  * for the next boxes, into a ring of stages. A long sum over few tiles is cut into pieces, which
@@ -293,8 +294,8 @@ static __device__ __forceinline__ void positions_out(const Job &job, const float
 /* y or dx itself: through shared memory, as boxes, each of which `store` is given with its first
  * column; what lies outside the image is not written. */
 template <int N, class T, class Store>
-static __device__ __forceinline__ void boxes_out(const Job &job, const float (&c)[N / 2], char *room,
-                                                 int n, int group, Store store)
+static __device__ __forceinline__ void boxes_out(const Job &job, const float (&c)[N / 2],
+                                                 char *room, int n, int group, Store store)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
     /* The other warpgroup may still read its last stage. */

@@ -1,5 +1,5 @@
-/* phase_conv.h -- 3x3 convolutions of maps made larger by repetition, on Hopper, from the small map.
- * By phase_conv_cuda.cu, for the plugin only. What is computed: ops/up_conv.h.
+/* phase_conv.h -- 3x3 convolutions of maps made larger by repetition, on Hopper, from the small
+ * map. By phase_conv_cuda.cu, for the plugin only. What is computed: ops/up_conv.h.
  *
  * Along an axis an enlargement by `up` has up + 2 taps: u = 0 .. up + 1, of phase a (which of the
  * `up` outputs of a small position) and shift d (which small position it reads):

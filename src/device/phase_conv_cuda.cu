@@ -7,7 +7,10 @@ extern "C" {
 }
 #include "device/direct_conv_host.h"
 
-static int64_t small_of(const PhaseConv *conv, int axis) { return conv->tiled.desc.in[axis] / conv->up; }
+static int64_t small_of(const PhaseConv *conv, int axis)
+{
+    return conv->tiled.desc.in[axis] / conv->up;
+}
 
 static int64_t phase_taps(int up) { return (int64_t)(up + 2) * (up + 2); }
 
@@ -25,8 +28,9 @@ static size_t kept_bytes(const PhaseConv *conv)
 {
     const ConvDesc *c = &conv->tiled.desc;
     int64_t         kept = (int64_t)axis_weights(conv->up) * axis_weights(conv->up);
-    return c->kind == CONV_BACKWARD_WEIGHTS ? 0
-                                            : (size_t)pieces_of(kept * c->ci * c->co * 2, 256) * 256;
+    return c->kind == CONV_BACKWARD_WEIGHTS
+               ? 0
+               : (size_t)pieces_of(kept * c->ci * c->co * 2, 256) * 256;
 }
 
 static bool phase_in_pieces(const PhaseConv *conv)
@@ -56,7 +60,8 @@ static double phase_us(const PhaseConv *conv, int64_t tiles, double steps, int s
 }
 #endif
 
-extern "C" bool phase_conv_plan(const CudaHandle *handle, const ConvDesc *c, int64_t up, PhaseConv *out)
+extern "C" bool phase_conv_plan(const CudaHandle *handle, const ConvDesc *c, int64_t up,
+                                PhaseConv *out)
 {
 #ifdef PLIMSOLL_SM90A
     bool      weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
@@ -70,8 +75,8 @@ extern "C" bool phase_conv_plan(const CudaHandle *handle, const ConvDesc *c, int
         return false;
     int64_t extent[4] = { c->n, 1, small_of(&conv, 1), small_of(&conv, 2) };
     int64_t positions = extent[0] * extent[2] * extent[3], taps = phase_taps(conv.up);
-    /* Every run makes the kept weights anew, and few positions do not pay for large ones: of 8x8 maps
-     * of 1280 channels that was most of the time. */
+    /* Every run makes the kept weights anew, and few positions do not pay for large ones: of 8x8
+     * maps of 1280 channels that was most of the time. */
     bool few = c->ci * c->co > 1 << 18 && (positions < c->ci || positions < c->co);
     if (few || positions < 1 || positions > INT32_MAX / 256 ||
         taps * c->ci * c->co > INT32_MAX || (weights && phase_result(&conv) > MOST_PIECES / 4))
@@ -86,8 +91,8 @@ extern "C" bool phase_conv_plan(const CudaHandle *handle, const ConvDesc *c, int
         t->tiles_n = (int)pieces_of(data ? c->ci : c->co, t->columns);
         int64_t tiles = (int64_t)t->tiles_m * t->tiles_n *
                         (weights ? taps : data ? 1 : classes * classes);
-        double  steps = weights || data ? t->steps
-                                        : (double)(kept * kept * deep) / (double)(classes * classes);
+        double steps = weights || data ? t->steps
+                                       : (double)(kept * kept * deep) / (double)(classes * classes);
         for (t->splits = 1; t->splits <= (weights || data ? MOST_SPLITS : 1); t->splits++) {
             if (t->splits > 1 && (t->steps / t->splits < LEAST_STEPS ||
                                   t->splits * phase_result(&conv) > MOST_PIECES / 4))
@@ -221,7 +226,8 @@ static Err phase_run(const CudaHandle *handle, const PhaseConv *conv, const Dire
 
 #endif
 
-extern "C" Err phase_conv_run(const CudaHandle *handle, const PhaseConv *conv, const DirectArgs *args)
+extern "C" Err phase_conv_run(const CudaHandle *handle, const PhaseConv *conv,
+                              const DirectArgs *args)
 {
 #ifdef PLIMSOLL_SM90A
     return conv->tiled.desc.type_x == BF16 ? phase_run<__nv_bfloat16>(handle, conv, args)
@@ -261,7 +267,8 @@ static __global__ void gather_kernel(const T *large, int64_t count, int64_t widt
         int64_t c = i % channels, pixel = i / channels, w = pixel % width, row = pixel / width;
         float   sum = 0;
         for (int64_t k = 0; k < up * up; k++)
-            sum += as_float(large[((row * up + k / up) * width * up + w * up + k % up) * channels + c]);
+            sum += as_float(
+                large[((row * up + k / up) * width * up + w * up + k % up) * channels + c]);
         dx[i] = (T)sum;
     }
 }

@@ -123,7 +123,8 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
         tap = tile / job.tiles_n / job.tiles_m, up = phases.up;
     int from = split * job.per_split,
         to = from + job.per_split < job.steps ? from + job.per_split : job.steps;
-    AxisClass ch = axis_class(up, tap / axis_classes(up)), cw = axis_class(up, tap % axis_classes(up));
+    AxisClass ch = axis_class(up, tap / axis_classes(up)),
+              cw = axis_class(up, tap % axis_classes(up));
     if (KIND == CONV_FORWARD)
         to = ch.taps * cw.taps * job.deep_blocks;
     ring_ready(ring);

@@ -197,8 +197,8 @@ static Err cuda_record_place(const Device *device, Pool *pool, void **out)
     enum cudaStreamCaptureStatus status;
     const cudaGraphNode_t       *nodes = NULL;
     size_t                       n = 0;
-    CARD_TRY("recording the step",
-             cudaStreamGetCaptureInfo(handle_of(device)->stream, &status, NULL, NULL, &nodes, NULL, &n));
+    CARD_TRY("recording the step", cudaStreamGetCaptureInfo(handle_of(device)->stream, &status,
+                                                            NULL, NULL, &nodes, NULL, &n));
     Place *place = pool_alloc(pool, 1, sizeof *place + n * sizeof *nodes);
     place->n = n;
     memcpy(place->nodes, nodes, n * sizeof *nodes);

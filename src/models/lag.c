@@ -168,8 +168,8 @@ static Tensor lag_others(Tensor images, const Lag *m)
 }
 
 /* What each image of a set is told by the others: images (b,ns,H,W,c), t (b) -> (b ns, n, C). All
- * passes of the encoder are one batch: its products then have ns times the rows, and the gradient of
- * each of its weights is one sum. */
+ * passes of the encoder are one batch: its products then have ns times the rows, and the gradient
+ * of each of its weights is one sum. */
 static Tensor lag_context(Tensor images, Tensor t, const Lag *m)
 {
     Graph  *g = images.graph;

@@ -1,5 +1,6 @@
-/* attention_head_grad_cuda.cu -- gradients of short sequences on Hopper: a block has a whole head, so
- * that one kernel makes dq, dk and dv, each in a fixed order, by 5 products where two kernels make 7.
+/* attention_head_grad_cuda.cu -- gradients of short sequences on Hopper: a block has a whole head,
+ * so that one kernel makes dq, dk and dv, each in a fixed order, by 5 products where two kernels
+ * make 7.
  *
  * Warpgroups have 64 queries each and walk over the keys. p and ds of 64 keys go to shared memory,
  * for all queries; two warpgroups, others each time, then make those keys' dv = p^T dy and
@@ -225,7 +226,8 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
         writes_visible();
         __syncthreads();
         queries_add<T, N>(dq, s.ds, group * 64, s.k, tile);
-        for (int unit = 0; unit < 2 * N / PART; unit++, owner = owner + 1 == GROUPS ? 0 : owner + 1) {
+        for (int unit = 0; unit < 2 * N / PART;
+             unit++, owner = owner + 1 == GROUPS ? 0 : owner + 1) {
             if (owner != group)
                 continue;
             bool            keys = unit % 2;     /* their gradient, or the values'? */
@@ -234,8 +236,8 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             float           sum[PART / 8][4], factor = keys ? scale : 1;
             keys_sum<T, PART>(sum, keys ? s.ds : s.p, keys ? s.q : s.dy, column);
             if (side.data)
-                fragment_store<T, PART>(at.rows<T>(side) + own * side.ld + column, side.ld, lk - own,
-                                        a.width - column, true, sum, factor, factor);
+                fragment_store<T, PART>(at.rows<T>(side) + own * side.ld + column, side.ld,
+                                        lk - own, a.width - column, true, sum, factor, factor);
             if (keys && a.heat) {
                 float heat = heat_of<T, PART>(s.k, own, column, lk, sum);
                 if (threadIdx.x % 32 == 0)
@@ -246,8 +248,8 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
     wgmma_wait<0>();
     hold(dq);
     if (a.dq.data)
-        fragment_store<T, N>(at.rows<T>(a.dq) + row * a.dq.ld, a.dq.ld, a.lq - row, a.width, true, dq,
-                             scale, scale);
+        fragment_store<T, N>(at.rows<T>(a.dq) + row * a.dq.ld, a.dq.ld, a.lq - row, a.width, true,
+                             dq, scale, scale);
     if (a.heat) {
         __syncthreads();
         float heat = 0;

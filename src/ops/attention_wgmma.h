@@ -359,20 +359,22 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
 #define C_SET(x) "=f"(x)
 #define C_ADD(x) "+f"(x)
 
-/* Operands after the N/2 results, by number. A result that is set must not be an operand too: the copy
- * into its registers would make the compiler end all products under way. */
-#define WGMMA_TILES(N, A, B, ADD, XD, YD, KIND)                                                                \
-    do {                                                                                                       \
-        if (add)                                                                                               \
-            asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                                  \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND " {" R_##N "}, %" #A  \
-                         ", %" #B ", p, 1, 1, %" #XD ", %" #YD ";\n}" : C_##N(C_ADD)                           \
-                         : "l"(x), "l"(y), "r"(1), "n"((int)xd), "n"((int)yd));                                \
-        else                                                                                                   \
-            asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                                  \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND " {" R_##N "}, %" #A  \
-                         ", %" #B ", p, 1, 1, %" #XD ", %" #YD ";\n}" : C_##N(C_SET)                           \
-                         : "l"(x), "l"(y), "r"(0), "n"((int)xd), "n"((int)yd));                                \
+/* Operands after the N/2 results, by number. A result that is set must not be an operand too: the
+ * copy into its registers would make the compiler end all products under way. */
+#define WGMMA_TILES(N, A, B, ADD, XD, YD, KIND)                                                    \
+    do {                                                                                           \
+        if (add)                                                                                   \
+            asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                      \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND           \
+                         " {" R_##N "}, %" #A ", %" #B ", p, 1, 1, %" #XD ", %" #YD ";\n}"         \
+                         : C_##N(C_ADD)                                                            \
+                         : "l"(x), "l"(y), "r"(1), "n"((int)xd), "n"((int)yd));                    \
+        else                                                                                       \
+            asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                      \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND           \
+                         " {" R_##N "}, %" #A ", %" #B ", p, 1, 1, %" #XD ", %" #YD ";\n}"         \
+                         : C_##N(C_SET)                                                            \
+                         : "l"(x), "l"(y), "r"(0), "n"((int)xd), "n"((int)yd));                    \
     } while (0)
 #define WGMMA_REGISTERS(N, A0, A1, A2, A3, B, ADD, KIND)                                           \
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                              \
@@ -381,37 +383,38 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
                  : C_##N(C_ADD)                                                                    \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(y), "r"(1))
 
-#define WGMMA_OF(type, kind)                                                                                   \
-    /* xd, yd: the summed index goes down x or y, not along its rows */                                        \
-    template <int N, bool add, bool xd = false, bool yd = false>                                               \
-    __device__ __forceinline__ void wgmma(float (&c)[N / 8][4], uint64_t x, uint64_t y, type)                  \
-    {                                                                                                          \
-        if constexpr (N == 32)                                                                                 \
-            WGMMA_TILES(32, 16, 17, 18, 19, 20, kind);                                                         \
-        else if constexpr (N == 48)                                                                            \
-            WGMMA_TILES(48, 24, 25, 26, 27, 28, kind);                                                         \
-        else if constexpr (N == 56)                                                                            \
-            WGMMA_TILES(56, 28, 29, 30, 31, 32, kind);                                                         \
-        else if constexpr (N == 128)                                                                           \
-            WGMMA_TILES(128, 64, 65, 66, 67, 68, kind);                                                        \
-        else                                                                                                   \
-            WGMMA_TILES(64, 32, 33, 34, 35, 36, kind);                                                         \
-    }                                                                                                          \
-    template <int N>                                                                                           \
-    __device__ __forceinline__ void wgmma(float (&c)[N / 8][4], const uint32_t (&a)[4], uint64_t y, type)      \
-    {                                                                                                          \
-        if constexpr (N == 32)                                                                                 \
-            WGMMA_REGISTERS(32, 16, 17, 18, 19, 20, 21, kind);                                                 \
-        else if constexpr (N == 56)                                                                            \
-            WGMMA_REGISTERS(56, 28, 29, 30, 31, 32, 33, kind);                                                 \
-        else if constexpr (N == 64)                                                                            \
-            WGMMA_REGISTERS(64, 32, 33, 34, 35, 36, 37, kind);                                                 \
-        else if constexpr (N == 72)                                                                            \
-            WGMMA_REGISTERS(72, 36, 37, 38, 39, 40, 41, kind);                                                 \
-        else if constexpr (N == 80)                                                                            \
-            WGMMA_REGISTERS(80, 40, 41, 42, 43, 44, 45, kind);                                                 \
-        else                                                                                                   \
-            WGMMA_REGISTERS(128, 64, 65, 66, 67, 68, 69, kind);                                                \
+#define WGMMA_OF(type, kind)                                                                       \
+    /* xd, yd: the summed index goes down x or y, not along its rows */                            \
+    template <int N, bool add, bool xd = false, bool yd = false>                                   \
+    __device__ __forceinline__ void wgmma(float(&c)[N / 8][4], uint64_t x, uint64_t y, type)       \
+    {                                                                                              \
+        if constexpr (N == 32)                                                                     \
+            WGMMA_TILES(32, 16, 17, 18, 19, 20, kind);                                             \
+        else if constexpr (N == 48)                                                                \
+            WGMMA_TILES(48, 24, 25, 26, 27, 28, kind);                                             \
+        else if constexpr (N == 56)                                                                \
+            WGMMA_TILES(56, 28, 29, 30, 31, 32, kind);                                             \
+        else if constexpr (N == 128)                                                               \
+            WGMMA_TILES(128, 64, 65, 66, 67, 68, kind);                                            \
+        else                                                                                       \
+            WGMMA_TILES(64, 32, 33, 34, 35, 36, kind);                                             \
+    }                                                                                              \
+    template <int N>                                                                               \
+    __device__ __forceinline__ void wgmma(float(&c)[N / 8][4], const uint32_t(&a)[4], uint64_t y,  \
+                                          type)                                                    \
+    {                                                                                              \
+        if constexpr (N == 32)                                                                     \
+            WGMMA_REGISTERS(32, 16, 17, 18, 19, 20, 21, kind);                                     \
+        else if constexpr (N == 56)                                                                \
+            WGMMA_REGISTERS(56, 28, 29, 30, 31, 32, 33, kind);                                     \
+        else if constexpr (N == 64)                                                                \
+            WGMMA_REGISTERS(64, 32, 33, 34, 35, 36, 37, kind);                                     \
+        else if constexpr (N == 72)                                                                \
+            WGMMA_REGISTERS(72, 36, 37, 38, 39, 40, 41, kind);                                     \
+        else if constexpr (N == 80)                                                                \
+            WGMMA_REGISTERS(80, 40, 41, 42, 43, 44, 45, kind);                                     \
+        else                                                                                       \
+            WGMMA_REGISTERS(128, 64, 65, 66, 67, 68, 69, kind);                                    \
     }
 WGMMA_OF(bf16, "bf16")
 WGMMA_OF(f16, "f16")
@@ -451,11 +454,11 @@ struct RowsSeen {                /* of this thread's two rows */
     float top[2], sum[2];
 };
 
-/* Scores become exponentials over the highest so far; y and the sum follow where that grew. The scale is
- * positive. */
+/* Scores become exponentials over the highest so far; y and the sum follow where that grew. The
+ * scale is positive. */
 template <int KEYS, int N>
-__device__ __forceinline__ void softmax_step(float (&score)[KEYS / 8][4], float (&y)[N / 8][4], RowsSeen &r,
-                                             float scale)
+__device__ __forceinline__ void softmax_step(float (&score)[KEYS / 8][4], float (&y)[N / 8][4],
+                                             RowsSeen &r, float scale)
 {
     float high[2] = { r.top[0], r.top[1] };
 #pragma unroll
@@ -505,8 +508,8 @@ __device__ __forceinline__ void softmax_end(const AttentionCuda &a, int64_t head
         if (t == 0 && row + g + 8 * h < a.lq)
             lse_put(a, head * a.lq + row + g + 8 * h, r.top[h] * scale, r.sum[h]);
     }
-    fragment_store<T, N>(head_rows<T>(a, a.y, head) + row * a.y.ld, a.y.ld, a.lq - row, a.width, true, y,
-                         1 / r.sum[0], 1 / r.sum[1]);
+    fragment_store<T, N>(head_rows<T>(a, a.y, head) + row * a.y.ld, a.y.ld, a.lq - row, a.width,
+                         true, y, 1 / r.sum[0], 1 / r.sum[1]);
 }
 
 template <class T, int N>

@@ -1,5 +1,5 @@
-/* plugin_cuda_up_conv.c -- up_conv on CUDA: by phases where that kernel takes it, else a convolution
- * of the large map, which is made in scratch. */
+/* plugin_cuda_up_conv.c -- up_conv on CUDA: by phases where that kernel takes it, else a
+ * convolution of the large map, which is made in scratch. */
 #include "device/phase_conv.h"
 #include "ops/ops.h"
 #include "ops/up_conv.h"

@@ -1,9 +1,9 @@
 /* phase_file.c -- phases of plan.json: what a program does, by the names of the contract.
  *
- * A phase of the file is a run of steps of one program. Most programs are one phase. Where gradients are
- * not accumulated, micro and update are planned as one program: `micro` are its steps before the first run
- * of the update, `update` all the rest, as exec/ runs them; what lives on from the one to the other is simply
- * not dropped between them.
+ * A phase of the file is a run of steps of one program. Most programs are one phase. Where
+ * gradients are not accumulated, micro and update are planned as one program: `micro` are its steps
+ * before the first run of the update, `update` all the rest, as exec/ runs them; what lives on from
+ * the one to the other is simply not dropped between them.
  *
  *   program     | run drop run run drop | run drop run |
  *   phases      |        micro          |    update    |      offsets: of the buffers begun in each

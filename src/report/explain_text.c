@@ -158,7 +158,8 @@ static void over_time(const Page *p)
 {
     const Program *program = p->e->sheet->program;
     const Graph   *graph = p->e->sheet->engine->graph;
-    int64_t        most[PLOT_WIDTH] = { 0 }, elsewhere = program->live_bytes - program->meter.live_bytes;
+    int64_t        elsewhere = program->live_bytes - program->meter.live_bytes;
+    int64_t        most[PLOT_WIDTH] = { 0 };
     char           kind[PLOT_WIDTH + 1] = { 0 };
     int32_t        runs = 0, at = 0;
     for (int32_t s = 0; s < program->plan->n_steps; s++)
@@ -261,7 +262,8 @@ static void what_if(const Page *p)
     if (!p->e->n_what_if)
         return;
     title(p, pool_print(p->e->sheet->engine->graph->pool, "%-48s %10s %10s %9s  %s",
-                        "what would help, each re-planned", "saves", "peak then", "time", "effort"));
+                        "what would help, each re-planned", "saves", "peak then", "time",
+                        "effort"));
     for (int32_t i = 0; i < p->e->n_what_if; i++) {
         const WhatIf *w = &p->e->what_if[i];
         if (w->failed)

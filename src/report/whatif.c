@@ -267,7 +267,7 @@ static const char *together_levers(const Run *run, Recipe *r)
     return text.n ? text.at : "";
 }
 
-/* All at once, for certain; then, in the time that is left, every combination that fit would try. */
+/* All at once, for certain; then, in the time left, every combination that fit would try. */
 static Err run_together(Run *run)
 {
     Recipe     *r = recipe_copy(run->pool, run->e->recipe);
@@ -288,7 +288,7 @@ static Err run_together(Run *run)
     return OK;
 }
 
-/* What is left of the time: plans between everything kept and the least, as fit --curve has them. */
+/* In what is left of the time: plans between everything kept and the least, as fit --curve. */
 static Err run_curve(Run *run)
 {
     double     left = run_left_s(run);

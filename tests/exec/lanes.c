@@ -1,5 +1,5 @@
-/* lanes.c -- launches side by side: what must wait waits, what need not does not, and the judge sees
- * a wrong place. */
+/* lanes.c -- launches side by side: what must wait waits, what need not does not, and the judge
+ * sees a wrong place. */
 #include "exec/lanes.h"
 
 #include "test.h"
@@ -208,7 +208,8 @@ static void any_programs(void)
             for (int e = 0; e < item->n_extents; e++) {
                 x = x * 1664525u + 1013904223u;
                 int64_t spread = seed % 3 ? 4000 : 400;
-                c->extents[i][e] = (Extent){ (x >> 8) % spread, 1 + (x >> 4) % 20, (x >> 28) % 3 == 0 };
+                c->extents[i][e] = (Extent){ (x >> 8) % spread, 1 + (x >> 4) % 20,
+                                             (x >> 28) % 3 == 0 };
             }
             x = x * 1664525u + 1013904223u;
             item->ns = (x >> 8) % 130000;

@@ -262,8 +262,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A gradient g may be off by `error` in all. Its smallest elements, as many as that error could turn
- * round together, may point either way: the size up to which they do. */
+/* A gradient g may be off by `error` in all. Its smallest elements, as many as that error could
+ * turn round together, may point either way: the size up to which they do. */
 static double noise_size(Pool *pool, const float *g, int64_t n, double error)
 {
     float *sorted = NEWN(pool, float, n);
@@ -282,9 +282,10 @@ static double noise_size(Pool *pool, const float *g, int64_t n, double error)
 /* Movement, not value. Adam's first step is the sign of each element, so one whose gradient is
  * within rounding of zero (a bias before a norm, the keys' third of a bias of q, k and v, and a few
  * of any tensor) may step either way: it may not have moved further than Adam can in three updates.
- * All others are held to PyTorch's movement. A ReLU that comes within rounding of zero in the second
- * or third update may switch: PyTorch's own fp32, from StableSR's weights moved by 2e-7, then differs
- * from fp64 by up to 0.07 in one tensor and by 0.0023 in their median (without: 0.005 and 6e-5). */
+ * All others are held to PyTorch's movement. A ReLU that comes within rounding of zero in the
+ * second or third update may switch: PyTorch's own fp32, from StableSR's weights moved by 2e-7,
+ * then differs from fp64 by up to 0.07 in one tensor and by 0.0023 in their median (without: 0.005
+ * and 6e-5). */
 static void judge_moved(Judge *j, const char *prefix, int32_t i, int32_t value)
 {
     const Param *p = &j->graph.graph->params[i];

@@ -28,7 +28,8 @@ static void tiles4(Case *c)       { up_case(c, (UpCase){ 2, 10, 23, 72, 96, 4, t
 /* One weight for two maps of one size: its gradients are sums. */
 static void shared(Case *c)
 {
-    Tensor x = case_in(c, "x", SHAPE(1, 2, 3, 32), -1, 1), z = case_in(c, "z", SHAPE(1, 2, 3, 32), -1, 1);
+    Tensor x = case_in(c, "x", SHAPE(1, 2, 3, 32), -1, 1),
+           z = case_in(c, "z", SHAPE(1, 2, 3, 32), -1, 1);
     Tensor w = case_in(c, "w", SHAPE(3, 3, 32, 32), -1, 1), b = case_in(c, "b", SHAPE(32), -1, 1);
     case_out(c, "y", up_conv(x, w, b, 2));
     case_out(c, "v", up_conv(z, w, b, 2));

@@ -130,14 +130,16 @@ static const Bad graphs[] = {
                     "\"nodes\": [{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": "
                     "\"b\", \"cost\": 1, "
                     "\"inputs\": [\"v\"], \"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}]}" },
-    { "further down", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}, {\"id\": \"u\", "
-                    "\"bytes\": 1}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, \"inputs\": [\"u\"], "
-                    "\"outputs\": [\"v\"]}, {\"id\": \"b\", \"cost\": 1, \"inputs\": [\"v\"], "
-                    "\"outputs\": [\"u\"]}]}" },
+    { "further down",
+      HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}, {\"id\": \"u\", "
+           "\"bytes\": 1}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, \"inputs\": [\"u\"], "
+           "\"outputs\": [\"v\"]}, {\"id\": \"b\", \"cost\": 1, \"inputs\": [\"v\"], "
+           "\"outputs\": [\"u\"]}]}" },
     { "makes it itself", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": "
-                       "\"a\", \"cost\": 1, \"inputs\": [\"v\"], \"outputs\": [\"v\"]}]}" },
-    { "add up", HEAD "\"values\": [], \"nodes\": [{\"id\": \"a\", \"cost\": 1e308}, {\"id\": \"b\", "
-              "\"cost\": 1e308}]}" },
+                              "\"a\", \"cost\": 1, \"inputs\": [\"v\"], \"outputs\": [\"v\"]}]}" },
+    { "add up", HEAD "\"values\": [], \"nodes\": [{\"id\": \"a\", \"cost\": 1e308}, {\"id\": "
+                     "\"b\", "
+                     "\"cost\": 1e308}]}" },
     { "base_peak_bytes", HEAD "\"base_peak_bytes\": -7, \"values\": [], \"nodes\": []}" },
     { "align", HEAD "\"align\": 4611686018427387904, \"values\": [], \"nodes\": []}" },
     { "", "[1, 2" },

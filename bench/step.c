@@ -1,17 +1,19 @@
 /* step.c -- time and memory of whole training steps, on the CPU or a card.
  *
  *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N]
- *              [--nodes FILE] [--part P] [--random] RECIPE [KEY=VALUE ...]
+ *              [--nodes FILE] [--part P] [--random] [--one-lane] [--digest] RECIPE [KEY=VALUE ...]
  *
  * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned
  * and measured arena, its host's, what the card's driver says is in use, loss. A budget is kept by
  * exact levers alone. Every step gets the same batch, drawn once, so that no loader is measured;
  * --part trains one network of a system alone (bench/parts.h); --random feeds random numbers
  * (latents, which no drawn data has); --top N adds the N operators that take the longest, alone;
- * --nodes writes every node's time: operator, algorithm, shapes, microseconds. */
+ * --nodes writes every node's time: operator, algorithm, shapes, microseconds; --one-lane records
+ * without branches; --digest adds a digest of all trained parameters. */
 #include "parts.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "ops/ops.h"
 #include "ops/optim.h"
@@ -27,7 +29,7 @@ typedef struct Bench {
     const char *device, *recipe, *part, *nodes, *sets[64];
     int64_t     budget, effort, steps, threads, top;
     int         n_sets;
-    bool        random;
+    bool        random, one_lane, digest;
     TrainingGraph graph;
     Recipe     *opened;
     Session    *session;
@@ -132,6 +134,23 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
     return OK;
 }
 
+/* Of every trained parameter's bytes: equal where the steps gave the same bits. */
+static Err step_digest(Pool *pool, const Bench *b, uint64_t *digest)
+{
+    const Graph *graph = b->graph.graph;
+    *digest = HASH_EMPTY;
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        size_t bytes = (size_t)value_at(graph, graph->params[i].value)->bytes;
+        void  *copy;
+        if (graph->params[i].frozen)
+            continue;
+        copy = pool_alloc(pool, bytes, 1);
+        TRY(session_read(b->session, graph->params[i].value, copy));
+        *digest = hash_bytes(*digest, copy, bytes);
+    }
+    return OK;
+}
+
 static Err bench(Pool *pool, Bench *b)
 {
     Device *device;
@@ -153,6 +172,8 @@ static Err bench(Pool *pool, Bench *b)
     b->graph = fit.graph;
     engine = fit.engine;
     TRY(session_new(pool, engine, &b->session));
+    if (b->one_lane)
+        session_one_lane(b->session);
     TRY(session_init(b->session, 1));
     TRY(feeds_new(pool, b->session, PART_MICRO, &b->feeds));
     if (b->part || b->random) {
@@ -181,11 +202,17 @@ static Err bench(Pool *pool, Bench *b)
            "\"fastest\": %.3f, \"arena\": %lld, "
            "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"moved\": %d, \"host\": %lld, "
            "\"predicted\": %.3f, "
-           "\"source\": \"%s\", \"loss\": %.6g}\n",
+           "\"source\": \"%s\", \"loss\": %.6g",
            b->opened->name, recipe_precisions[b->opened->precision], device->name,
            times[b->steps / 2], times[0], (long long)engine->arena_bytes, (long long)measured,
            (long long)used, engine->recomputed, engine->moved, (long long)engine->host_bytes,
            engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
+    if (b->digest) {
+        uint64_t digest;
+        TRY(step_digest(pool, b, &digest));
+        printf(", \"digest\": \"%016llx\"", (unsigned long long)digest);
+    }
+    printf("}\n");
     return b->top || b->nodes ? step_profile(pool, b, engine) : OK;
 }
 
@@ -205,6 +232,8 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--part") && more)    b.part = argv[++i];
         else if (!strcmp(argv[i], "--nodes") && more)   b.nodes = argv[++i];
         else if (!strcmp(argv[i], "--random"))          b.random = true;
+        else if (!strcmp(argv[i], "--one-lane"))        b.one_lane = true;
+        else if (!strcmp(argv[i], "--digest"))          b.digest = true;
         else if (!b.recipe)                             b.recipe = argv[i];
         else if (b.n_sets < 64)                         b.sets[b.n_sets++] = argv[i];
     }

@@ -45,7 +45,7 @@ static const CutOp cut_ops[] = {
     { &op_softmax, CUT_ROWS, 1 }, { &op_log_softmax, CUT_ROWS, 1 },
       { &op_scalar_norm, CUT_ROWS, 1 },
     { &op_conv, CUT_SAMPLES, 1 }, { &op_conv_transpose, CUT_SAMPLES, 1 },
-      { &op_groupnorm, CUT_SAMPLES, 1 },
+      { &op_up_conv, CUT_SAMPLES, 1 }, { &op_groupnorm, CUT_SAMPLES, 1 },
     { &op_spade, CUT_SAMPLES, 1 | 1 << 3 | 1 << 4 }, { &op_resize, CUT_SAMPLES, 1 },
       { &op_max_pool2d, CUT_SAMPLES, 1 },
     { &op_attention, CUT_SAMPLES, 7 }, { &op_attention_stored, CUT_SAMPLES, 7 },

@@ -126,7 +126,7 @@ Err bytes_read(const char *text, int64_t whole, int64_t *bytes)
     };
     char  *end;
     errno = 0;
-    double number = strtod(text, &end);
+    long double number = strtold(text, &end);        /* every byte count has its 64 bits */
     if (end == text || !isfinite(number) || number < 0 || !isdigit((unsigned char)end[-1]) ||
         strpbrk(text, "xXpP"))
         return fail(E_USAGE, "'%s' is not a size; write 16GiB, 24GB, 512MiB or 80%%", text);
@@ -135,18 +135,20 @@ Err bytes_read(const char *text, int64_t whole, int64_t *bytes)
     if (!strcmp(end, "%")) {
         if (whole <= 0)
             return fail(E_USAGE, "'%s': a percentage needs a device whose memory is known", text);
-        long double part = (long double)number * (long double)whole / 100;
+        long double part = number * (long double)whole / 100;
         if (part > 9e18L)
             return fail(E_USAGE, "'%s' is more bytes than can be counted", text);
-        *bytes = (int64_t)ceill(part);       /* a part of a byte is a byte */
+        /* A part of a byte is a byte, but 0.1 % of 1000 is 1, whatever 0.1 is in binary. */
+        long double whole_bytes = roundl(part);
+        *bytes = (int64_t)(fabsl(part - whole_bytes) < 1e-18L * part ? whole_bytes : ceill(part));
         return OK;
     }
     for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
         if (!strcasecmp(end, unit[i].name)) {
-            double size = number * unit[i].scale;
-            if (size > 9e18)
+            long double size = number * unit[i].scale;
+            if (size > 9e18L)
                 return fail(E_USAGE, "'%s' is more bytes than can be counted", text);
-            *bytes = (int64_t)llround(size);
+            *bytes = (int64_t)llroundl(size);
             return OK;
         }
     return fail(E_USAGE, "'%s': unknown unit '%s'; write 16GiB, 24GB, 512MiB or 80%%", text, end);

@@ -45,7 +45,10 @@ static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
     FitOptions how = { .budget_bytes = e->budget_bytes > 0 ? e->budget_bytes : 1, .allow = allow,
                        .effort = opt.effort > 0 ? opt.effort : 0, .time_limit_s = opt.time_limit,
                        .progress = isatty(2) ? show_planning : NULL };
-    Err err = fit_run(pool, e->recipe, e->device, &how, e->fit);
+    if (e->budget_bytes < 0)             /* less than the card's own context: the least will do */
+        how.effort = EXPLAIN_EFFORT;
+    Err err = e->budget_bytes < 0 ? fit_plan(pool, e->recipe, e->device, &how, e->fit)
+                                  : fit_run(pool, e->recipe, e->device, &how, e->fit);
     return err == E_BUDGET ? OK : err;
 }
 
@@ -62,6 +65,10 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     if (opt.effort < -1)
         return fail(E_USAGE, "--effort takes -1, 0 or the number of search moves, not %lld",
                     (long long)opt.effort);
+    if (opt.html)
+        TRY(file_try(opt.html));
+    if (opt.md)
+        TRY(file_try(opt.md));
     if (opt.allow)
         TRY(allow_read(opt.allow, &allow));
     how.no_split = !(allow & ALLOW_SPLIT);
@@ -70,14 +77,16 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         return err;
     if (err && !how.budget_bytes)
         how.budget_bytes = -1;               /* 0 would be: none asked for */
-    how.batches = how.budget_bytes || opt.html || opt.md || opt.what_if;
+    how.batches = opt.effort >= 0;
     TRY(explained_new(pool, recipe, device, &how, &e));
     TRY(explain_plan(pool, e, allow));
+    TRY(explained_plan(pool, e));
     if (opt.what_if || opt.html || opt.md)
         TRY(whatif_run(pool, e, &(WhatIfOptions){
             .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS,
             .effort = opt.effort > 0 ? opt.effort : 0,
             .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION,
+            .curve = opt.html || opt.md,
             .progress = isatty(2) ? show_planning : NULL }));
     if (opt.html)
         TRY(explain_html(opt.html, e));

@@ -1,9 +1,12 @@
 /* cmd_fit.c -- `fit`: the fastest plan within a budget, proven by placing every buffer. */
 #include "cli/model_options.h"
 
+#include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
+#include "report/curve.h"
 #include "report/machine.h"
+#include "report/sheet.h"
 #include "train/fit.h"
 
 #include <stdlib.h>
@@ -54,13 +57,6 @@ static double percent(double now, double before)
 
 /* ---- as JSON ---- */
 
-static void json_lots(JsonOut *o, const Levers *levers)
-{
-    json_out_int(o, "regions", levers->regions > 1 ? levers->regions : 1);
-    json_out_int(o, "chunks", levers->chunks > 1 ? levers->chunks : 1);
-    json_out_string(o, "attention", levers->stored_attention ? "stored" : "streamed");
-}
-
 /* How much of the step's time a better plan might still save, %. */
 static double avoidable(const Shown *s)
 {
@@ -75,25 +71,6 @@ static void json_proof(JsonOut *o, const Shown *s)
     json_out_int(o, "bytes", s->proof.bytes);
     json_out_number(o, "gap_percent", avoidable(s));
     json_out_bool(o, "optimal", s->proof.reached);
-    json_out_end(o);
-}
-
-static void json_curve(JsonOut *o, const Shown *s)
-{
-    json_out_array(o, "curve");
-    for (int i = 0; i < s->n_points; i++) {
-        const FitPoint *p = &s->points[i];
-        json_out_object_row(o, NULL);
-        json_out_int(o, "peak_bytes", p->peak_bytes);
-        json_out_number(o, "step_ms", p->step_ns * 1e-6);
-        json_out_number(o, "slowdown", p->step_ns / s->fit.default_ns);
-        json_out_int(o, "micro_batch", p->batch);
-        json_out_int(o, "accumulate", p->accumulate);
-        json_out_string(o, "precision", recipe_precisions[p->precision]);
-        json_lots(o, &p->levers);
-        json_out_int(o, "recompute_nodes", p->recomputed);
-        json_out_end(o);
-    }
     json_out_end(o);
 }
 
@@ -120,7 +97,7 @@ static const char *peak_phase(const Engine *engine)
     int part = 0;
     while (part + 1 < PART_COUNT && engine->part_bytes[part] < engine->arena_bytes)
         part++;
-    return part_name((Part)part);
+    return part_phase((Part)part);
 }
 
 static Err fit_json(const Shown *s)
@@ -152,7 +129,7 @@ static Err fit_json(const Shown *s)
     json_out_string(&o, "precision", recipe_precisions[r->recipe->precision]);
     json_out_int(&o, "recompute_nodes", engine->recomputed);
     json_out_bool(&o, "release", r->recipe->levers.release);
-    json_lots(&o, &r->recipe->levers);
+    lots_json(&o, &r->recipe->levers);
     fit_write_changes(&o, r);
     json_out_end(&o);
     json_out_int(&o, "runtime_bytes", device_runtime_bytes(engine->device, 0));
@@ -164,7 +141,7 @@ static Err fit_json(const Shown *s)
     if (opt.prove)
         json_proof(&o, s);
     if (opt.curve)
-        json_curve(&o, s);
+        curve_json(&o, s->points, s->n_points, r->default_ns);
     if (opt.what_if)
         json_offers(&o, s);
     json_out_end(&o);
@@ -173,11 +150,10 @@ static Err fit_json(const Shown *s)
 
 /* ---- for people ---- */
 
-static const char *step_text(Pool *pool, double ns)
+static void show_notes(const Shown *s)
 {
-    return ns < 1e9     ? pool_print(pool, "%.1f ms", ns * 1e-6)
-           : ns < 120e9 ? pool_print(pool, "%.1f s", ns * 1e-9)
-                        : pool_print(pool, "%.1f min", ns / 60e9);
+    for (int i = 0; i < s->fit.n_notes; i++)
+        print_sentence(stdout, "  %s", s->fit.notes[i]);
 }
 
 static void show_choice(Pool *pool, const Shown *s)
@@ -192,22 +168,20 @@ static void show_choice(Pool *pool, const Shown *s)
     printf("  %-18s %10s  %12s a step\n", "everything kept", bytes_text(r->default_bytes),
            step_text(pool, r->default_ns));
     if (r->n_changes)
-        printf("  %-18s %10s  %12s a step: %s%s, time %+.1f %%%s\n",
+        printf("  %-18s %10s  %12s a step: %s%s, time %+.1f %%\n",
                r->fits ? "this plan" : "the least found", bytes_text(r->engine->arena_bytes),
                step_text(pool, r->step_ns),
                r->default_bytes >= r->engine->arena_bytes ? "saves " : "takes more by ",
                bytes_text(llabs(r->default_bytes - r->engine->arena_bytes)),
-               percent(r->step_ns, r->default_ns), r->cut ? "; the search was cut off" : "");
+               percent(r->step_ns, r->default_ns));
     else
         printf("  nothing is changed, nothing is run twice\n");
     if (r->n_changes)
         printf("what changes\n");
-    for (int i = 0; i < r->n_changes; i++)
-        printf("  %-18s %-58s %s\n", r->changes[i].what,
-               pool_print(pool, "%s -> %s", r->changes[i].from, r->changes[i].to),
-               r->changes[i].exact ? "changes no number" : "rounding may change");
-    for (int i = 0; i < r->n_notes; i++)
-        print_sentence(stdout, "  %s", r->notes[i]);
+    changes_print(stdout, r);
+    if (r->cut)
+        printf("  The search was cut off by the time limit; a longer one may find better.\n");
+    show_notes(s);
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
                    runtime_text(pool, device, device_runtime_bytes(device, 0)),
                    time_text(pool, r->engine));
@@ -231,26 +205,6 @@ static void show_proof(Pool *pool, const Shown *s)
                        step_text(pool, s->proof.cost_ns), avoidable(s), at_all);
 }
 
-/* What a point of the curve does otherwise than the recipe, beside its micro-batch. */
-static const char *point_text(Pool *pool, const Shown *s, const FitPoint *p)
-{
-    Text          text = { .pool = pool };
-    const Levers *is = &p->levers, *asked = &s->recipe->levers;
-    if (p->precision != s->recipe->precision)
-        text_add(&text, "  %s", recipe_precisions[p->precision]);
-    if (is->release && !asked->release)
-        text_add(&text, "  gradients released");
-    if (is->regions > 1)
-        text_add(&text, "  regions in %lld lots", (long long)is->regions);
-    if (is->chunks > 1)
-        text_add(&text, "  loss in %lld chunks", (long long)is->chunks);
-    if (is->stored_attention != asked->stored_attention)
-        text_add(&text, "  attention %s", is->stored_attention ? "stored" : "streamed");
-    if (is->most_scratch && !asked->most_scratch)
-        text_add(&text, "  lean algorithms");
-    return text.n ? text.at : "";
-}
-
 static void show_curve(Pool *pool, const Shown *s)
 {
     printf("\nbudget against time: what no other plan found beats in both\n"
@@ -259,7 +213,7 @@ static void show_curve(Pool *pool, const Shown *s)
         const FitPoint *p = &s->points[i];
         printf("  %10s  %+7.1f%%  %5lld x %-4lld %9d%s\n", bytes_text(p->peak_bytes),
                percent(p->step_ns, s->fit.default_ns), (long long)p->batch,
-               (long long)p->accumulate, p->recomputed, point_text(pool, s, p));
+               (long long)p->accumulate, p->recomputed, point_text(pool, s->recipe, p));
     }
 }
 
@@ -300,6 +254,8 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
 
     if (n_args != 1)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");
+    if (opt.out)
+        TRY(file_try(opt.out));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
     TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
@@ -329,6 +285,11 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     } else {
         if (!err || opt.curve || opt.what_if || opt.prove)
             show_choice(pool, s);
+        else
+            show_notes(s);
+        if (err)
+            print_sentence(stdout, "The least plan is fullest where %s.",
+                           sheet_fullest(pool, s->fit.engine));
         if (opt.prove)
             show_proof(pool, s);
         if (opt.curve)

@@ -238,8 +238,8 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     TRY(plan_keep_all(pool, graph, &keep));
     int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : keep->live_bytes;
     how.budget_bytes = keep->live_bytes;
-    if (opt.budget)
-        TRY(bytes_read(opt.budget, base, &how.budget_bytes));
+    if (opt.budget)          /* a part of nothing is a byte: what has no size fits */
+        TRY(bytes_read(opt.budget, base > 0 ? base : 1, &how.budget_bytes));
     if (opt.budget && !how.budget_bytes)
         return fail(E_USAGE, "--budget must be more than 0 bytes");
     if (!opt.json && isatty(2))

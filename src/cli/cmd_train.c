@@ -7,6 +7,8 @@
 #include "train/fit.h"
 #include "train/trainer.h"
 
+#include <string.h>
+
 static ModelOptions model = { .runs = true };
 static struct {
     const char *out, *resume, *init, *given, *data, *plan, *allow;
@@ -34,6 +36,28 @@ static const Option options[] = {
     { 0 }
 };
 
+/* A sampler's three parts are one phase; parts of a phase stand side by side. */
+static void phases_json(JsonOut *o, const TrainResult *r)
+{
+    json_out_array(o, "phases");
+    for (int part = 0, next; part < PART_COUNT; part = next) {
+        int64_t planned = 0, measured = 0;
+        const char *name = part_phase((Part)part);
+        for (next = part; next < PART_COUNT && !strcmp(part_phase((Part)next), name); next++) {
+            planned = r->phase_planned[next] > planned ? r->phase_planned[next] : planned;
+            measured = r->phase_measured[next] > measured ? r->phase_measured[next] : measured;
+        }
+        if (!planned)
+            continue;
+        json_out_object_row(o, NULL);
+        json_out_string(o, "name", name);
+        json_out_int(o, "planned_bytes", planned);
+        json_out_int(o, "measured_bytes", measured);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
 static Err train_json(const Recipe *recipe, const TrainResult *r)
 {
     JsonOut o;
@@ -49,17 +73,7 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     json_out_number(&o, "step_ms", r->step_ms);
     json_out_int(&o, "planned_bytes", r->planned_bytes);
     json_out_int(&o, "measured_bytes", r->measured_bytes);
-    json_out_array(&o, "phases");
-    for (int part = 0; part < PART_COUNT; part++) {
-        if (!r->phase_planned[part])
-            continue;
-        json_out_object_row(&o, NULL);
-        json_out_string(&o, "name", part_name((Part)part));
-        json_out_int(&o, "planned_bytes", r->phase_planned[part]);
-        json_out_int(&o, "measured_bytes", r->phase_measured[part]);
-        json_out_end(&o);
-    }
-    json_out_end(&o);
+    phases_json(&o, r);
     if (r->host_planned_bytes) {
         json_out_int(&o, "host_planned_bytes", r->host_planned_bytes);
         json_out_int(&o, "host_measured_bytes", r->host_measured_bytes);
@@ -101,6 +115,9 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "--resume RUN already names the folder; leave out --out");
     if (n_args != 1 && !(n_args == 0 && opt.resume))
         return fail(E_USAGE, "train takes one recipe: plimsoll train MODEL --steps N --out RUN");
+    if (opt.resume && opt.init)
+        return fail(E_USAGE, "--resume goes on with the run's own weights; leave out --init, or "
+                             "begin another run with it and --out");
     if (opt.plan && (model.budget || opt.allow))
         return fail(E_USAGE,
                     "--plan has its own budget and levers; leave out --budget and --allow");
@@ -116,6 +133,11 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                     "one)",
                     opt.resume);
     const char *name = n_args ? args[0] : pool_print(pool, "%s/recipe.yaml", opt.resume);
+    /* A plan holds for one thread count, and so do a run's bits. */
+    const char *plan = opt.plan ? opt.plan
+                       : opt.resume ? pool_print(pool, "%s/plan.json", opt.resume) : NULL;
+    if (plan && !model.threads)
+        model.threads = fit_threads(pool, plan);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
     TrainOptions run = { .out = opt.resume ? opt.resume : opt.out,
                          .resume = opt.resume != NULL,

@@ -64,6 +64,8 @@ typedef struct Blas {
     /* its bf16 is no slower than own's (2-byte storage, fp32 products) here */
     bool        bf16_pays;
     bool        alone;       /* on a card: the own provider cannot stand in */
+    /* on a card: convolutions of enlarged maps are faster from the small one, in 2-byte types */
+    bool        phases;
     /* E_DEVICE if this provider cannot do it exactly; the caller then takes the own one. */
     Err  (*matmul)(Pool *pool, const MatmulDesc *desc, int threads, Prim **prim);
     Err  (*conv)(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);

@@ -4,6 +4,8 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "device/launch_cuda.h"
+
 extern "C" {
 #include "device/plugin_cuda_blas.h"
 }
@@ -42,6 +44,7 @@ template <class T>
 static __global__ void columns_kernel(ColumnsDesc d, const T *x, int64_t first, int64_t rows,
                                       T *columns)
 {
+    cuda_begin();
     int64_t deep = d.kernel[0] * d.kernel[1] * d.kernel[2] * d.ci, n = rows * d.pitch;
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * THREADS) {
@@ -68,8 +71,8 @@ static __global__ void columns_kernel(ColumnsDesc d, const T *x, int64_t first, 
 extern "C" Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type, const void *x,
                             int64_t first, int64_t rows, void *columns)
 {
-    WITH_TYPE(type, T, columns_kernel<T><<<blocks_for(rows * d->pitch), THREADS, 0, stream>>>(
-        *d, (const T *)x, first, rows, (T *)columns););
+    WITH_TYPE(type, T, cuda_launch(stream, columns_kernel<T>, blocks_for(rows * d->pitch),
+                                   THREADS, 0, *d, (const T *)x, first, rows, (T *)columns););
     return OK;
 }
 
@@ -79,6 +82,7 @@ static __global__ void columns_sum_kernel(ColumnsDesc d, T *dx, int64_t image, i
                                           int64_t from, int64_t to, const float *columns,
                                           int64_t first, int64_t rows)
 {
+    cuda_begin();
     int64_t z0 = axis == 0 ? from : 0, z1 = axis == 0 ? to : d.in[0];
     int64_t h0 = axis == 1 ? from : 0, h1 = axis == 1 ? to : d.in[1];
     int64_t n = (z1 - z0) * (h1 - h0) * d.in[2] * d.ci;
@@ -118,8 +122,8 @@ extern "C" Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type 
 {
     int64_t lines = axis == 0 ? (to - from) * d->in[1] : d->in[0] * (to - from);
     WITH_TYPE(type, T,
-              columns_sum_kernel<T><<<blocks_for(lines * d->in[2] * d->ci), THREADS, 0, stream>>>(
-                  *d, (T *)dx, image, axis, from, to, columns, first, rows););
+              cuda_launch(stream, columns_sum_kernel<T>, blocks_for(lines * d->in[2] * d->ci),
+                          THREADS, 0, *d, (T *)dx, image, axis, from, to, columns, first, rows););
     return OK;
 }
 
@@ -129,6 +133,7 @@ template <class T>
 static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t columns,
                                         const T *before, T *to)
 {
+    cuda_begin();
     __shared__ T tile[32][33];
     int64_t c0 = (int64_t)blockIdx.x * 32, r0 = (int64_t)blockIdx.y * 32;
     for (int r = (int)threadIdx.y; r < 32; r += 8)
@@ -151,14 +156,15 @@ extern "C" Err cuda_transpose(cudaStream_t stream, Type type, const void *from, 
     if ((rows + 31) / 32 > 65535)
         return fail(E_DEVICE, "a weight of %lld rows is too long to turn", (long long)rows);
     WITH_TYPE(type, T,
-              transpose_kernel<T><<<grid, block, 0, stream>>>((const T *)from, rows, columns,
-                                                              (const T *)before, (T *)to););
+              cuda_launch(stream, transpose_kernel<T>, grid, block, 0, (const T *)from, rows,
+                          columns, (const T *)before, (T *)to););
     return OK;
 }
 
 static __global__ void turn_taps_kernel(const float *turned, int64_t taps, int64_t in, int64_t out,
                                         const float *before, float *dw)
 {
+    cuda_begin();
     for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < taps * in * out;
          at += (int64_t)gridDim.x * THREADS) {
         int64_t o = at % out, i = at / out % in, tap = at / out / in;
@@ -170,8 +176,8 @@ static __global__ void turn_taps_kernel(const float *turned, int64_t taps, int64
 extern "C" Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t taps, int64_t in,
                               int64_t out, const float *before, float *dw)
 {
-    turn_taps_kernel<<<blocks_for(taps * in * out), THREADS, 0, stream>>>(turned, taps, in, out,
-                                                                          before, dw);
+    cuda_launch(stream, turn_taps_kernel, blocks_for(taps * in * out), THREADS, 0, turned, taps,
+                in, out, before, dw);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
@@ -180,6 +186,7 @@ template <class T, class B>
 static __global__ void add_bias_kernel(T *y, int64_t pitch, const B *bias, int64_t rows,
                                        int64_t width)
 {
+    cuda_begin();
     int64_t n = rows * width;
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * THREADS) {
@@ -193,13 +200,14 @@ extern "C" Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pi
 {
     WITH_TYPE(type, T,
               WITH_TYPE(type_bias, B,
-                        add_bias_kernel<T, B><<<blocks_for(rows * width), THREADS, 0, stream>>>(
-                            (T *)y, pitch, (const B *)bias, rows, width);););
+                        cuda_launch(stream, add_bias_kernel<T, B>, blocks_for(rows * width),
+                                    THREADS, 0, (T *)y, pitch, (const B *)bias, rows, width);););
     return OK;
 }
 
 template <class T> static __global__ void widen_kernel(const T *from, int64_t count, float *to)
 {
+    cuda_begin();
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * THREADS)
         to[i] = wide(from[i]);
@@ -209,14 +217,15 @@ extern "C" Err cuda_widen(cudaStream_t stream, Type type, const void *from, int6
                           float *to)
 {
     WITH_TYPE(type, T,
-              widen_kernel<T>
-              <<<blocks_for(count), THREADS, 0, stream>>>((const T *)from, count, to););
+              cuda_launch(stream, widen_kernel<T>, blocks_for(count), THREADS, 0, (const T *)from,
+                          count, to););
     return OK;
 }
 
 static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t count, bool add,
                                         float *y)
 {
+    cuda_begin();
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * THREADS) {
         float sum = add ? y[i] : 0.0f;
@@ -229,7 +238,7 @@ static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t c
 extern "C" Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count,
                               bool add, float *y)
 {
-    sum_parts_kernel<<<blocks_for(count), THREADS, 0, stream>>>(parts, n, count, add, y);
+    cuda_launch(stream, sum_parts_kernel, blocks_for(count), THREADS, 0, parts, n, count, add, y);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
@@ -237,6 +246,7 @@ extern "C" Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n
 static __global__ void pairs_weight_kernel(const __grid_constant__ PairsWeight d, const uint16_t *w,
                                            const char *bias, char *room)
 {
+    cuda_begin();
     PairsBlock b = d.block[blockIdx.y];
     uint16_t  *to = (uint16_t *)(room + d.at[blockIdx.y]);
     int64_t first = blockIdx.x * (int64_t)THREADS + threadIdx.x,
@@ -265,8 +275,8 @@ extern "C" Err cuda_pairs_weight(cudaStream_t stream, const PairsWeight *d, cons
                                  const void *bias, char *to)
 {
     dim3 grid(blocks_for(d->block[0].k * d->block[0].n), (unsigned)d->n_blocks);
-    pairs_weight_kernel<<<grid, THREADS, 0, stream>>>(*d, (const uint16_t *)w, (const char *)bias,
-                                                      to);
+    cuda_launch(stream, pairs_weight_kernel, grid, THREADS, 0, *d, (const uint16_t *)w,
+                (const char *)bias, to);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
@@ -274,6 +284,7 @@ extern "C" Err cuda_pairs_weight(cudaStream_t stream, const PairsWeight *d, cons
 static __global__ void pairs_sum_kernel(const float *even, const float *odd, int64_t m, int64_t n,
                                         int64_t over_m, int64_t over_n, bool add, float *y)
 {
+    cuda_begin();
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < m * n;
          i += (int64_t)gridDim.x * THREADS) {
         int64_t row = i / n, col = i - row * n, pitch = n + over_n;
@@ -285,8 +296,8 @@ static __global__ void pairs_sum_kernel(const float *even, const float *odd, int
 extern "C" Err cuda_pairs_sum(cudaStream_t stream, const float *even, const float *odd, int64_t m,
                               int64_t n, int64_t over_m, int64_t over_n, bool add, float *y)
 {
-    pairs_sum_kernel<<<blocks_for(m * n), THREADS, 0, stream>>>(even, odd, m, n, over_m, over_n,
-                                                                add, y);
+    cuda_launch(stream, pairs_sum_kernel, blocks_for(m * n), THREADS, 0, even, odd, m, n, over_m,
+                over_n, add, y);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }

@@ -48,6 +48,19 @@ static inline const float *row_load(Type type, const void *p, int64_t first, int
     return buffer;
 }
 
+/* to[0..n) += p[first..first + n) */
+static inline void row_add(Type type, const void *p, int64_t first, int64_t n, float *to)
+{
+    enum { PIECE = 256 };
+    float buffer[PIECE];
+    for (int64_t c = 0; c < n; c += PIECE) {
+        int64_t      m = n - c < PIECE ? n - c : PIECE;
+        const float *x = row_load(type, p, first + c, m, buffer);
+        for (int64_t j = 0; j < m; j++)
+            to[c + j] += x[j];
+    }
+}
+
 static inline float *row_open(Type type, void *p, int64_t first, float *buffer)
 {
     return type == F32 ? (float *)p + first : buffer;

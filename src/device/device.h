@@ -36,6 +36,10 @@ typedef struct DeviceApi {
     Err  (*record_end)(const Device *device, void **recording);
     Err  (*replay)(const Device *device, void *recording);
     void (*forget)(const Device *device, void *recording);
+    /* While recording, work follows what was recorded last. A place is where that has got to; what
+     * is recorded next may be told to follow one or two places alone. NULL: one after the other. */
+    Err  (*record_place)(const Device *device, Pool *pool, void **place);
+    Err  (*record_after)(const Device *device, void *const *places, int n);
     Err  (*used_bytes)(const Device *device, int64_t *used); /* of the card, as its driver counts */
     /* The device's own clock: a stamp, also in a recording, notes when all before it is done. */
     Err  (*stamp_new)(const Device *device, void **stamp);

@@ -2,28 +2,9 @@
  * and its launch. See direct_conv.h. */
 #include "device/direct_conv_kernel.h"
 
-static int64_t product3(const int64_t *x) { return x[0] * x[1] * x[2]; }
-static int64_t pieces_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
+#include "device/direct_conv_host.h"
 
-/* Powers of two whose product is `positions` and that cover the extents in the fewest boxes. */
-static void boxes_choose(int positions, const int64_t *extent, DirectConv *conv)
-{
-    int64_t best = INT64_MAX;
-    for (int w = positions; w >= 1; w /= 2)
-        for (int h = positions / w; h >= 1; h /= 2)
-            for (int d = positions / w / h; d >= 1; d /= 2) {
-                int     box[4] = { positions / w / h / d, d, h, w };
-                int64_t all = 1;
-                for (int i = 0; i < 4; i++)
-                    all *= pieces_of(extent[i], box[i]);
-                for (int i = 0; all < best && i < 4; i++) {
-                    conv->box[i] = box[i];
-                    conv->blocks[i] = (int)pieces_of(extent[i], box[i]);
-                }
-                best = all < best ? all : best;
-            }
-}
-
+#ifdef PLIMSOLL_SM90A
 /* A model of the time, fitted to an H200; only the order of the choices matters. A block costs its
  * steps and some 4 us around them, half of which two blocks on a multiprocessor hide from each
  * other. */
@@ -38,8 +19,7 @@ static double plan_us(const DirectConv *conv, int64_t tiles, int64_t result, int
         return us + 3 + (double)(conv->splits * result) * 8 / 5e6;
     return conv->desc.kind == CONV_BACKWARD_WEIGHTS ? us + (double)result * 4 / 3e6 : us;
 }
-
-enum { LEAST_CHANNELS = 32, MOST_SPLITS = 32, LEAST_STEPS = 6, MOST_PIECES = 64 << 20 };
+#endif
 
 extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, DirectConv *out)
 {
@@ -116,39 +96,40 @@ extern "C" size_t direct_conv_scratch(const DirectConv *conv)
 
 #ifdef PLIMSOLL_SM90A
 
-typedef CUresult (*MapEncode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                              const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                              const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-static Err map_make(Type type, int rank, const int64_t *extent, const int *box, const void *p,
-                    CUtensorMap *map)
+/* dw = before + the pieces in order, likewise; the first blocks add the lines of column sums, a
+ * warp each. */
+static __global__ void weights_kernel(const float4 *parts, int pieces, int lines, int columns,
+                                      int sum_blocks, const __grid_constant__ Job job, float4 *dw,
+                                      float *sums)
 {
-    static MapEncode encode;
-    cuuint64_t       dims[5], strides[5], bytes = 2;
-    cuuint32_t       sides[5], ones[5] = { 1, 1, 1, 1, 1 };
-    if (!encode) {
-        cudaDriverEntryPointQueryResult found;
-        CUDA_TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000,
-                                                  cudaEnableDefault, &found));
-        if (found != cudaDriverEntryPointSuccess || !encode)
-            return fail(E_DEVICE, "the NVIDIA driver has no cuTensorMapEncodeTiled; update it");
+    if ((int)blockIdx.x < sum_blocks) {
+        int k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
+        if (k >= columns)
+            return;
+        float all = 0;
+        for (int p = lane; p < lines; p += 32)
+            all += job.sums[(int64_t)p * columns + k];
+#pragma unroll
+        for (int d = 16; d; d >>= 1)
+            all += __shfl_xor_sync(0xffffffffu, all, d);
+        if (lane == 0)
+            sums[k] = job.sums_before ? job.sums_before[k] + all : all;
+        return;
     }
-    for (int i = 0; i < rank; i++) {
-        dims[i] = (cuuint64_t)extent[i];
-        sides[i] = (cuuint32_t)box[i];
-        bytes *= dims[i];
-        strides[i] = bytes;
+    int64_t i = (blockIdx.x - (int64_t)sum_blocks) * blockDim.x + threadIdx.x,
+            count = job.result / 4;
+    if (i >= count)
+        return;
+    float4 s = parts[i];
+    for (int p = 1; p < pieces; p++) {
+        float4 v = parts[p * count + i];
+        s.x += v.x, s.y += v.y, s.z += v.z, s.w += v.w;
     }
-    CUresult status = encode(
-        map, type == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        (cuuint32_t)rank, (void *)(uintptr_t)p, dims, strides, sides, ones,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (status != CUDA_SUCCESS)
-        return fail(E_DEVICE, "the copy engine does not take a tensor at %p (status %d)", p,
-                    (int)status);
-    return OK;
+    if (job.before) {
+        float4 b = ((const float4 *)job.before)[i];
+        s.x += b.x, s.y += b.y, s.z += b.z, s.w += b.w;
+    }
+    dw[i] = s;
 }
 
 /* Images (N,D,H,W,C): boxes of 64 channels. */
@@ -157,7 +138,7 @@ static Err map_images(const DirectConv *conv, Type type, int64_t channels, const
 {
     int64_t extent[5] = { channels, space[2], space[1], space[0], conv->desc.n };
     int     box[5] = { 64, conv->box[3], conv->box[2], conv->box[1], conv->box[0] };
-    return map_make(type, 5, extent, box, p, map);
+    return map_make(type, 5, extent, NULL, box, p, map);
 }
 
 template <int KIND, int N, class T>
@@ -230,7 +211,7 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const Di
         int box[3] = { 64, data ? conv->columns : 64, 1 };
         TRY(map_images(conv, c->type_x, data ? c->co : c->ci, data ? c->out : c->in, data ? y : x,
                        &maps[0]));
-        TRY(map_make(c->type_x, 3, weight, box, w, &maps[1]));
+        TRY(map_make(c->type_x, 3, weight, NULL, box, w, &maps[1]));
         TRY(map_images(conv, c->type_x, data ? c->ci : c->co, space, out, &maps[2]));
         TRY(data ? (columns_run<CONV_BACKWARD_DATA, T>(handle, conv, maps, &job))
                  : (columns_run<CONV_FORWARD, T>(handle, conv, maps, &job)));

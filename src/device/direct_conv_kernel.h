@@ -1,4 +1,5 @@
-/* direct_conv_kernel.h -- the kernels of direct_conv_cuda.cu.
+/* direct_conv_kernel.h -- the kernels of direct_conv_cuda.cu, of which phase_conv_cuda.cu has
+ * parts.
  *
  * A block has two warpgroups of products, 64 rows each, and a warp that only asks the copy engine
  * for the next boxes, into a ring of stages. A long sum over few tiles is cut into pieces, which
@@ -51,6 +52,24 @@ static __device__ __forceinline__ float bias_at(const Job &job, int i)
            : job.bias_type == BF16 ? __bfloat162float(((const __nv_bfloat16 *)job.bias)[i])
                                    : __half2float(((const __half *)job.bias)[i]);
 }
+/* Two neighbours of either type, to and from fp32. */
+inline __device__ __nv_bfloat162 narrow2(float x, float y, __nv_bfloat16)
+{
+    return __floats2bfloat162_rn(x, y);
+}
+inline __device__ __half2 narrow2(float x, float y, __half)
+{
+    return __floats2half2_rn(x, y);
+}
+inline __device__ float2 wide2(const void *p, __nv_bfloat16)
+{
+    return __bfloat1622float2(*(const __nv_bfloat162 *)p);
+}
+inline __device__ float2 wide2(const void *p, __half)
+{
+    return __half22float2(*(const __half2 *)p);
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 struct At { int n, d, h, w; };
@@ -75,18 +94,22 @@ static __device__ __forceinline__ At tap_at(const Job &job, At p, int tap)
              p.w + job.shift[2] + job.way * kw };
 }
 
-static __device__ __forceinline__ __nv_bfloat162 narrow2(float x, float y, __nv_bfloat16)
-{
-    return __floats2bfloat162_rn(x, y);
-}
-static __device__ __forceinline__ __half2 narrow2(float x, float y, __half)
-{
-    return __floats2half2_rn(x, y);
-}
-
 template <int N> struct Ring {
     uint64_t full[Tile<N>::STAGES], empty[Tile<N>::STAGES];
 };
+
+template <int N> static __device__ __forceinline__ void ring_ready(Ring<N> &ring)
+{
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < Tile<N>::STAGES; i++) {
+            bar_init(&ring.full[i], 1);
+            bar_init(&ring.empty[i], 2);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        smem_writes_visible();
+    }
+    __syncthreads();
+}
 
 /* One thread: all boxes of steps [from, to). */
 template <int KIND, int N>
@@ -126,15 +149,6 @@ static __device__ __forceinline__ void fetch_all(const CUtensorMap *map_a, const
             phase ^= 1;
         }
     }
-}
-
-static __device__ __forceinline__ float2 wide2(const void *p, __nv_bfloat16)
-{
-    return __bfloat1622float2(*(const __nv_bfloat162 *)p);
-}
-static __device__ __forceinline__ float2 wide2(const void *p, __half)
-{
-    return __half22float2(*(const __half2 *)p);
 }
 
 /* Column sums of dy while its boxes are in shared memory. The blocks of all taps read the same
@@ -277,11 +291,11 @@ static __device__ __forceinline__ void positions_out(const Job &job, const float
     }
 }
 
-/* y or dx itself: through shared memory, as boxes; what lies outside the image is not written. */
-template <int N, class T>
-static __device__ __forceinline__ void boxes_out(const CUtensorMap *map, const Job &job,
-                                                 const float (&c)[N / 2], char *room, int m, int n,
-                                                 int group)
+/* y or dx itself: through shared memory, as boxes, each of which `store` is given with its first
+ * column; what lies outside the image is not written. */
+template <int N, class T, class Store>
+static __device__ __forceinline__ void boxes_out(const Job &job, const float (&c)[N / 2],
+                                                 char *room, int n, int group, Store store)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
     /* The other warpgroup may still read its last stage. */
@@ -303,10 +317,9 @@ static __device__ __forceinline__ void boxes_out(const CUtensorMap *map, const J
     smem_writes_visible();
     asm volatile("bar.sync 1, 256;" ::: "memory");
     if (threadIdx.x == 0) {
-        At p = block_at(job, m);
         for (int i = 0; i < N / 64; i++)
             if (n * N + i * 64 < job.columns)
-                box_store5(map, room + i * A_BYTES, n * N + i * 64, p.w, p.h, p.d, p.n);
+                store(room + i * A_BYTES, n * N + i * 64);
         box_stores_end();
     }
 }
@@ -328,15 +341,7 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
         tap = tile / job.tiles_n / job.tiles_m;
     int from = split * job.per_split,
         to = from + job.per_split < job.steps ? from + job.per_split : job.steps;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < Tile<N>::STAGES; i++) {
-            bar_init(&ring.full[i], 1);
-            bar_init(&ring.empty[i], 2);
-        }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        smem_writes_visible();
-    }
-    __syncthreads();
+    ring_ready(ring);
     if (group == 2) {
         if (threadIdx.x == 256)
             fetch_all<KIND, N>(&map_a, &map_b, job, stages, ring, m, n, tap, from, to);
@@ -357,7 +362,10 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
         } else if (!job.direct) {
             positions_out<N>(job, c, m, n, split, group);
         } else {
-            boxes_out<N, T>(&map_out, job, c, stages, m, n, group);
+            boxes_out<N, T>(job, c, stages, n, group, [&](const char *from, int column) {
+                At p = block_at(job, m);
+                box_store5(&map_out, from, column, p.w, p.h, p.d, p.n);
+            });
         }
     }
 #endif
@@ -381,42 +389,6 @@ static __global__ void pieces_kernel(const float4 *parts, int pieces,
     for (int j = 0; j < 4; j++)
         y[4 * i + j] =
             (T)(job.bias ? sum[j] + bias_at(job, (int)((4 * i + j) % job.columns)) : sum[j]);
-}
-
-/* dw = before + the pieces in order, likewise; the first blocks add the lines of column sums, a
- * warp each. */
-static __global__ void weights_kernel(const float4 *parts, int pieces, int lines, int columns,
-                                      int sum_blocks, const __grid_constant__ Job job, float4 *dw,
-                                      float *sums)
-{
-    if ((int)blockIdx.x < sum_blocks) {
-        int k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
-        if (k >= columns)
-            return;
-        float all = 0;
-        for (int p = lane; p < lines; p += 32)
-            all += job.sums[(int64_t)p * columns + k];
-#pragma unroll
-        for (int d = 16; d; d >>= 1)
-            all += __shfl_xor_sync(0xffffffffu, all, d);
-        if (lane == 0)
-            sums[k] = job.sums_before ? job.sums_before[k] + all : all;
-        return;
-    }
-    int64_t i = (blockIdx.x - (int64_t)sum_blocks) * blockDim.x + threadIdx.x,
-            count = job.result / 4;
-    if (i >= count)
-        return;
-    float4 s = parts[i];
-    for (int p = 1; p < pieces; p++) {
-        float4 v = parts[p * count + i];
-        s.x += v.x, s.y += v.y, s.z += v.z, s.w += v.w;
-    }
-    if (job.before) {
-        float4 b = ((const float4 *)job.before)[i];
-        s.x += b.x, s.y += b.y, s.z += b.z, s.w += b.w;
-    }
-    dw[i] = s;
 }
 
 #endif

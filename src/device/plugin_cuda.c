@@ -187,6 +187,51 @@ static Err cuda_record_end(const Device *device, void **recording)
     return OK;
 }
 
+typedef struct Place {           /* in a recording: what comes next follows these nodes */
+    size_t          n;
+    cudaGraphNode_t nodes[];
+} Place;
+
+static Err cuda_record_place(const Device *device, Pool *pool, void **out)
+{
+    enum cudaStreamCaptureStatus status;
+    const cudaGraphNode_t       *nodes = NULL;
+    size_t                       n = 0;
+    CARD_TRY("recording the step", cudaStreamGetCaptureInfo(handle_of(device)->stream, &status,
+                                                            NULL, NULL, &nodes, NULL, &n));
+    Place *place = pool_alloc(pool, 1, sizeof *place + n * sizeof *nodes);
+    place->n = n;
+    memcpy(place->nodes, nodes, n * sizeof *nodes);
+    *out = place;
+    return OK;
+}
+
+static bool place_has(const Place *place, cudaGraphNode_t node)
+{
+    for (size_t i = 0; i < place->n; i++)
+        if (place->nodes[i] == node)
+            return true;
+    return false;
+}
+
+/* A place may share nodes with the one before it: each is followed once. */
+static Err cuda_record_after(const Device *device, void *const *places, int n)
+{
+    cudaStream_t stream = handle_of(device)->stream;
+    CARD_TRY("recording the step",
+             cudaStreamUpdateCaptureDependencies(stream, NULL, NULL, 0,
+                                                 cudaStreamSetCaptureDependencies));
+    for (int p = 0; p < n; p++) {
+        Place *place = places[p];
+        for (size_t i = 0; i < place->n; i++)
+            if (p == 0 || !place_has(places[p - 1], place->nodes[i]))
+                CARD_TRY("recording the step",
+                         cudaStreamUpdateCaptureDependencies(stream, &place->nodes[i], NULL, 1,
+                                                             cudaStreamAddCaptureDependencies));
+    }
+    return OK;
+}
+
 static Err cuda_replay(const Device *device, void *recording)
 {
     CARD_TRY("running the step", cudaGraphLaunch(recording, handle_of(device)->stream));
@@ -283,6 +328,7 @@ static const DeviceApi api = {
     .give_host = cuda_give_host, .write = cuda_write, .read = cuda_read, .wait = cuda_wait,
     .record_begin = cuda_record_begin, .record_end = cuda_record_end, .replay = cuda_replay,
     .forget = cuda_forget,
+    .record_place = cuda_record_place, .record_after = cuda_record_after,
     .used_bytes = cuda_used, .stamp_new = cuda_stamp_new, .stamp_free = cuda_mark_free,
     .stamp = cuda_stamp,
     .stamp_wait = cuda_stamp_wait, .stamp_ns = cuda_stamp_ns, .measure = cuda_measure,

@@ -350,12 +350,17 @@ static Err conv_tf32(Pool *pool, const ConvDesc *d, int threads, Prim **prim)
 
 const Blas *cuda_blas(const CudaHandle *handle)
 {
+#ifdef PLIMSOLL_SM90A
+    bool phases = handle->capability == 90;
+#else
+    bool phases = false;
+#endif
     static CudaHandle kept[2];               /* primitives are cached for the life of the process */
     int i = handle->tf32;
     kept[i] = *handle;
     blases[i] = (CudaBlas){ { .name = i ? "cuda-tf32" : "cuda",
                               .version = "",
-                              .bf16_pays = true,
+                              .bf16_pays = true, .phases = phases,
                               .alone = true,
                               .matmul = i ? matmul_tf32 : matmul_ieee,
                               .conv = i ? conv_tf32 : conv_ieee,

@@ -47,8 +47,8 @@ static double profile_rate(const Profile *profile, RateKind kind, const char *ty
 double profile_roofline_ns(const Profile *profile, const char *op, const char *type, double flops,
                            double bytes)
 {
-    double rate = profile_rate(profile, strncmp(op, "conv", 4) ? RATE_MATMUL : RATE_CONV, type,
-                               flops);
+    bool   conv = !strncmp(op, "conv", 4) || !strncmp(op, "up_conv", 7);
+    double rate = profile_rate(profile, conv ? RATE_CONV : RATE_MATMUL, type, flops);
     double by_flops = rate > 0 ? flops / rate : 0;
     double by_bytes = profile->n_bandwidth
                           ? bytes / profile->bandwidth[profile->n_bandwidth - 1].copy

@@ -6,7 +6,9 @@
 #ifndef EXEC_COPIES_H
 #define EXEC_COPIES_H
 
-#include "device/device.h"
+#include "exec/lanes.h"
+
+#define HOST_OFFSET ((int64_t)1 << 61)       /* beyond every arena */
 
 typedef struct Copy {
     CopyWay     way;
@@ -16,6 +18,7 @@ typedef struct Copy {
     void       *mark;
     int32_t     begun, joined;       /* launches */
     int64_t     host_end;            /* highest byte of the host arena that it touches */
+    Extent      touches[2];          /* in the arena; on the host, counted from HOST_OFFSET */
 } Copy;
 
 typedef struct Copies {              /* of one session */

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "device/convert.h"
 #include "exec/copies.h"
+#include "exec/lanes.h"
 #include "ops/basic.h"
 #include "ops/ops.h"
 
@@ -22,10 +23,6 @@ typedef struct Launch {          /* one step of a plan: a run, a copy that begin
     int32_t feed;                /* index into feeds, or -1 */
     int32_t first_end, n_ends;   /* into ends: what this launch was handed */
 } Launch;
-
-typedef struct Extent {          /* one buffer handed to a kernel (a view counts as its root) */
-    int64_t offset, bytes;
-} Extent;
 
 typedef struct Feed {
     const char *name;
@@ -61,6 +58,7 @@ struct Session {
     void        **read;          /* per graph output, on devices the host cannot read: its copy */
     void         *room;          /* there too: the largest persistent value, on its way in or out */
     void         *recording[PART_COUNT];
+    bool          one_lane;      /* of recordings still to be made */
     /* launch after which the staged feeds have been read, or -1 */
     int32_t       last_feed[PART_COUNT];
     void         *read_feeds[PART_COUNT];    /* the device's stamp of that place, or NULL */
@@ -71,10 +69,11 @@ struct Session {
 
 enum { GUARD_FILL = 0xC5 };
 
-static void session_note(Session *session, int64_t offset, int64_t bytes)
+/* One buffer handed to a kernel; a view counts as its root. */
+static void session_note(Session *session, int64_t offset, int64_t bytes, bool written)
 {
     VEC_ADD(session->pool, session->extents, session->n_extents, session->cap_extents,
-            (Extent){ offset, bytes });
+            (Extent){ offset, bytes, written });
 }
 
 typedef struct Places {          /* while walking a plan: where each pgraph value is now */
@@ -88,7 +87,7 @@ typedef struct Places {          /* while walking a plan: where each pgraph valu
     void         **mark;         /* per pgraph value, once it was copied */
 } Places;
 
-static void *place_of(Session *session, const Places *places, int32_t value)
+static void *place_of(Session *session, const Places *places, int32_t value, bool written)
 {
     const Engine *engine = session->engine;
     const Value  *v = value_at(engine->graph, value);
@@ -99,7 +98,7 @@ static void *place_of(Session *session, const Places *places, int32_t value)
         root = engine->persistent_bytes + places->program->buffers.buffers[buffer].offset +
                (engine->guards ? GUARD_BYTES : 0);
     }
-    session_note(session, root, value_at(engine->graph, v->root)->bytes);
+    session_note(session, root, value_at(engine->graph, v->root)->bytes, written);
     return session->arena->base + root + v->offset;
 }
 
@@ -134,7 +133,7 @@ static void places_open(Session *session, Places *places, int32_t step, Call *ca
             int64_t guard = engine->guards ? GUARD_BYTES : 0;
             int64_t at = engine->persistent_bytes + buffer->offset + guard;
             call->workspace = session->arena->base + at;
-            session_note(session, at, buffer->size - 2 * guard);
+            session_note(session, at, buffer->size - 2 * guard, true);
         }
     }
 }
@@ -172,8 +171,8 @@ static Err session_copy(Session *session, Places *places, int32_t index, Step st
         TRY(copies_mark(&session->copies, &places->mark[step.id]));
     int64_t home = host_place(session->engine, places, index, step.id);
     void   *host = session->host + home;
-    void   *device = place_of(session, places, places->program->value_of[step.id]);
     bool    out = step.kind == STEP_SAVE;
+    void   *device = place_of(session, places, places->program->value_of[step.id], !out);
     *copy = (Copy){ .way = out ? COPY_TO_HOST : COPY_TO_DEVICE,
                     .to = out ? host : device,
                     .from = out ? device : host,
@@ -181,6 +180,8 @@ static Err session_copy(Session *session, Places *places, int32_t index, Step st
                     .mark = places->mark[step.id],
                     .begun = at };
     copy->host_end = home + (int64_t)copy->bytes;
+    copy->touches[0] = session->extents[launch->first_end];
+    copy->touches[1] = (Extent){ HOST_OFFSET + home, (int64_t)copy->bytes, out };
     return OK;
 }
 
@@ -204,11 +205,11 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
                     .out = NEWN(session->pool, void *, node->n_out + 1) };
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] >= 0)
-            call->in[i] = place_of(session, places, node->in[i]);
+            call->in[i] = place_of(session, places, node->in[i], false);
     places_open(session, places, step, call);  /* inputs were placed above: an output may move in */
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] >= 0)
-            call->out[i] = place_of(session, places, node->out[i]);
+            call->out[i] = place_of(session, places, node->out[i], true);
     launch->n_ends = session->n_extents - launch->first_end;
     if (node->op == &op_feed)
         TRY(session_feed_index(session, node, &launch->feed));
@@ -262,7 +263,7 @@ static Err session_program(Session *session, const Program *program)
         }
     for (int32_t i = 0; i < graph->n_outputs; i++)
         if (program->parts[graph->outputs[i].part])
-            session->outputs[i] = place_of(session, &places, graph->outputs[i].value);
+            session->outputs[i] = place_of(session, &places, graph->outputs[i].value, false);
     return OK;
 }
 
@@ -501,29 +502,36 @@ static Err session_settle(Session *session, Part part)
     return OK;
 }
 
-static Err session_launches(Session *session, Part part)
+/* lanes: of a recording, or NULL. */
+static Err session_launches(Session *session, Part part, Lanes *lanes)
 {
     bool    guards = session->engine->guards;
     int32_t n;
     for (int32_t i = session->from[part]; i < session->to[part]; i += n) {
         Launch *launch = &session->launches[part][i];
         n = guards || session->n_watches ? 1 : session_together(session, part, i);
-        if (launch->copy) {
-            TRY(session_move(session, part, launch));
-            continue;
-        }
+        if (lanes)
+            TRY(lanes_before(lanes, i - session->from[part]));
         for (int32_t j = 0; j < n; j++)
             session_measure(session, &launch[j]);
         if (guards)
             TRY(guards_fill(session, launch));
-        TRY(n > 1 ? launch->run_all(&session->calls[part][i], n) : launch->run(&launch->call));
+        TRY(launch->copy ? session_move(session, part, launch)
+            : n > 1      ? launch->run_all(&session->calls[part][i], n)
+                         : launch->run(&launch->call));
         if (i == session->last_feed[part] && session->read_feeds[part])
             TRY(session->device->api->stamp(session->device, session->read_feeds[part]));
+        if (lanes)
+            TRY(lanes_behind(lanes, i - session->from[part], n));
+        if (launch->copy)
+            continue;
         if (guards)
             TRY(guards_check(session, launch));
         if (session->n_watches)
             TRY(session_watched(session, launch));
     }
+    if (lanes)
+        TRY(lanes_join(lanes));
     return session_settle(session, part);
 }
 
@@ -552,13 +560,48 @@ static Err session_give(Session *session, Part part)
     return OK;
 }
 
+/* Launches that go in one keep their place among all others. What the host staged comes in beside
+ * the first launches, all in one lane, so that the last of it is after all of it. */
+static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *lanes)
+{
+    int32_t    from = session->from[part], n = session->to[part] - from;
+    LaneItem  *items = NEWN(pool, LaneItem, n);
+    LanePlace *places = NEWN(pool, LanePlace, n);
+    for (int32_t i = 0; i < n; i++) {
+        const Launch *launch = &session->launches[part][from + i];
+        if (launch->copy)                    /* it begins, or is waited for: the same bytes */
+            items[i] = (LaneItem){ .extents = launch->copy->touches, .n_extents = 2 };
+        else
+            items[i] = (LaneItem){ .extents = session->extents + launch->first_end,
+                                   .n_extents = launch->n_ends,
+                                   .ns = session->engine->node_ns[launch->call.node->id],
+                                   .alone = launch->run_all != NULL,
+                                   .aside = launch->feed >= 0 };
+    }
+    lanes_assign(pool, items, n, places);
+    TRY(lanes_check(items, n, places));
+    *lanes = lanes_begin(pool, session->device, places, n);
+    return OK;
+}
+
 static Err session_record(Session *session, Part part)
 {
     const Device *device = session->engine->device;
+    bool          branches = device->api->record_after && !session->one_lane;
+    Pool         *pool = pool_new(session->pool, "recording");
+    Lanes         lanes;
+    if (branches)
+        TRY(session_side_by_side(session, part, pool, &lanes));
     TRY(device->api->record_begin(device));
-    Err err = session_launches(session, part);
+    Err err = session_launches(session, part, branches ? &lanes : NULL);
     Err ended = device->api->record_end(device, &session->recording[part]);
+    pool_free(pool);
     return err ? err : ended;
+}
+
+void session_one_lane(Session *session)
+{
+    session->one_lane = true;
 }
 
 Err session_run(Session *session, Part part)
@@ -572,7 +615,7 @@ Err session_run(Session *session, Part part)
             TRY(session_record(session, part));
         return device->api->replay(device, session->recording[part]);
     }
-    TRY(session_launches(session, part));
+    TRY(session_launches(session, part, NULL));
     for (int32_t w = 0; w < session->n_watches; w++) {       /* persistent ones have no maker */
         int32_t id = session->watches[w].value;
         if (session->engine->offset[value_at(session->engine->graph, id)->root] >= 0)

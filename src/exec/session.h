@@ -37,6 +37,10 @@ Err    session_feed(Session *session, const char *name, const void *data);
  * this order: the plan may have some updates come before the last gradients. */
 Err    session_run(Session *session, Part part);
 
+/* Benches and tests: records without branches, every launch after the one before it. The results
+ * are the same bits. */
+void   session_one_lane(Session *session);
+
 /* Bytes of a graph output (ir/graph.h), on the host, good after its part has run and until the next
  * run; NULL if the graph has none of that name or the device failed. */
 const void *session_output(Session *session, const char *name);

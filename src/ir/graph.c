@@ -1,6 +1,7 @@
 /* graph.c -- building graphs: values, nodes, parameters, scopes. */
 #include "ir/graph.h"
 
+#include "base/hash.h"
 #include "ir/op.h"
 
 #include <ctype.h>
@@ -22,6 +23,11 @@ static const char *const part_names[] = {
 
 const char *class_name(Class class) { return class_names[class]; }
 const char *part_name(Part part)    { return part_names[part]; }
+
+const char *part_phase(Part part)
+{
+    return part_names[part == PART_SAMPLE_BEGIN || part == PART_SAMPLE_END ? PART_SAMPLE : part];
+}
 
 Graph *graph_new(Pool *pool, Type compute)
 {
@@ -195,13 +201,15 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
                            Class class, bool saved)
 {
     const char *full = graph_full_name(graph, name);
+    uint64_t    hash = hash_text(HASH_EMPTY, full);
     bool        apart = false;
     for (int32_t i = 0; i < graph->n_constants; i++) {   /* asked for again: the same one */
         Value *old = value_at(graph, graph->constants[i].value);
-        if (!strcmp(old->name, full)) {
+        if (graph->constants[i].hash == hash && !strcmp(old->name, full)) {
             bool same = shape_same(old->shape, shape) && old->type == type;
             if (!same && !apart && graph->part != PART_MICRO) {
                 full = pool_print(graph->pool, "%s/%s", part_name(graph->part), full);
+                hash = hash_text(HASH_EMPTY, full);
                 apart = true;
                 i = -1;                      /* look for that one, from the start */
                 continue;
@@ -219,7 +227,7 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
         memcpy(copy, data, (size_t)graph->values[id].bytes);
     }
     VEC_ADD(graph->pool, graph->constants, graph->n_constants, graph->cap_constants,
-            (Constant){ .value = id, .data = copy, .saved = saved });
+            (Constant){ .value = id, .data = copy, .saved = saved, .hash = hash });
     return (Tensor){ graph, id };
 }
 
@@ -245,6 +253,7 @@ void graph_copy_state(Graph *graph, const Graph *from, int32_t *into)
     REQUIRE(!graph->n_values && graph->pool == from->pool);
     graph->given_noise = from->given_noise;
     graph->stored_attention = from->stored_attention;
+    graph->phases = from->phases;
     graph->pieces = from->pieces;
     graph->counts_given = from->counts_given;
     graph->n_modules = 0;
@@ -390,9 +399,15 @@ double node_bytes(const Node *n)
     return bytes;
 }
 
+/* Models ask a poisoned tensor for its axes like any other: it has them all. */
 Shape tensor_shape(Tensor t)
 {
-    return tensor_ok(t) ? value_at(t.graph, t.id)->shape : (Shape){ 0 };
+    if (tensor_ok(t))
+        return value_at(t.graph, t.id)->shape;
+    Shape shape = { .rank = t.id == TENSOR_POISONED ? MAX_RANK : 0 };
+    for (int i = 0; i < shape.rank; i++)
+        shape.dim[i] = 1;
+    return shape;
 }
 
 Type tensor_type(Tensor t)
@@ -474,4 +489,12 @@ void graph_take_inplace(Graph *graph)
             !graph->nodes[x->maker].once)
             node->inplace = from;
     }
+}
+
+bool graph_has(const Graph *graph, const OpDef *op)
+{
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].op == op)
+            return true;
+    return false;
 }

@@ -60,6 +60,7 @@ typedef enum Part {
 } Part;
 
 const char *part_name(Part part);
+const char *part_phase(Part part);       /* its phase: a sampler's three parts are one */
 
 typedef struct Graph Graph;
 typedef struct OpDef OpDef;
@@ -144,6 +145,7 @@ typedef struct Constant {    /* a persistent value with given content, or zeros 
     int32_t     value;
     const void *data;        /* in the graph's pool, value bytes */
     bool        saved;       /* part of a checkpoint (batch-norm statistics, counters) */
+    uint64_t    hash;        /* of its name: there are thousands, and each is looked for */
 } Constant;
 
 typedef struct Output {      /* a value the host reads after its part has run */
@@ -162,6 +164,7 @@ struct Graph {
     Type      compute;       /* type of parameters and activations: F32, BF16 or F16 */
     bool      given_noise;   /* noise and timesteps are fed, for comparison with other programs */
     bool      stored_attention; /* attention keeps its probabilities instead of making them again */
+    bool      phases;        /* 3x3 convolutions of enlarged maps are done from the small map */
     int64_t pieces; /* above 1: this is one of so many equal pieces of a recipe's micro-batch, so a
                               * loss that counts what it is a mean of must count over all of them */
     /* such a loss is told its count although the micro-batch is whole: it may be cut */
@@ -251,5 +254,7 @@ void graph_output(Tensor t, const char *name);
 
 /* Lets output 0 of an op take its input's bytes where nothing else reads that input. */
 void graph_take_inplace(Graph *graph);
+
+bool graph_has(const Graph *graph, const OpDef *op);     /* is there a node of it? */
 
 #endif

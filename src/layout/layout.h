@@ -55,6 +55,10 @@ typedef struct LayoutResult {
 Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,
                  LayoutResult *result);
 
+/* Moves buffers of a valid layout apart that follow each other in time, within arena_bytes, its
+ * highest end, which stays the same (layout/spread.c says what for). */
+void layout_spread(Pool *pool, Buffer *buffers, int n, int64_t arena_bytes);
+
 /* Judges offsets: within [0, capacity) (capacity < 0: any), aligned, no overlap while alive. */
 Err layout_check(const Buffer *buffers, int n, int64_t capacity);
 

@@ -109,23 +109,23 @@ static Tensor lag_lsa(Tensor x, const Lag *m)
     return x;
 }
 
-/* (ns,b,H,W,c) -> (b, patches, p p c ns): the images of a set are channels of one stack. */
-static Tensor lag_stack_patches(Tensor set, const Lag *m)
+/* (N,ns,H,W,c) -> (N, patches, p p c ns): the images of a set are channels of one stack. */
+static Tensor lag_stack_patches(Tensor sets, const Lag *m)
 {
-    Shape   s = tensor_shape(set);
+    Shape   s = tensor_shape(sets);
     int64_t p = m->patch, side = m->image / p;
-    return permute_as(set, (PermuteAttr){
+    return permute_as(sets, (PermuteAttr){
         .rank = 7, .dim = { s.dim[0], s.dim[1], side, p, side, p, m->channels },
-        .axis = { 1, 2, 4, 3, 5, 6, 0 },
-        .shape = SHAPE(s.dim[1], side * side, p * p * m->channels * s.dim[0]) });
+        .axis = { 0, 2, 4, 3, 5, 6, 1 },
+        .shape = SHAPE(s.dim[0], side * side, p * p * m->channels * s.dim[1]) });
 }
 
-/* One pass: set (ns,b,H,W,c), first (b,2,C) the class and time tokens -> patch tokens (b, n, C). */
-static Tensor lag_encode(Tensor set, Tensor first, const Lag *m)
+/* sets (N,ns,H,W,c), first (N,2,C) the class and time tokens -> patch tokens (N,n,C). */
+static Tensor lag_encode(Tensor sets, Tensor first, const Lag *m)
 {
-    Graph  *g = set.graph;
+    Graph  *g = sets.graph;
     int64_t width = m->context_width;
-    Tensor  x = lag_stack_patches(set, m);
+    Tensor  x = lag_stack_patches(sets, m);
     int64_t n = dim(tensor_shape(x), 1);
     x = flax_norm("to_patch_embedding.norm", x, lag_eps);
     x = linear("to_patch_embedding.proj", x, width, flax);
@@ -151,32 +151,38 @@ static void lag_unused_head(Graph *g, int64_t width)
     param_add(g, "mlp_dense.bias", SHAPE(width), zeros);
 }
 
-/* What each image of a set is told by the others: images (b,ns,H,W,c), t (b) -> (b ns, n, C).
- * Leave one out: pass i sees the other images in their order and a zero image in the last place.
- * With sets laid out image by image, "all but i" is two runs of bytes. */
+/* (b,ns,H,W,c) -> (b ns,ns,H,W,c), leave one out: for each image the others of its set in their
+ * order, and a zero image in the last place. */
+static Tensor lag_others(Tensor images, const Lag *m)
+{
+    Shape   s = tensor_shape(images);
+    int64_t b = s.dim[0], ns = m->set_size;
+    Tensor  others[ARRANGE_MOST];
+    Tensor  sets = pad_axis(cast(images, images.graph->compute), 1, 0, 1);
+    for (int64_t i = 0; i < ns; i++) {
+        others[i] = slice(sets, 1, i + 1, ns + 1);
+        if (i > 0)
+            others[i] = concat((const Tensor[]){ slice(sets, 1, 0, i), others[i] }, 2, 1);
+    }
+    return reshape(concat(others, (int)ns, 1), SHAPE(b * ns, ns, s.dim[2], s.dim[3], s.dim[4]));
+}
+
+/* What each image of a set is told by the others: images (b,ns,H,W,c), t (b) -> (b ns, n, C). All
+ * passes of the encoder are one batch: its products then have ns times the rows, and the gradient
+ * of each of its weights is one sum. */
 static Tensor lag_context(Tensor images, Tensor t, const Lag *m)
 {
     Graph  *g = images.graph;
-    Shape   s = tensor_shape(images);
-    int64_t b = s.dim[0], ns = m->set_size, width = m->context_width;
-    Tensor  passes[ARRANGE_MOST];
-    Tensor  sets = pad_axis(swap_axes(cast(images, g->compute), 0, 1), 0, 0, 1);
+    int64_t b = dim(tensor_shape(images), 0), ns = m->set_size, width = m->context_width;
     Tensor  time = lag_time("time_embed.params", t, m->time_width, width, flax);
     scope_open(g, "encoder.params");
     Tensor  class = param_add(g, "cls_token", SHAPE(1, 1, width), unit_normal);
     time = reshape(linear("to_time_embedding", time, width, flax), SHAPE(b, 1, width));
     Tensor  first = concat((const Tensor[]){ tile(class, 0, b), time }, 2, 1);
-    for (int64_t i = 0; i < ns; i++) {
-        Tensor rest = slice(sets, 0, i + 1, ns + 1);
-        if (i > 0)
-            rest = concat((const Tensor[]){ slice(sets, 0, 0, i), rest }, 2, 0);
-        passes[i] = lag_encode(rest, first, m);
-        passes[i] = reshape(passes[i], SHAPE(b, 1, -1, width));
-    }
+    Tensor  context = lag_encode(lag_others(images, m), repeat_each(first, 0, ns), m);
     lag_unused_head(g, width);
     scope_close(g);
-    Tensor context = tensor_name(concat(passes, (int)ns, 1), "context");
-    return reshape(context, SHAPE(b * ns, -1, width));
+    return tensor_name(context, "context");
 }
 
 /* ---- DiT ---- */

@@ -80,6 +80,25 @@ Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, i
     return x;
 }
 
+Tensor conv2d_up(const char *name, Tensor x, int64_t up, int64_t out)
+{
+    static const int taps_first[] = { 2, 3, 1, 0 };
+    enum { LEAST = 32, EIGHTS = 8 };         /* channels that the phases' kernels take */
+    if (!tensor_ok(x))
+        return x;
+    Layer   how = { 0 };
+    int64_t in = dim(tensor_shape(x), -1), fan_in = in * 9;
+    if (!x.graph->phases || up < 2 || up > UP_CONV_MOST || in < LEAST || out < LEAST ||
+        in % EIGHTS || out % EIGHTS)
+        return conv2d(name, upsample_nearest(x, up), out, 3, 1, 1, how);
+    scope_open(x.graph, "%s", name);
+    Tensor w = param_add_permuted(x.graph, "weight", SHAPE(out, in, 3, 3), taps_first,
+                                  layer_init(how, fan_in, false));
+    x = up_conv(x, w, layer_bias(x.graph, out, fan_in, how), up);
+    scope_close(x.graph);
+    return x;
+}
+
 Tensor conv1d(const char *name, Tensor x, int64_t out, Layer how)
 {
     if (!tensor_ok(x))

@@ -28,6 +28,7 @@
 #include "ops/qsample.h"
 #include "ops/reduce.h"
 #include "ops/resize.h"
+#include "ops/up_conv.h"
 #include "ops/s4_carry.h"
 #include "ops/s4_kernel.h"
 #include "ops/unary.h"
@@ -52,6 +53,8 @@ Tensor linear(const char *name, Tensor x, int64_t out, Layer how);  /* (..., I) 
  * are the last axis of x, the others the last of the result, flat in both. */
 Tensor dense_general(const char *name, Tensor x, Shape kernel, int n_in, Layer how);
 Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how);
+/* A 3x3 convolution with padding 1 of x made `up` times as large by repetition. */
+Tensor conv2d_up(const char *name, Tensor x, int64_t up, int64_t out);
 /* A one-tap convolution over sequences, (out, in, 1) on disk: a linear layer over the last axis. */
 Tensor conv1d(const char *name, Tensor x, int64_t out, Layer how);
 /* (N,D,H,W,C) */
@@ -105,6 +108,7 @@ static inline Tensor at_tensor(Tensor t, const char *file, int line)
 #define linear(name, x, ...)       linear(name, AT(x), __VA_ARGS__)
 #define dense_general(name, x, ...) dense_general(name, AT(x), __VA_ARGS__)
 #define conv2d(name, x, ...)       conv2d(name, AT(x), __VA_ARGS__)
+#define conv2d_up(name, x, ...)    conv2d_up(name, AT(x), __VA_ARGS__)
 #define conv1d(name, x, ...)       conv1d(name, AT(x), __VA_ARGS__)
 #define conv3d(name, x, ...)       conv3d(name, AT(x), __VA_ARGS__)
 #define conv_transpose2d(name, x, ...) conv_transpose2d(name, AT(x), __VA_ARGS__)

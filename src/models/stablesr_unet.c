@@ -145,8 +145,7 @@ Tensor stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, con
             if (level < m->attention_levels)
                 h = transformer("1", h, context, m);
             if (level > 0 && i == m->layers)
-                h = conv2d(level < m->attention_levels ? "2.conv" : "1.conv",
-                           upsample_nearest(h, 2), width, 3, 1, 1, (Layer){ 0 });
+                h = conv2d_up(level < m->attention_levels ? "2.conv" : "1.conv", h, 2, width);
             scope_close(g);
         }
     h = conv2d("out.2", norm_act("out.0", h, norm_of(m, 1e-5f), NORM_SILU), STABLESR_LATENT, 3, 1,

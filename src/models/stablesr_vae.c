@@ -125,7 +125,7 @@ Tensor stablesr_decode(Tensor latent, const StableSr *m)
         h = vae_block("block.1", h, width, m);
         h = vae_block("block.2", h, width, m);
         if (level > 0)
-            h = conv2d("upsample.conv", upsample_nearest(h, 2), width, 3, 1, 1, (Layer){ 0 });
+            h = conv2d_up("upsample.conv", h, 2, width);
         scope_close(g);
     }
     h = vae_out(h, 3, m);

@@ -172,7 +172,8 @@ static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfi
     Shape  s = stdiff_motion_shape(m, n);
     Tensor motion = state_add(g, "sample.motion", F32, s, CLASS_CONSTANTS, false);
     g->part = PART_SAMPLE_BEGIN;
-    assign(motion, stdiff_context(feed(g, "observed", F32, stdiff_clip(m, n, m->observed)), m));
+    Tensor seen = feed(g, "observed", F32, stdiff_clip(m, n, m->observed));
+    assign(motion, cast(stdiff_context(seen, m), F32));
     g->part = PART_SAMPLE_END;
     Tensor noise = feed(g, "sde", F32, SHAPE(stdiff_substeps(m), n, s.dim[1], s.dim[2], s.dim[3]));
     assign(motion, stdiff_advance(motion, noise, 0, m));

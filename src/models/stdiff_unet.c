@@ -11,17 +11,19 @@
 typedef struct Given {           /* what every block is told */
     const Stdiff *m;
     Tensor time;                 /* (B,4 channels[0]), SiLU already applied */
-    Tensor motion[FIELD_MAX_INTS];   /* at the size of each level */
+    Tensor  motion[FIELD_MAX_INTS];  /* at the size of each level, once made `up` times as large */
+    int64_t up[FIELD_MAX_INTS];
 } Given;
 
 static Layer norm_of(const Stdiff *m) { return (Layer){ .groups = (int)m->groups, .eps = 1e-5f }; }
 
-static Tensor spade_motion(Tensor h, Tensor motion)
+static Tensor spade_motion(Tensor h, Tensor motion, int64_t up)
 {
     int64_t width = dim(tensor_shape(h), -1), hidden = (dim(tensor_shape(motion), -1) + width) / 2;
     Tensor  none = tensor_none(h.graph);
     scope_open(h.graph, "motion_cond_layer");
-    Tensor a = relu(conv3("mlp_shared.0", motion, hidden));
+    Tensor a = relu(up > 1 ? conv2d_up("mlp_shared.0", motion, up, hidden)
+                           : conv3("mlp_shared.0", motion, hidden));
     Tensor gamma = conv3("mlp_gamma", a, width);
     Tensor beta = conv3("mlp_beta", a, width);
     h = spade(h, none, none, gamma, beta, width, 1e-5f);
@@ -34,7 +36,7 @@ static Tensor resnet(Tensor x, int64_t width, int index, int level, const Given 
     Layer norm = norm_of(given->m);
     scope_open(x.graph, "resnets.%d", index);
     Tensor h = norm_act("norm1", x, norm, NORM_SILU);
-    h = spade_motion(conv3("conv1", h, width), given->motion[level]);
+    h = spade_motion(conv3("conv1", h, width), given->motion[level], given->up[level]);
     h = add_rows(h, linear("time_emb_proj", given->time, width, (Layer){ 0 }));
     h = conv3("conv2", norm_act("norm2", h, norm, NORM_SILU), width);
     if (dim(tensor_shape(x), -1) != width)
@@ -74,6 +76,20 @@ static Tensor time_code(Tensor t, int64_t width)
     return h;
 }
 
+/* The motion for a level's convolutions: as it is, where they enlarge it themselves. */
+static Tensor motion_at(Tensor motion, int level, const Stdiff *m, int64_t *up)
+{
+    int64_t h = m->image.at[0] >> level, w = m->image.at[1] >> level;
+    Shape   s = stdiff_motion_shape(m, 1);
+    *up = 1;
+    if (motion.graph->phases && h > s.dim[1] && h / s.dim[1] <= UP_CONV_MOST &&
+        h % s.dim[1] == 0 && w * s.dim[1] == h * s.dim[2]) {
+        *up = h / s.dim[1];
+        return motion;
+    }
+    return resize(motion, h, w, RESIZE_NEAREST);
+}
+
 Tensor stdiff_unet(Tensor x, Tensor t, Tensor motion, const Stdiff *m)
 {
     Graph  *g = x.graph;
@@ -86,7 +102,7 @@ Tensor stdiff_unet(Tensor x, Tensor t, Tensor motion, const Stdiff *m)
     given.time = time_code(t, m->channels.at[0]);
     motion = cast(motion, g->compute);
     for (int i = 0; i <= last; i++)
-        given.motion[i] = resize(motion, m->image.at[0] >> i, m->image.at[1] >> i, RESIZE_NEAREST);
+        given.motion[i] = motion_at(motion, i, m, &given.up[i]);
 
     x = skips[n_skips++] = skip(conv3("conv_in", x, m->channels.at[0]));
     for (int i = 0; i <= last; i++) {
@@ -108,7 +124,7 @@ Tensor stdiff_unet(Tensor x, Tensor t, Tensor motion, const Stdiff *m)
         for (int j = 0; j <= m->layers; j++)
             x = layer(concat2(x, skips[--n_skips]), j, i, &given);
         if (i > 0)
-            x = conv3("upsamplers.0.conv", upsample_nearest(x, 2), m->channels.at[i]);
+            x = conv2d_up("upsamplers.0.conv", x, 2, m->channels.at[i]);
         scope_close(g);
     }
     x = norm_act("conv_norm_out", x, norm_of(m), NORM_SILU);

@@ -104,7 +104,7 @@ static Tensor unet_predict(Tensor x, Tensor t, const Unet *m)
         h = concat2(h, skips[i]);
         h = unet_block("block", h, time, m->widths.at[i], m);
         if (i > 0)
-            h = conv2d("up", upsample_nearest(h, 2), m->widths.at[i], 3, 1, 1, (Layer){ 0 });
+            h = conv2d_up("up", h, 2, m->widths.at[i]);
         scope_close(g);
     }
     h = norm_act("norm_out", h, (Layer){ .groups = (int)m->groups, .eps = 1e-5f }, NORM_SILU);

@@ -27,6 +27,7 @@ static_assert(sizeof(Runs) < 4000, "Runs is passed to a kernel by value");
 template <class U>
 __global__ void __launch_bounds__(ROW_THREADS) copy_runs(const __grid_constant__ Runs runs)
 {
+    cuda_begin();
     const Run &run = runs.run[blockIdx.y];
     int64_t    count = runs.rows * run.width;
     U         *dst = (U *)run.dst;
@@ -59,7 +60,7 @@ static Err runs_go(const Call *call, Runs *runs)
     if (runs->n == 0 || runs->rows * most == 0)
         return OK;
     dim3 grid(cuda_blocks(call, runs->rows * most, ROW_THREADS), (unsigned)runs->n);
-    WITH_UNIT(unit, U, copy_runs<U><<<grid, ROW_THREADS, 0, cuda_stream(call)>>>(*runs);)
+    WITH_UNIT(unit, U, cuda_launch(cuda_stream(call), copy_runs<U>, grid, ROW_THREADS, 0, *runs);)
     CUDA_LAUNCHED();
     return OK;
 }
@@ -167,6 +168,7 @@ template <class U>
 __global__ void __launch_bounds__(ROW_THREADS)
     pad_units(U *__restrict__ y, const U *__restrict__ x, PadJob job)
 {
+    cuda_begin();
     for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < job.count;
          i += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t column, left = divided(i, job.row, &column), source = 0, stride = 1;
@@ -215,9 +217,9 @@ extern "C" Err pad_cuda(const Call *call)
     job.body = x.dim[axis] * inner / unit;
     job.count = shape_count(y) * type_bytes(in_type(n, 0)) / unit;
     WITH_UNIT(unit, U,
-              pad_units<U>
-              <<<cuda_blocks(call, job.count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
-                  (U *)call->out[0], (const U *)call->in[0], job);)
+              cuda_launch(cuda_stream(call), pad_units<U>,
+                          cuda_blocks(call, job.count, ROW_THREADS), ROW_THREADS, 0,
+                          (U *)call->out[0], (const U *)call->in[0], job);)
     CUDA_LAUNCHED();
     return OK;
 }

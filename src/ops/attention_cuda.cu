@@ -310,9 +310,18 @@ bool attention_cuda_wgmma(const Node *n, const Device *device)
 #endif
 }
 
+bool attention_cuda_head(const Node *n, const Device *device)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    return attention_cuda_wgmma(n, device) &&
+           attention_head_fits(attention_length(in_shape(n, attr->q.source)),
+                               attention_length(in_shape(n, attr->k.source)), attr->width);
+}
+
 const char *attention_cuda_name(const Node *n, const Device *device)
 {
-    return attention_cuda_wgmma(n, device) ? "wgmma" : attention_cuda_mma(n) ? "mma" : "tiles";
+    return attention_cuda_head(n, device) ? "heads"
+         : attention_cuda_wgmma(n, device) ? "wgmma" : attention_cuda_mma(n) ? "mma" : "tiles";
 }
 
 static int chunks_of(int64_t width) { return (int)ceil_div(width, width <= 64 ? 64 : 128); }
@@ -384,6 +393,8 @@ template <class T> static Err forward_with(const Call *call, const AttentionCuda
 Err attention_cuda_forward(const Call *call, AttentionCuda a)
 {
     attention_cuda_set(&a);
+    if (attention_cuda_head(call->node, call->device))
+        return attention_head_forward(call, a);
     if (attention_cuda_wgmma(call->node, call->device))
         return attention_wgmma_forward(call, a);
     if (attention_cuda_mma(call->node))

@@ -1,7 +1,9 @@
 /* attention_cuda.h -- what the CUDA attention kernels share: where q, k, v lie; tiles of fp32.
  *
- * Three families of kernels, all in the order of Dao (2023, FlashAttention-2):
+ * Four families of kernels, all in the order of Dao (2023, FlashAttention-2):
  *
+ *   heads          bf16 and fp16 on Hopper, up to 288 positions, heads of even width up to 64: a
+ *                  block has all keys of a head (attention_head.h)
  *   warpgroups     bf16 and fp16 on Hopper, heads of even width up to 128: products of 64 rows,
  *                  tiles fetched by warps of their own (attention_wgmma.h)
  *   tensor cores   elsewhere, and odd widths: products of 16 x 8 x 16 (attention_mma.h)
@@ -50,12 +52,17 @@ void          attention_cuda_gradients(const Call *call, AttentionCuda *a);
 void          attention_cuda_set(AttentionCuda *a);  /* copy and chunks, once all sides are set */
 bool          attention_cuda_mma(const Node *n);     /* tensor cores? */
 bool          attention_cuda_wgmma(const Node *n, const Device *device);     /* by warpgroups? */
-const char   *attention_cuda_name(const Node *n, const Device *device);      /* of the family */
+/* A head a block? And the family's name. */
+bool          attention_cuda_head(const Node *n, const Device *device);
+const char   *attention_cuda_name(const Node *n, const Device *device);
 int64_t       attention_cuda_heat(const Node *n);    /* blocks of keys in all, times chunks */
 Err           attention_cuda_forward(const Call *call, AttentionCuda a);
 Err           attention_wgmma_forward(const Call *call, const AttentionCuda &a);
 Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);  /* dk, dv, heat */
 Err           attention_wgmma_queries(const Call *call, const AttentionCuda &a);     /* dq */
+bool          attention_head_fits(int64_t lq, int64_t lk, int64_t width);
+Err           attention_head_forward(const Call *call, const AttentionCuda &a);
+Err           attention_head_backward(const Call *call, const AttentionCuda &a);
 Err           attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t count);
 
 enum { TILE = 64, SLICE = 32, TILE_LD = TILE + 4, TILE_THREADS = 128 };

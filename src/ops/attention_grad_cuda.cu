@@ -477,8 +477,24 @@ static AttentionCuda backward_of(const Call *call)
 
 extern "C" Err attention_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    choice->workspace_bytes = backward_bytes(n);
+    bool head = attention_cuda_head(n, device);            /* which needs no delta */
+    choice->workspace_bytes = head ? heat_bytes(n) : backward_bytes(n);
     choice->name = attention_cuda_name(n, device);
+    return OK;
+}
+
+static Err delta_run(const Call *call, const AttentionCuda &a)
+{
+    unsigned blocks = (unsigned)ceil_div(a.n_heads * a.lq, 32);
+    WITH_FLOAT(a.type, T, {
+        if (a.copy == 16 && sizeof(T) == 2)
+            delta_rows<T, (sizeof(T) == 2 ? 8 : 1)><<<blocks, 256, 0, cuda_stream(call)>>>(a);
+        else if (a.copy == 8 && sizeof(T) == 2)
+            delta_rows<T, (sizeof(T) == 2 ? 4 : 1)><<<blocks, 256, 0, cuda_stream(call)>>>(a);
+        else
+            delta_rows<T, 1><<<blocks, 256, 0, cuda_stream(call)>>>(a);
+    });
+    CUDA_LAUNCHED();
     return OK;
 }
 
@@ -492,16 +508,11 @@ extern "C" Err attention_grad_cuda(const Call *call)
     a.lse = (float *)call->in[ATTENTION_INPUTS + 1];
     a.dy = attention_cuda_side_y(n, call->in[ATTENTION_INPUTS + 2]);
     attention_cuda_set(&a);
-    unsigned blocks = (unsigned)ceil_div(a.n_heads * a.lq, 32);
-    WITH_FLOAT(a.type, T, {
-        if (a.copy == 16 && sizeof(T) == 2)
-            delta_rows<T, (sizeof(T) == 2 ? 8 : 1)><<<blocks, 256, 0, cuda_stream(call)>>>(a);
-        else if (a.copy == 8 && sizeof(T) == 2)
-            delta_rows<T, (sizeof(T) == 2 ? 4 : 1)><<<blocks, 256, 0, cuda_stream(call)>>>(a);
-        else
-            delta_rows<T, 1><<<blocks, 256, 0, cuda_stream(call)>>>(a);
-    });
-    CUDA_LAUNCHED();
+    if (attention_cuda_head(n, call->device)) {
+        TRY(attention_head_backward(call, a));
+        return a.heat ? attention_cuda_heat_sum(call, &a, a.n_heads) : OK;
+    }
+    TRY(delta_run(call, a));
     if (attention_cuda_wgmma(n, call->device)) {
         if (a.dk.data || a.dv.data || a.heat)
             TRY(attention_wgmma_keys(call, a));

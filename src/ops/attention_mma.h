@@ -224,22 +224,22 @@ __device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int
                                                float second)
 {
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    T  *rows[2] = { to + g * ld + 2 * t, to + (g + 8) * ld + 2 * t };
 #pragma unroll
-    for (int d = 0; d < D / 8; d++)
+    for (int half = 0; half < 2; half++)
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int   r = g + 8 * half, c = 8 * d + 2 * t;
+        for (int d = 0; d < D / 8; d++) {
+            int   c = 8 * d + 2 * t;
             float factor = half ? second : first;
             float lo = acc[d][2 * half] * factor, hi = acc[d][2 * half + 1] * factor;
-            T    *at = to + (int64_t)r * ld + c;
-            if (r >= n || c >= width)
+            if (g + 8 * half >= n || c >= width)
                 continue;
             if (pairs) {                         /* an even width, 4-byte places */
-                *(uint32_t *)at = pair(lo, hi, T());
+                *(uint32_t *)(rows[half] + 8 * d) = pair(lo, hi, T());
             } else {
-                put(at, 0, lo);
+                put(rows[half], 8 * d, lo);
                 if (c + 1 < width)
-                    put(at, 1, hi);
+                    put(rows[half], 8 * d + 1, hi);
             }
         }
 }

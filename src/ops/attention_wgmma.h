@@ -297,10 +297,13 @@ __device__ __forceinline__ void tile_fill_up(WideTile<ROWS, D> &t, int width)
 }
 
 /* Where the tensor cores find a tile's pieces, summed along the rows or down the columns. */
+__device__ __forceinline__ uint64_t place_at(uint32_t p, int leading, int stride)
+{
+    return (uint64_t)(p >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32;
+}
 __device__ __forceinline__ uint64_t place_of(const void *p, int leading, int stride)
 {
-    return (uint64_t)(shared_at(p) >> 4) | (uint64_t)(leading >> 4) << 16 |
-           (uint64_t)(stride >> 4) << 32;
+    return place_at(shared_at(p), leading, stride);
 }
 template <int ROWS, int D>
 __device__ __forceinline__ uint64_t along(const WideTile<ROWS, D> &t, int row)
@@ -358,20 +361,20 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
 
 /* Operands after the N/2 results, by number. A result that is set must not be an operand too: the
  * copy into its registers would make the compiler end all products under way. */
-#define WGMMA_TILES(N, A, B, ADD, KIND)                                                            \
+#define WGMMA_TILES(N, A, B, ADD, XD, YD, KIND)                                                    \
     do {                                                                                           \
         if (add)                                                                                   \
             asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                      \
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND           \
-                         " {" R_##N "}, %" #A ", %" #B ", p, 1, 1, 0, 0;\n}"                       \
+                         " {" R_##N "}, %" #A ", %" #B ", p, 1, 1, %" #XD ", %" #YD ";\n}"         \
                          : C_##N(C_ADD)                                                            \
-                         : "l"(x), "l"(y), "r"(1));                                                \
+                         : "l"(x), "l"(y), "r"(1), "n"((int)xd), "n"((int)yd));                    \
         else                                                                                       \
             asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                      \
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND           \
-                         " {" R_##N "}, %" #A ", %" #B ", p, 1, 1, 0, 0;\n}"                       \
+                         " {" R_##N "}, %" #A ", %" #B ", p, 1, 1, %" #XD ", %" #YD ";\n}"         \
                          : C_##N(C_SET)                                                            \
-                         : "l"(x), "l"(y), "r"(0));                                                \
+                         : "l"(x), "l"(y), "r"(0), "n"((int)xd), "n"((int)yd));                    \
     } while (0)
 #define WGMMA_REGISTERS(N, A0, A1, A2, A3, B, ADD, KIND)                                           \
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                              \
@@ -381,17 +384,20 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(y), "r"(1))
 
 #define WGMMA_OF(type, kind)                                                                       \
-    template <int N, bool add>                                                                     \
+    /* xd, yd: the summed index goes down x or y, not along its rows */                            \
+    template <int N, bool add, bool xd = false, bool yd = false>                                   \
     __device__ __forceinline__ void wgmma(float(&c)[N / 8][4], uint64_t x, uint64_t y, type)       \
     {                                                                                              \
         if constexpr (N == 32)                                                                     \
-            WGMMA_TILES(32, 16, 17, 18, kind);                                                     \
+            WGMMA_TILES(32, 16, 17, 18, 19, 20, kind);                                             \
         else if constexpr (N == 48)                                                                \
-            WGMMA_TILES(48, 24, 25, 26, kind);                                                     \
+            WGMMA_TILES(48, 24, 25, 26, 27, 28, kind);                                             \
+        else if constexpr (N == 56)                                                                \
+            WGMMA_TILES(56, 28, 29, 30, 31, 32, kind);                                             \
         else if constexpr (N == 128)                                                               \
-            WGMMA_TILES(128, 64, 65, 66, kind);                                                    \
+            WGMMA_TILES(128, 64, 65, 66, 67, 68, kind);                                            \
         else                                                                                       \
-            WGMMA_TILES(64, 32, 33, 34, kind);                                                     \
+            WGMMA_TILES(64, 32, 33, 34, 35, 36, kind);                                             \
     }                                                                                              \
     template <int N>                                                                               \
     __device__ __forceinline__ void wgmma(float(&c)[N / 8][4], const uint32_t(&a)[4], uint64_t y,  \
@@ -440,6 +446,70 @@ __device__ __forceinline__ void sums_queue(float (&acc)[N / 8][4],
 #pragma unroll
     for (int k = 0; k < ROWS / 16; k++)
         wgmma<N>(acc, p[k], ys + (uint64_t)k * 16, T());
+}
+
+/* ---- softmax of what was seen so far ---- */
+
+struct RowsSeen {                /* of this thread's two rows */
+    float top[2], sum[2];
+};
+
+/* Scores become exponentials over the highest so far; y and the sum follow where that grew. The
+ * scale is positive. */
+template <int KEYS, int N>
+__device__ __forceinline__ void softmax_step(float (&score)[KEYS / 8][4], float (&y)[N / 8][4],
+                                             RowsSeen &r, float scale)
+{
+    float high[2] = { r.top[0], r.top[1] };
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            high[e / 2] = fmaxf(high[e / 2], score[n][e]);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 1));
+        high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 2));
+    }
+    bool grown = !((high[0] - r.top[0]) * scale <= 8 && (high[1] - r.top[1]) * scale <= 8);
+    if (__any_sync(0xffffffffu, grown)) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float factor = fast_exp2((r.top[h] - high[h]) * scale);
+            r.top[h] = high[h];
+            r.sum[h] *= factor;
+#pragma unroll
+            for (int d = 0; d < N / 8; d++) {
+                y[d][2 * h] *= factor;
+                y[d][2 * h + 1] *= factor;
+            }
+        }
+    }
+    float less[2] = { r.top[0] * scale, r.top[1] * scale };
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            score[n][e] = fast_exp2(fmaf(score[n][e], scale, -less[e / 2]));
+            r.sum[e / 2] += score[n][e];
+        }
+}
+
+/* y and the log-sum-exp of a warp's 16 rows. */
+template <class T, int N>
+__device__ __forceinline__ void softmax_end(const AttentionCuda &a, int64_t head, int64_t row,
+                                            const float (&y)[N / 8][4], RowsSeen r, float scale)
+{
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        r.sum[h] += __shfl_xor_sync(0xffffffffu, r.sum[h], 1);
+        r.sum[h] += __shfl_xor_sync(0xffffffffu, r.sum[h], 2);
+        if (t == 0 && row + g + 8 * h < a.lq)
+            lse_put(a, head * a.lq + row + g + 8 * h, r.top[h] * scale, r.sum[h]);
+    }
+    fragment_store<T, N>(head_rows<T>(a, a.y, head) + row * a.y.ld, a.y.ld, a.lq - row, a.width,
+                         true, y, 1 / r.sum[0], 1 / r.sum[1]);
 }
 
 template <class T, int N>

@@ -66,12 +66,12 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
 {
     Ring   &ring = *(Ring *)s.ring;
     float   scale = attention_scale_of(a) * LOG2_E;
-    int     g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     int64_t row = query + (int)threadIdx.x % 128 / 32 * 16;      /* of the warp */
     queries_fetch<T>(a, s, head, query, group, scale < 0);
     scale = fabsf(scale);
 
-    float top[2] = { -INFINITY, -INFINITY }, sum[2] = { 0, 0 }, y[N / 8][4], score[KEYS / 8][4];
+    RowsSeen rows = { { -INFINITY, -INFINITY }, { 0, 0 } };
+    float    y[N / 8][4], score[KEYS / 8][4];
 #pragma unroll
     for (int d = 0; d < N / 8; d++)
 #pragma unroll
@@ -94,39 +94,7 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
         bool mask = a.mask_diagonal && key < row + 16 && row < key + KEYS;
         if (mask || key + KEYS > a.lk)
             scores_mask<KEYS>(score, -INFINITY, a.lk - key, mask, (int)(row - key));
-        float high[2] = { top[0], top[1] };
-#pragma unroll
-        for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                high[e / 2] = fmaxf(high[e / 2], score[n][e]);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 1));
-            high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 2));
-        }
-        bool grown = !((high[0] - top[0]) * scale <= 8 && (high[1] - top[1]) * scale <= 8);
-        if (__any_sync(0xffffffffu, grown)) {
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                float factor = fast_exp2((top[h] - high[h]) * scale);
-                top[h] = high[h];
-                sum[h] *= factor;
-#pragma unroll
-                for (int d = 0; d < N / 8; d++) {
-                    y[d][2 * h] *= factor;
-                    y[d][2 * h + 1] *= factor;
-                }
-            }
-        }
-        float less[2] = { top[0] * scale, top[1] * scale };
-#pragma unroll
-        for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                score[n][e] = fast_exp2(fmaf(score[n][e], scale, -less[e / 2]));
-                sum[e / 2] += score[n][e];
-            }
+        softmax_step<KEYS, N>(score, y, rows, scale);
         uint32_t p[KEYS / 16][4];
         fragments_of<T, KEYS>(p, score);
 
@@ -145,15 +113,7 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
     wgmma_wait<0>();
     hold(y);
 
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 1);
-        sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 2);
-        if (t == 0 && row + g + 8 * h < a.lq)
-            lse_put(a, head * a.lq + row + g + 8 * h, top[h] * scale, sum[h]);
-    }
-    fragment_store<T, N>(head_rows<T>(a, a.y, head) + row * a.y.ld, a.y.ld, a.lq - row, a.width,
-                         true, y, 1 / sum[0], 1 / sum[1]);
+    softmax_end<T, N>(a, head, row, y, rows, scale);
 }
 #endif
 

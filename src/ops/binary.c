@@ -136,9 +136,41 @@ const OpDef op_mul_rows = {
     .shape = rows_shape, .grad = mul_rows_rule, .cost = binary_cost, .cpu = { .run = mul_rows_cpu },
 };
 
+/* in: dy gate h; out: dh dgate */
+static Err gated_add_grad_shape(Node *n)
+{
+    const ReduceAttr *fit = ATTR(n, ReduceAttr);
+    out_set(n, 0, in_type(n, 0), in_shape(n, 0));
+    out_set(n, 1, fit->type, fit->shape);
+    return OK;
+}
+
+static Cost gated_add_grad_cost(const Node *n)
+{
+    return (Cost){ .flops = 3 * in_count(n, 0), .bytes = node_bytes(n) };
+}
+
+const OpDef op_gated_add_grad = {
+    .name = "gated_add_grad",
+    .doc = "gradients of h and gate: gate dy; dy h summed over what gate serves",
+    .attr_bytes = sizeof(ReduceAttr), .n_in = 3, .n_out = 2, .inplace = IN_PLACE_OF(0),
+    .shape = gated_add_grad_shape, .cost = gated_add_grad_cost,
+    .cpu = { .choose = gated_add_grad_choose_cpu, .run = gated_add_grad_cpu },
+};
+
 static void gated_add_rule(Grad *g)
 {
+    ReduceAttr fit = *ATTR(g->node, ReduceAttr);
+    Tensor     d[2];
     grad_give(g, 0, grad_dy(g, 0));
+    if (grad_wants(g, 1) && grad_wants(g, 2)) {
+        fit.type = rows_grad_type(grad_in(g, 1));
+        node_add(g->graph, &op_gated_add_grad, &fit,
+                 TENSORS(grad_dy(g, 0), grad_in(g, 1), grad_in(g, 2)), d);
+        grad_give(g, 2, d[0]);
+        grad_give(g, 1, d[1]);
+        return;
+    }
     rows_give_sum(g, grad_in(g, 2));
     if (grad_wants(g, 2))
         grad_give(g, 2, mul_rows(grad_dy(g, 0), grad_in(g, 1)));

@@ -26,5 +26,7 @@ Err weighted_sum_cpu(const Call *call);
 Err add_rows_cpu(const Call *call);
 Err mul_rows_cpu(const Call *call);
 Err gated_add_cpu(const Call *call);
+Err gated_add_grad_choose_cpu(const Node *n, const Device *device, Choice *choice);
+Err gated_add_grad_cpu(const Call *call);
 
 #endif

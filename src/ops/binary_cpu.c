@@ -78,7 +78,7 @@ static void along_run(const Call *call, AlongFn *fn, int64_t first, int64_t n, c
     const Node  *node = call->node;
     Type         type = out_type(node, 0);
     const float *h =
-        node->n_in == 3 ? row_load(in_type(node, 2), call->in[2], first, n, b->h) : NULL;
+        fn == gate_along ? row_load(in_type(node, 2), call->in[2], first, n, b->h) : NULL;
     float       *out = row_open(type, call->out[0], first, b->out);
     fn(n, row_load(in_type(node, 0), call->in[0], first, n, b->x), v, h, out);
     row_store(type, call->out[0], first, n, out);
@@ -133,3 +133,18 @@ static Err along_cpu(const Call *call, AlongFn *fn)
 Err add_rows_cpu(const Call *call)  { return along_cpu(call, add_along); }
 Err mul_rows_cpu(const Call *call)  { return along_cpu(call, mul_along); }
 Err gated_add_cpu(const Call *call) { return along_cpu(call, gate_along); }
+
+Err gated_add_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
+{
+    return sum_choose_cpu(n, device, choice);
+}
+
+/* dy gate h -> dh dgate; the sum first: dh may take over dy's bytes. */
+Err gated_add_grad_cpu(const Call *call)
+{
+    const Node *n = call->node;
+    TRY(sum_rows_cpu(call, &(SumRows){ .type_x = in_type(n, 0), .x = call->in[0],
+                                       .type_y = in_type(n, 2), .y = call->in[2],
+                                       .type_out = out_type(n, 1), .out = call->out[1] }));
+    return along_cpu(call, mul_along);
+}

@@ -1,5 +1,5 @@
 /* binary_cuda.cu -- two tensors element by element, and a vector along a tensor, on CUDA. */
-#include "ops/rows_cuda.h"
+#include "ops/reduce_cuda.h"
 
 #define class class_
 extern "C" {
@@ -83,3 +83,13 @@ template <class F, int IN> static Err along_cuda(const Call *call, const int (&f
 extern "C" Err add_rows_cuda(const Call *call)  { return along_cuda<AddAlong>(call, { 0 }); }
 extern "C" Err mul_rows_cuda(const Call *call)  { return along_cuda<MulAlong>(call, { 0 }); }
 extern "C" Err gated_add_cuda(const Call *call) { return along_cuda<GateAlong>(call, { 0, 2 }); }
+
+extern "C" Err gated_add_grad_cuda(const Call *call)     /* dy gate h -> dh dgate */
+{
+    const ReduceAttr *at = ATTR(call->node, ReduceAttr);
+    SumJob            job = { any_in(call, 0), any_in(call, 2), any_out(call, 1), at->a, at->m,
+                              at->k, at->scale };
+    job.gate = any_in(call, 1);
+    job.gated = any_out(call, 0);
+    return sum_cuda_run(call, &job);
+}

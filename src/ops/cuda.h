@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "device/launch_cuda.h"
+
 #define class class_             /* the IR is C: `class` is a plain name there */
 extern "C" {
 #include "device/cuda.h"

@@ -14,6 +14,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
     embedding_rows(U *__restrict__ y, const U *__restrict__ table, const int32_t *__restrict__ ids,
                    int64_t most, int64_t row, int64_t count)
 {
+    cuda_begin();
     U nan;
     memset(&nan, 0xff, sizeof nan);          /* NaN in every float type */
     for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
@@ -32,10 +33,10 @@ extern "C" Err embedding_cuda(const Call *call)
     int     unit = unit_of_pointer(unit_of_pointer(unit_of(16, bytes), call->in[0]), call->out[0]);
     int64_t row = bytes / unit, count = shape_count(in_shape(n, 1)) * row;
     WITH_UNIT(unit, U,
-              embedding_rows<U>
-              <<<cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
-                  (U *)call->out[0], (const U *)call->in[0], (const int32_t *)call->in[1],
-                  table.dim[0], row, count);)
+              cuda_launch(cuda_stream(call), embedding_rows<U>,
+                          cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0,
+                          (U *)call->out[0], (const U *)call->in[0], (const int32_t *)call->in[1],
+                          table.dim[0], row, count);)
     CUDA_LAUNCHED();
     return OK;
 }
@@ -114,6 +115,7 @@ __device__ __forceinline__ void add_found(const EmbeddingGrad &job, unsigned fou
 template <int N>
 __global__ void __launch_bounds__(32 * GRAD_WARPS) embedding_sums(EmbeddingGrad job)
 {
+    cuda_begin();
     __shared__ float lines[GRAD_WARPS][GRAD_COLUMNS];
     int     lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t column, part,
@@ -145,6 +147,7 @@ __global__ void __launch_bounds__(32 * GRAD_WARPS) embedding_sums(EmbeddingGrad 
 __global__ void __launch_bounds__(ROW_THREADS)
     embedding_parts(float *out, const float *sum, int64_t parts, int64_t count)
 {
+    cuda_begin();
     for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * ROW_THREADS) {
         float total = 0;
@@ -172,15 +175,17 @@ extern "C" Err embedding_grad_cuda(const Call *call)
         return fail(E_DEVICE, "embedding_grad: a table of %lld rows is too large for one launch",
                     (long long)table.dim[0]);
     if (pack_aligned(job.dy.p) && table.dim[1] % 4 == 0)
-        embedding_sums<4><<<(unsigned)blocks, 32 * GRAD_WARPS, 0, cuda_stream(call)>>>(job);
+        cuda_launch(cuda_stream(call), embedding_sums<4>, (unsigned)blocks, 32 * GRAD_WARPS, 0,
+                    job);
     else
-        embedding_sums<1><<<(unsigned)blocks, 32 * GRAD_WARPS, 0, cuda_stream(call)>>>(job);
+        cuda_launch(cuda_stream(call), embedding_sums<1>, (unsigned)blocks, 32 * GRAD_WARPS, 0,
+                    job);
     CUDA_LAUNCHED();
     if (cuts.parts == 1)
         return OK;
-    embedding_parts<<<cuda_blocks(call, shape_count(table), ROW_THREADS), ROW_THREADS, 0,
-                      cuda_stream(call)>>>((float *)call->out[0], job.sum, cuts.parts,
-                                           shape_count(table));
+    cuda_launch(cuda_stream(call), embedding_parts,
+                cuda_blocks(call, shape_count(table), ROW_THREADS), ROW_THREADS, 0,
+                (float *)call->out[0], job.sum, cuts.parts, shape_count(table));
     CUDA_LAUNCHED();
     return OK;
 }
@@ -189,6 +194,7 @@ extern "C" Err embedding_grad_cuda(const Call *call)
 __global__ void __launch_bounds__(ROW_THREADS)
     time_waves(const void *t, bool whole, AnyOut out, double slope, int64_t half, int64_t count)
 {
+    cuda_begin();
     for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t k, b = divided(i, half, &k);
@@ -205,9 +211,9 @@ extern "C" Err time_embedding_cuda(const Call *call)
 {
     const TimeAttr *at = ATTR(call->node, TimeAttr);
     int64_t half = at->width / 2, count = in_shape(call->node, 0).dim[0] * half;
-    time_waves<<<cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
-        call->in[0], in_type(call->node, 0) == I32, any_out(call, 0), -log((double)at->longest),
-        half, count);
+    cuda_launch(cuda_stream(call), time_waves, cuda_blocks(call, count, ROW_THREADS), ROW_THREADS,
+                0, call->in[0], in_type(call->node, 0) == I32, any_out(call, 0),
+                -log((double)at->longest), half, count);
     CUDA_LAUNCHED();
     return OK;
 }

@@ -140,6 +140,7 @@ __device__ __forceinline__ void row_multiply(float2 *x, const FftCuda &f, int la
 __global__ void __launch_bounds__(FFT_THREADS)
     conv_rows(int lanes, FftCuda f, Scratch x, Scratch spectrum)
 {
+    cuda_begin();
     extern __shared__ float2 memory[];
     float2 *one = fft_buffer(memory, f.n2, lanes, 0), *two = fft_buffer(memory, f.n2, lanes, 1);
     fft_turns(memory, f.n2);
@@ -156,6 +157,7 @@ __global__ void __launch_bounds__(FFT_THREADS)
     grad_rows(int lanes, FftCuda f, Scratch dy, Scratch u, Scratch spectrum, Scratch sum,
               int64_t batch, bool add)
 {
+    cuda_begin();
     extern __shared__ float2 memory[];
     int     n = f.n2 << lanes;
     float2 *one = fft_buffer(memory, f.n2, lanes, 0), *two = fft_buffer(memory, f.n2, lanes, 1);
@@ -192,6 +194,7 @@ __global__ void __launch_bounds__(FFT_THREADS)
 __global__ void d_parts(const void *u, Type type_u, const void *dy, Type type_dy, int64_t rows,
                         int64_t channels, float *parts)
 {
+    cuda_begin();
     __shared__ float sums[8][33];
     int64_t c = blockIdx.y * (int64_t)32 + threadIdx.x;
     int64_t from = rows * blockIdx.x / gridDim.x, to = rows * (blockIdx.x + 1) / gridDim.x;
@@ -212,6 +215,7 @@ __global__ void d_parts(const void *u, Type type_u, const void *dy, Type type_dy
 /* threads (32,32) */
 __global__ void d_sum(const float *parts, int64_t count, int64_t channels, float *dd)
 {
+    cuda_begin();
     __shared__ double sums[32][33];
     int64_t c = blockIdx.x * (int64_t)32 + threadIdx.x;
     double  sum = 0;
@@ -348,12 +352,11 @@ static Err grad_d(const Call *call, const FftCuda *f, const GradSpace *g)
     Shape       dy = in_shape(n, 0);
     float      *parts = (float *)((float2 *)call->workspace + g->signals * f->n * f->channels);
     dim3        blocks((unsigned)g->chunks, (unsigned)ceil_div(f->channels, 32));
-    d_parts<<<blocks, dim3(32, 8), 0, cuda_stream(call)>>>(call->in[1], in_type(n, 1), call->in[0],
-                                                           in_type(n, 0), dy.dim[0] * dy.dim[1],
-                                                           f->channels, parts);
+    cuda_launch(cuda_stream(call), d_parts, blocks, dim3(32, 8), 0, call->in[1], in_type(n, 1),
+                call->in[0], in_type(n, 0), dy.dim[0] * dy.dim[1], f->channels, parts);
     CUDA_LAUNCHED();
-    d_sum<<<blocks.y, dim3(32, 32), 0, cuda_stream(call)>>>(parts, g->chunks, f->channels,
-                                                            (float *)call->out[2]);
+    cuda_launch(cuda_stream(call), d_sum, blocks.y, dim3(32, 32), 0, parts, g->chunks,
+                f->channels, (float *)call->out[2]);
     CUDA_LAUNCHED();
     return OK;
 }

@@ -206,6 +206,7 @@ template <class Load, class Store>
 __global__ void __launch_bounds__(FFT_THREADS)
     fft_columns(int lanes, FftCuda f, Load load, Store store)
 {
+    cuda_begin();
     extern __shared__ float2 memory[];
     int     n1 = f.n1, j2 = (int)blockIdx.x;
     float2 *before = memory + n1, *after = before + n1;
@@ -239,6 +240,7 @@ template <class Load, class Store>
 __global__ void __launch_bounds__(FFT_THREADS)
     fft_rows(int lanes, FftCuda f, Load load, Store store)
 {
+    cuda_begin();
     extern __shared__ float2 memory[];
     int     n2 = f.n2, k1 = (int)blockIdx.x;
     float2 *x = fft_buffer(memory, n2, lanes, 0), *y = fft_buffer(memory, n2, lanes, 1),
@@ -261,6 +263,7 @@ template <class Load, class Store>
 __global__ void __launch_bounds__(FFT_THREADS)
     fft_columns_back(int lanes, FftCuda f, Load load, Store store)
 {
+    cuda_begin();
     extern __shared__ float2 memory[];
     int     n1 = f.n1, j2 = (int)blockIdx.x;
     float2 *before = memory + n1, *after = before + n1, one = make_float2(1, 0);
@@ -405,7 +408,7 @@ static Err fft_launch(const Call *call, Kernel kernel, int n, int across, int64_
     size_t bytes = fft_shared(n, lanes, buffers);
     dim3   grid((unsigned)across, (unsigned)ceil_div(channels, 1 << lanes), (unsigned)batch);
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    kernel<<<grid, FFT_THREADS, bytes, cuda_stream(call)>>>(lanes, args...);
+    cuda_launch(cuda_stream(call), kernel, grid, FFT_THREADS, bytes, lanes, args...);
     CUDA_LAUNCHED();
     return OK;
 }

@@ -33,6 +33,7 @@ template <class F, int N>
 __global__ void __launch_bounds__(ROW_THREADS)
     gate_packs(AnyIn x, AnyOut y, int64_t half, int64_t packs)
 {
+    cuda_begin();
     for (int64_t t = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; t < packs;
          t += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t j, row = divided(t * N, half, &j), at = 2 * row * half + j;
@@ -51,6 +52,7 @@ template <class F, int N>
 __global__ void __launch_bounds__(ROW_THREADS)
     gate_grad_packs(AnyIn x, AnyIn dy, AnyOut dx, int64_t half, int64_t packs)
 {
+    cuda_begin();
     for (int64_t t = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; t < packs;
          t += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t j, row = divided(t * N, half, &j), at = 2 * row * half + j;
@@ -79,9 +81,9 @@ template <class F> static Err gate_cuda(const Call *call)
     pack_along(&pack, dim(s, -1));
     int64_t packs = shape_count(s) / pack.n;
     WITH_PACK(pack, N,
-              gate_packs<F, N>
-              <<<cuda_blocks(call, packs, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
-                  x, y, dim(s, -1), packs);)
+              cuda_launch(cuda_stream(call), gate_packs<F, N>,
+                          cuda_blocks(call, packs, ROW_THREADS), ROW_THREADS, 0, x, y, dim(s, -1),
+                          packs);)
     CUDA_LAUNCHED();
     return OK;
 }
@@ -98,9 +100,9 @@ template <class F> static Err gate_grad_cuda(const Call *call)
     pack_along(&pack, dim(s, -1));
     int64_t packs = shape_count(s) / pack.n;
     WITH_PACK(pack, N,
-              gate_grad_packs<F, N>
-              <<<cuda_blocks(call, packs, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
-                  x, dy, dx, dim(s, -1), packs);)
+              cuda_launch(cuda_stream(call), gate_grad_packs<F, N>,
+                          cuda_blocks(call, packs, ROW_THREADS), ROW_THREADS, 0, x, dy, dx,
+                          dim(s, -1), packs);)
     CUDA_LAUNCHED();
     return OK;
 }

@@ -16,6 +16,28 @@ static Err layernorm_check(const Node *n, const char *word)
     return OK;
 }
 
+/* A residual branch begins with a norm: what x was given by the way around it comes in, and the sum
+ * goes out, where both are of x's type. */
+static Tensor norm_before(const Grad *g)
+{
+    Tensor x = grad_in(g, 0), before = grad_parts(g, 0);
+    if (!grad_wants(g, 0) || !tensor_ok(before) || tensor_type(before) != tensor_type(x) ||
+        !shape_same(tensor_shape(before), tensor_shape(x)))
+        return tensor_none(g->graph);
+    for (int i = 1; i < g->node->n_in; i++)
+        if (g->node->in[i] == x.id)
+            return tensor_none(g->graph);
+    return before;
+}
+
+static void norm_give(Grad *g, Tensor before, Tensor dx)
+{
+    if (tensor_ok(before))
+        grad_give_parts(g, 0, dx);
+    else
+        grad_give(g, 0, dx);
+}
+
 static Cost layernorm_cost(const Node *n)
 {
     return (Cost){ .flops = 8 * in_count(n, 0), .bytes = node_bytes(n) };
@@ -47,13 +69,14 @@ static Err layernorm_shape(Node *n)
 static void layernorm_grad(Grad *g)
 {
     LayernormAttr attr = *ATTR(g->node, LayernormAttr);
-    Tensor        d[3];
+    Tensor        d[3], before = norm_before(g);
     for (int i = 0; i < 3; i++)
         attr.wants[i] = grad_wants(g, i);
     node_add(g->graph, &op_layernorm_grad, &attr,
              TENSORS(grad_in(g, 0), attr.wants[0] ? grad_in(g, 1) : tensor_none(g->graph),
-                     grad_dy(g, 0)), d);
-    for (int i = 0; i < 3; i++)
+                     grad_dy(g, 0), before), d);
+    norm_give(g, before, d[0]);
+    for (int i = 1; i < 3; i++)
         grad_give(g, i, d[i]);
 }
 
@@ -64,7 +87,7 @@ const OpDef op_layernorm = {
     .cpu = { .choose = layernorm_choose_cpu, .run = layernorm_cpu },
 };
 
-/* in: x weight dy; out: dx dweight dbias */
+/* in: x weight dy, and what dx is added to or none; out: dx dweight dbias */
 static Err layernorm_grad_shape(Node *n)
 {
     const LayernormAttr *attr = ATTR(n, LayernormAttr);
@@ -77,8 +100,9 @@ static Err layernorm_grad_shape(Node *n)
 }
 
 const OpDef op_layernorm_grad = {
-    .name = "layernorm_grad", .doc = "gradients of layernorm, from its input",
-    .attr_bytes = sizeof(LayernormAttr), .n_in = 3, .n_out = 3, .inplace = IN_PLACE_OF(2),
+    .name = "layernorm_grad",
+    .doc = "gradients of layernorm, from its input; dx added to what is there",
+    .attr_bytes = sizeof(LayernormAttr), .n_in = 4, .n_out = 3, .inplace = IN_PLACE_OF(2),
     .shape = layernorm_grad_shape, .cost = layernorm_grad_cost,
     .cpu = { .choose = layernorm_grad_choose_cpu, .run = layernorm_grad_cpu },
 };
@@ -120,13 +144,13 @@ static Err layernorm_modulate_shape(Node *n)
 static void layernorm_modulate_grad(Grad *g)
 {
     LayernormAttr attr = *ATTR(g->node, LayernormAttr);
-    Tensor        d[2];
+    Tensor        d[2], before = norm_before(g);
     for (int i = 0; i < 2; i++)
         attr.wants[i] = grad_wants(g, i);
     node_add(g->graph, &op_layernorm_modulate_grad, &attr,
-             TENSORS(grad_in(g, 0), grad_in(g, 1), grad_dy(g, 0)), d);
-    for (int i = 0; i < 2; i++)
-        grad_give(g, i, d[i]);
+             TENSORS(grad_in(g, 0), grad_in(g, 1), grad_dy(g, 0), before), d);
+    norm_give(g, before, d[0]);
+    grad_give(g, 1, d[1]);
 }
 
 const OpDef op_layernorm_modulate = {
@@ -137,8 +161,9 @@ const OpDef op_layernorm_modulate = {
     .cpu = { .choose = layernorm_modulate_choose_cpu, .run = layernorm_modulate_cpu },
 };
 
-/* in: x packed dy; out: dx dpacked, which is zero outside its columns: it is small beside x, so
- * that the sum over all readers of packed is cheaper than any bookkeeping of parts */
+/* in: x packed dy, and what dx is added to or none; out: dx dpacked, which is zero outside its
+ * columns: it is small beside x, so that the sum over all readers of packed is cheaper than any
+ * bookkeeping of parts */
 static Err layernorm_modulate_grad_shape(Node *n)
 {
     for (int i = 0; i < 2; i++)
@@ -148,8 +173,9 @@ static Err layernorm_modulate_grad_shape(Node *n)
 }
 
 const OpDef op_layernorm_modulate_grad = {
-    .name = "layernorm_modulate_grad", .doc = "gradients of layernorm_modulate, from its input",
-    .attr_bytes = sizeof(LayernormAttr), .n_in = 3, .n_out = 2, .inplace = IN_PLACE_OF(2),
+    .name = "layernorm_modulate_grad",
+    .doc = "gradients of layernorm_modulate, from its input; dx added to what is there",
+    .attr_bytes = sizeof(LayernormAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
     .shape = layernorm_modulate_grad_shape, .cost = layernorm_grad_cost,
     .cpu = { .choose = layernorm_modulate_grad_choose_cpu, .run = layernorm_modulate_grad_cpu },
 };
@@ -175,10 +201,11 @@ static Err scalar_norm_shape(Node *n)
 static void scalar_norm_grad(Grad *g)
 {
     LayernormAttr attr = { .wants = { grad_wants(g, 0), grad_wants(g, 1), grad_wants(g, 2) } };
-    Tensor        d[3];
+    Tensor        d[3], before = norm_before(g);
     node_add(g->graph, &op_scalar_norm_grad, &attr,
-             TENSORS(grad_in(g, 0), grad_in(g, 1), grad_in(g, 2), grad_dy(g, 0)), d);
-    for (int i = 0; i < 3; i++)
+             TENSORS(grad_in(g, 0), grad_in(g, 1), grad_in(g, 2), grad_dy(g, 0), before), d);
+    norm_give(g, before, d[0]);
+    for (int i = 1; i < 3; i++)
         grad_give(g, i, d[i]);
 }
 
@@ -189,7 +216,7 @@ const OpDef op_scalar_norm = {
     .cpu = { .choose = scalar_norm_choose_cpu, .run = scalar_norm_cpu },
 };
 
-/* in: x m s dy; out: dx dm ds */
+/* in: x m s dy, and what dx is added to or none; out: dx dm ds */
 static Err scalar_norm_grad_shape(Node *n)
 {
     const LayernormAttr *attr = ATTR(n, LayernormAttr);
@@ -202,8 +229,9 @@ static Err scalar_norm_grad_shape(Node *n)
 }
 
 const OpDef op_scalar_norm_grad = {
-    .name = "scalar_norm_grad", .doc = "gradients of scalar_norm, from its input",
-    .attr_bytes = sizeof(LayernormAttr), .n_in = 4, .n_out = 3, .inplace = IN_PLACE_OF(3),
+    .name = "scalar_norm_grad",
+    .doc = "gradients of scalar_norm, from its input; dx added to what is there",
+    .attr_bytes = sizeof(LayernormAttr), .n_in = 5, .n_out = 3, .inplace = IN_PLACE_OF(3),
     .shape = scalar_norm_grad_shape, .cost = layernorm_grad_cost,
     .cpu = { .choose = scalar_norm_grad_choose_cpu, .run = scalar_norm_grad_cpu },
 };

@@ -21,6 +21,7 @@ typedef struct Rows {            /* one run of a kernel, forward or backward */
     int         threads;
     Type        type, type_y, type_w;
     const void *x, *dy, *weight, *bias;
+    const void *before;          /* added to dx, or NULL; of x's type */
     int64_t pitch; /* elements from one sample's weight to the next's; 0: one for all */
     float       plus;            /* added to the weight */
     double      eps;
@@ -211,6 +212,8 @@ static void rows_backward(const Rows *job)
                 for (int64_t c = 0; c < w; c++)
                     yi[c] = rstd * (di[c] * weight[c] - mean_sum -
                                     (xi[c] - mean) * rstd * mean_dot);
+                if (job->before)
+                    row_add(job->type, job->before, (r + i) * w, w, yi);
             }
             if (dx)
                 row_store(job->type, job->y, r * w, some * w, dx);
@@ -290,6 +293,7 @@ Err layernorm_grad_cpu(const Call *call)
     job.x = call->in[0];
     job.weight = call->in[1];
     job.dy = call->in[2];
+    job.before = call->in[3];
     job.y = call->out[0];
     rows_backward(&job);
     for (int i = 1; i < 3; i++)
@@ -351,6 +355,7 @@ Err layernorm_modulate_grad_cpu(const Call *call)
     job.x = call->in[0];
     job.weight = modulate_columns(n, call->in[1], attr->scale_at);
     job.dy = call->in[2];
+    job.before = call->in[3];
     job.y = call->out[0];
     rows_backward(&job);
     if (call->out[1]) {

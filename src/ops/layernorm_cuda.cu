@@ -1,14 +1,5 @@
-/* layernorm_cuda.cu -- norms over the last axis on CUDA.
- *
- * A row stays in the registers of a few lanes of a warp, of a warp, or of a block, as its width
- * asks, so that every byte passes once; rows too wide for that are read again from the cache. Layer
- * norm is the modulated norm with one weight and bias for all rows; scalar_norm has the number s
- * for a weight and rstd * m beside xhat.
- *
- * Sums over rows (gradients of weight and bias): rows are cut into pieces, none of which crosses
- * the end of a sample of the packed tensor; a block keeps the sums of one piece in registers and
- * writes [2][width], dy * xhat and dy; the pieces are added in order, in double. */
-#include "ops/cuda.h"
+/* layernorm_cuda.cu -- norms over the last axis on CUDA: how rows are cut, and the operators. */
+#include "ops/layernorm_cuda.h"
 
 extern "C" {
 #define class class_
@@ -16,388 +7,38 @@ extern "C" {
 #undef class
 }
 
-enum { ROW_THREADS = 256, BLOCK_ROW_THREADS = 512 };
+/* How a row of `count` packs lies in the lanes of a warp: the least room, then the fewest packs in
+ * a lane. packs 0: it is too long. */
+typedef struct Team {
+    int lanes, packs;
+} Team;
 
-typedef struct RowsCuda {        /* one run, forward or backward */
-    int64_t     rows, width;
-    int64_t     per;             /* rows that share weight and bias */
-    int64_t     pieces, piece;   /* of each sample; rows of a piece */
-    Type        type, type_w;
-    const void *x, *dy, *weight, *bias;
-    int64_t     pitch;           /* elements from one sample's weight to the next's */
-    float       plus;            /* added to the weight */
-    float       eps;
-    bool        scalar;          /* weight and bias are the numbers s and m */
-    bool        vectors_w;       /* weight and bias can be read 16 bytes at a time */
-    int         lanes;           /* of a row */
-    void       *y;               /* or dx */
-    float      *partial;         /* [samples][pieces][2][width, or 1 if scalar]; NULL: not wanted */
-} RowsCuda;
-
-template <int V>
-__device__ __forceinline__ void affine_get(const RowsCuda &job, const void *p, int64_t i,
-                                           float absent, float *w)
+static Team team_of(int64_t count)
 {
-    constexpr int wide = V < 4 ? V : 4;
-    if (!p) {
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            w[j] = absent;
-    } else if (job.type_w == F32) {
-        if (job.vectors_w)
-#pragma unroll
-            for (int j = 0; j < V; j += wide)
-                get_pack<wide>((const float *)p, i + j, w + j);
-        else
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                w[j] = get((const float *)p, i + j);
-    } else if (job.type_w == BF16) {
-        if (job.vectors_w)
-            get_pack<V>((const bf16 *)p, i, w);
-        else
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                w[j] = get((const bf16 *)p, i + j);
-    } else {
-        if (job.vectors_w)
-            get_pack<V>((const f16 *)p, i, w);
-        else
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                w[j] = get((const f16 *)p, i + j);
+    Team best = { 32, 0 };
+    for (int lanes = 32; lanes >= 1; lanes /= 2) {
+        int64_t packs = ceil_div(count, lanes);
+        bool    may = packs <= (lanes == 32 ? 5 : lanes >= 8 ? 3 : 1);
+        if (may && (!best.packs || packs * lanes < best.packs * best.lanes))
+            best = Team{ lanes, (int)packs };
     }
+    return best;
 }
 
-__device__ __forceinline__ float number(Type type, const void *p)
+/* Blocks that take part in sums over rows: as many as the card holds at once. Scratch depends on
+ * it, so it follows from the shape alone, not from how a pointer is aligned. */
+static int64_t rows_blocks(const RowsCuda *job, int sms)
 {
-    return type == F32    ? *(const float *)p
-           : type == BF16 ? get((const bf16 *)p, 0)
-                          : get((const f16 *)p, 0);
+    int  wide = 16 / (int)type_bytes(job->type), v = job->width % wide == 0 ? wide
+                                                     : job->width % 4 == 0  ? 4
+                                                                            : 1;
+    Team team = team_of(job->width / v);
+    return (int64_t)sms * (team.packs ? back_blocks(team.packs * v) : 4);
 }
-
-/* The sum over the lanes of a row; every lane gets it. */
-template <bool BLOCK> __device__ __forceinline__ float row_sum(float x, int lanes, float *lines)
-{
-    if constexpr (BLOCK) {
-        return block_sum(x, lines);
-    } else {
-        for (int d = lanes / 2; d; d >>= 1)
-            x += __shfl_xor_sync(0xffffffffu, x, d);
-        return x;
-    }
-}
-
-/* Mean and 1 / std of a row in registers: lane l holds vectors l, l + lanes, ... of `count`. */
-template <int V, int K, bool BLOCK>
-__device__ __forceinline__ void row_moments(const RowsCuda &job, const float (&x)[K][V], int lane,
-                                            int count, float *lines, float *mean, float *rstd)
-{
-    float sum = 0, squares = 0;
-#pragma unroll
-    for (int k = 0; k < K; k++)
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            sum += x[k][j];                      /* 0 beyond the end */
-    *mean = row_sum<BLOCK>(sum, job.lanes, lines) / (float)job.width;
-#pragma unroll
-    for (int k = 0; k < K; k++)
-        if (lane + k * job.lanes < count)
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                squares += (x[k][j] - *mean) * (x[k][j] - *mean);
-    squares = row_sum<BLOCK>(squares, job.lanes, lines);
-    *rstd = 1.0f / sqrtf(squares / (float)job.width + job.eps);
-}
-
-template <class T, int V, int K>
-__device__ __forceinline__ void row_get(const T *p, int64_t at, int lane, int lanes, int count,
-                                        bool live, float (&x)[K][V])
-{
-#pragma unroll
-    for (int k = 0; k < K; k++) {
-        int v = lane + k * lanes;
-        if (live && v < count)
-            get_pack<V>(p, at + (int64_t)v * V, x[k]);
-        else
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                x[k][j] = 0;
-    }
-}
-
-template <class T, int V, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS)
-    rows_forward(RowsCuda job)
-{
-    __shared__ float lines[32];
-    int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
-    int     teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
-    float m = job.scalar ? number(job.type_w, job.bias) : 0,
-          s = job.scalar ? number(job.type_w, job.weight) : 1;
-    for (int64_t first = (int64_t)blockIdx.x * teams; first < job.rows;
-         first += (int64_t)gridDim.x * teams) {
-        int64_t row = first + team;  /* all lanes of a warp stay: their sums need them */
-        bool    live = row < job.rows;
-        float   x[K][V], mean, rstd;
-        row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
-        row_moments<V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
-        if (!live)
-            continue;
-        int64_t affine = row / job.per * job.pitch;
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            int   v = lane + k * lanes;
-            float w[V], b[V];
-            if (v >= count)
-                break;
-            affine_get<V>(job, job.scalar ? NULL : job.weight, affine + (int64_t)v * V, s, w);
-            affine_get<V>(job, job.scalar ? NULL : job.bias, affine + (int64_t)v * V, s * rstd * m,
-                          b);
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                x[k][j] = (x[k][j] - mean) * rstd * (w[j] + job.plus) + b[j];
-            put_pack<V>((T *)job.y, row * job.width + (int64_t)v * V, x[k]);
-        }
-    }
-}
-
-/* Any width: the row is read three times. */
-template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_forward_wide(RowsCuda job)
-{
-    __shared__ float lines[32];
-    float m = job.scalar ? number(job.type_w, job.bias) : 0,
-          s = job.scalar ? number(job.type_w, job.weight) : 1;
-    for (int64_t row = blockIdx.x; row < job.rows; row += gridDim.x) {
-        const T *x = (const T *)job.x + row * job.width;
-        int64_t  affine = row / job.per * job.pitch;
-        float    sum = 0, squares = 0;
-        for (int64_t c = threadIdx.x; c < job.width; c += blockDim.x)
-            sum += get(x, c);
-        float mean = block_sum(sum, lines) / (float)job.width;
-        for (int64_t c = threadIdx.x; c < job.width; c += blockDim.x)
-            squares += (get(x, c) - mean) * (get(x, c) - mean);
-        float rstd = 1.0f / sqrtf(block_sum(squares, lines) / (float)job.width + job.eps);
-        for (int64_t c = threadIdx.x; c < job.width; c += blockDim.x) {
-            float w, b;
-            affine_get<1>(job, job.scalar ? NULL : job.weight, affine + c, s, &w);
-            affine_get<1>(job, job.scalar ? NULL : job.bias, affine + c, s * rstd * m, &b);
-            put((T *)job.y, row * job.width + c, (get(x, c) - mean) * rstd * (w + job.plus) + b);
-        }
-    }
-}
-
-/* Adds up the sums of a block's teams in order: dynamic shared memory [2][width]. */
-template <int V, int K>
-__device__ __forceinline__ void columns_join(const RowsCuda &job, float (&one)[K][V],
-                                             float (&two)[K][V], int lane, int count)
-{
-    extern __shared__ float columns[];
-    int64_t width = job.width;
-    for (int d = job.lanes; d < 32; d <<= 1)
-#pragma unroll
-        for (int k = 0; k < K; k++)
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                one[k][j] += __shfl_xor_sync(0xffffffffu, one[k][j], d);
-                two[k][j] += __shfl_xor_sync(0xffffffffu, two[k][j], d);
-            }
-    for (int warp = 0; warp < (int)blockDim.x / 32; warp++) {
-        if ((int)threadIdx.x / 32 == warp && (int)threadIdx.x % 32 < job.lanes)
-#pragma unroll
-            for (int k = 0; k < K; k++)
-                if (lane + k * job.lanes < count)
-#pragma unroll
-                    for (int j = 0; j < V; j++) {
-                        int c = (lane + k * job.lanes) * V + j;
-                        columns[c] = (warp ? columns[c] : 0) + one[k][j];
-                        columns[width + c] = (warp ? columns[width + c] : 0) + two[k][j];
-                    }
-        __syncthreads();
-    }
-    for (int64_t c = threadIdx.x; c < 2 * width; c += blockDim.x)
-        job.partial[blockIdx.x * 2 * width + c] = columns[c];
-}
-
-/* scalar_norm: the sums of teams; team_s and team_m are the same in all lanes of a team. */
-template <bool BLOCK>
-__device__ void scalars_join(const RowsCuda &job, float team_s, float team_m, float *lines)
-{
-    bool  leads = BLOCK ? threadIdx.x == 0 : (int)threadIdx.x % job.lanes == 0;
-    float s = block_sum(leads ? team_s : 0.0f, lines), m = block_sum(leads ? team_m : 0.0f, lines);
-    if (threadIdx.x == 0) {
-        job.partial[2 * blockIdx.x] = s;
-        job.partial[2 * blockIdx.x + 1] = m;
-    }
-}
-
-/* dx = rstd (g - mean(g) - xhat mean(g (xhat + add))), g = weight dy. A block takes one piece. */
-template <class T, int V, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS)
-    rows_backward(RowsCuda job)
-{
-    __shared__ float lines[32];
-    int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
-    int     teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
-    int64_t sample = blockIdx.x / job.pieces, from = blockIdx.x % job.pieces * job.piece;
-    int64_t to = from + job.piece < job.per ? from + job.piece : job.per,
-            affine = sample * job.pitch;
-    float m = job.scalar ? number(job.type_w, job.bias) : 0,
-          s = job.scalar ? number(job.type_w, job.weight) : 1;
-    float   one[K][V], two[K][V], sum_s = 0, sum_m = 0, inverse = 1 / (float)job.width;
-#pragma unroll
-    for (int k = 0; k < K; k++)
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            one[k][j] = two[k][j] = 0;
-    for (int64_t first = from; first < to; first += teams) {
-        int64_t row = sample * job.per + first + team;
-        bool    live = first + team < to;
-        float   x[K][V], d[K][V], mean, rstd, sum = 0, dot = 0;
-        row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
-        row_get<T, V, K>((const T *)job.dy, row * job.width, lane, lanes, count, live, d);
-        row_moments<V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
-        float add = rstd * m;
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            float w[V];
-            if (!live || lane + k * lanes >= count)
-                break;
-            affine_get<V>(job, job.scalar ? NULL : job.weight,
-                          affine + (int64_t)(lane + k * lanes) * V, 1, w);
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                x[k][j] = (x[k][j] - mean) * rstd;
-                one[k][j] += d[k][j] * x[k][j];
-                two[k][j] += d[k][j];
-                d[k][j] *= w[j] + job.plus;
-                sum += d[k][j];
-                dot += d[k][j] * (x[k][j] + add);
-            }
-        }
-        sum = row_sum<BLOCK>(sum, lanes, lines);
-        dot = row_sum<BLOCK>(dot, lanes, lines);
-        if (!live)
-            continue;
-        sum_s += dot;
-        sum_m += s * rstd * sum;
-        if (!job.y)
-            continue;
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            if (lane + k * lanes >= count)
-                break;
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                d[k][j] = s * rstd * (d[k][j] - sum * inverse - x[k][j] * (dot * inverse));
-            put_pack<V>((T *)job.y, row * job.width + (int64_t)(lane + k * lanes) * V, d[k]);
-        }
-    }
-    if (!job.partial)
-        return;
-    if (job.scalar) {
-        scalars_join<BLOCK>(job, sum_s, sum_m, lines);
-    } else if (BLOCK) {
-        if (lane < count)
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                job.partial[blockIdx.x * 2 * job.width + lane * V + j] = one[0][j];
-                job.partial[(blockIdx.x * 2 + 1) * job.width + lane * V + j] = two[0][j];
-            }
-    } else {
-        columns_join<V, K>(job, one, two, lane, count);
-    }
-}
-
-/* Any width: rows read again, sums kept where they go. */
-template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_backward_wide(RowsCuda job)
-{
-    __shared__ float lines[32];
-    int64_t sample = blockIdx.x / job.pieces, from = blockIdx.x % job.pieces * job.piece,
-            w = job.width;
-    int64_t to = from + job.piece < job.per ? from + job.piece : job.per,
-            affine = sample * job.pitch;
-    float m = job.scalar ? number(job.type_w, job.bias) : 0,
-          s = job.scalar ? number(job.type_w, job.weight) : 1;
-    float   sum_s = 0, sum_m = 0, *one = job.partial + blockIdx.x * 2 * w, *two = one + w;
-    bool    columns = job.partial && !job.scalar;
-    for (int64_t i = from; i < to; i++) {
-        int64_t  row = sample * job.per + i;
-        const T *x = (const T *)job.x + row * w, *dy = (const T *)job.dy + row * w;
-        float    total = 0, squares = 0, sum = 0, dot = 0, weight;
-        for (int64_t c = threadIdx.x; c < w; c += blockDim.x)
-            total += get(x, c);
-        float mean = block_sum(total, lines) / (float)w;
-        for (int64_t c = threadIdx.x; c < w; c += blockDim.x)
-            squares += (get(x, c) - mean) * (get(x, c) - mean);
-        float rstd = 1.0f / sqrtf(block_sum(squares, lines) / (float)w + job.eps);
-        for (int64_t c = threadIdx.x; c < w; c += blockDim.x) {
-            float xhat = (get(x, c) - mean) * rstd, d = get(dy, c);
-            affine_get<1>(job, job.scalar ? NULL : job.weight, affine + c, 1, &weight);
-            if (columns) {
-                one[c] = (i > from ? one[c] : 0) + d * xhat;
-                two[c] = (i > from ? two[c] : 0) + d;
-            }
-            sum += d * (weight + job.plus);
-            dot += d * (weight + job.plus) * (xhat + rstd * m);
-        }
-        sum = block_sum(sum, lines);
-        dot = block_sum(dot, lines);
-        sum_s += dot;
-        sum_m += s * rstd * sum;
-        for (int64_t c = threadIdx.x; job.y && c < w; c += blockDim.x) {
-            affine_get<1>(job, job.scalar ? NULL : job.weight, affine + c, 1, &weight);
-            float xhat = (get(x, c) - mean) * rstd, g = get(dy, c) * (weight + job.plus);
-            put((T *)job.y, row * w + c, s * rstd * (g - sum / (float)w - xhat * dot / (float)w));
-        }
-    }
-    if (job.partial && job.scalar)
-        scalars_join<true>(job, sum_s, sum_m, lines);
-}
-
-/* Where the sums of pieces go. */
-typedef struct Totals {
-    const float *partial;
-    int64_t      pieces, width, columns;     /* columns: of a sample's output row */
-    int64_t      at[2];                      /* first columns of dy * xhat and of dy */
-    Type         type;
-    void        *out[2];                     /* the same, or one for each; NULL: not wanted */
-    bool         packed;                     /* one output for both; 0 between them */
-} Totals;
-
-__global__ void rows_totals(Totals to)       /* threads (32,32), blocks (columns / 32, samples) */
-{
-    __shared__ double sums[32][33];
-    int64_t sample = blockIdx.y, column = blockIdx.x * (int64_t)32 + threadIdx.x, c = -1;
-    int     part = 0;
-    for (int i = 0; i < 2; i++)
-        if (column >= to.at[i] && column < to.at[i] + to.width) {
-            part = i;
-            c = column - to.at[i];
-        }
-    double sum = 0;
-    for (int64_t i = threadIdx.y; c >= 0 && i < to.pieces; i += 32)
-        sum += (double)to.partial[((sample * to.pieces + i) * 2 + part) * to.width + c];
-    sums[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    void *out = part ? to.out[1] : to.out[0];
-    if (threadIdx.y || column >= to.columns || !out)
-        return;
-    for (int i = 1; i < 32; i++)
-        sum += sums[i][threadIdx.x];
-    int64_t at = to.packed ? sample * to.columns + column : c;
-    if (to.type == F32)
-        put((float *)out, at, (float)sum);
-    else if (to.type == BF16)
-        put((bf16 *)out, at, (float)sum);
-    else
-        put((f16 *)out, at, (float)sum);
-}
-
-/* ---- host ---- */
 
 static RowsCuda rows_of(const Node *n, int64_t samples, int sms)
 {
+    const int64_t least = BACK_THREADS / 32;     /* rows of a piece: one for each warp */
     Shape    x = in_shape(n, 0);
     RowsCuda job = {};
     job.width = dim(x, -1);
@@ -406,7 +47,8 @@ static RowsCuda rows_of(const Node *n, int64_t samples, int sms)
     job.type = in_type(n, 0);
     job.type_w = F32;
     job.eps = ATTR(n, LayernormAttr)->eps;
-    int64_t want = ceil_div((int64_t)sms * 4, samples), most = ceil_div(job.per, 16);
+    int64_t want = rows_blocks(&job, sms) / samples, most = ceil_div(job.per, least);
+    want = want < 1 ? 1 : want;              /* no more than the card holds: one too many doubles */
     job.piece = ceil_div(job.per, want < most ? want : most);
     job.pieces = ceil_div(job.per, job.piece);
     return job;
@@ -422,62 +64,64 @@ static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
 static bool vectors_fit(RowsCuda *job, int v)
 {
-    if (v > 1 && (job->width % v || !aligned(job->x) || !aligned(job->dy) || !aligned(job->y)))
+    if (v > 1 && (job->width % v || !aligned(job->x) || !aligned(job->dy) || !aligned(job->y) ||
+                  !aligned(job->before)))
         return false;
     job->vectors_w = v > 1 && aligned(job->weight) && aligned(job->bias) && job->pitch % v == 0;
     return true;
 }
 
-static int lanes_for(int64_t count)
-{
-    int lanes = 1;
-    while (lanes < count && lanes < 32)
-        lanes *= 2;
-    return lanes;
-}
+/* Runs the statements with K the packs of a lane, a constant. */
+#define WITH_PACKS(packs, K, ...)                               \
+    switch (packs) {                                            \
+    case 1:  { constexpr int K = 1; __VA_ARGS__ } break;        \
+    case 2:  { constexpr int K = 2; __VA_ARGS__ } break;        \
+    case 3:  { constexpr int K = 3; __VA_ARGS__ } break;        \
+    case 4:  { constexpr int K = 4; __VA_ARGS__ } break;        \
+    default: { constexpr int K = 5; __VA_ARGS__ } break;        \
+    }
 
 template <class T, int V> static void launch_forward(const Call *call, RowsCuda job)
 {
     int64_t      count = job.width / V;
+    Team         team = team_of(count);
     cudaStream_t stream = cuda_stream(call);
-    job.lanes = lanes_for(count);
+    job.lanes = team.lanes;
     unsigned     blocks = cuda_blocks(call, job.rows * job.lanes, ROW_THREADS);
-    if (count <= 32)
-        rows_forward<T, V, 1, false><<<blocks, ROW_THREADS, 0, stream>>>(job);
-    else if (count <= 64)
-        rows_forward<T, V, 2, false><<<blocks, ROW_THREADS, 0, stream>>>(job);
-    else if (count <= 128)
-        rows_forward<T, V, 4, false><<<blocks, ROW_THREADS, 0, stream>>>(job);
-    else if (count <= BLOCK_ROW_THREADS) {
+    if (team.packs) {
+        WITH_PACKS(team.packs, K, cuda_launch(stream, rows_forward<T, V, K, false>, blocks,
+                                              ROW_THREADS, 0, job);)
+    } else if (count <= BLOCK_ROW_THREADS) {
         job.lanes = (int)ceil_div(count, 32) * 32;
         blocks = cuda_blocks(call, job.rows * job.lanes, job.lanes);
-        rows_forward<T, V, 1, true><<<blocks, (unsigned)job.lanes, 0, stream>>>(job);
+        cuda_launch(stream, rows_forward<T, V, 1, true>, blocks, (unsigned)job.lanes, 0, job);
     } else {
         blocks = cuda_blocks(call, job.rows * ROW_THREADS, ROW_THREADS);
         job.vectors_w = false;
-        rows_forward_wide<T><<<blocks, ROW_THREADS, 0, stream>>>(job);
+        cuda_launch(stream, rows_forward_wide<T>, blocks, ROW_THREADS, 0, job);
     }
 }
 
 template <class T, int V> static void launch_backward(const Call *call, RowsCuda job)
 {
     int64_t      count = job.width / V;
+    Team         team = team_of(count);
     cudaStream_t stream = cuda_stream(call);
     unsigned     blocks = (unsigned)(job.rows / job.per * job.pieces);
-    size_t       shared = job.partial && !job.scalar ? (size_t)job.width * 2 * sizeof(float) : 0;
-    job.lanes = lanes_for(count);
-    if (count <= 32)
-        rows_backward<T, V, 1, false><<<blocks, ROW_THREADS, shared, stream>>>(job);
-    else if (count <= 64)
-        rows_backward<T, V, 2, false><<<blocks, ROW_THREADS, shared, stream>>>(job);
-    else if (count <= 128)
-        rows_backward<T, V, 4, false><<<blocks, ROW_THREADS, shared, stream>>>(job);
-    else if (count <= BLOCK_ROW_THREADS) {
+    job.lanes = team.lanes;
+    if (team.packs) {
+        size_t shared = 0;
+        if (job.partial && !job.scalar)
+            shared = (size_t)(BACK_THREADS / 32 * join_numbers(team.lanes, team.packs * V)) *
+                     sizeof(float);
+        WITH_PACKS(team.packs, K, cuda_launch(stream, rows_backward<T, V, K, false>, blocks,
+                                              BACK_THREADS, shared, job);)
+    } else if (count <= BLOCK_ROW_THREADS) {
         job.lanes = (int)ceil_div(count, 32) * 32;
-        rows_backward<T, V, 1, true><<<blocks, (unsigned)job.lanes, 0, stream>>>(job);
+        cuda_launch(stream, rows_backward<T, V, 1, true>, blocks, (unsigned)job.lanes, 0, job);
     } else {
         job.vectors_w = false;
-        rows_backward_wide<T><<<blocks, ROW_THREADS, 0, stream>>>(job);
+        cuda_launch(stream, rows_backward_wide<T>, blocks, ROW_THREADS, 0, job);
     }
 }
 
@@ -501,6 +145,7 @@ static Err rows_run_forward(const Call *call, RowsCuda job)
     return OK;
 }
 
+/* in: x ... dy, and behind it what dx is added to or none */
 static Err rows_run_backward(const Call *call, RowsCuda job, int dy, bool sums)
 {
     if (in_type(call->node, dy) != job.type)
@@ -508,6 +153,7 @@ static Err rows_run_backward(const Call *call, RowsCuda job, int dy, bool sums)
                     call->node->op->name);
     job.x = call->in[0];
     job.dy = call->in[dy];
+    job.before = call->in[dy + 1];
     job.y = call->out[0];
     job.partial = sums ? (float *)call->workspace : NULL;
     WITH_VECTORS(job, launch_backward);
@@ -521,7 +167,7 @@ static Err rows_run_totals(const Call *call, const RowsCuda *job, Totals to)
     to.pieces = job->pieces;
     to.width = job->scalar ? 1 : job->width;
     dim3 blocks((unsigned)ceil_div(to.columns, 32), (unsigned)(job->rows / job->per));
-    rows_totals<<<blocks, dim3(32, 32), 0, cuda_stream(call)>>>(to);
+    cuda_launch(cuda_stream(call), rows_totals, blocks, dim3(32, 32), 0, to);
     CUDA_LAUNCHED();
     return OK;
 }

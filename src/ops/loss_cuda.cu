@@ -48,6 +48,7 @@ __device__ __forceinline__ void differ(const Differences &job, int64_t i, double
 template <int N, LossKind KIND>
 __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(Differences job, LossEnd end)
 {
+    cuda_begin();
     int64_t  packs = job.count / N, first = (int64_t)blockIdx.x * LOSS_THREADS + threadIdx.x;
     int64_t  step = (int64_t)gridDim.x * LOSS_THREADS;
     LossPart mine = { 0, 0 };
@@ -79,8 +80,8 @@ template <LossKind KIND> static Err loss_go(const Call *call)
     pack_with(&pack, job.x.p, job.x.type);
     pack_with(&pack, job.target.p, job.target.type);
     WITH_PACK(pack, N,
-              loss_sum<N, KIND>
-              <<<(unsigned)blocks, LOSS_THREADS, 0, cuda_stream(call)>>>(job, end);)
+              cuda_launch(cuda_stream(call), loss_sum<N, KIND>, (unsigned)blocks, LOSS_THREADS, 0,
+                          job, end);)
     CUDA_LAUNCHED();
     return loss_end(call, end, blocks);
 }
@@ -156,6 +157,7 @@ template <int N>
 __global__ void __launch_bounds__(SOFT_THREADS)
     cross_entropy_rows(AnyIn x, const int32_t *target, float *lse, RowTeam team, LossEnd end)
 {
+    cuda_begin();
     __shared__ float lines[32];
     int      lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
     LossPart mine = { 0, 0 };
@@ -195,8 +197,9 @@ extern "C" Err cross_entropy_cuda(const Call *call)
     int64_t blocks = loss_blocks(team.rows, 1, cuda_handle(call)->sms);
     blocks = need < blocks ? need : blocks;
     WITH_PACK(pack, N,
-              cross_entropy_rows<N><<<(unsigned)blocks, SOFT_THREADS, 0, cuda_stream(call)>>>(
-                  x, (const int32_t *)call->in[1], (float *)call->out[2], team, end);)
+              cuda_launch(cuda_stream(call), cross_entropy_rows<N>, (unsigned)blocks,
+                          SOFT_THREADS, 0, x, (const int32_t *)call->in[1], (float *)call->out[2],
+                          team, end);)
     CUDA_LAUNCHED();
     return loss_end(call, end, blocks);
 }

@@ -59,6 +59,7 @@ static __device__ __forceinline__ void loss_give(LossPart mine, const LossEnd &e
 
 static __global__ void __launch_bounds__(LOSS_THREADS) loss_finish(LossEnd end, int blocks)
 {
+    cuda_begin();
     LossPart mine = { 0, 0 };
     for (int i = threadIdx.x; i < blocks; i += LOSS_THREADS) {
         mine.sum += end.part[i].sum;
@@ -70,7 +71,7 @@ static __global__ void __launch_bounds__(LOSS_THREADS) loss_finish(LossEnd end, 
 static inline Err loss_end(const Call *call, LossEnd end, int64_t blocks)
 {
     if (blocks > 1) {
-        loss_finish<<<1, LOSS_THREADS, 0, cuda_stream(call)>>>(end, (int)blocks);
+        cuda_launch(cuda_stream(call), loss_finish, 1, LOSS_THREADS, 0, end, (int)blocks);
         CUDA_LAUNCHED();
     }
     return OK;

@@ -101,6 +101,7 @@ template <class F>
 __global__ void __launch_bounds__(ROW_THREADS)
     noise_blocks(F f, const int32_t *counters, uint32_t stream, int64_t count, bool aligned)
 {
+    cuda_begin();
     RandomKey key = noise_key(counters, stream);
     uint64_t first = (uint64_t)(uint32_t)counters[COUNTER_MICRO] * (uint64_t)count,
              begin = first / 4;
@@ -122,10 +123,9 @@ __global__ void __launch_bounds__(ROW_THREADS)
 template <class F> static Err noise_go(const Call *call, F f, int counters_in, bool aligned)
 {
     int64_t count = shape_count(out_shape(call->node, 0));
-    noise_blocks<F>
-        <<<cuda_blocks(call, count / 4 + 2, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
-            f, (const int32_t *)call->in[counters_in], ATTR(call->node, NoiseAttr)->stream, count,
-            aligned);
+    cuda_launch(cuda_stream(call), noise_blocks<F>, cuda_blocks(call, count / 4 + 2, ROW_THREADS),
+                ROW_THREADS, 0, f, (const int32_t *)call->in[counters_in],
+                ATTR(call->node, NoiseAttr)->stream, count, aligned);
     CUDA_LAUNCHED();
     return OK;
 }

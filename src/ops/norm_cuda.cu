@@ -12,11 +12,11 @@ struct Place {
 
 template <int V> __device__ __forceinline__ Place place_of(const NormCuda &run)
 {
-    Place   p;
-    int64_t id = blockIdx.x;
-    int     tile = (int)(id % run.tiles), t = (int)threadIdx.x;
-    p.chunk = id / run.tiles % run.chunks;
-    p.sample = id / run.tiles / run.chunks;
+    Place    p;
+    unsigned id = blockIdx.x / (unsigned)run.tiles;
+    int      tile = (int)(blockIdx.x - id * (unsigned)run.tiles), t = (int)threadIdx.x;
+    p.sample = id / (unsigned)run.chunks;
+    p.chunk = id - (unsigned)p.sample * (unsigned)run.chunks;
     p.lane = run.tiles > 1 ? 0 : t / run.columns;
     p.column = run.tiles > 1 ? tile * NORM_THREADS + t : t - p.lane * run.columns;
     p.active = p.lane < run.lanes && p.column < run.columns;
@@ -27,11 +27,26 @@ template <int V> __device__ __forceinline__ Place place_of(const NormCuda &run)
     return p;
 }
 
-template <int V>
-__device__ __forceinline__ int channel_of(const NormCuda &run, const Place &p, int j)
-{
-    return (int)(((int64_t)p.column * V + j) % run.channels);
-}
+/* The channels of a thread's vector and their groups, one after the other. */
+struct Channel {
+    int at, group, in_group, width, channels;
+
+    __device__ __forceinline__ Channel(const NormCuda &run, int first)
+    {
+        channels = (int)run.channels;
+        width = channels / (int)run.groups;
+        at = first % channels;               /* several pixels may lie side by side */
+        group = at / width;
+        in_group = at - group * width;
+    }
+    __device__ __forceinline__ void next()
+    {
+        if (++in_group == width)
+            in_group = 0, group++;
+        if (++at == channels)
+            at = group = in_group = 0;
+    }
+};
 
 /* Sums of this thread's columns over all lanes and, where several pixels lie side by side in a row,
  * over these: give(channel, one, two) is called once for each channel of the block. */
@@ -100,11 +115,12 @@ __global__ void __launch_bounds__(NORM_THREADS) moments(NormCuda run, float *par
 {
     Place    p = place_of<V>(run);
     const T *x = (const T *)run.x + p.sample * run.pixels * run.channels;
+    Channel  c(run, p.column * V);
     float    one[V], two[V], shift[V];
 #pragma unroll
-    for (int j = 0; j < V; j++) {
+    for (int j = 0; j < V; j++, c.next()) {
         one[j] = two[j] = 0;
-        shift[j] = p.active ? middle<T>(run, p, channel_of<V>(run, p, j)) : 0;
+        shift[j] = p.active ? middle<T>(run, p, c.at) : 0;
     }
 #pragma unroll 4
     for (int64_t v = p.at; v < p.end; v += p.step) {
@@ -154,15 +170,15 @@ __global__ void join_moments(NormCuda run, const float *partial)
     int64_t group = blockIdx.x % run.groups, n = width * run.chunks;
     double  count = (double)run.pixels * (double)width, sum = 0, squares = 0;
     const float *of = partial + 2 * (sample * run.chunks * run.channels + group * width);
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-        int64_t k = i / width, left = run.pixels - k * run.chunk;
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
+        int64_t k = i / (unsigned)width, left = run.pixels - k * run.chunk;
         sum += (double)(left < run.chunk ? left : run.chunk) *
-               (double)of[2 * (k * run.channels + i % width)];
+               (double)of[2 * (k * run.channels + i % (unsigned)width)];
     }
     double mean = block_sum_double(sum, lines) / count;
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-        int64_t      k = i / width, left = run.pixels - k * run.chunk;
-        const float *at = of + 2 * (k * run.channels + i % width);
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
+        int64_t      k = i / (unsigned)width, left = run.pixels - k * run.chunk;
+        const float *at = of + 2 * (k * run.channels + i % (unsigned)width);
         double       away = (double)at[0] - mean;
         squares += (double)at[1] + (double)(left < run.chunk ? left : run.chunk) * away * away;
     }
@@ -178,38 +194,63 @@ template <int V> struct Columns {
     float mean[V], rstd[V], weight[V], bias[V];
 };
 
+template <int V, class T>
+__device__ __forceinline__ void affines_as(const T *p, int first, int channels, float *to)
+{
+    int c = first % channels;
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        to[j] = get(p, c);
+        c = c + 1 == channels ? 0 : c + 1;
+    }
+}
+
+/* Weights or biases of V channels; what is absent stays as it is. */
+template <int V>
+__device__ __forceinline__ void affines_of(Type type, const void *p, int first, int channels,
+                                           float *to)
+{
+    if (!p)
+        return;
+    switch (type) {
+    case BF16: affines_as<V>((const bf16 *)p, first, channels, to); break;
+    case F16:  affines_as<V>((const f16 *)p, first, channels, to); break;
+    default:   affines_as<V>((const float *)p, first, channels, to); break;
+    }
+}
+
 template <int V>
 __device__ __forceinline__ void columns_of(const NormCuda &run, const Place &p, Columns<V> &k)
 {
     if (!p.active)
         return;
+    const float2 *of = (const float2 *)run.statistics + p.sample * run.groups;
+    Channel       c(run, p.column * V);
 #pragma unroll
-    for (int j = 0; j < V; j++) {
-        int c = channel_of<V>(run, p, j);
-        if (run.var) {
-            k.mean[j] = run.mean[c];
-            k.rstd[j] = (float)(1 / sqrt((double)run.var[c] + (double)run.eps));
-        } else {
-            const float *s = run.statistics +
-                             2 * (p.sample * run.groups + c / (run.channels / run.groups));
-            k.mean[j] = s[0];
-            k.rstd[j] = s[1];
-        }
-        k.weight[j] = affine_at(run.type_w, run.weight, c, 1);
-        k.bias[j] = affine_at(run.type_w, run.bias, c, 0);
+    for (int j = 0; j < V; j++, c.next()) {
+        float2 s = run.var ? make_float2(run.mean[c.at], (float)(1 / sqrt((double)run.var[c.at] +
+                                                                         (double)run.eps)))
+                           : of[c.group];
+        k.mean[j] = s.x;
+        k.rstd[j] = s.y;
+        k.weight[j] = 1;
+        k.bias[j] = 0;
     }
+    affines_of<V>(run.type_w, run.weight, p.column * V, (int)run.channels, k.weight);
+    affines_of<V>(run.type_w, run.bias, p.column * V, (int)run.channels, k.bias);
 }
 
-/* Element of the map gamma for vector v of a sample: rows are single pixels there. */
+/* Element of the map gamma for vector v of a sample: rows are single pixels there, so it lies as x
+ * does, or with twice the channels. */
 template <int V>
 __device__ __forceinline__ int64_t map_at(const NormCuda &run, const Place &p, int64_t v)
 {
-    int64_t pixel = p.sample * run.pixels + v / run.columns;
-    return pixel * run.channels * (run.packed ? 2 : 1) + (int64_t)p.column * V;
+    int64_t at = p.sample * run.pixels * run.channels + v * V;
+    return run.packed ? 2 * at - (int64_t)p.column * V : at;
 }
 
 template <class T, int V, bool MAP>
-__global__ void __launch_bounds__(NORM_THREADS) apply(NormCuda run)
+__global__ void __launch_bounds__(NORM_THREADS, 2) apply(NormCuda run)
 {
     Place      p = place_of<V>(run);
     int64_t    base = p.sample * run.pixels * run.channels;
@@ -238,7 +279,7 @@ __global__ void __launch_bounds__(NORM_THREADS) apply(NormCuda run)
 
 /* Sums over a chunk of dz and dz * xhat; dz = dy act'(z), or dy (1 + gamma). */
 template <class T, int V, bool MAP>
-__global__ void __launch_bounds__(NORM_THREADS) slopes(NormCuda run, float *partial)
+__global__ void __launch_bounds__(NORM_THREADS, 2) slopes(NormCuda run, float *partial)
 {
     Place      p = place_of<V>(run);
     int64_t    base = p.sample * run.pixels * run.channels;
@@ -329,19 +370,23 @@ __global__ void affine_grads(NormCuda run, const double *totals)
 
 /* dx, and SPADE's gradient of its maps. Every element of dy is read before dx takes its place. */
 template <class T, int V, bool MAP>
-__global__ void __launch_bounds__(NORM_THREADS) back(NormCuda run, const float *means)
+__global__ void __launch_bounds__(NORM_THREADS, 2) back(NormCuda run, const float *means)
 {
     Place      p = place_of<V>(run);
-    int64_t    base = p.sample * run.pixels * run.channels, width = run.channels / run.groups;
+    int64_t    base = p.sample * run.pixels * run.channels;
     Columns<V> k;
+    Channel    c(run, p.column * V);
     float      one[V], two[V];
+    const float2 *of = (const float2 *)means + p.sample * run.groups;
     columns_of<V>(run, p, k);
 #pragma unroll
-    for (int j = 0; j < V; j++) {
-        const float *m = means + 2 * (p.sample * run.groups + channel_of<V>(run, p, j) / width);
-        one[j] = p.active && !run.var && run.dx ? m[0] : 0;
-        two[j] = p.active && !run.var && run.dx ? m[1] : 0;
+    for (int j = 0; j < V; j++, c.next()) {
+        bool   moves = p.active && !run.var && run.dx;
+        float2 m = moves ? of[c.group] : make_float2(0, 0);
+        one[j] = m.x;
+        two[j] = m.y;
     }
+#pragma unroll 2
     for (int64_t v = p.at; v < p.end; v += p.step) {
         float a[V], d[V], gamma[V];
         get_pack<V>((const T *)run.x, base + v * V, a);
@@ -376,17 +421,17 @@ __global__ void __launch_bounds__(NORM_THREADS) back(NormCuda run, const float *
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* About `blocks` chunks in all, none needlessly small. */
+/* At most `blocks` chunks in all, so that none waits for a second turn; none needlessly small. */
 static void cut(NormCuda *run, int64_t blocks, int64_t elements)
 {
-    int64_t want = ceil_div(blocks, run->samples),
-            most = ceil_div(run->pixels * run->channels, elements);
+    int64_t want = blocks / run->samples > 1 ? blocks / run->samples : 1;
+    int64_t most = ceil_div(run->pixels * run->channels, elements);
     run->chunk = ceil_div(ceil_div(run->pixels, least(want, most)), 8) * 8;
     run->chunks = ceil_div(run->pixels, run->chunk);
 }
 
 static void cut_sums(NormCuda *run, int sms) { cut(run, (int64_t)sms * 4, 8192); }
-static void cut_maps(NormCuda *run, int sms) { cut(run, (int64_t)sms * 16, 4096); }
+static void cut_maps(NormCuda *run, int sms) { cut(run, (int64_t)sms * 8, 4096); }
 
 static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 

@@ -36,6 +36,7 @@ extern "C" Err accumulate_cuda(const Call *call)
 
 __global__ void seed_fill(float *seed, const float *progress, int64_t count)
 {
+    cuda_begin();
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * blockDim.x)
         seed[i] = progress[PROGRESS_SCALE];
@@ -44,8 +45,8 @@ __global__ void seed_fill(float *seed, const float *progress, int64_t count)
 extern "C" Err grad_seed_cuda(const Call *call)
 {
     int64_t count = shape_count(out_shape(call->node, 0));
-    seed_fill<<<cuda_blocks(call, count, 32), 32, 0, cuda_stream(call)>>>(
-        (float *)call->out[0], (const float *)call->in[0], count);
+    cuda_launch(cuda_stream(call), seed_fill, cuda_blocks(call, count, 32), 32, 0,
+                (float *)call->out[0], (const float *)call->in[0], count);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -80,6 +81,7 @@ static_assert(sizeof(NormJob) < 4000, "NormJob is passed to a kernel by value");
 
 __global__ void __launch_bounds__(NORM_THREADS) norm_pieces(const __grid_constant__ NormJob job)
 {
+    cuda_begin();
     __shared__ double lines[32];
     int          at = job_of(job.first, job.n);
     int64_t      from = (int64_t)((int32_t)blockIdx.x - job.first[at]) * NORM_PIECE;
@@ -104,6 +106,7 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_pieces(const __grid_constan
 __global__ void __launch_bounds__(1024)
     norm_finish(float *norm, const double *partial, int64_t pieces)
 {
+    cuda_begin();
     __shared__ double lines[32];
     double sum = 0;
     for (int64_t i = threadIdx.x; i < pieces; i += 1024)
@@ -142,18 +145,20 @@ extern "C" Err grad_norm_cuda(const Call *call)
             job.first[i + 1] = job.first[i] + (int32_t)norm_pieces_of(n, from + i);
         }
         if (job.first[job.n]) {
-            norm_pieces<<<(unsigned)job.first[job.n], NORM_THREADS, 0, cuda_stream(call)>>>(job);
+            cuda_launch(cuda_stream(call), norm_pieces, (unsigned)job.first[job.n], NORM_THREADS,
+                        0, job);
             CUDA_LAUNCHED();
         }
         done += job.first[job.n];
     }
-    norm_finish<<<1, 1024, 0, cuda_stream(call)>>>((float *)call->out[0], partial, done);
+    cuda_launch(cuda_stream(call), norm_finish, 1, 1024, 0, (float *)call->out[0], partial, done);
     CUDA_LAUNCHED();
     return OK;
 }
 
 __global__ void tick_once(float *progress, const float *norm_in, TickAttr attr)
 {
+    cuda_begin();
     float scale = progress[PROGRESS_SCALE], norm = norm_in ? *norm_in / scale : 0;
     bool  finite = isfinite(norm);
     float factor = 1 / scale;
@@ -182,8 +187,8 @@ __global__ void tick_once(float *progress, const float *norm_in, TickAttr attr)
 
 extern "C" Err tick_cuda(const Call *call)
 {
-    tick_once<<<1, 1, 0, cuda_stream(call)>>>((float *)call->out[0], (const float *)call->in[1],
-                                              *ATTR(call->node, TickAttr));
+    cuda_launch(cuda_stream(call), tick_once, 1, 1, 0, (float *)call->out[0],
+                (const float *)call->in[1], *ATTR(call->node, TickAttr));
     CUDA_LAUNCHED();
     return OK;
 }
@@ -295,6 +300,7 @@ static_assert(sizeof(UpdateJob) < 32000, "UpdateJob is passed to a kernel by val
 template <class Rule>
 __global__ void __launch_bounds__(ROW_THREADS) update_all(const __grid_constant__ UpdateJob job)
 {
+    cuda_begin();
     Update  u = job.of[job_of(job.first, job.n)];
     int64_t from = (int64_t)((int32_t)blockIdx.x - u.first) * UPDATE_PIECE;
     int64_t to = from + UPDATE_PIECE < u.count ? from + UPDATE_PIECE : u.count;
@@ -342,8 +348,8 @@ template <class Rule> static Err update_cuda(const Call *const *calls, int n, bo
         }
         if (!job.first[job.n])
             continue;
-        update_all<Rule>
-            <<<(unsigned)job.first[job.n], ROW_THREADS, 0, cuda_stream(calls[0])>>>(job);
+        cuda_launch(cuda_stream(calls[0]), update_all<Rule>, (unsigned)job.first[job.n],
+                    ROW_THREADS, 0, job);
         CUDA_LAUNCHED();
     }
     return OK;

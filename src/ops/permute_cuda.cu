@@ -56,6 +56,7 @@ template <class U>
 __global__ void __launch_bounds__(ROW_THREADS)
     permute_each(U *__restrict__ y, const U *__restrict__ x, PermuteAxes axes, int64_t count)
 {
+    cuda_begin();
     for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t from, to;
@@ -72,6 +73,7 @@ template <class U>
 __global__ void __launch_bounds__(TILE_LANES *TILE_ROWS)
     permute_tiles(U *__restrict__ y, const U *__restrict__ x, PermuteAxes outer, Plane plane)
 {
+    cuda_begin();
     __shared__ U tile[TILE][TILE + 4 / sizeof(U)];       /* a row more than the banks is wide */
     for (int64_t t = blockIdx.x; t < plane.tiles; t += gridDim.x) {
         int64_t from, to, row_tile, n_tile;
@@ -106,9 +108,9 @@ __global__ void __launch_bounds__(TILE_LANES *TILE_ROWS)
 static Err permute_one_by_one(const Call *call, PermuteAxes axes, int unit, int64_t count)
 {
     WITH_UNIT(unit, U,
-              permute_each<U>
-              <<<cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(
-                  (U *)call->out[0], (const U *)call->in[0], axes, count);)
+              cuda_launch(cuda_stream(call), permute_each<U>,
+                          cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0,
+                          (U *)call->out[0], (const U *)call->in[0], axes, count);)
     CUDA_LAUNCHED();
     return OK;
 }
@@ -152,14 +154,14 @@ extern "C" Err permute_cuda(const Call *call)
     cudaStream_t stream = cuda_stream(call);
     void        *x = call->in[0], *y = call->out[0];
     if (size == 4)
-        permute_tiles<<<blocks, threads, 0, stream>>>((uint32_t *)y, (const uint32_t *)x, axes,
-                                                      plane);
+        cuda_launch(stream, permute_tiles<uint32_t>, blocks, threads, 0, (uint32_t *)y,
+                    (const uint32_t *)x, axes, plane);
     else if (size == 2)
-        permute_tiles<<<blocks, threads, 0, stream>>>((uint16_t *)y, (const uint16_t *)x, axes,
-                                                      plane);
+        cuda_launch(stream, permute_tiles<uint16_t>, blocks, threads, 0, (uint16_t *)y,
+                    (const uint16_t *)x, axes, plane);
     else
-        permute_tiles<<<blocks, threads, 0, stream>>>((uint8_t *)y, (const uint8_t *)x, axes,
-                                                      plane);
+        cuda_launch(stream, permute_tiles<uint8_t>, blocks, threads, 0, (uint8_t *)y,
+                    (const uint8_t *)x, axes, plane);
     CUDA_LAUNCHED();
     return OK;
 }

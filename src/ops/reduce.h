@@ -29,6 +29,13 @@ Tensor tile(Tensor x, int axis, int64_t n);          /* a b -> a b a b */
 
 Err sum_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err sum_cpu(const Call *call);
+/* The same under the node's ReduceAttr, of other values than its first inputs. */
+typedef struct SumRows {
+    Type        type_x, type_y, type_out;
+    const void *x, *y;           /* y NULL: x alone */
+    void       *out;
+} SumRows;
+Err sum_rows_cpu(const Call *call, const SumRows *job);
 Err repeat_cpu(const Call *call);
 
 #endif

@@ -51,17 +51,15 @@ static void stripe_add(float *restrict sum, const float *x, const float *y, int6
 
 /* Rows from..to of one block of K into out[width]; `stripe` rows are taken at a time where the
  * block is all of K and so the rows follow one another. */
-static void sum_piece(const Call *call, const ReduceAttr *at, int64_t a, int64_t from, int64_t to,
-                      int64_t k0, int64_t width, float *out)
+static void sum_piece(const SumRows *job, const ReduceAttr *at, int64_t a, int64_t from,
+                      int64_t to, int64_t k0, int64_t width, float *out)
 {
-    const Node *n = call->node;
     float   sum[ROW_BLOCK] = { 0 }, buffer_x[ROW_BLOCK], buffer_y[ROW_BLOCK];
     int64_t stripe = width == at->k ? ROW_BLOCK / width : 1;
     for (int64_t r = from; r < to; r += stripe) {
         int64_t rows = to - r < stripe ? to - r : stripe, first = (a * at->m + r) * at->k + k0;
-        stripe_add(sum, row_load(in_type(n, 0), call->in[0], first, rows * width, buffer_x),
-                   call->in[1] ? row_load(in_type(n, 1), call->in[1], first, rows * width, buffer_y)
-                               : NULL,
+        stripe_add(sum, row_load(job->type_x, job->x, first, rows * width, buffer_x),
+                   job->y ? row_load(job->type_y, job->y, first, rows * width, buffer_y) : NULL,
                    rows * width);
     }
     for (int64_t s = 1; s < stripe && s < to - from; s++)
@@ -70,16 +68,25 @@ static void sum_piece(const Call *call, const ReduceAttr *at, int64_t a, int64_t
     memcpy(out, sum, (size_t)width * sizeof *out);
 }
 
-static void sum_finish(const Call *call, const ReduceAttr *at, int64_t first, int64_t n, float *row)
+static void sum_finish(const SumRows *job, const ReduceAttr *at, int64_t first, int64_t n,
+                       float *row)
 {
-    Type  type = out_type(call->node, 0);
-    float buffer[ROW_BLOCK], *out = row_open(type, call->out[0], first, buffer);
+    float buffer[ROW_BLOCK], *out = row_open(job->type_out, job->out, first, buffer);
     for (int64_t i = 0; i < n; i++)
         out[i] = row[i] * at->scale;
-    row_store(type, call->out[0], first, n, out);
+    row_store(job->type_out, job->out, first, n, out);
 }
 
 Err sum_cpu(const Call *call)
+{
+    const Node *n = call->node;
+    return sum_rows_cpu(call, &(SumRows){ .type_x = in_type(n, 0), .x = call->in[0],
+                                          .type_y = call->in[1] ? in_type(n, 1) : F32,
+                                          .y = call->in[1], .type_out = out_type(n, 0),
+                                          .out = call->out[0] });
+}
+
+Err sum_rows_cpu(const Call *call, const SumRows *job)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
     SumCuts cuts = sum_cuts(at);
@@ -95,10 +102,10 @@ Err sum_cpu(const Call *call)
         int64_t k0 = block * cuts.block, width = k0 + cuts.block < at->k ? cuts.block : at->k - k0;
         float   row[ROW_BLOCK];
         bool    whole = cuts.pieces == 1;
-        sum_piece(call, at, a, from, to, k0, width,
+        sum_piece(job, at, a, from, to, k0, width,
                   whole ? row : partial + (a * cuts.pieces + piece) * at->k + k0);
         if (whole)
-            sum_finish(call, at, a * at->k + k0, width, row);
+            sum_finish(job, at, a * at->k + k0, width, row);
     }
     if (cuts.pieces == 1)
         return OK;
@@ -109,7 +116,7 @@ Err sum_cpu(const Call *call)
         float   row[ROW_BLOCK] = { 0 };
         for (int64_t piece = 0; piece < cuts.pieces; piece++)
             stripe_add(row, partial + (a * cuts.pieces + piece) * at->k + k0, NULL, width);
-        sum_finish(call, at, a * at->k + k0, width, row);
+        sum_finish(job, at, a * at->k + k0, width, row);
     }
     return OK;
 }

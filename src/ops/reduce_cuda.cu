@@ -16,7 +16,7 @@ extern "C" {
 }
 #undef class
 
-enum { SUM_THREADS = 256, SUM_AHEAD = 4 };   /* packs in flight per thread */
+enum { SUM_THREADS = 256, SUM_AHEAD = 8, PIECE_LANES = 32 };    /* AHEAD: packs in flight */
 
 typedef enum SumWay { SUM_OWN, SUM_WARP, SUM_BLOCK } SumWay;
 
@@ -28,7 +28,7 @@ typedef struct SumCuts {
 static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
 {
     /* columns of a block; elements of a piece */
-    const int64_t wide = 4 * SUM_THREADS, least = 32 * 1024;
+    const int64_t wide = 8 * SUM_THREADS, least = 16 * 1024;
     SumCuts cuts = { SUM_BLOCK, m, 1 };
     if (m <= 4 || ((k >= 8 || m <= 64) && a * k >= (int64_t)sms * 4096)) {
         cuts.way = SUM_OWN;
@@ -52,13 +52,36 @@ size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms)
     return cuts.pieces > 1 ? (size_t)(a * cuts.pieces * k) * sizeof(float) : 0;
 }
 
-/* sum[j] += the packs at first, first + step, ..., `count` of them. */
-template <int N>
+/* One pack of x, and of y, into the sum; x times the gate goes to its place. */
+template <int N, bool GATED>
+__device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const float (&x)[N],
+                                         const float (&y)[N], const float (&gate)[N],
+                                         float (&sum)[N])
+{
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        sum[j] = job.y.p ? fmaf(x[j], y[j], sum[j]) : sum[j] + x[j];
+    if constexpr (GATED) {
+        float product[N];
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            product[j] = x[j] * gate[j];
+        any_put<N>(job.gated, i, product);
+    }
+}
+
+/* sum[j] += the packs at first, first + step, ..., `count` of them. All lie over the same columns,
+ * so a thread needs one pack of the gate: from column `at` of row a on. */
+template <int N, bool GATED>
 __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int64_t step,
-                                          int64_t count, float (&sum)[N])
+                                          int64_t count, int64_t a, int64_t at, float (&sum)[N])
 {
     int64_t i = 0;
-    float   x[N], y[N];
+    float   x[N], y[N], gate[N];
+    if (GATED)
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            any_get<1>(job.gate, a * job.k + (at + j) % job.k, &gate[j]);
     for (; i + SUM_AHEAD <= count; i += SUM_AHEAD) {
         Raw<N> raw[SUM_AHEAD], raw_y[SUM_AHEAD];
 #pragma unroll
@@ -73,18 +96,14 @@ __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int6
             raw_get<N>(job.x.type, raw[s], x);
             if (job.y.p)
                 raw_get<N>(job.y.type, raw_y[s], y);
-#pragma unroll
-            for (int j = 0; j < N; j++)
-                sum[j] = job.y.p ? fmaf(x[j], y[j], sum[j]) : sum[j] + x[j];
+            sum_pack<N, GATED>(job, first + (i + s) * step, x, y, gate, sum);
         }
     }
     for (; i < count; i++) {
         any_get<N>(job.x, first + i * step, x);
         if (job.y.p)
             any_get<N>(job.y, first + i * step, y);
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            sum[j] = job.y.p ? fmaf(x[j], y[j], sum[j]) : sum[j] + x[j];
+        sum_pack<N, GATED>(job, first + i * step, x, y, gate, sum);
     }
 }
 
@@ -93,14 +112,16 @@ __device__ __forceinline__ float sum_whole(const SumJob &job, int64_t at, float 
     return job.before ? job.before[at] + sum * job.scale : sum * job.scale;
 }
 
-template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob job)
+template <int N, bool GATED>
+__global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob job)
 {
+    cuda_begin();
     int64_t packs = job.a * job.k / N;
     for (int64_t p = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; p < packs;
          p += (int64_t)gridDim.x * SUM_THREADS) {
         int64_t k, a = divided(p * N, job.k, &k);
         float   sum[N] = { 0 };
-        sum_packs<N>(job, a * job.m * job.k + k, job.k, job.m, sum);
+        sum_packs<N, GATED>(job, a * job.m * job.k + k, job.k, job.m, a, k, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum[j] = sum_whole(job, p * N + j, sum[j]);
@@ -108,16 +129,18 @@ template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob j
     }
 }
 
-template <int N> __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
+template <int N, bool GATED>
+__global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
 {
+    cuda_begin();
     int64_t warps = (int64_t)gridDim.x * (SUM_THREADS / 32);
     int     lane = threadIdx.x % 32;
     for (int64_t a = (int64_t)blockIdx.x * (SUM_THREADS / 32) + threadIdx.x / 32; a < job.a;
          a += warps) {
         float   sum[N] = { 0 }, total = 0;
         int64_t packs = job.m / N;
-        sum_packs<N>(job, a * job.m + lane * N, 32 * N, lane < packs ? (packs - lane + 31) / 32 : 0,
-                     sum);
+        sum_packs<N, GATED>(job, a * job.m + lane * N, 32 * N,
+                            lane < packs ? (packs - lane + 31) / 32 : 0, a, 0, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
             total += sum[j];
@@ -138,10 +161,11 @@ __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float su
 
 /* `line` elements at a time, blockDim.x packs. side: rows side by side in a line, 0 where a line is
  * a part of one row. Blocks: columns fastest, then pieces, then A. */
-template <int N>
+template <int N, bool GATED>
 __global__ void __launch_bounds__(SUM_THREADS)
     sum_block(SumJob job, SumCuts cuts, int64_t side, int64_t columns, float *partial)
 {
+    cuda_begin();
     __shared__ float lines[SUM_THREADS * N];
     int64_t block, piece, a = divided(divided(blockIdx.x, columns, &block), cuts.pieces, &piece);
     int64_t from = piece * cuts.rows, rows = job.m - from < cuts.rows ? job.m - from : cuts.rows;
@@ -152,14 +176,15 @@ __global__ void __launch_bounds__(SUM_THREADS)
         int64_t k = block * line + e;
         if (k >= job.k)
             return;
-        sum_packs<N>(job, first + k, job.k, rows, sum);
+        sum_packs<N, GATED>(job, first + k, job.k, rows, a, k, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum_give(job, out + k + j, sum[j], partial);
         return;
     }
     int64_t n = rows * job.k;
-    sum_packs<N>(job, first + e, line, e < n ? (n - e + line - 1) / line : 0, sum);
+    sum_packs<N, GATED>(job, first + e, line, e < n ? (n - e + line - 1) / line : 0, a, e % job.k,
+                        sum);
 #pragma unroll
     for (int j = 0; j < N; j++)
         lines[e + j] = sum[j];
@@ -175,21 +200,23 @@ __global__ void __launch_bounds__(SUM_THREADS)
         sum_give(job, out + i, lines[i], partial);
 }
 
-/* The pieces added: by a thread per output, or by a warp where outputs are few. */
-__global__ void __launch_bounds__(SUM_THREADS)
-    sum_pieces(SumJob job, int64_t pieces, const float *partial, int lanes)
+/* The pieces added: threads (32, PIECE_LANES), 32 outputs a block, blocks (K / 32, A). */
+__global__ void __launch_bounds__(32 * PIECE_LANES)
+    sum_pieces(SumJob job, int64_t pieces, const float *partial)
 {
-    int64_t t = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x, at = t / lanes;
-    if (at >= job.a * job.k)                 /* whole warps, where lanes is 32 */
-        return;
-    int64_t k, a = divided(at, job.k, &k);
+    cuda_begin();
+    __shared__ float sums[PIECE_LANES][33];
+    int64_t k = (int64_t)blockIdx.x * 32 + threadIdx.x, at = blockIdx.y * job.k + k;
     float   sum = 0;
-    for (int64_t p = t % lanes; p < pieces; p += lanes)
-        sum += partial[(a * pieces + p) * job.k + k];
-    if (lanes == 32)
-        sum = warp_sum(sum);
-    if (t % lanes)
+#pragma unroll 4
+    for (int64_t p = threadIdx.y; p < pieces; p += PIECE_LANES)
+        sum += k < job.k ? partial[(blockIdx.y * pieces + p) * job.k + k] : 0;
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || k >= job.k)
         return;
+    for (int i = 1; i < PIECE_LANES; i++)
+        sum += sums[i][threadIdx.x];
     sum = sum_whole(job, at, sum);
     any_put<1>(job.out, at, &sum);
 }
@@ -212,14 +239,15 @@ static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, Pack
         return fail(E_DEVICE, "%s: a sum in %lld pieces is too large for one launch",
                     call->node->op->name, (long long)blocks);
     WITH_PACK(pack, N,
-              sum_block<N><<<(unsigned)blocks, (unsigned)threads, 0, cuda_stream(call)>>>(
-                  *job, cuts, side, columns, partial);)
+              cuda_launch(cuda_stream(call), job->gate.p ? sum_block<N, true> : sum_block<N, false>,
+                          (unsigned)blocks, (unsigned)threads, 0, *job, cuts, side, columns,
+                          partial);)
     CUDA_LAUNCHED();
     if (!partial)
         return OK;
-    int lanes = job->a * job->k < 16384 ? 32 : 1;
-    sum_pieces<<<(unsigned)ceil_div(job->a * job->k * lanes, SUM_THREADS), SUM_THREADS, 0,
-                 cuda_stream(call)>>>(*job, cuts.pieces, partial, lanes);
+    cuda_launch(cuda_stream(call), sum_pieces,
+                dim3((unsigned)ceil_div(job->k, 32), (unsigned)job->a), dim3(32, PIECE_LANES), 0,
+                *job, cuts.pieces, partial);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -236,6 +264,8 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
     pack_with(&pack, job.x.p, job.x.type);
     if (job.y.p)
         pack_with(&pack, job.y.p, job.y.type);
+    if (job.gate.p)
+        pack_with(&pack, job.gated.p, job.gated.type);
     if (job.a * job.k == 0)
         return OK;
 
@@ -244,12 +274,15 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
         pack_along(&pack, job.k);
         WITH_PACK(pack, N,
                   unsigned blocks = cuda_blocks(call, job.a * job.k / N, SUM_THREADS);
-                  sum_own<N><<<blocks, SUM_THREADS, 0, cuda_stream(call)>>>(job);)
+                  cuda_launch(cuda_stream(call), job.gate.p ? sum_own<N, true> : sum_own<N, false>,
+                              blocks, SUM_THREADS, 0, job);)
     } else if (cuts.way == SUM_WARP) {
         pack_along(&pack, job.m);
         WITH_PACK(pack, N,
                   unsigned blocks = cuda_blocks(call, job.a * 32, SUM_THREADS);
-                  sum_warp<N><<<blocks, SUM_THREADS, 0, cuda_stream(call)>>>(job);)
+                  cuda_launch(cuda_stream(call),
+                              job.gate.p ? sum_warp<N, true> : sum_warp<N, false>, blocks,
+                              SUM_THREADS, 0, job);)
     } else
         return sum_by_blocks(call, &job, cuts, pack);
     CUDA_LAUNCHED();
@@ -279,6 +312,7 @@ template <class U>
 __global__ void __launch_bounds__(SUM_THREADS)
     repeat_units(U *__restrict__ y, const U *__restrict__ x, int64_t m, int64_t k, int64_t count)
 {
+    cuda_begin();
     for (int64_t i = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * SUM_THREADS) {
         int64_t at, in_m, a = divided(divided(i, k, &at), m, &in_m);
@@ -290,6 +324,7 @@ template <int N>
 __global__ void __launch_bounds__(SUM_THREADS)
     repeat_scaled(AnyIn x, AnyOut y, int64_t m, int64_t k, int64_t packs, float scale)
 {
+    cuda_begin();
     for (int64_t i = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; i < packs;
          i += (int64_t)gridDim.x * SUM_THREADS) {
         int64_t at, in_m, a = divided(divided(i * N, k, &at), m, &in_m);
@@ -312,17 +347,19 @@ extern "C" Err repeat_cuda(const Call *call)
         int     unit = unit_of_pointer(unit_of_pointer(unit_of(16, bytes), x.p), y.p);
         int64_t k = bytes / unit, count = at->a * at->m * k;
         WITH_UNIT(unit, U,
-                  repeat_units<U>
-                  <<<cuda_blocks(call, count, SUM_THREADS), SUM_THREADS, 0, cuda_stream(call)>>>(
-                      (U *)y.p, (const U *)x.p, at->m, k, count);)
+                  cuda_launch(cuda_stream(call), repeat_units<U>,
+                              cuda_blocks(call, count, SUM_THREADS), SUM_THREADS, 0, (U *)y.p,
+                              (const U *)x.p, at->m, k, count);)
     } else {
         PackOf pack = { 8 };
         pack_with(&pack, x.p, x.type);
         pack_with(&pack, y.p, y.type);
         pack_along(&pack, at->k);
-        WITH_PACK(pack, N, int64_t packs = at->a * at->m * at->k / N; repeat_scaled<N>
-                  <<<cuda_blocks(call, packs, SUM_THREADS), SUM_THREADS, 0, cuda_stream(call)>>>(
-                      x, y, at->m, at->k, packs, at->scale);)
+        WITH_PACK(pack, N,
+                  int64_t packs = at->a * at->m * at->k / N;
+                  cuda_launch(cuda_stream(call), repeat_scaled<N>,
+                              cuda_blocks(call, packs, SUM_THREADS), SUM_THREADS, 0, x, y, at->m,
+                              at->k, packs, at->scale);)
     }
     CUDA_LAUNCHED();
     return OK;

@@ -11,6 +11,8 @@ typedef struct SumJob {
     int64_t a, m, k;
     float   scale;
     const float *before;         /* added to the result, or NULL */
+    AnyIn   gate;                /* (A, K): x times it goes to `gated` in passing; p NULL: no */
+    AnyOut  gated;               /* (A, M, K) */
 } SumJob;
 
 size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms);      /* of workspace */

@@ -168,6 +168,7 @@ template <int N, int IN, class F>
 __global__ void __launch_bounds__(ROW_THREADS)
     rows_kernel(F f, RowsIn<IN> in, AnyOut out, int64_t count)
 {
+    cuda_begin();
     int64_t packs = count / N, first = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x;
     f.begin();
     for (int64_t i = first; i < packs; i += (int64_t)gridDim.x * ROW_THREADS)
@@ -196,7 +197,8 @@ Err rows_cuda_of(const Call *call, F f, const int (&from)[IN], PackOf pack)
         return fail(E_DEVICE, "%s: no CUDA kernel for whole numbers", call->node->op->name);
     WITH_PACK(pack, N,
               unsigned blocks = cuda_blocks(call, ceil_div(count, N), ROW_THREADS);
-              rows_kernel<N><<<blocks, ROW_THREADS, 0, cuda_stream(call)>>>(f, in, out, count);)
+              cuda_launch(cuda_stream(call), rows_kernel<N, IN, F>, blocks, ROW_THREADS, 0, f, in,
+                          out, count);)
     CUDA_LAUNCHED();
     return OK;
 }

@@ -53,6 +53,7 @@ __device__ __forceinline__ Complex pole_of(const Begin &s, int64_t n)
 /* A warp a row. */
 __global__ void begin_rows(Begin s)
 {
+    cuda_begin();
     int64_t at = blockIdx.x * (int64_t)WARPS + threadIdx.y;
     int     lane = (int)threadIdx.x;
     if (at >= s.rows)
@@ -77,6 +78,7 @@ __global__ void begin_rows(Begin s)
 
 __global__ void begin_sums(Begin s)
 {
+    cuda_begin();
     int64_t at = blockIdx.x * (int64_t)WARPS + threadIdx.y;
     if (at >= s.rows)
         return;
@@ -97,6 +99,7 @@ __global__ void begin_sums(Begin s)
 /* A warp a pair: over all rows. */
 __global__ void begin_poles(Begin s)
 {
+    cuda_begin();
     int64_t n = blockIdx.x * (int64_t)WARPS + threadIdx.y;
     double  a_re = 0, a_im = 0, p_re = 0, p_im = 0;
     if (n >= s.pairs)
@@ -129,6 +132,7 @@ __global__ void begin_poles(Begin s)
 /* A warp a channel: over samples and pairs. */
 __global__ void begin_steps(Begin s)
 {
+    cuda_begin();
     int64_t h = blockIdx.x * (int64_t)WARPS + threadIdx.y;
     double  sum = 0;
     if (h >= s.channels)
@@ -163,7 +167,8 @@ extern "C" Err s4_begin_cuda(const Call *call)
     Begin s = begin_of(call);
     s.y = (float *)call->out[0];
     s.used = (float *)call->out[1];
-    begin_rows<<<(unsigned)ceil_div(s.rows, WARPS), dim3(32, WARPS), 0, cuda_stream(call)>>>(s);
+    cuda_launch(cuda_stream(call), begin_rows, (unsigned)ceil_div(s.rows, WARPS), dim3(32, WARPS),
+                0, s);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -187,12 +192,12 @@ extern "C" Err s4_begin_grad_cuda(const Call *call)
     s.d_re = (float *)call->out[S4_BEGIN_A_REAL];
     s.d_im = (float *)call->out[S4_BEGIN_A_IMAG];
     s.d_p = (float *)call->out[S4_BEGIN_P];
-    begin_sums<<<(unsigned)ceil_div(s.rows, WARPS), threads, 0, stream>>>(s);
+    cuda_launch(stream, begin_sums, (unsigned)ceil_div(s.rows, WARPS), threads, 0, s);
     CUDA_LAUNCHED();
-    begin_poles<<<(unsigned)ceil_div(s.pairs, WARPS), threads, 0, stream>>>(s);
+    cuda_launch(stream, begin_poles, (unsigned)ceil_div(s.pairs, WARPS), threads, 0, s);
     CUDA_LAUNCHED();
     if (s.d_inv_dt) {
-        begin_steps<<<(unsigned)ceil_div(s.channels, WARPS), threads, 0, stream>>>(s);
+        cuda_launch(stream, begin_steps, (unsigned)ceil_div(s.channels, WARPS), threads, 0, s);
         CUDA_LAUNCHED();
     }
     return OK;
@@ -209,6 +214,7 @@ typedef struct End {
 /* A warp a row; a lane has K pairs. */
 template <class T, int K> __global__ void end_rows(End s, const T *u)
 {
+    cuda_begin();
     int64_t at = blockIdx.x * (int64_t)WARPS + threadIdx.y;
     int     lane = (int)threadIdx.x;
     if (at >= s.rows)
@@ -275,11 +281,11 @@ template <class T> static Err end_run(const Call *call, const End &s)
     cudaStream_t stream = cuda_stream(call);
     const T     *u = (const T *)call->in[S4_END_U];
     if (s.pairs <= 32)
-        end_rows<T, 1><<<blocks, threads, 0, stream>>>(s, u);
+        cuda_launch(stream, end_rows<T, 1>, blocks, threads, 0, s, u);
     else if (s.pairs <= 64)
-        end_rows<T, 2><<<blocks, threads, 0, stream>>>(s, u);
+        cuda_launch(stream, end_rows<T, 2>, blocks, threads, 0, s, u);
     else
-        end_rows<T, 16><<<blocks, threads, 0, stream>>>(s, u);      /* model.state goes to 1024 */
+        cuda_launch(stream, end_rows<T, 16>, blocks, threads, 0, s, u); /* model.state to 1024 */
     CUDA_LAUNCHED();
     return OK;
 }

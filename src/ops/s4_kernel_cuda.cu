@@ -90,6 +90,7 @@ __device__ __forceinline__ float weight_q(Complex v, Complex a)
 /* Thread (channel, pole); the first pole's also do dt, the first channel's the pole itself. */
 __global__ void s4_fill(S4Cuda s)
 {
+    cuda_begin();
     int64_t h = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, n = blockIdx.y;
     if (h >= s.channels)
         return;
@@ -219,6 +220,7 @@ __device__ __forceinline__ void s4_edge(const S4Cuda &s, int64_t h)
 /* Threads (32 channels, 8 pairs of frequencies). */
 template <bool EACH> __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
 {
+    cuda_begin();
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x,
             first = blockIdx.x * (int64_t)(8 * S4_TWO) + threadIdx.y;
     int64_t last = s.n_freq - (s.length % 2 == 0);
@@ -352,6 +354,7 @@ __device__ __forceinline__ void phase_two(const S4Cuda &s, int64_t h, const int6
 /* Threads (32 channels, 16 warps); blocks (runs of frequencies, channels / 32). */
 template <bool EACH> __global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_slopes(S4Cuda s)
 {
+    cuda_begin();
     extern __shared__ float s4_memory[];
     /* [S4_FREQS] */
     float (*freq)[FREQ_FLOATS][S4_LANES] = (float (*)[FREQ_FLOATS][S4_LANES])s4_memory;
@@ -407,6 +410,7 @@ __device__ __forceinline__ double nyquist(const S4Cuda &s, int64_t h)
  * dt. */
 __global__ void s4_chain(S4Cuda s)
 {
+    cuda_begin();
     int64_t h = blockIdx.x * (int64_t)S4_LANES + threadIdx.x,
             n = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
     if (h >= s.channels || n > s.poles)
@@ -477,6 +481,7 @@ __global__ void s4_chain(S4Cuda s)
 /* One block a pole, one warp for each of its six numbers: the sum over all channels. */
 __global__ void s4_shared_sums(S4Cuda s)
 {
+    cuda_begin();
     int64_t n = blockIdx.x;
     int     j = (int)threadIdx.y;
     double  sum = 0;
@@ -562,7 +567,7 @@ extern "C" Err s4_kernel_grad_choose_cuda(const Node *n, const Device *device, C
 static Err s4_begin(const Call *call, const S4Cuda *s)
 {
     dim3 blocks((unsigned)ceil_div(s->channels, 128), (unsigned)s->poles);
-    s4_fill<<<blocks, 128, 0, cuda_stream(call)>>>(*s);
+    cuda_launch(cuda_stream(call), s4_fill, blocks, 128, 0, *s);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -574,9 +579,9 @@ extern "C" Err s4_kernel_cuda(const Call *call)
     float  one = 1 / (float)s.length;
     TRY(s4_begin(call, &s));
     if (s.each)
-        s4_spectrum<true><<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
+        cuda_launch(cuda_stream(call), s4_spectrum<true>, blocks, dim3(S4_LANES, 8), 0, s);
     else
-        s4_spectrum<false><<<blocks, dim3(S4_LANES, 8), 0, cuda_stream(call)>>>(s);
+        cuda_launch(cuda_stream(call), s4_spectrum<false>, blocks, dim3(S4_LANES, 8), 0, s);
     CUDA_LAUNCHED();
     HalfSpectrum from = { s.spectrum, s.length, s.channels, one, one };
     RealSignal   to = { (float *)call->out[0], s.length, s.channels };
@@ -594,11 +599,13 @@ extern "C" Err s4_kernel_grad_cuda(const Call *call)
     TRY(fft_whole(call, s.f, 1, from, to, s.scratch));
     auto slopes = s.each ? s4_slopes<true> : s4_slopes<false>;
     CUDA_TRY(cudaFuncSetAttribute(slopes, cudaFuncAttributeMaxDynamicSharedMemorySize, S4_SHARED));
-    slopes<<<dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_WARPS), S4_SHARED, stream>>>(s);
+    cuda_launch(stream, slopes, dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_WARPS),
+                S4_SHARED, s);
     CUDA_LAUNCHED();
-    s4_chain<<<dim3(groups, (unsigned)ceil_div(s.poles + 1, 4)), dim3(S4_LANES, 4), 0, stream>>>(s);
+    cuda_launch(stream, s4_chain, dim3(groups, (unsigned)ceil_div(s.poles + 1, 4)),
+                dim3(S4_LANES, 4), 0, s);
     CUDA_LAUNCHED();
-    s4_shared_sums<<<(unsigned)s.poles, dim3(32, 6), 0, stream>>>(s);
+    cuda_launch(stream, s4_shared_sums, (unsigned)s.poles, dim3(32, 6), 0, s);
     CUDA_LAUNCHED();
     return OK;
 }

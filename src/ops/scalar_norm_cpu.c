@@ -126,6 +126,8 @@ Err scalar_norm_grad_cpu(const Call *call)
 #pragma omp simd
                 for (int64_t c = 0; c < w; c++)
                     yi[c] = s * rstd * (di[c] - mean_sum - (xi[c] - mean) * mean_dot);
+                if (call->in[4])
+                    row_add(type, call->in[4], (r + i) * w, w, yi);
             }
             if (dx)
                 row_store(type, call->out[0], r * w, some * w, dx);

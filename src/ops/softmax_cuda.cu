@@ -12,6 +12,7 @@ typedef enum RowWay { WAY_SOFTMAX, WAY_LOG, WAY_LSE } RowWay;
 template <int N, RowWay WAY>
 __global__ void __launch_bounds__(SOFT_THREADS) softmax_rows(AnyIn x, AnyOut y, RowTeam team)
 {
+    cuda_begin();
     __shared__ float lines[32];
     int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
     for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
@@ -42,6 +43,7 @@ template <int N, RowWay WAY>
 __global__ void __launch_bounds__(SOFT_THREADS)
     softmax_grad_rows(AnyIn y, AnyIn dy, AnyOut dx, RowTeam team)
 {
+    cuda_begin();
     __shared__ float lines[32];
     int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
     for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
@@ -82,7 +84,8 @@ template <RowWay WAY> static Err softmax_go(const Call *call)
     RowTeam  team = row_team(shape_rows(s), dim(s, -1), pack);
     unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
     WITH_PACK(pack, N,
-              softmax_rows<N, WAY><<<blocks, SOFT_THREADS, 0, cuda_stream(call)>>>(x, y, team);)
+              cuda_launch(cuda_stream(call), softmax_rows<N, WAY>, blocks, SOFT_THREADS, 0, x, y,
+                          team);)
     CUDA_LAUNCHED();
     return OK;
 }
@@ -100,8 +103,8 @@ template <RowWay WAY> static Err softmax_grad_go(const Call *call)
     RowTeam  team = row_team(shape_rows(s), dim(s, -1), pack);
     unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
     WITH_PACK(pack, N,
-              softmax_grad_rows<N, WAY>
-              <<<blocks, SOFT_THREADS, 0, cuda_stream(call)>>>(y, dy, dx, team);)
+              cuda_launch(cuda_stream(call), softmax_grad_rows<N, WAY>, blocks, SOFT_THREADS, 0,
+                          y, dy, dx, team);)
     CUDA_LAUNCHED();
     return OK;
 }

@@ -15,6 +15,7 @@ typedef struct Weight {
 
 template <int N> __global__ void __launch_bounds__(ROW_THREADS) weight_rows(Weight job, AnyOut w)
 {
+    cuda_begin();
     __shared__ float lines[32];
     for (int64_t r = blockIdx.x; r < job.rows; r += gridDim.x) {
         float sum = 0, v[N], g;
@@ -41,6 +42,7 @@ template <int N> __global__ void __launch_bounds__(ROW_THREADS) weight_rows(Weig
 template <int N>
 __global__ void __launch_bounds__(ROW_THREADS) weight_grad_rows(Weight job, float *dg, float *dv)
 {
+    cuda_begin();
     __shared__ float lines[32];
     for (int64_t r = blockIdx.x; r < job.rows; r += gridDim.x) {
         float square = 0, dot = 0, v[N], d[N], g;
@@ -87,7 +89,8 @@ extern "C" Err weight_norm_cuda(const Call *call)
     pack_with(&pack, w.p, w.type);
     pack_along(&pack, job.width);
     unsigned blocks = cuda_blocks(call, job.rows * ROW_THREADS, ROW_THREADS);
-    WITH_PACK(pack, N, weight_rows<N><<<blocks, ROW_THREADS, 0, cuda_stream(call)>>>(job, w);)
+    WITH_PACK(pack, N, cuda_launch(cuda_stream(call), weight_rows<N>, blocks, ROW_THREADS, 0, job,
+                                   w);)
     CUDA_LAUNCHED();
     return OK;
 }
@@ -106,7 +109,8 @@ extern "C" Err weight_norm_grad_cuda(const Call *call)
     pack_along(&pack, job.width);
     unsigned blocks = cuda_blocks(call, job.rows * ROW_THREADS, ROW_THREADS);
     WITH_PACK(pack, N,
-              weight_grad_rows<N><<<blocks, ROW_THREADS, 0, cuda_stream(call)>>>(job, dg, dv);)
+              cuda_launch(cuda_stream(call), weight_grad_rows<N>, blocks, ROW_THREADS, 0, job, dg,
+                          dv);)
     CUDA_LAUNCHED();
     return OK;
 }

@@ -193,6 +193,8 @@ Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_by
     }
     TRY(offsets ? engine_put(program, &program->buffers, offsets, &program->layout)
                 : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
+    if (!offsets && engine->device->kind == DEVICE_CUDA)     /* it runs launches side by side */
+        layout_spread(pool, buffers, program->buffers.n_buffers, program->layout.arena_bytes);
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
     program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
     program->plan->arena_bytes = program->arena_bytes;
@@ -348,15 +350,13 @@ static Err engine_list_programs(Pool *pool, Engine *engine, const EngineOptions 
             continue;
         Program *program = &engine->programs[engine->n_programs++];
         program->parts[part] = true;
-        program->name = part_name((Part)part);
+        program->name = part_phase((Part)part);
         int64_t repeat = part == PART_MICRO      ? options->accumulate
                          : part == PART_VALIDATE ? options->validate
                                                  : 1;
         program->repeat = repeat > 1 ? repeat : 1;
-        if (part == PART_MICRO && joined) {
+        if (part == PART_MICRO && joined)
             program->parts[PART_UPDATE] = true;
-            program->name = "micro+update";
-        }
         TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns,
                               engine->device, program));
     }

@@ -22,7 +22,7 @@
 #include "plan/plan_buffers.h"
 
 typedef struct Program {
-    const char  *name;           /* "micro", "micro+update" */
+    const char  *name;           /* of its first phase: "micro" also where update is joined to it */
     bool         parts[PART_COUNT];
     PGraph      *pgraph;
     int32_t     *node_of;        /* pgraph node -> graph node */

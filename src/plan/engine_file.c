@@ -3,6 +3,7 @@
 #include "plan/engine.h"
 
 #include "base/hash.h"
+#include "plan/phase_file.h"
 #include "plan/plan_file.h"
 
 #include <stdio.h>
@@ -65,38 +66,11 @@ static void write_choices(JsonOut *o, const Engine *engine)
     json_out_end(o);
 }
 
-static void write_offsets(JsonOut *o, const char *key, const PlanBuffers *all)
-{
-    json_out_row(o, key);                    /* in the order in which the steps begin the buffers */
-    for (int32_t i = 0; i < all->n_buffers; i++)
-        json_out_int(o, NULL, all->buffers[i].offset);
-    json_out_end(o);
-}
-
 static void write_space(JsonOut *o, const char *name, int64_t budget_bytes, int64_t peak_bytes)
 {
     json_out_object_row(o, name);
     json_out_int(o, "budget_bytes", budget_bytes);
     json_out_int(o, "peak_bytes", peak_bytes);
-    json_out_end(o);
-}
-
-static void write_phase(JsonOut *o, const Program *program)
-{
-    json_out_object(o, NULL);
-    json_out_string(o, "name", program->name);
-    json_out_int(o, "repeat", program->repeat);
-    json_out_int(o, "live_bytes", program->live_bytes);
-    json_out_int(o, "arena_bytes", program->arena_bytes);
-    json_out_int(o, "bound_bytes", program->bound_bytes);
-    json_out_number(o, "cost", program->meter.cost);
-    json_out_number(o, "base_cost", pgraph_base_cost(program->pgraph));
-    write_offsets(o, "offsets", &program->buffers);
-    if (program->slots.n_buffers) {
-        json_out_int(o, "host_bytes", program->host_bytes);
-        write_offsets(o, "host_offsets", &program->slots);
-    }
-    plan_steps_write(o, program->pgraph, program->plan);
     json_out_end(o);
 }
 
@@ -130,10 +104,7 @@ void engine_write(JsonOut *o, const Engine *engine, int64_t budget_bytes)
     json_out_number(o, "base_cost", engine->keep_all_ns);
     json_out_bool(o, "cut", engine->cut);
     write_choices(o, engine);
-    json_out_array(o, "phases");
-    for (int i = 0; i < engine->n_programs; i++)
-        write_phase(o, &engine->programs[i]);
-    json_out_end(o);
+    phases_write(o, engine);
 }
 
 /* ---- in ---- */
@@ -240,84 +211,15 @@ static Err check_choices(const Json *root, const Engine *engine, const ChoiceRow
     return OK;
 }
 
-static Err read_figure(const Json *object, const char *key, int64_t here)
-{
-    int64_t there;
-    TRY(json_need_int(object, key, &there));
-    if (there != here)
-        return fail(E_PLAN,
-                    "%s says %s %lld, its steps need %lld; the file was changed or is damaged",
-                    json_name(object), key, (long long)there, (long long)here);
-    return OK;
-}
-
-static Err read_offsets(Pool *pool, const Json *phase, const char *key, int32_t n,
-                        int64_t **offsets)
-{
-    const Json *list = NULL;
-    *offsets = NEWN(pool, int64_t, n + 1);
-    if (n == 0 && !json_get(phase, key))
-        return OK;
-    TRY(json_need_array(phase, key, &list));
-    if (list->n != (uint32_t)n)
-        return json_fail(phase, list, "%u %s are given for %d buffers", list->n, key, n);
-    for (uint32_t i = 0; i < list->n; i++)
-        TRY(json_item_int(list, i, &(*offsets)[i]));
-    return OK;
-}
-
-static Err read_phase(Pool *pool, const Json *phase, Engine *engine, Program *program,
-                      int64_t budget_bytes)
-{
-    const Json *steps;
-    const char *name;
-    int64_t     repeat, host = 0, *offsets, *slots;
-    Plan       *plan = program->plan = NEW(pool, Plan);
-    TRY(json_need_text(phase, "name", &name));
-    TRY(json_need_int(phase, "repeat", &repeat));
-    TRY(json_need_array(phase, "steps", &steps));
-    if (strcmp(name, program->name) || repeat != program->repeat)
-        return fail(E_PLAN, "%s has a phase %s run %lld times where this step has %s, %lld times",
-                    json_name(phase), name, (long long)repeat, program->name,
-                    (long long)program->repeat);
-    TRY(plan_steps_read(pool, steps, program->pgraph, plan));
-    for (int32_t i = 0; i < plan->n_steps; i++)
-        if (plan->steps[i].kind != STEP_RUN && plan->steps[i].kind != STEP_DROP &&
-            engine->device->to_host <= 0)
-            return fail(E_PLAN, "%s moves a value to the host, which %s has no use for",
-                        json_name(phase), engine->device->name);
-    TRY(plan_check(program->pgraph, plan, 0));
-    TRY(plan_buffers(pool, program->pgraph, plan, &program->buffers));
-    TRY(plan_slots(pool, program->pgraph, plan, &program->slots));
-    TRY(read_offsets(pool, phase, "offsets", program->buffers.n_buffers, &offsets));
-    TRY(read_offsets(pool, phase, "host_offsets", program->slots.n_buffers, &slots));
-    plan->budget_bytes = budget_bytes;
-    plan->base_cost = pgraph_base_cost(program->pgraph);
-    plan->bound_bytes = plan_bound_bytes(program->pgraph);
-    TRY(engine_place(pool, engine, program, 0, offsets, slots));
-    plan->live_bytes = program->meter.live_bytes;
-    plan->cost = program->meter.cost;
-    engine_count(pool, engine, program);
-    if (program_in_step(program))
-        engine->keep_all_ns += (double)program->repeat * plan->base_cost;
-    TRY(read_figure(phase, "live_bytes", program->live_bytes));
-    TRY(json_maybe_int(phase, "host_bytes", &host));
-    if (host != program->host_bytes)
-        TRY(read_figure(phase, "host_bytes", program->host_bytes));
-    return read_figure(phase, "arena_bytes", program->arena_bytes);
-}
-
 static Err read_engine(Pool *pool, Pool *scratch, const Json *root, Graph *graph,
                        const Device *device, const EngineOptions *options, Engine **out)
 {
-    const Json *phases;
-    int64_t     budget = 0;
+    int64_t budget = 0;
     TRY(plan_format_check(root));
     if (!json_get(root, "phases"))
         return json_fail(root, NULL,
                          "this is a plan of a bare graph; make one of a training step by plimsoll "
                          "fit -o");
-    TRY(json_need_array(root, "phases", &phases));
     TRY(json_maybe_int(root, "budget_bytes", &budget));
     TRY(read_device(root, device));
 
@@ -333,20 +235,12 @@ static Err read_engine(Pool *pool, Pool *scratch, const Json *root, Graph *graph
     TRY(engine_begin(pool, graph, device, options, own, out));
     Engine *engine = *out;
     TRY(check_choices(root, engine, rows));
-    if (phases->n != (uint32_t)engine->n_programs)
-        return json_fail(root, phases, "%u phases are given, this step has %d", phases->n,
-                         engine->n_programs);
-    for (int i = 0; i < engine->n_programs; i++) {
-        if (phases->items[i].kind != JSON_OBJECT)
-            return json_fail(phases, &phases->items[i], "a phase must be an object, not %s",
-                             json_kind_text(&phases->items[i]));
-        TRY(read_phase(pool, &phases->items[i], engine, &engine->programs[i], budget));
-    }
+    TRY(phases_read(pool, root, engine, budget));
     TRY(json_need_int(root, "keep_all_bytes", &engine->keep_all_bytes));     /* for reports only */
     TRY(json_need_bool(root, "cut", &engine->cut));
-    TRY(read_figure(root, "persistent_bytes", engine->persistent_bytes));
-    TRY(read_figure(root, "live_bytes", engine->live_bytes));
-    return read_figure(root, "arena_bytes", engine->arena_bytes);
+    TRY(figure_read(root, "persistent_bytes", engine->persistent_bytes));
+    TRY(figure_read(root, "live_bytes", engine->live_bytes));
+    return figure_read(root, "arena_bytes", engine->arena_bytes);
 }
 
 Err engine_read(Pool *pool, const Json *root, Graph *graph, const Device *device,

@@ -7,7 +7,9 @@
 
 #include <math.h>
 
-#define PGRAPH_MAX_SUM (INT64_MAX / 4)
+#define PGRAPH_MAX_SUM   (INT64_MAX / 4)
+#define PGRAPH_MAX_ALIGN ((int64_t)1 << 30)
+#define PGRAPH_MAX_COST  1e300               /* of all nodes: a plan runs some of them again */
 
 int32_t pgraph_root(const PGraph *graph, int32_t value)
 {
@@ -153,6 +155,19 @@ static Err pgraph_check_node(const PGraph *graph, const PNode *node)
     return pgraph_check_inplace(graph, node);
 }
 
+/* Node n reads value v before any node has made it. */
+static Err pgraph_not_yet(const PGraph *graph, int32_t n, int32_t v)
+{
+    const char *reader = graph->nodes[n].name, *value = graph->values[v].name;
+    int32_t     maker = graph->values[v].maker;
+    if (maker == n)
+        return fail(E_FORMAT, "node %s: reads %s before any node has made it, and makes it itself: "
+                    "what is there before the first node must be persistent", reader, value);
+    return fail(E_FORMAT, "node %s: reads %s before any node has made it: node %s, further down, "
+                "does; list the nodes in an order they can run in, which a cycle has not", reader,
+                value, graph->nodes[maker].name);
+}
+
 /* Walk the input order: what is read must be there, and must not have been taken over. */
 static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *taker)
 {
@@ -163,9 +178,7 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
         for (int32_t i = 0; i < node->n_in; i++) {
             int32_t v = node->in[i], root = pgraph_root(graph, v);
             if (!graph->values[v].persistent && !graph->values[v].hosted && writer[v] < 0)
-                return fail(E_FORMAT,
-                            "node %s: reads %s before any node has made it; nodes must be "
-                            "listed in a valid order", node->name, graph->values[v].name);
+                return pgraph_not_yet(graph, n, v);
             if (taker[root] >= 0)
                 return fail(E_FORMAT, "node %s: reads %s, whose bytes node %s has taken over",
                             node->name, graph->values[v].name, graph->nodes[taker[root]].name);
@@ -205,8 +218,12 @@ Err pgraph_check(const PGraph *graph)
     if (graph->n_nodes < 0 || graph->n_values < 0)
         return fail(E_FORMAT, "a graph cannot have %d nodes and %d values", graph->n_nodes,
                     graph->n_values);
-    if (graph->align < 1 || (graph->align & (graph->align - 1)))
-        return fail(E_FORMAT, "align is %lld, must be a power of two", (long long)graph->align);
+    if (graph->align < 1 || graph->align > PGRAPH_MAX_ALIGN || (graph->align & (graph->align - 1)))
+        return fail(E_FORMAT, "align is %lld, must be a power of two, at most 2^30",
+                    (long long)graph->align);
+    if (graph->base_peak_bytes < 0)
+        return fail(E_FORMAT, "base_peak_bytes is %lld, must be 0 (not known) or more",
+                    (long long)graph->base_peak_bytes);
     if (!(graph->to_host >= 0) || !(graph->to_device >= 0) || isinf(graph->to_host)
         || isinf(graph->to_device))
         return fail(E_FORMAT,
@@ -215,6 +232,9 @@ Err pgraph_check(const PGraph *graph)
     TRY(pgraph_check_values(graph));
     for (int32_t n = 0; n < graph->n_nodes; n++)
         TRY(pgraph_check_node(graph, &graph->nodes[n]));
+    if (pgraph_base_cost(graph) > PGRAPH_MAX_COST)
+        return fail(E_FORMAT, "the costs add up to more than %g; write them in a larger unit",
+                    PGRAPH_MAX_COST);
     Pool *scratch = pool_new(NULL, "pgraph_check");
     Err err = pgraph_check_order(graph, NEWN(scratch, int32_t, graph->n_values + 1),
                                  NEWN(scratch, int32_t, graph->n_values + 1));

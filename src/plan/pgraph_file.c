@@ -66,12 +66,16 @@ static Err read_roots(Reader *r, const Json *list)
             TRY(read_value_id(r, &list->items[v], id, &values[v].view_of));
     }
     for (int32_t v = 0; v < r->graph->n_values; v++) {
-        int32_t hops = 0;
-        while (values[v].view_of >= 0 && values[values[v].view_of].view_of >= 0) {
-            values[v].view_of = values[values[v].view_of].view_of;
-            if (++hops > r->graph->n_values || values[v].view_of == v)
+        int32_t root = v, hops = 0;
+        while (values[root].view_of >= 0) {
+            root = values[root].view_of;
+            if (++hops > r->graph->n_values)
                 return json_fail(&list->items[v], NULL, "value %s is a view of itself",
                                  values[v].name);
+        }
+        for (int32_t u = v, next; u != root; u = next) {     /* each link is followed once */
+            next = values[u].view_of;
+            values[u].view_of = root;
         }
     }
     return OK;
@@ -164,7 +168,7 @@ static Err read_graph(Reader *r, const Json *root)
         TRY(read_value_id(r, finals, &finals->items[i], &v));
         graph->values[v].final = true;
     }
-    return pgraph_check(graph);
+    return OK;
 }
 
 Err pgraph_read(Pool *pool, const char *path, PGraph **graph)
@@ -172,12 +176,16 @@ Err pgraph_read(Pool *pool, const char *path, PGraph **graph)
     Pool       *scratch = pool_new(NULL, "pgraph_read");
     const Json *root;
     Err         err = json_read(scratch, path, 0, &root);
+    if (!err && root->kind != JSON_OBJECT)
+        err = fail(E_FORMAT, "%s: a graph is an object, not %s", path, json_kind_text(root));
     if (!err) {
         const Json *values = json_get(root, "values"), *nodes = json_get(root, "nodes");
         Reader r = { .pool = pool, .graph = NEW(pool, PGraph) };
         names_init(&r.values, scratch, values ? (int32_t)(values->n & 0x3fffffff) : 0);
         names_init(&r.nodes, scratch, nodes ? (int32_t)(nodes->n & 0x3fffffff) : 0);
         err = read_graph(&r, root);
+        if (!err && (err = pgraph_check(r.graph)))       /* which knows of no file */
+            err = fail(err, "%s: %s", path, err_text());
         *graph = r.graph;
     }
     pool_free(scratch);

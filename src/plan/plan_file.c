@@ -89,16 +89,18 @@ Err plan_read(Pool *pool, const char *path, const PGraph *graph, Plan **plan)
     const Json *root;
     *plan = NEW(pool, Plan);
     Err err = json_read(scratch, path, 0, &root);
+    if (!err && root->kind != JSON_OBJECT)
+        err = fail(E_FORMAT, "%s: a plan is an object, not %s", path, json_kind_text(root));
     if (!err)
         err = read_plan(pool, root, graph, *plan);
     pool_free(scratch);
     return err;
 }
 
-void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan)
+void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan, int32_t from, int32_t to)
 {
     json_out_array(o, "steps");
-    for (int32_t s = 0; s < plan->n_steps; s++) {
+    for (int32_t s = from; s < to; s++) {
         Step step = plan->steps[s];
         json_out_row(o, NULL);
         json_out_string(o, NULL, step_words[step.kind]);
@@ -131,7 +133,7 @@ Err plan_write(const char *path, const PGraph *graph, const Plan *plan)
     json_out_number(&o, "cost", plan->cost);
     json_out_number(&o, "base_cost", plan->base_cost);
     json_out_bool(&o, "cut", plan->cut);
-    plan_steps_write(&o, graph, plan);
+    plan_steps_write(&o, graph, plan, 0, plan->n_steps);
     json_out_end(&o);
     return file_out_done(&file, json_out_done(&o));
 }

@@ -10,6 +10,7 @@
 
 Err  plan_format_check(const Json *root);
 Err  plan_steps_read(Pool *pool, const Json *steps, const PGraph *graph, Plan *plan);
-void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan);    /* member "steps" */
+/* Steps [from, to) as the member "steps". */
+void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan, int32_t from, int32_t to);
 
 #endif

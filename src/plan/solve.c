@@ -35,6 +35,8 @@
 enum {
     SOLVE_THREADS = 2,
     SOLVE_SEEDS = 8,         /* of a tournament */
+    SOLVE_PLAIN = 2,         /* the seeds that are every node once */
+    SOLVE_PLAIN_2 = 6,
     SOLVE_MANY = 32,         /* runs of a tournament's widest stage */
     SOLVE_TURNS = 200,       /* edits a node that a run should have */
     LADDER_MOST = 20,
@@ -46,11 +48,14 @@ typedef struct Solve {
     const PGraph      *graph;
     const PlanOptions *options;
     const Task        *task;
-    double             deadline_s;
+    double             begin_s, deadline_s;  /* of what is being searched; 0: none */
     int64_t            effort;       /* all of it */
     int64_t            keep_all_bytes, bound_bytes;
     int32_t            rungs;        /* of the whole ladder */
     RunList            least;
+    RunList            low[SOLVE_MANY];      /* what its search ended with, one list of each line
+                                              * of descent */
+    int32_t            n_low;
     RunList            rung[LADDER_MOST + 1];
     int32_t            n_rung;       /* rungs solved so far */
     bool               cut;
@@ -60,15 +65,34 @@ typedef struct Solve {
 int64_t plan_default_effort(int32_t n_nodes)
 {
     double n = n_nodes;
-    return (int64_t)(7e6 / (0.25 + 0.0008 * n / (1 + n / 5000)));
+    return (int64_t)(7e6 / (0.25 + 0.0008 * n / (1 + n / 1500)));
 }
 
-typedef struct Winner { RunList list; int32_t number; } Winner;
+typedef struct Winner {
+    RunList list;
+    int32_t number;          /* of all runs of the tournament, in order */
+    int32_t line;            /* the run of the widest stage that it descends from */
+} Winner;
 
 static void solve_tell(const Solve *s, double done, const char *text)
 {
     if (s->options->progress)
         s->options->progress(s->options->progress_arg, done, text);
+}
+
+/* What comes now may take until this part of the time limit is over: all that comes before the
+ * budget itself must leave some to it. */
+static void solve_until(Solve *s, double part)
+{
+    if (s->options->time_limit_s > 0)
+        s->deadline_s = s->begin_s + part * s->options->time_limit_s;
+}
+
+static bool solve_late(Solve *s)
+{
+    bool late = s->deadline_s > 0 && clock_now() > s->deadline_s;
+    s->cut |= late;
+    return late;
 }
 
 static SolverArgs solve_args(const Solve *s, int64_t budget, int64_t effort, uint64_t salt)
@@ -149,13 +173,15 @@ static double solve_bound(const Solve *s, int64_t budget)
 /* Annealing goes with the winners (Aldous and Vazirani 1994): many short runs from all seeds, the
  * best half goes on, cooler and for twice as long, until two are left. What a run finds depends on
  * early luck more than on its length, so eight short ones and four and two find more than one of
- * the same effort; on the least peak 32 do, each as hot as the first. seeds: SOLVE_SEEDS; node
- * NULL: every node once. enough: a cost that cannot be beaten. */
+ * the same effort; on the least peak 32 do, each as hot as the first. Every second one is careful:
+ * some graphs want that and some do not. seeds: SOLVE_SEEDS; node NULL: every node once. enough: a
+ * cost that cannot be beaten. */
 static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t effort,
                              double enough, const RunList seeds[SOLVE_SEEDS], RunList *best)
 {
     static const double heat[] = { 0.1, 0.3, 1 };
     Winner  all[2 * SOLVE_MANY];
+    int32_t line[SOLVE_MANY];
     bool    lowest = budget == LOWEST;
     int32_t stages = lowest ? 5 : 3, runs = 1 << stages, n_all = 0;
     /* a run must be long enough to touch everything often */
@@ -171,26 +197,37 @@ static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t 
                                  (uint64_t)(31 + SOLVE_MANY * left + i));
             args[i].heat  = lowest ? 1 : heat[left - 1];
             args[i].start = n_all == 0 ? seeds[i % SOLVE_SEEDS] : all[i % n_all].list;
+            args[i].careful = i % 2 && args[i].start.node;
+            line[i] = n_all == 0 ? i : all[i % n_all].line;
         }
         solve_many(s, solver, args, runs, found);
         for (int32_t i = 0; i < runs; i++) {
             run_list_keep(s->pool, best, &found[i], budget);
             if (found[i].node) {
-                all[n_all] = (Winner){ found[i], n_all };
+                all[n_all] = (Winner){ found[i], n_all, line[i] };
                 n_all++;
             }
         }
         qsort(all, (size_t)n_all, sizeof *all, lowest ? solve_by_peak : solve_by_cost);
         n_all = n_all < SOLVE_MANY ? n_all : SOLVE_MANY;
     }
+    for (int32_t i = 0; lowest && i < n_all; i++) {
+        int32_t k = 0;
+        while (k < i && all[k].line != all[i].line)
+            k++;
+        if (k == i)
+            s->low[s->n_low++] = all[i].list;
+    }
 }
 
 /* The lowest budget under which next_use still finds a way, by bisection; then annealing on the
  * peak from there and from the input order. */
-static void solve_least(Solve *s)
+static void solve_least(Solve *s, double until)
 {
+    s->n_low = 0;
     int64_t low = s->bound_bytes, high = s->keep_all_bytes;
     RunList best = { 0 };
+    solve_until(s, until);
     if (exact_can(s->task)) {
         SolverArgs args = solve_args(s, LOWEST, 0, 0);
         solve_one(s, solve_exact, &args, LOWEST, &best);
@@ -219,6 +256,23 @@ static void solve_least(Solve *s)
     s->least = best;
 }
 
+/* Where a solver found nothing within the budget, annealing from nothing would hardly get there
+ * either: it starts from a list of low peak instead, in turns from each that is within the budget.
+ * They lie far from each other: near the least peak nothing leads from one valley to the next, so
+ * the search must begin in several. */
+static void solve_fill(const Solve *s, int64_t budget, RunList seeds[SOLVE_SEEDS])
+{
+    int32_t within[SOLVE_MANY], n = 0, next = 0;
+    for (int32_t k = s->n_low - 1; k >= 0; k--) {
+        if (s->low[k].peak_bytes <= budget)
+            within[n++] = k;
+    }
+    for (int32_t i = 0; i < SOLVE_SEEDS && n > 0; i++) {
+        if (!seeds[i].node && i != SOLVE_PLAIN && i != SOLVE_PLAIN_2)
+            seeds[i] = s->low[within[next++ % n]];
+    }
+}
+
 /* The cheapest list within budget that the whole portfolio finds. */
 static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList *warm,
                          RunList *best)
@@ -241,8 +295,11 @@ static void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList
     run_list_keep(s->pool, best, &segments, budget);
     RunList seeds[SOLVE_SEEDS] = { *best,    next_use, { 0 }, blocks,
                                    segments, next_use, { 0 }, *warm };
+    if (best->cost >= warm->cost)
+        seeds[7] = (RunList){ 0 };           /* it is the first seed already */
     if (large)
         seeds[1] = *best;
+    solve_fill(s, budget, seeds);
     solve_tournament(s, solve_anneal, budget, effort, solve_bound(s, budget) * (1 + 1e-12), seeds,
                      best);
 }
@@ -282,7 +339,10 @@ static void solve_ladder(Solve *s, int64_t budget)
             s->rung[k] = (RunList){ 0 };
         s->n_rung = lowest;
     }
+    solve_until(s, 0.7);
     for (int32_t k = s->n_rung; k < s->rungs && solve_rung_bytes(s, k) <= budget; k++) {
+        if (solve_late(s))
+            break;
         const RunList *below = k > lowest ? &s->rung[k - 1] : &s->least;
         if (below->n == s->task->n_nodes)
             s->rung[k] = *below;             /* nothing runs twice already */
@@ -306,12 +366,13 @@ static const RunList *solve_highest(const Solve *s, int64_t budget)
 static void solve_asked(Solve *s, int64_t budget, RunList *best)
 {
     solve_ladder(s, budget);
+    solve_until(s, 0.95);
     *best = (RunList){ 0 };
     run_list_keep(s->pool, best, &s->least, budget);
     bool is_rung = false;
     for (int32_t k = 0; k < s->n_rung; k++) {
         run_list_keep(s->pool, best, &s->rung[k], budget);
-        is_rung |= s->rung[k].node && solve_rung_bytes(s, k) == budget;
+        is_rung |= !s->cut && s->rung[k].node && solve_rung_bytes(s, k) == budget;
     }
     if (!is_rung && best->n != s->task->n_nodes) {
         RunList own;
@@ -430,9 +491,11 @@ static void solve_init(Solve *s, Pool *pool, const PGraph *graph, const PlanOpti
                   .keep_all_bytes = keep_all->live_bytes, .bound_bytes = keep_all->bound_bytes };
     s->rungs = graph->n_nodes <= 1000 ? LADDER_MOST : graph->n_nodes <= 4000 ? 10 : 4;
     s->effort = options->effort > 0 ? options->effort : plan_default_effort(s->task->n_nodes);
-    s->deadline_s = options->time_limit_s > 0 ? clock_now() + options->time_limit_s : 0;
+    s->begin_s = clock_now();
     solve_tell(s, 0, "searching the least peak");
-    solve_least(s);
+    solve_least(s, 0.3);
+    if (s->cut && s->least.peak_bytes > options->budget_bytes)
+        solve_least(s, 0.95);                /* nothing else would find a plan */
     solve_tell(s, 0.2, "searching the ladder of budgets");
 }
 

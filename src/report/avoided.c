@@ -96,6 +96,7 @@ void avoided_find(Pool *pool, const Graph *graph, Avoided **list, int32_t *n)
                 (*list)[same].count++;
             else
                 VEC_ADD(pool, *list, *n, cap, (Avoided){
+                    avoided_rules[r].what, avoided_where(graph, node),
                     pool_print(pool, "%s of %s", avoided_rules[r].what, avoided_where(graph, node)),
                     avoided_rules[r].reason, bytes, 1 });
         }

@@ -5,7 +5,8 @@
 #include "ir/graph.h"
 
 typedef struct Avoided {         /* tensors of one kind and size */
-    const char *name;            /* the first of them */
+    const char *what, *where;    /* "Cauchy matrix"; the module of the first of them */
+    const char *name;            /* both */
     const char *reason;
     int64_t     bytes;           /* of one */
     int32_t     count;

@@ -11,7 +11,8 @@ static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOp
                         CompareCell *cell)
 {
     int64_t budget = asked_bytes - e->device->runtime_bytes;
-    *cell = (CompareCell){ .verdict = VERDICT_NO, .peak_bytes = e->minimum_bytes };
+    *cell = (CompareCell){ .verdict = e->minimum_bytes ? VERDICT_NO : VERDICT_UNKNOWN,
+                           .peak_bytes = e->minimum_bytes };
     if (e->sheet->peak_bytes <= budget) {
         *cell = (CompareCell){ VERDICT_FITS, true, e->sheet->peak_bytes, 1, false };
         return OK;
@@ -54,7 +55,7 @@ static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe,
         row->accumulate = recipe->accumulate;
         row->precision = recipe_precisions[recipe->precision];
         row->peak_bytes = e->sheet->peak_bytes;
-        row->minimum_bytes = e->minimum_bytes;
+        row->minimum_bytes = e->minimum_bytes ? e->minimum_bytes + c->device->runtime_bytes : 0;
         row->state_bytes = e->sheet->engine->persistent_bytes;
         row->step_ms = e->step_ms;
         c->time_source = pool_text(pool, engine_time_source(e->sheet->engine));

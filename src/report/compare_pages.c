@@ -12,6 +12,8 @@ static const char *cell_text(const CompareCell *cell, char *room, size_t n)
 {
     if (cell->verdict == VERDICT_NO)
         return "no";
+    if (cell->verdict == VERDICT_UNKNOWN)
+        return "?";
     if (cell->verdict == VERDICT_FITS)
         return "yes";
     if (!cell->planned)
@@ -34,7 +36,7 @@ static const char *budget_text(int64_t bytes, char *room, size_t n)
 
 static void compare_block(FILE *to, const Comparison *c, int32_t first, int32_t last, bool colour)
 {
-    static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m" };
+    static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m", "\033[0m" };
     char room[32];
     fprintf(to, colour ? "\033[1m%-*s %7s %8s %8s" : "%-*s %7s %8s %8s", NAME_MOST, "", "batch",
             "peak", "least");
@@ -69,10 +71,10 @@ void compare_text(FILE *to, const Comparison *c, bool colour)
         fputc('\n', to);
     }
     print_sentence(to,
-                   "peak: everything kept; least: the least arena found (?: time was up); yes: "
+                   "peak: everything kept; least: the least budget found (?: time was up); yes: "
                    "fits, everything kept; "
-                   "+N%%: fits re-planned, so much slower by %s (* search cut short); no: does not "
-                   "fit",
+                   "+N%%: fits re-planned, so much slower by %s (* search cut short); no: no "
+                   "plan was found",
                    c->time_source ? c->time_source : "roofline");
 }
 
@@ -107,7 +109,7 @@ Err compare_json(FILE *to, const Comparison *c)
                 json_out_int(&o, "budget_bytes", c->budgets[b]);
                 json_out_string(&o, "verdict", verdict_words[cell->verdict]);
                 json_out_int(&o, "peak_bytes", cell->peak_bytes);
-                if (cell->planned && cell->verdict != VERDICT_NO)
+                if (cell->planned && cell->verdict < VERDICT_NO)
                     json_out_number(&o, "slowdown", cell->slowdown);
                 json_out_bool(&o, "cut", cell->cut);
                 json_out_end(&o);
@@ -147,6 +149,6 @@ void compare_md(Text *to, const Comparison *c)
         text_add(to, "\n");
     }
     text_add(to, "\nyes: fits with everything kept; +N%%: fits re-planned, so much slower by %s; "
-                 "no: does not fit.\n",
+                 "no: no plan was found.\n",
              c->time_source ? c->time_source : "roofline");
 }

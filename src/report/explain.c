@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { SHORT_EFFORT = 1000 };  /* a least budget within a second; more effort finds a smaller one */
-
 static void explain_batch(Pool *pool, Explained *e)
 {
     const Graph *graph = e->sheet->engine->graph;
@@ -66,80 +64,40 @@ static void explain_numeric(Pool *pool, Explained *e)
     }
 }
 
-bool run_is_in(const Program *p, const Graph *graph, int32_t step, Part part)
+/* What a plan does otherwise than keeping everything, in words. */
+static const char *minimum_text(Pool *pool, const Recipe *asked, const FitResult *r)
 {
-    return p->plan->steps[step].kind == STEP_RUN &&
-           graph->nodes[p->node_of[p->plan->steps[step].id]].part == part;
+    Text text = { .pool = pool };
+    if (r->recipe->batch != asked->batch)
+        text_add(&text, "micro-batches of %lld", (long long)r->recipe->batch);
+    for (int i = 0; i < r->n_changes; i++)
+        if (strcmp(r->changes[i].what, "micro-batch"))
+            text_add(&text, "%s%s %s", text.n ? ", " : "", r->changes[i].what, r->changes[i].to);
+    return text.n ? text.at : "everything kept";
 }
 
-/* A program of several parts (a step of one micro-batch updates at once) is a phase for each. */
-static void explain_program_phases(Explained *e, const Program *p, int64_t repeat, int64_t every)
+static void minimum_take(Pool *pool, Explained *e, const FitResult *r)
 {
-    const Engine *engine = e->sheet->engine;
-    for (int part = 0; part < PART_COUNT; part++) {
-        if (!p->parts[part])
-            continue;
-        Phase phase = { part_name((Part)part), engine->part_bytes[part], 0, 0, repeat, every };
-        for (int32_t s = 0; s < p->plan->n_steps; s++) {
-            if (!run_is_in(p, engine->graph, s, (Part)part))
-                continue;
-            int64_t live = p->meter.curve[s] + p->live_bytes - p->meter.live_bytes;
-            phase.live_bytes = live > phase.live_bytes ? live : phase.live_bytes;
-            phase.steps++;
-        }
-        e->phases[e->n_phases++] = phase;
-    }
+    if (e->minimum_bytes && r->engine->arena_bytes >= e->minimum_bytes)
+        return;
+    e->minimum_bytes = r->engine->arena_bytes;
+    e->minimum_how = minimum_text(pool, e->recipe, r);
 }
 
-static void explain_phases(Pool *pool, Explained *e)
-{
-    const Engine *engine = e->sheet->engine;
-    int64_t       kept = 0;
-    e->phases = NEWN(pool, Phase, PART_COUNT + 1);
-    for (int i = 0; i < engine->n_programs; i++) {
-        const Program *p = &engine->programs[i];
-        bool           validate = p->parts[PART_VALIDATE];
-        int64_t        repeat = p->parts[PART_MICRO] ? e->recipe->accumulate
-                              : validate ? e->recipe->validate.batches : 1;
-        int64_t        every = program_in_step(p) ? 1 : validate ? e->recipe->validate.every
-                                                                 : e->recipe->sample.every;
-        explain_program_phases(e, p, repeat, every);
-    }
-    /* A checkpoint is written from what stays in the arena; its buffer on the host is outside. */
-    for (int32_t i = 0; i < engine->graph->n_values; i++)
-        kept += engine->offset[i] >= 0 ? value_at(engine->graph, i)->bytes : 0;
-    e->phases[e->n_phases++] = (Phase){ "save", engine->persistent_bytes, kept, 0, 0,
-                                        e->recipe->save.every };
-}
-
-static bool has_batchnorm(const Graph *graph)
-{
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].op == &op_batchnorm)
-            return true;
-    return false;
-}
-
-/* One way to need less: everything kept if that is already less, else the least arena a search
- * finds. */
+/* One way to need less: everything kept if that is already less, else the least arena found. */
 static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
                        const ExplainOptions *options)
 {
     Pool      *scratch = pool_new(NULL, "minimum");
     FitResult *r = NEW(scratch, FitResult);
     FitOptions how = { .budget_bytes = 1,
-                       .effort = options->effort ? options->effort : SHORT_EFFORT,
+                       .effort = options->effort ? options->effort : EXPLAIN_EFFORT,
                        .time_limit_s = options->time_limit_s };
     Err        err = fit_plan(scratch, recipe, e->device, &how, r);
-    if (err == E_BUDGET && (!e->minimum_bytes || r->engine->arena_bytes < e->minimum_bytes)) {
-        Text text = { .pool = pool };
-        e->minimum_bytes = r->engine->arena_bytes;
-        if (recipe->batch != e->recipe->batch)
-            text_add(&text, "micro-batches of %lld", (long long)recipe->batch);
-        if (r->engine->recomputed)
-            text_add(&text, "%s%d nodes run a second time", text.n ? ", " : "",
-                     r->engine->recomputed);
-        e->minimum_how = text.n ? text.at : "everything kept";
+    if (err == E_BUDGET) {
+        minimum_take(pool, e, r);
+        if (recipe == e->recipe)
+            e->whole_minimum_bytes = r->engine->arena_bytes;
     }
     pool_free(scratch);
     return err == E_BUDGET ? OK : err;
@@ -151,7 +109,7 @@ static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *optio
 {
     TRY(minimum_try(pool, e, e->recipe, options));
     if (options->no_split || e->recipe->batch == 1 || recipe_no_cut(e->recipe) ||
-        has_batchnorm(e->sheet->engine->graph))
+        graph_has(e->sheet->engine->graph, &op_batchnorm))
         return OK;
     Recipe *cut = recipe_copy(pool, e->recipe);
     TRY(recipe_cut(cut, cut->batch));
@@ -165,7 +123,7 @@ Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
     Explained    *e = NEW(pool, Explained);
     TrainingGraph graph;
     Engine       *engine;
-    e->recipe = recipe;
+    e->recipe = recipe = recipe_for(pool, recipe, device);
     e->device = device;
     e->budget_bytes = options->budget_bytes;
     TRY(recipe_graph(pool, recipe, false, &graph));
@@ -176,12 +134,24 @@ Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
     avoided_find(pool, graph.graph, &e->avoided, &e->n_avoided);
     explain_batch(pool, e);
     explain_numeric(pool, e);
-    explain_phases(pool, e);
+    phases_find(pool, recipe, engine, &e->phases, &e->n_phases);
     bottlenecks_find(pool, e->sheet, &e->bottlenecks, &e->n_bottlenecks);
     if (options->effort >= 0)
         TRY(explain_minimum(pool, e, options));
-    TRY(budgets_find(pool, e, options->batches));
+    budgets_find(pool, e, options->batches);
     *out = e;
+    return OK;
+}
+
+Err explained_plan(Pool *pool, Explained *e)
+{
+    if (!e->fit)
+        return OK;
+    TRY(sheet_new(pool, e->fit->engine, &e->fit_sheet));
+    phases_find(pool, e->fit->recipe, e->fit->engine, &e->fit_phases, &e->n_fit_phases);
+    if (e->minimum_bytes)
+        minimum_take(pool, e, e->fit);
+    budgets_judge(e);
     return OK;
 }
 

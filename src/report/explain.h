@@ -36,25 +36,25 @@ typedef struct Numeric {         /* a choice that decides rounding */
 typedef struct WhatIf WhatIf;    /* report/whatif.h */
 typedef struct Belief Belief;
 
-typedef enum Verdict { VERDICT_FITS, VERDICT_REPLANNED, VERDICT_NO } Verdict;
+typedef enum Verdict { VERDICT_FITS, VERDICT_REPLANNED, VERDICT_NO, VERDICT_UNKNOWN } Verdict;
 
 typedef struct Budget {
     int64_t asked_bytes;         /* as the driver counts: the runtime included */
     int64_t arena_bytes;         /* what is left of it for the arena */
-    Verdict verdict;  /* with everything kept; with the plan of least arena; not at all */
+    Verdict verdict;     /* with everything kept; re-planned; none was found; none was looked for */
     int64_t largest_batch;       /* with everything kept; 0: none, -1: not looked for */
+    int64_t largest_replanned;   /* with recomputation; at least this, -1: not looked for */
 } Budget;
 
-typedef struct Phase {
+typedef struct Phase {           /* by the contract's names */
     const char *name;
-    int64_t     peak_bytes, live_bytes;
+    int64_t     peak_bytes;      /* the highest byte its runs are given */
+    int64_t     live_bytes;      /* at its own peak instant; the rest of peak_bytes is gaps */
+    int64_t     classes[CLASS_COUNT];    /* of live_bytes */
     int32_t     steps;
     int64_t     repeat;  /* runs in one training step; of a phase between steps: in one go */
     int64_t     every;           /* steps from one to the next; 0: only at the end */
 } Phase;
-
-/* Is this step of the program's plan a run of a node of that part? */
-bool run_is_in(const Program *p, const Graph *graph, int32_t step, Part part);
 
 typedef struct Explained {
     const Recipe *recipe;
@@ -69,10 +69,16 @@ typedef struct Explained {
     WhatIf       *what_if;       /* filled by whatif_run */
     Belief       *beliefs;
     FitResult    *fit; /* the plan within the budget, or of a plan file; NULL: none was asked for */
+    FitPoint     *curve;         /* budget against time; filled by whatif_run */
+    int           n_curve;
+    Sheet        *fit_sheet;     /* its balance sheet and phases */
+    Phase        *fit_phases;
+    int32_t       n_fit_phases;
     int32_t n_avoided, n_batch, n_bottlenecks, n_numeric, n_phases, n_budgets, n_what_if, n_beliefs;
     int64_t       batch_bytes;
     int64_t       budget_bytes;  /* 0: none was asked for */
     int64_t       minimum_bytes; /* least arena found by a search of `effort`; 0: none was made */
+    int64_t       whole_minimum_bytes;   /* with micro-batches as the recipe has them */
     const char   *minimum_how;   /* what it takes */
     double        step_ms;       /* predicted */
     int64_t       runtime_bytes; /* outside the arena */
@@ -86,13 +92,25 @@ typedef struct ExplainOptions {
     bool    batches;             /* look for the largest batch that fits each budget */
 } ExplainOptions;
 
-extern const char *const verdict_words[];        /* fits, replanned, no */
-Err  budgets_find(Pool *pool, Explained *e, bool batches);       /* report/budgets.c */
+/* Of a search for the least arena: within a second; fit searches longer. */
+enum { EXPLAIN_EFFORT = 1000 };
+
+extern const char *const verdict_words[];        /* fits, replanned, no, unknown */
+/* report/budgets.c: the list, with the largest batch of everything kept for each; verdicts
+ * anew after minimum_bytes has changed; the largest batch that fits re-planned. */
+void budgets_find(Pool *pool, Explained *e, bool batches);
+void budgets_judge(Explained *e);
+void budgets_replan(Explained *e, double time_limit_s);
+/* report/phases.c */
+void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, Phase **list, int32_t *n);
 /* report/bottlenecks.c */
 void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);
 
 Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
                   const ExplainOptions *options, Explained **out);
+
+/* After e->fit was filled: its own sheet; where that search found less, it is the least known. */
+Err explained_plan(Pool *pool, Explained *e);
 
 void explain_text(FILE *to, const Explained *e, bool colour);    /* tables of at most 100 columns */
 Err  explain_json(FILE *to, const Explained *e);                 /* docs/FORMATS.md */

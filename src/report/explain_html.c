@@ -197,6 +197,17 @@ static void page_buffers(Page *p, const Program *program, const int32_t *run_of)
     json_out_end(p->o);
 }
 
+/* "micro"; "micro and update" where they are planned together. */
+static const char *page_phases(Page *p, const Program *program)
+{
+    const char *text = NULL;
+    for (int part = 0; part < PART_COUNT; part++)
+        if (program->parts[part])
+            text = text ? pool_print(p->pool, "%s and %s", text, part_phase((Part)part))
+                        : part_name((Part)part);
+    return text;
+}
+
 static void page_program(Page *p, const Program *program)
 {
     const Graph *graph = p->e->sheet->engine->graph;
@@ -220,7 +231,7 @@ static void page_program(Page *p, const Program *program)
         n++;
     }
     json_out_object(p->o, NULL);
-    json_out_string(p->o, "name", program->name);
+    json_out_string(p->o, "name", page_phases(p, program));
     json_out_int(p->o, "runs", n);
     json_out_int(p->o, "peakRun", peak);
     json_out_int(p->o, "peakBytes", program->arena_bytes);

@@ -1,7 +1,25 @@
 /* explain_json.c -- the balance sheet as JSON; the schema is in docs/FORMATS.md. */
 #include "report/whatif.h"
 
+#include "report/curve.h"
 #include "report/machine.h"
+
+#include <string.h>
+
+/* The row that every table of the peak ends with, with the members of its other rows. */
+static void gaps_json(JsonOut *o, const char *name, const char *where, const char *more,
+                      const Sheet *s)
+{
+    json_out_object_row(o, NULL);
+    json_out_string(o, name, "(gaps)");
+    if (where)
+        json_out_string(o, where, "(gaps)");
+    json_out_int(o, "bytes", s->gap_bytes);
+    if (more)
+        json_out_int(o, more, !strcmp(more, "total_bytes") ? s->gap_bytes : 0);
+    json_out_int(o, "buffers", 0);
+    json_out_end(o);
+}
 
 static void rows_json(JsonOut *o, const char *key, const char *name, const SheetRow *rows,
                       int32_t n, const Sheet *s, bool total)
@@ -16,10 +34,7 @@ static void rows_json(JsonOut *o, const char *key, const char *name, const Sheet
         json_out_int(o, "buffers", rows[i].n);
         json_out_end(o);
     }
-    json_out_object_row(o, NULL);
-    json_out_string(o, name, "(gaps)");
-    json_out_int(o, "bytes", s->gap_bytes);
-    json_out_end(o);
+    gaps_json(o, name, NULL, total ? "total_bytes" : NULL, s);
     json_out_end(o);
 }
 
@@ -78,28 +93,61 @@ static void bottlenecks_json(JsonOut *o, const Explained *e)
         json_out_int(o, "each_bytes", b->each);
         json_out_end(o);
     }
+    gaps_json(o, "what", "where", "each_bytes", e->sheet);
     json_out_end(o);
 }
 
 /* Live bytes at every run, state included: one number a run, in the order of the plan. */
-static void timeline_json(JsonOut *o, const Engine *engine)
+static void timeline_json(JsonOut *o, const Explained *e)
 {
+    const Engine *engine = e->sheet->engine;
     json_out_array(o, "timeline");
-    for (int i = 0; i < engine->n_programs; i++) {
-        const Program *p = &engine->programs[i];
-        int64_t        elsewhere = p->live_bytes - p->meter.live_bytes;
-        for (int part = 0; part < PART_COUNT; part++) {
-            if (!p->parts[part])
-                continue;
-            json_out_object_row(o, NULL);
-            json_out_string(o, "phase", part_name((Part)part));
-            json_out_row(o, "live_bytes");
-            for (int32_t s = 0; s < p->plan->n_steps; s++)
-                if (run_is_in(p, engine->graph, s, (Part)part))
-                    json_out_int(o, NULL, p->meter.curve[s] + elsewhere);
-            json_out_end(o);
-            json_out_end(o);
+    for (int32_t i = 0; i < e->n_phases; i++) {
+        if (!e->phases[i].steps)
+            continue;
+        json_out_object_row(o, NULL);
+        json_out_string(o, "phase", e->phases[i].name);
+        json_out_row(o, "live_bytes");
+        for (int k = 0; k < engine->n_programs; k++) {
+            const Program *p = &engine->programs[k];
+            for (int32_t s = 0; s < p->plan->n_steps; s++) {
+                Step step = p->plan->steps[s];
+                if (step.kind != STEP_RUN)
+                    continue;
+                Part part = engine->graph->nodes[p->node_of[step.id]].part;
+                if (!strcmp(part_phase(part), e->phases[i].name))
+                    json_out_int(o, NULL, p->meter.curve[s] + p->live_bytes - p->meter.live_bytes);
+            }
         }
+        json_out_end(o);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
+static void classes_json(JsonOut *o, const int64_t *classes, int64_t gap_bytes)
+{
+    json_out_object_row(o, "classes");
+    for (int c = 0; c < CLASS_COUNT; c++)
+        json_out_int(o, class_name((Class)c), classes[c]);
+    json_out_int(o, "gaps", gap_bytes);
+    json_out_end(o);
+}
+
+static void phases_json(JsonOut *o, const Phase *phases, int32_t n)
+{
+    json_out_array(o, "phases");
+    for (int32_t i = 0; i < n; i++) {
+        const Phase *phase = &phases[i];
+        json_out_object_row(o, NULL);
+        json_out_string(o, "name", phase->name);
+        json_out_int(o, "peak_bytes", phase->peak_bytes);
+        json_out_int(o, "live_bytes", phase->live_bytes);
+        json_out_int(o, "steps", phase->steps);
+        json_out_int(o, "repeat", phase->repeat);
+        json_out_int(o, "every", phase->every);
+        classes_json(o, phase->classes, phase->peak_bytes - phase->live_bytes);
+        json_out_end(o);
     }
     json_out_end(o);
 }
@@ -114,6 +162,8 @@ static void budgets_json(JsonOut *o, const Explained *e)
         json_out_string(o, "verdict", verdict_words[b->verdict]);
         if (b->largest_batch >= 0)
             json_out_int(o, "largest_batch", b->largest_batch);
+        if (b->largest_replanned >= 0)
+            json_out_int(o, "largest_batch_replanned", b->largest_replanned);
         json_out_end(o);
     }
     json_out_end(o);
@@ -166,6 +216,11 @@ static void plan_json(JsonOut *o, const Explained *e)
         json_out_number(o, "slowdown", e->fit->step_ns / (e->step_ms * 1e6));
         json_out_bool(o, "cut", e->fit->cut);
         fit_write_changes(o, e->fit);
+        json_out_int(o, "live_bytes", e->fit_sheet->live_bytes);
+        json_out_string(o, "peak_phase", part_phase(e->fit_sheet->part));
+        json_out_string(o, "peak_node", node_text(e->fit_sheet->engine->graph, e->fit_sheet->node));
+        classes_json(o, e->fit_sheet->classes, e->fit_sheet->gap_bytes);
+        phases_json(o, e->fit_phases, e->n_fit_phases);
     }
     json_out_end(o);
 }
@@ -209,6 +264,12 @@ static void tensors_json(JsonOut *o, const Sheet *s)
         json_out_int(o, "last_step", b->last_step);
         json_out_end(o);
     }
+    json_out_object_row(o, NULL);
+    json_out_string(o, "name", "(gaps)");
+    json_out_string(o, "class", "gaps");
+    json_out_int(o, "bytes", s->gap_bytes);
+    json_out_string(o, "module", "(gaps)");
+    json_out_end(o);
     json_out_end(o);
 }
 
@@ -240,25 +301,10 @@ void explain_json_members(JsonOut *o, const Explained *e)
     json_out_end(o);
     json_out_int(o, "peak_bytes", s->peak_bytes);
     json_out_int(o, "live_bytes", s->live_bytes);
-    json_out_string(o, "peak_phase", part_name(s->part));
+    json_out_string(o, "peak_phase", part_phase(s->part));
     json_out_string(o, "peak_node", node_text(engine->graph, s->node));
-    json_out_object(o, "classes");
-    for (int c = 0; c < CLASS_COUNT; c++)
-        json_out_int(o, class_name((Class)c), s->classes[c]);
-    json_out_int(o, "gaps", s->gap_bytes);
-    json_out_end(o);
-    json_out_array(o, "phases");
-    for (int32_t i = 0; i < e->n_phases; i++) {
-        json_out_object_row(o, NULL);
-        json_out_string(o, "name", e->phases[i].name);
-        json_out_int(o, "peak_bytes", e->phases[i].peak_bytes);
-        json_out_int(o, "live_bytes", e->phases[i].live_bytes);
-        json_out_int(o, "steps", e->phases[i].steps);
-        json_out_int(o, "repeat", e->phases[i].repeat);
-        json_out_int(o, "every", e->phases[i].every);
-        json_out_end(o);
-    }
-    json_out_end(o);
+    classes_json(o, s->classes, s->gap_bytes);
+    phases_json(o, e->phases, e->n_phases);
     json_out_int(o, "budget_bytes", budget + engine->device->runtime_bytes);
     json_out_bool(o, "fits", s->peak_bytes <= budget);
     if (e->minimum_bytes) {
@@ -274,6 +320,8 @@ void explain_json_members(JsonOut *o, const Explained *e)
     bottlenecks_json(o, e);
     if (e->n_what_if)
         what_if_json(o, e);
+    if (e->n_curve)
+        curve_json(o, e->curve, e->n_curve, e->step_ms * 1e6);
     rows_json(o, "modules", "module", s->modules, s->n_modules, s, true);
     rows_json(o, "lines", "line", s->lines, s->n_lines, s, false);
 }
@@ -285,7 +333,7 @@ Err explain_json(FILE *to, const Explained *e)
     json_out_object(&o, NULL);
     explain_json_members(&o, e);
     tensors_json(&o, e->sheet);
-    timeline_json(&o, e->sheet->engine);
+    timeline_json(&o, e);
     json_out_end(&o);
     return json_out_done(&o);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { ROWS = 12, NAME = 42, BAR = 18 };     /* rows of each table, the rest is one row; columns */
+enum { PLOT_WIDTH = 84, PLOT_HEIGHT = 6 };
 
 typedef struct Page {
     FILE          *to;
@@ -95,7 +96,7 @@ static void heading(const Page *p)
                                "everything kept.\n"
                              : "One training step needs %s bytes (%s) with everything kept.\n",
             count_text(s->peak_bytes), bytes_text(s->peak_bytes));
-    fprintf(p->to, "The peak is in phase %s, at %s.\n", part_name(s->part),
+    fprintf(p->to, "The peak is in phase %s, at %s.\n", part_phase(s->part),
             last(node_text(s->engine->graph, s->node), 60));
 }
 
@@ -152,27 +153,74 @@ static void phases(const Page *p)
         row(p, phase_text(p, &p->e->phases[i]), p->e->phases[i].peak_bytes);
 }
 
+/* Live bytes at every run of the program with the peak, as many columns as there is room for. */
+static void over_time(const Page *p)
+{
+    const Program *program = p->e->sheet->program;
+    const Graph   *graph = p->e->sheet->engine->graph;
+    int64_t        elsewhere = program->live_bytes - program->meter.live_bytes;
+    int64_t        most[PLOT_WIDTH] = { 0 };
+    char           kind[PLOT_WIDTH + 1] = { 0 };
+    int32_t        runs = 0, at = 0;
+    for (int32_t s = 0; s < program->plan->n_steps; s++)
+        runs += program->plan->steps[s].kind == STEP_RUN;
+    int width = runs < PLOT_WIDTH ? runs : PLOT_WIDTH;
+    for (int32_t s = 0; s < program->plan->n_steps; s++) {
+        if (program->plan->steps[s].kind != STEP_RUN)
+            continue;
+        const Node *node = &graph->nodes[program->node_of[program->plan->steps[s].id]];
+        int         column = (int)((int64_t)at++ * width / runs);
+        int64_t     live = program->meter.curve[s] + elsewhere;
+        most[column] = live > most[column] ? live : most[column];
+        kind[column] = node->part == PART_UPDATE ? '+' : node->backward ? '=' : '-';
+    }
+    title(p, pool_print(graph->pool, "over time: live bytes at each of %s runs of %s "
+                        "(- forward, = backward, + update)", count_text(runs), program->name));
+    for (int level = PLOT_HEIGHT; level > 0; level--) {
+        fprintf(p->to, "%12s |", bytes_text(program->live_bytes / PLOT_HEIGHT * level));
+        fputs(p->colour ? "\033[36m" : "", p->to);
+        int end = width;
+        while (end > 0 && most[end - 1] < program->live_bytes / (2 * PLOT_HEIGHT) * (2 * level - 1))
+            end--;
+        for (int x = 0; x < end; x++)
+            fputc(most[x] >= program->live_bytes / (2 * PLOT_HEIGHT) * (2 * level - 1) ? '#' : ' ',
+                  p->to);
+        fputs(p->colour ? "\033[0m\n" : "\n", p->to);
+    }
+    fprintf(p->to, "%12s |%s\n", "", kind);
+}
+
+static const char *batch_text(const Page *p, int64_t batch)
+{
+    return batch < 0 ? "-" : batch ? count_text(batch)
+                                   : pool_text(p->e->sheet->engine->graph->pool, "none");
+}
+
 static void budgets(const Page *p)
 {
     static const char *const words[] = { "fits with everything kept", "fits re-planned",
-                                         "does not fit" };
-    static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m" };
-    title(p, "budgets");
-    for (int32_t i = 0; i < p->e->n_budgets; i++) {
-        const Budget *b = &p->e->budgets[i];
-        fprintf(p->to, "  %-12s %s%-26s%s", bytes_text(b->asked_bytes),
-                p->colour ? colours[b->verdict] : "",
-                words[b->verdict], p->colour ? "\033[0m" : "");
-        if (b->largest_batch >= 0)
-            fprintf(p->to, "  largest batch with everything kept: %lld",
-                    (long long)b->largest_batch);
+                                         "no plan found", "only re-planned, if at all" };
+    static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m", "\033[31m" };
+    const Explained         *e = p->e;
+    bool                     replanned = false;
+    for (int32_t i = 0; i < e->n_budgets; i++)
+        replanned |= e->budgets[i].largest_replanned >= 0;
+    title(p, pool_print(e->sheet->engine->graph->pool, "%-40s %32s%s", "budgets",
+                        "largest batch, everything kept", replanned ? "     re-planned" : ""));
+    for (int32_t i = 0; i < e->n_budgets; i++) {
+        const Budget *b = &e->budgets[i];
+        fprintf(p->to, "  %-12s %s%-26s%s %31s", bytes_text(b->asked_bytes),
+                p->colour ? colours[b->verdict] : "", words[b->verdict],
+                p->colour ? "\033[0m" : "", batch_text(p, b->largest_batch));
+        if (replanned)
+            fprintf(p->to, "%15s", batch_text(p, b->largest_replanned));
         fputc('\n', p->to);
     }
-    if (p->e->minimum_bytes)
-        print_sentence(p->to, "  least budget found: %s bytes (%s): %s",
-                       count_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
-                       bytes_text(p->e->minimum_bytes + p->e->device->runtime_bytes),
-                       p->e->minimum_how);
+    if (e->minimum_bytes)
+        print_sentence(p->to, "  least budget: at most %s bytes (%s): %s; fit searches longer and "
+                       "may find less",
+                       count_text(e->minimum_bytes + e->device->runtime_bytes),
+                       bytes_text(e->minimum_bytes + e->device->runtime_bytes), e->minimum_how);
 }
 
 static void plan(const Page *p)
@@ -186,34 +234,49 @@ static void plan(const Page *p)
                    count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes),
                    100 * (r->step_ns / (p->e->step_ms * 1e6) - 1),
                    r->cut ? "; the search was cut off" : "");
-    for (int i = 0; i < r->n_changes; i++)
-        fprintf(p->to, "  %-18s %s -> %s (%s)\n", r->changes[i].what, r->changes[i].from,
-                r->changes[i].to,
-                r->changes[i].exact ? "changes no number" : "may change rounding");
+    changes_print(p->to, r);
     if (!r->n_changes)
         fputs("  nothing is changed, nothing is run twice\n", p->to);
     for (int i = 0; i < r->n_notes; i++)
         print_sentence(p->to, "%s", r->notes[i]);
+    const Sheet *kept = p->e->sheet, *now = p->e->fit_sheet;
+    fprintf(p->to, "  %-20s %20s %20s\n", "", "everything kept", "this plan");
+    for (int c = 0; c < CLASS_COUNT; c++)
+        if (kept->classes[c] || now->classes[c])
+            fprintf(p->to, "  %-20s %20s %20s\n", class_name((Class)c),
+                    count_text(kept->classes[c]), count_text(now->classes[c]));
+    fprintf(p->to, "  %-20s %20s %20s\n", "(gaps)", count_text(kept->gap_bytes),
+            count_text(now->gap_bytes));
+    fprintf(p->to, "  %-20s %20s %20s\n", "= peak", count_text(kept->peak_bytes),
+            count_text(now->peak_bytes));
+}
+
+static const char *saved_text(const Page *p, int64_t bytes)
+{
+    return bytes >= 0 ? bytes_text(bytes)
+                      : pool_print(p->e->sheet->engine->graph->pool, "-%s", bytes_text(-bytes));
 }
 
 static void what_if(const Page *p)
 {
     if (!p->e->n_what_if)
         return;
-    title(p, "what would help, each re-planned: bytes saved, peak then, time");
+    title(p, pool_print(p->e->sheet->engine->graph->pool, "%-48s %10s %10s %9s  %s",
+                        "what would help, each re-planned", "saves", "peak then", "time",
+                        "effort"));
     for (int32_t i = 0; i < p->e->n_what_if; i++) {
         const WhatIf *w = &p->e->what_if[i];
         if (w->failed)
-            fprintf(p->to, "  %-48.48s %31s  %-9s\n", w->name,
+            fprintf(p->to, "  %-46.46s %31s  %s\n", w->name,
                     w->cut ? "(not reached)" : "(cannot be)", effort_words[w->effort]);
         else
-            fprintf(p->to, "  %-48.48s %s%-9s %10s %+8.1f%%  %-9s%s\n", w->name,
-                    w->saved_bytes < 0 ? "-" : " ",
-                    bytes_text(w->saved_bytes < 0 ? -w->saved_bytes
-                               : w->saved_bytes), bytes_text(w->peak_bytes),
+            fprintf(p->to, "  %-46.46s %10s %10s %+8.1f%%  %s%s\n", w->name,
+                    saved_text(p, w->saved_bytes), bytes_text(w->peak_bytes),
                     100 * (w->slowdown - 1), effort_words[w->effort], w->cut ? " (cut)" : "");
         print_sentence(p->to, "      %s%s%s", w->how, w->note ? "; " : "", w->note ? w->note : "");
     }
+    print_sentence(p->to, "immediate: a flag; short: a value of the recipe; long: another model or "
+                   "other training; time against the step as it is");
     title(p, "believed, but not so");
     for (int32_t i = 0; i < p->e->n_beliefs; i++)
         print_sentence(p->to, "- %s %s", p->e->beliefs[i].belief, p->e->beliefs[i].truth);
@@ -226,8 +289,8 @@ static void avoided(const Page *p)
         return;
     title(p, "never stored, though a plain implementation would (one of each, and how many)");
     for (int32_t i = 0; i < n; i++)
-        fprintf(p->to, "  %-64s %17s x %d\n", last(p->e->avoided[i].name, 64),
-                count_text(p->e->avoided[i].bytes),
+        fprintf(p->to, "  %-27s %-42s %17s x %d\n", p->e->avoided[i].what,
+                last(p->e->avoided[i].where, 42), count_text(p->e->avoided[i].bytes),
                 p->e->avoided[i].count);
 }
 
@@ -242,6 +305,7 @@ void explain_text(FILE *to, const Explained *e, bool colour)
     table(&p, "by line of the model", s->lines, s->n_lines);
     tensors(&p);
     phases(&p);
+    over_time(&p);
     budgets(&p);
     plan(&p);
     avoided(&p);
@@ -250,6 +314,6 @@ void explain_text(FILE *to, const Explained *e, bool colour)
     fputc('\n', to);
     print_sentence(to, "the batch as the data gives it: %s bytes", count_text(e->batch_bytes));
     print_sentence(to, "%s", runtime_text(pool, e->device, e->runtime_bytes));
-    print_sentence(to, "predicted step time %.1f ms, by %s", e->step_ms,
+    print_sentence(to, "predicted time of a step: %s, by %s", step_text(pool, e->step_ms * 1e6),
                    time_text(pool, s->engine));
 }

@@ -49,6 +49,24 @@ const char *time_text(Pool *pool, const Engine *engine)
                       100 * fabs(1 - measured - family));
 }
 
+void changes_print(FILE *to, const FitResult *r)
+{
+    for (int i = 0; i < r->n_changes; i++) {
+        const FitChange *change = &r->changes[i];
+        int n = fprintf(to, "  %-18s %s -> %s", change->what, change->from, change->to);
+        fprintf(to, "%s%*s%s\n", n < 79 ? "" : "\n", n < 79 ? 80 - n : 80, "",
+                change->exact ? "changes no number" : "rounding may change");
+    }
+}
+
+const char *step_text(Pool *pool, double ns)
+{
+    return ns < 1e9      ? pool_print(pool, "%.1f ms", ns * 1e-6)
+           : ns < 120e9  ? pool_print(pool, "%.1f s", ns * 1e-9)
+           : ns < 7200e9 ? pool_print(pool, "%.1f min", ns / 60e9)
+                         : pool_print(pool, "%.1f h", ns / 3600e9);
+}
+
 void time_json(JsonOut *o, const Engine *engine, double step_ms, double slowdown)
 {
     json_out_object_row(o, "time");

@@ -1,6 +1,8 @@
 /* sheet.c -- collects what is live at the peak. */
 #include "report/sheet.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,14 +13,13 @@ static void live_add(Pool *pool, Sheet *sheet, int32_t *cap, LiveBuffer buffer)
     VEC_ADD(pool, sheet->live, sheet->n_live, *cap, buffer);
 }
 
-static void sheet_live(Pool *pool, Sheet *sheet)
+void sheet_at(Pool *pool, const Engine *engine, const Program *program, int32_t step, Sheet *sheet)
 {
-    const Engine      *engine = sheet->engine;
     const Graph       *graph = engine->graph;
-    const Program     *program = sheet->program;
     const PlanBuffers *all = &program->buffers;
     int32_t            cap = 0;
 
+    *sheet = (Sheet){ .engine = engine, .program = program, .step = step };
     for (int32_t i = 0; i < graph->n_values; i++) {
         const Value *v = value_at(graph, i);
         if (engine->offset[i] >= 0)
@@ -32,7 +33,7 @@ static void sheet_live(Pool *pool, Sheet *sheet)
         holder[i] = -1;
     for (int32_t i = 0; i < all->n_stays; i++) {
         const Stay *stay = &all->stays[i];
-        if (stay->first_step <= sheet->step && sheet->step <= stay->last_step &&
+        if (stay->first_step <= step && step <= stay->last_step &&
             (holder[stay->buffer] < 0 ||
              stay->first_step > all->stays[holder[stay->buffer]].first_step))
             holder[stay->buffer] = i;
@@ -125,21 +126,18 @@ static void sheet_lines(Pool *pool, Sheet *sheet)
 
 Err sheet_new(Pool *pool, const Engine *engine, Sheet **out)
 {
-    Sheet *sheet = NEW(pool, Sheet);
+    Sheet         *sheet = NEW(pool, Sheet);
     REQUIRE(engine->n_programs > 0);
-    sheet->engine = engine;
-    sheet->program = &engine->programs[engine->peak_program];
-    sheet->step = sheet->program->meter.peak_step;
+    const Program *peak = &engine->programs[engine->peak_program];
+    sheet_at(pool, engine, peak, peak->meter.peak_step, sheet);
     int32_t at = sheet->step;  /* a load may have the most: for the run it comes before */
-    while (at + 1 < sheet->program->plan->n_steps &&
-           sheet->program->plan->steps[at].kind != STEP_RUN)
+    while (at + 1 < peak->plan->n_steps && peak->plan->steps[at].kind != STEP_RUN)
         at++;
     while (sheet->program->plan->steps[at].kind != STEP_RUN)
         at--;
     sheet->node = sheet->program->node_of[sheet->program->plan->steps[at].id];
     sheet->part = engine->graph->nodes[sheet->node].part;
     sheet->peak_bytes = engine->arena_bytes;
-    sheet_live(pool, sheet);
     sheet->gap_bytes = sheet->peak_bytes - sheet->live_bytes;
     REQUIRE(sheet->live_bytes == sheet->program->live_bytes);    /* two ways of counting agree */
     qsort(sheet->live, (size_t)sheet->n_live, sizeof *sheet->live, live_order);
@@ -153,4 +151,41 @@ Err sheet_new(Pool *pool, const Engine *engine, Sheet **out)
     }
     *out = sheet;
     return OK;
+}
+
+static const char *sheet_place(const Graph *graph, int32_t module)
+{
+    const char *path = graph->modules[module].path;
+    return *path ? path : "the model";
+}
+
+const char *sheet_fullest(Pool *pool, const Engine *engine)
+{
+    enum { LARGEST = 3 };
+    const Graph *graph = engine->graph;
+    Text         text = { .pool = pool };
+    Sheet       *sheet;
+    int32_t      n = 0, more = 0;
+    int64_t      more_bytes = 0;
+    REQUIRE(sheet_new(pool, engine, &sheet) == OK);
+    const Node  *node = &graph->nodes[sheet->node];
+    text_add(&text, "%s of %s runs with", node->op->name, sheet_place(graph, node->module));
+    for (int32_t i = 0; i < sheet->n_live; i++) {
+        const LiveBuffer *b = &sheet->live[i];
+        if (b->value >= 0 && engine->offset[b->value] >= 0)
+            continue;                        /* parameters and state: their sum follows */
+        if (n == LARGEST) {
+            more++;
+            more_bytes += b->bytes;
+            continue;
+        }
+        text_add(&text, "%s %s of %s (%s)", n++ ? "," : "", bytes_text(b->bytes),
+                 sheet_place(graph, b->module),
+                 b->value < 0 || b->node < 0 ? "scratch" : graph->nodes[b->node].op->name);
+    }
+    if (more > 0)
+        text_add(&text, ", %s of %d more", bytes_text(more_bytes), more);
+    text_add(&text, "%s %s of parameters and state", n ? " and" : "",
+             bytes_text(engine->persistent_bytes));
+    return text.at;
 }

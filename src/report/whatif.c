@@ -2,10 +2,11 @@
  *
  * Cheap rows come first; rows that search share what is left of the time. A row that the limit
  * reaches is marked, never guessed. */
-#include "report/whatif.h"
+#include "report/whatif_int.h"
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,21 +14,7 @@
 
 const char *const effort_words[] = { "immediate", "short", "long" };
 
-enum { SHORT_EFFORT = 2000, MOST_ROWS = 40, LOSS_CHUNKS = 4 };
-
-typedef struct Run {
-    Pool                *pool;
-    Explained           *e;
-    const WhatIfOptions *options;
-    double               start_s;
-    WhatIf              *rows;
-    int32_t              n;
-    int64_t              half_bytes;     /* the budget of SEARCH_HALF */
-    int                  expected;       /* rows in all, for the progress line */
-} Run;
-
-/* keep all; least arena; half of what that saves; least arena with every lever */
-typedef enum Search { SEARCH_NONE, SEARCH_LEAST, SEARCH_HALF, SEARCH_ALL } Search;
+enum { SHORT_EFFORT = 2000, LOSS_CHUNKS = 4 };
 
 static double run_left_s(const Run *run)
 {
@@ -50,7 +37,7 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
     FitResult *result = NEW(pool, FitResult);
     FitOptions how = { .budget_bytes = search == SEARCH_HALF ? run->half_bytes : search ? 1 : 0,
                        .allow = run->options->allow,
-                       .time_limit_s = left,
+                       .time_limit_s = search == SEARCH_ALL ? left / 2 : left,
                        .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
     Err        err = search == SEARCH_ALL ? fit_run(pool, recipe, run->e->device, &how, result)
                                           : fit_plan(pool, recipe, run->e->device, &how, result);
@@ -76,7 +63,7 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
     return OK;
 }
 
-static Err run_row(Run *run, WhatIf row, const Recipe *recipe, Search search)
+Err run_row(Run *run, WhatIf row, const Recipe *recipe, Search search)
 {
     REQUIRE(run->n < MOST_ROWS);
     TRY(run_plan(run, &row, recipe, search));
@@ -84,7 +71,7 @@ static Err run_row(Run *run, WhatIf row, const Recipe *recipe, Search search)
     return OK;
 }
 
-static void run_refuse(Run *run, WhatIf row, const char *why)
+void run_refuse(Run *run, WhatIf row, const char *why)
 {
     REQUIRE(run->n < MOST_ROWS);
     row.failed = true;
@@ -131,7 +118,7 @@ static Err run_attention(Run *run)
         if (!strncmp(run->e->avoided[i].name, "attention scores", 16)) {
             r->levers.stored_attention = !r->levers.stored_attention;
             return run_row(run,
-                           (WhatIf){ .name = "attention that stores its scores (the plain form)",
+                           (WhatIf){ .name = "attention with stored scores (the plain form)",
                                      .how = "fit --allow algorithm, where it is faster" },
                            r, SEARCH_NONE);
         }
@@ -203,7 +190,7 @@ static Err run_hosted(Run *run, HostState host, const char *name)
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     WhatIf  row = { .name = name, .how = "fit, within a budget", .exact = true };
     if (run->e->device->to_host <= 0) {
-        row.how = "-";
+        row.how = "on a card: fit, within a budget";
         run_refuse(run, row, "host and device share one memory here");
         return OK;
     }
@@ -253,117 +240,67 @@ static Err run_recompute(Run *run)
                    run->e->recipe, SEARCH_HALF);
 }
 
-/* ---- changes to the model ---- */
-
-typedef enum Move { MOVE_HALF, MOVE_HALF_UP, MOVE_TWICE, MOVE_THREE_QUARTERS,
-                    MOVE_TWO_THIRDS } Move;
-
-static const struct Change {
-    const char *system, *name, *keys;    /* several keys move together, ' ' between */
-    Move        move;
-} model_changes[] = {
-    { "stdiff",   "fewer predicted frames",     "predicted",            MOVE_HALF_UP },
-    { "stdiff",   "fewer observed frames",      "observed",             MOVE_HALF_UP },
-    { "stdiff",   "half the resolution",        "image",                MOVE_HALF },
-    { "stdiff",   "half the channels",          "channels",             MOVE_HALF },
-    { "stdiff",   "half the head width",        "head_width",           MOVE_HALF },
-    { "stdiff",   "fewer layers",               "layers",               MOVE_HALF },
-    { "stablesr", "half the resolution",        "image latent",         MOVE_HALF },
-    { "stablesr", "half the edge channels",     "edge_width",           MOVE_HALF },
-    { "stablesr", "fewer edge layers",          "edge_convs",           MOVE_HALF_UP },
-    { "stablesr", "half the head width",        "head_width",           MOVE_HALF },
-    { "stablesr", "fewer layers",               "layers",               MOVE_HALF },
-    { "lag",      "fewer images a set",         "set_size",             MOVE_HALF_UP },
-    { "lag",      "half the resolution",        "image",                MOVE_HALF },
-    { "lag",      "patches of twice the side",  "patch",                MOVE_TWICE },
-    { "lag",      "fewer DiT layers",           "depth",                MOVE_TWO_THIRDS },
-    { "lag",      "fewer encoder layers",       "encoder_depth",        MOVE_TWO_THIRDS },
-    { "lag",      "half the encoder's heads",   "encoder_heads",        MOVE_HALF },
-    { "sashimi",  "half the sequence length",   "length",               MOVE_HALF },
-    { "sashimi",  "fewer layers",               "layers",               MOVE_THREE_QUARTERS },
-    { "sashimi",  "fewer mixtures",             "components",           MOVE_TWO_THIRDS },
-    { "sashimi",  "half the channels",          "width",                MOVE_HALF },
-    { "sashimi",  "half the state",             "state",                MOVE_HALF },
-    { "dit3d",    "half the frames",            "frames",               MOVE_HALF },
-    { "dit3d",    "half the resolution",        "image",                MOVE_HALF },
-    { "dit3d",    "patches of twice the side",  "patch",                MOVE_TWICE },
-    { "dit3d",    "half the width",             "width",                MOVE_HALF },
-    { "dit3d",    "twice the heads, half as wide", "heads",             MOVE_TWICE },
-    { "dit3d",    "fewer layers",               "depth",                MOVE_TWO_THIRDS },
-    { "unet",     "half the resolution",        "height width",         MOVE_HALF },
-    { "unet",     "half the channels",          "widths",               MOVE_HALF },
-};
-
-static int64_t moved(Move move, int64_t v)
+/* Everything that can be done to this model, at once. */
+static const char *together_levers(const Run *run, Recipe *r)
 {
-    switch (move) {
-    case MOVE_HALF:           return v / 2;
-    case MOVE_HALF_UP:        return (v + 1) / 2;
-    case MOVE_TWICE:          return 2 * v;
-    case MOVE_THREE_QUARTERS: return v * 3 / 4;
-    case MOVE_TWO_THIRDS:     return v * 2 / 3;
+    const Explained *e = run->e;
+    unsigned         allow = run->options->allow;
+    Text             text = { .pool = run->pool };
+    if (allow & ALLOW_PRECISION && recipe_type(r) == F32) {
+        r->precision = 1;
+        text_add(&text, "bf16, ");
     }
-    return v;
+    if (allow & ALLOW_SPLIT && r->batch > 1 && !recipe_no_cut(r) &&
+        (allow & ALLOW_BATCHNORM_SPLIT || !graph_has(e->sheet->engine->graph, &op_batchnorm)) &&
+        !recipe_cut(r, r->batch))
+        text_add(&text, "micro-batches of 1, ");
+    if (!recipe_no_release(r)) {
+        r->levers.release = true;
+        text_add(&text, "gradients released, ");
+    }
+    if (e->device->to_host > 0) {
+        r->levers.host = HOST_STATE;
+        text_add(&text, "state on the host, ");
+    }
+    if (allow & ALLOW_ALGORITHM)
+        r->levers.most_scratch = 1;
+    return text.n ? text.at : "";
 }
 
-/* "model.key=value" with the value moved; NULL where nothing would change. */
-static const char *moved_setting(Pool *pool, const Recipe *recipe, const char *key, size_t n,
-                                 Move move)
+/* All at once, for certain; then, in the time left, every combination that fit would try. */
+static Err run_together(Run *run)
 {
-    const Field *f = recipe->model->fields;
-    while (f->key && (strlen(f->key) != n || memcmp(f->key, key, n)))
-        f++;
-    REQUIRE(f->key && (f->kind == FIELD_INT || f->kind == FIELD_INTS));
-    const void *at = (const char *)recipe->config + f->offset;
-    if (f->kind == FIELD_INT) {
-        int64_t was = *(const int64_t *)at, now = moved(move, was);
-        return now == was || now < 1 ? NULL : pool_print(pool, "model.%s=%lld", f->key,
-                                                         (long long)now);
-    }
-    Text text = { .pool = pool };
-    for (int i = 0; i < ((const Ints *)at)->n; i++)
-        text_add(&text, "%s%lld", i ? "," : "[", (long long)moved(move, ((const Ints *)at)->at[i]));
-    return pool_print(pool, "model.%s=%s]", f->key, text.at);
-}
-
-static Err run_change(Run *run, const struct Change *change)
-{
-    Recipe *r = recipe_copy(run->pool, run->e->recipe);
-    Text    how = { .pool = run->pool };
-    WhatIf  row = { .name = change->name, .effort = EFFORT_LONG };
-    for (const char *key = change->keys; *key; key += strspn(key, " ")) {
-        size_t      n = strcspn(key, " ");
-        const char *setting = moved_setting(run->pool, r, key, n, change->move);
-        if (!setting)
-            return OK;
-        text_add(&how, "%s--set %s", how.n ? " " : "", setting);
-        row.how = how.at;
-        if (recipe_set(run->pool, r, setting)) {
-            run_refuse(run, row, pool_text(run->pool, err_text()));
-            return OK;
-        }
-        key += n;
-    }
-    if (r->model->check && r->model->check(r->config)) {
-        run_refuse(run, row, pool_text(run->pool, err_text()));
+    Recipe     *r = recipe_copy(run->pool, run->e->recipe);
+    const char *levers = together_levers(run, r);
+    TRY(run_row(run, (WhatIf){ .name = "all levers together, effective batch kept",
+                               .how = "fit --allow algorithm,chunk,split,precision" },
+                r, SEARCH_LEAST));
+    WhatIf *row = &run->rows[run->n - 1], other = *row;
+    if (row->failed)
         return OK;
-    }
-    return run_row(run, row, r, SEARCH_NONE);
+    row->note = pool_print(run->pool, "%s%s", levers, row->note ? row->note : "nothing run twice");
+    budgets_replan(run->e, fmin(run_left_s(run), run->options->time_limit_s / 4));
+    if (run_left_s(run) <= 0)
+        return OK;
+    TRY(run_plan(run, &other, run->e->recipe, SEARCH_ALL));
+    if (!other.failed && other.peak_bytes < row->peak_bytes)
+        *row = other;
+    return OK;
 }
 
-static Err run_changes(Run *run)
+/* In what is left of the time: plans between everything kept and the least, as fit --curve. */
+static Err run_curve(Run *run)
 {
-    for (size_t i = 0; i < sizeof model_changes / sizeof *model_changes; i++)
-        if (!strcmp(model_changes[i].system, run->e->recipe->model->name))
-            TRY(run_change(run, &model_changes[i]));
-    Recipe *r = recipe_copy(run->pool, run->e->recipe);
-    r->batch /= 2;
-    if (r->batch < 1)
+    double     left = run_left_s(run);
+    FitOptions how = { .budget_bytes = 1, .allow = ALLOW_DEFAULT & run->options->allow,
+                       .time_limit_s = left / 2,
+                       .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
+    if (left <= 0 || !run->options->curve)
         return OK;
-    return run_row(run, (WhatIf){ .name = "half the batch, and half the effective batch",
-                                  .effort = EFFORT_LONG,
-                                  .how = pool_print(run->pool, "--batch %lld",
-                                                    (long long)r->batch) }, r, SEARCH_NONE);
+    if (run->options->progress)
+        run->options->progress(run->options->progress_arg, 0.9, "budget against time");
+    return fit_curve(run->pool, run->e->recipe, run->e->device, &how, &run->e->curve,
+                     &run->e->n_curve);
 }
 
 static int row_order(const void *a, const void *b)
@@ -393,10 +330,8 @@ Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
     TRY(beliefs_find(pool, e));
     TRY(run_recompute(&run));
     qsort(run.rows, (size_t)run.n, sizeof *run.rows, row_order);
-    TRY(run_row(&run,
-                (WhatIf){ .name = "all levers together, model and effective batch kept",
-                          .how = "fit --allow algorithm,chunk,split,precision" },
-                e->recipe, SEARCH_ALL));
+    TRY(run_together(&run));
+    TRY(run_curve(&run));
     if (options->progress)
         options->progress(options->progress_arg, 1, "");
     e->what_if = run.rows;

@@ -143,17 +143,10 @@ typedef struct Fit {
     const Device     *device;
     const FitOptions *options;
     double            deadline_s;
+    bool              cut;           /* some could not be built in time */
     Candidate         list[MOST_CANDIDATES];
     int               n;
 } Fit;
-
-static bool graph_has(const Graph *graph, const OpDef *op)
-{
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].op == op)
-            return true;
-    return false;
-}
 
 static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device,
                      const FitOptions *options, const EngineOptions *how, TrainingGraph *graph,
@@ -168,14 +161,24 @@ static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device,
     return engine_new(pool, graph->graph, device, &with, engine);
 }
 
+/* A time limit cuts searches off. Building what could be searched takes its time too: once the
+ * limit has passed twice, what is not built is left out, and so is what was not looked at. */
+static bool fit_late(const Fit *fit)
+{
+    double limit_s = fit->options->time_limit_s;
+    return limit_s > 0 && clock_now() > fit->deadline_s + limit_s;
+}
+
 static Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
 {
-    if (fit->n == MOST_CANDIDATES)
+    if (fit->n > 0 && fit_late(fit))
+        fit->cut = true;
+    if (fit->n == MOST_CANDIDATES || fit->cut)
         return OK;
     Candidate *c = &fit->list[fit->n];
     *c =
         (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .asked = fit->n == 0 };
-    c->recipe = recipe_copy(c->pool, recipe);
+    c->recipe = recipe_for(c->pool, recipe, fit->device);
     Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 },
                         &c->graph, &c->kept);
     bool no_room = err == E_BUDGET && recipe->levers.host;  /* on the host, for that much state */
@@ -197,9 +200,12 @@ static Err fit_add_both(Fit *fit, Recipe *recipe)
     TRY(fit_add(fit, recipe, can));
     if (!can)
         return OK;
+    int both = fit->n;
     recipe->levers.release = true;
     Err err = fit_add(fit, recipe, false);
     recipe->levers.release = false;
+    if (both > 0 && fit->n == both)          /* no twin: it must be searched itself */
+        fit->list[both - 1].twin = false;
     return err;
 }
 
@@ -387,6 +393,10 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
     Engine       *engine = c->kept;
     if (r->fits && !fit_faster(c->kept->keep_all_ns, r->step_ns))
         return OK;
+    if (r->engine && fit_late(fit)) {
+        r->cut = true;
+        return OK;
+    }
     if (budget && c->kept->keep_all_bytes > budget) {
         /* What cannot fit is searched all the same while nothing else does: its least arena
          * counts. */
@@ -397,7 +407,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
             return err;
     }
     bool fits = engine_fits(engine, budget);
-    r->cut |= engine->cut;
+    r->cut |= engine->cut || fit->cut;
     bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->step_ns)
                        : !r->fits && (!r->engine || engine->arena_bytes < r->engine->arena_bytes);
     if (better)
@@ -564,7 +574,7 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
     Err       err;
     fit_begin(scratch, recipe, device, options, fit);
     err = fit_candidates(fit, &unused);
-    for (int i = 0; i < fit->n && !err; i++)
+    for (int i = 0; i < fit->n && !err && !fit_late(fit); i++)
         err = curve_add(fit, &fit->list[i], points, &n);
     pool_free(scratch);
     TRY(err);

@@ -29,9 +29,9 @@ Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const 
                   Stopwatch **out)
 {
     Stopwatch *s = NEW(pool, Stopwatch);
-    s->recipe = recipe;
+    s->recipe = recipe_for(pool, recipe, device);
     TRY(recipe_suits(recipe, device));
-    TRY(recipe_graph(pool, recipe, false, &s->graph));
+    TRY(recipe_graph(pool, s->recipe, false, &s->graph));
     Err err = engine_new(pool, s->graph.graph, device, plan, &s->engine);
     if (err && !(err == E_BUDGET && plan && plan->budget_bytes == STOPWATCH_LEAST))
         return err;

@@ -217,8 +217,11 @@ static Err recipe_model(Pool *pool, const char *path, const Json *map, const Mod
     for (int i = 0; i < models_count; i++)
         names[i] = models_all[i]->name;
     const char *near = text_nearest(system, names, models_count);
+    Text        text = { .pool = pool };
+    for (int i = 0; i < models_count && !near; i++)
+        text_add(&text, "%s%s", i ? ", " : "; there are ", names[i]);
     return json_fail(map, json_get(map, "system"), "there is no system '%s'%s%s%s", system,
-                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+                     near ? "; did you mean '" : text.at, near ? near : "", near ? "'?" : "");
 }
 
 /* What the keys' ranges cannot say of phases. */
@@ -351,11 +354,20 @@ const char *recipe_no_release(const Recipe *recipe)
     return train_no_release(&spec, recipe_type(recipe));
 }
 
+Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device)
+{
+    Recipe *copy = recipe_copy(pool, recipe);
+    copy->levers.phases = device->blas && device->blas->phases &&
+                          type_bytes(recipe_type(copy)) == 2;
+    return copy;
+}
+
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out)
 {
     Graph *graph = graph_new(pool, recipe_type(recipe));
     graph->given_noise = given_noise;
     graph->stored_attention = recipe->levers.stored_attention;
+    graph->phases = recipe->levers.phases;
     graph->pieces = recipe->levers.pieces;
     graph->counts_given = !given_noise && (recipe->levers.regions > 1 || recipe->levers.chunks > 1);
     Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);

@@ -75,6 +75,7 @@ typedef struct Levers {
     /* an algorithm with more scratch bytes gives way to a leaner one; 0: any */
     int64_t most_scratch;
     bool    stored_attention;    /* attention keeps its probabilities */
+    bool    phases;              /* of the device, not chosen: see Blas.phases */
     bool    release;             /* a parameter moves as soon as its gradient is final */
     int     host;                /* HostState: what is kept on the host */
 } Levers;
@@ -107,6 +108,8 @@ Type recipe_type(const Recipe *recipe);
 bool recipe_tf32(const Recipe *recipe);  /* the device must be opened so (DeviceOptions) */
 /* can this device compute in its precision? */
 Err  recipe_suits(const Recipe *recipe, const Device *device);
+/* A copy whose graph is built for the device's own kernels. */
+Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device);
 
 /* Reads by name or path, then applies n `key=value` settings in order. */
 Err recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n,

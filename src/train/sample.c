@@ -12,6 +12,7 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
     Engine *engine;
     TRY(recipe_suits(recipe, device));
     Graph  *graph = graph_new(pool, recipe_type(recipe));
+    graph->phases = recipe_for(pool, recipe, device)->levers.phases;
     recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, o->n);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));

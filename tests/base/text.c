@@ -88,6 +88,7 @@ static void bytes_in(void)
         { "0", 0 }, { "123", 123 }, { "123B", 123 }, { "2 TiB", (int64_t)2 << 40 },
         { "16gib", (int64_t)16 << 30 },
         { "80%", 800 }, { "10%", 100 }, { "0.01%", 1 }, { "33.3%", 333 }, { "85.05%", 851 },
+          { "0.1%", 1 }, { "1152921504606846977", 1152921504606846977 },
           { "200%", 2000 }, { "100 %", 1000 }, { "1e9", 1000000000 }, { "3TB", 3000000000000 },
     };
     int64_t bytes;
@@ -133,6 +134,8 @@ static void sentences(void)
     CHECK_INT(err_exit_code(E_BUDGET), 3);
     CHECK_INT(err_exit_code(E_IO), 1);
     CHECK_INT(err_exit_code((Err)99), 1);
+    (void)fail(E_IO, "cannot read %s", "a\nb\t\x1b[1m\x7f.png");   /* a name may hold anything */
+    CHECK_TEXT(err_text(), "cannot read a?b??[1m?.png");
 }
 
 int main(void)

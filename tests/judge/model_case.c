@@ -24,7 +24,10 @@ typedef struct Judge {
     Feeds         feeds;
     SafeFile      weights, batch, ref;
     bool          bf16;
+    bool          kinks;         /* the system has ReLUs or an L1 loss: see judge_moved */
     double        largest;       /* norm of all reference gradients */
+    double       *moved;         /* what movements are off, to take their median */
+    int32_t       n_moved;
     double        worst;
     const char   *worst_name;
 } Judge;
@@ -253,56 +256,93 @@ static Err run_updates(Judge *j)
     return OK;
 }
 
-/* Movement, not value: an element whose gradient is near zero may step either way, so most of the
- * length of the movement must agree. Where the gradient is noise, so is its direction: nothing may
- * have moved further than Adam can in three updates. */
+static int by_size(const void *a, const void *b)
+{
+    double x = fabs((double)*(const float *)a), y = fabs((double)*(const float *)b);
+    return (x > y) - (x < y);
+}
+
+/* A gradient g may be off by `error` in all. Its smallest elements, as many as that error could
+ * turn round together, may point either way: the size up to which they do. */
+static double noise_size(Pool *pool, const float *g, int64_t n, double error)
+{
+    float *sorted = NEWN(pool, float, n);
+    memcpy(sorted, g, (size_t)n * 4);
+    qsort(sorted, (size_t)n, 4, by_size);
+    double sum = 0, size = -1;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)sorted[i] * (double)sorted[i];
+        if (sum > error * error)
+            break;
+        size = fabs((double)sorted[i]);
+    }
+    return size;
+}
+
+/* Movement, not value. Adam's first step is the sign of each element, so one whose gradient is
+ * within rounding of zero (a bias before a norm, the keys' third of a bias of q, k and v, and a few
+ * of any tensor) may step either way: it may not have moved further than Adam can in three updates.
+ * All others are held to PyTorch's movement. A ReLU that comes within rounding of zero in the
+ * second or third update may switch: PyTorch's own fp32, from StableSR's weights moved by 2e-7,
+ * then differs from fp64 by up to 0.07 in one tensor and by 0.0023 in their median (without: 0.005
+ * and 6e-5). */
 static void judge_moved(Judge *j, const char *prefix, int32_t i, int32_t value)
 {
     const Param *p = &j->graph.graph->params[i];
     int64_t      n = 0, m = 0, k = 0;
     const float *start = find_f32(&j->weights, p->name, &n);
-    const float *grad = find_f32(&j->ref, pool_print(j->pool, "grad.%s", p->name), &k);
+    const float *grad = find_f32(&j->ref, pool_print(j->pool, "first.%s", p->name), &k);
     const float *want = find_f32(&j->ref, pool_print(j->pool, "%s.%s", prefix, p->name), &m);
-    if (value < 0 || !start || !want || n != m)
+    if (value < 0 || !p->trained)
         return;
     float *ours = NEWN(j->pool, float, n), *moved = NEWN(j->pool, float, n);
-    if (session_get_param(j->session, i, value, ours)) {
-        fprintf(stderr, "%s\n", err_text());
+    if (!start || !want || !grad || n != m || n != k ||
+        session_get_param(j->session, i, value, ours)) {
+        fprintf(stderr, "%s: no movement to compare\n", p->name);
         test_failed++;
         return;
     }
-    if (grad && zero_by_algebra(j, length(grad, k))) {
-        double farthest = 0, rate = fmax(j->recipe->optimizer.lr, j->recipe->optimizer.slow_lr);
-        for (int64_t e = 0; e < n; e++)
-            farthest = fmax(farthest, fabs((double)ours[e] - (double)start[e]));
-        judge(j, prefix, p->name, farthest, 3.1 * rate);
-        return;
-    }
-    double largest = 0, farthest = 0,
-           rate = fmax(j->recipe->optimizer.lr, j->recipe->optimizer.slow_lr);
-    for (int64_t e = 0; grad && k == n && e < n; e++)
-        largest = fmax(largest, fabs((double)grad[e]));
+    double error = 2e-4 * fmax(length(grad, n), 1e-4 * j->largest);
+    double noise = noise_size(j->pool, grad, n, error), farthest = 0;
+    double rate = fmax(j->recipe->optimizer.lr, j->recipe->optimizer.slow_lr);
     for (int64_t e = 0; e < n; e++) {
-        /* The keys' third of a bias of q, k and v: no gradient by algebra, so every direction is
-         * noise. */
-        if (grad && k == n && fabs((double)grad[e]) < 1e-6 * largest) {
+        if (fabs((double)grad[e]) <= noise) {
             farthest = fmax(farthest, fabs((double)ours[e] - (double)start[e]));
             ours[e] = want[e];
         }
         moved[e] = want[e] - start[e];
     }
-    if (farthest > 0)
-        judge(j, prefix, p->name, farthest, 3.1 * rate);
+    judge(j, prefix, p->name, farthest, 3.1 * rate);
     /* Three updates may cancel (a tensor of one number: 3e-6 of 0.004): then one update's length
      * counts. */
-    double step = fmax(length(moved, n),
-                       j->recipe->optimizer.lr * schedule_factor(j->recipe, 0) * sqrt((double)n));
+    double step = fmax(length(moved, n), j->recipe->optimizer.lr * schedule_factor(j->recipe, 0) *
+                                             sqrt((double)n));
     double rounding = 2e-7 * length(start, n);
-    /* Adam makes a full step of every sign: bf16's error in it is larger than in the gradient,
-     * PyTorch's too; beyond that one element may have stepped the other way. */
+    /* bf16's error in Adam's steps is larger than in the gradient, PyTorch's too; beyond that one
+     * element may have stepped the other way. */
     double own = torch_error(j, pool_print(j->pool, "%s.%s", prefix, p->name));
-    double allowed = j->bf16 ? fmax(0.5, 1.5 * own + 2 / sqrt((double)n)) : 0.05;
-    judge(j, prefix, p->name, distance(ours, want, n) / (step + 10 * rounding + 1e-12), allowed);
+    double fp32 = j->kinks ? 0.15 : 0.02;
+    double off = distance(ours, want, n) / (step + 10 * rounding + 1e-12);
+    judge(j, prefix, p->name, off, j->bf16 ? fmax(0.5, 1.5 * own + 2 / sqrt((double)n)) : fp32);
+    j->moved[j->n_moved++] = off;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* One tensor may be unlucky; a wrong rule shows in all. */
+static void judge_median(Judge *j)
+{
+    CHECK(j->n_moved > 0);
+    qsort(j->moved, (size_t)j->n_moved, sizeof *j->moved, by_value);
+    double median = j->moved[j->n_moved / 2];
+    printf("movements off by %.2g in the median, %.2g at most\n", median,
+           j->moved[j->n_moved - 1]);
+    if (!j->bf16)
+        judge(j, "the median", "all movements", median, j->kinks ? 0.01 : 1e-3);
 }
 
 /* Batch-norm statistics after the three updates; counts exactly. Biases before a batch norm have
@@ -364,11 +404,14 @@ int main(int argc, char **argv)
     STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]),
                       false));
     STOP(run_updates(&j));
+    j.moved = NEWN(j.pool, double, 2 * j.graph.graph->n_params);
+    j.kinks = !strcmp(j.recipe->system, "stdiff") || !strcmp(j.recipe->system, "stablesr");
     for (int32_t i = 0; i < j.graph.graph->n_params; i++) {
         const Param *p = &j.graph.graph->params[i];
         judge_moved(&j, "param", i, p->master >= 0 ? p->master : p->value);
         judge_moved(&j, "ema", i, p->ema);
     }
+    judge_median(&j);
     judge_states(&j);
     for (int part = 0; part < PART_COUNT; part++)
         CHECK_INT(session_measured_bytes(j.session, (Part)part),

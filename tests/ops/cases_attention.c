@@ -185,6 +185,31 @@ static void several_128(Case *c, AttentionOptions o)
 
 static void text(Case *c, AttentionOptions o)      { three(c, &o, 4, SHAPE(2, 200, 256), 77, 1); }
 static void tokens(Case *c, AttentionOptions o)    { three(c, &o, 3, SHAPE(3, 258, 48), 258, 1); }
+
+/* Heads that a card's block has whole, with lengths that end in each of its steps; then longer
+ * ones. */
+static void short_masked(Case *c, AttentionOptions o)
+{
+    o.mask_diagonal = true;
+    o.temperature = case_in(c, "t", SHAPE(1), -2.5f, -1.5f);
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(1, 258, 384), -1, 1), 2, &o));
+}
+#define TORCH_SHORT_MASKED THIRDS(2) "l = t.exp() * (q @ k.mT)\n" MASK OUT
+
+static void short_negative(Case *c, AttentionOptions o)
+{
+    o.scale = -0.1f;
+    three(c, &o, 1, SHAPE(1, 288, 64), 129, 1);
+}
+#define TORCH_SHORT_NEGATIVE THREE(1) "l = q @ k.mT * -0.1\n" OUT
+
+static void short_256(Case *c, AttentionOptions o)  { three(c, &o, 2, SHAPE(1, 256, 104), 256, 1); }
+static void short_270(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 270, 52), 260, 1); }
+static void short_65(Case *c, AttentionOptions o)   { three(c, &o, 2, SHAPE(2, 65, 128), 287, 1); }
+static void longer_64(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 350, 64), 330, 1); }
+static void longer_52(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 321, 52), 340, 1); }
+static void longer_24(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 340, 24), 321, 1); }
+
 static void wide_head(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 70, 512), 70, 1); }
 static void widest(Case *c, AttentionOptions o)    { three(c, &o, 1, SHAPE(1, 33, 1030), 50, 1); }
 
@@ -222,6 +247,14 @@ static void widest(Case *c, AttentionOptions o)    { three(c, &o, 1, SHAPE(1, 33
     X("several tiles of 128",     several_128,         THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("77 words",                 text,                THREE(4) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("258 tokens",               tokens,              THREE(3) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("258 masked",               short_masked,        TORCH_SHORT_MASKED, CASE_LIVE_ONLY, 0.1)   \
+    X("288 and a negative scale", short_negative,      TORCH_SHORT_NEGATIVE, CASE_LIVE_ONLY, 0)   \
+    X("256 of 52",                short_256,           THREE(2) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("270 of 52",                short_270,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("65 and 287",               short_65,            THREE(2) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("350 of 64",                longer_64,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("321 of 52",                longer_52,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("340 of 24",                longer_24,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("one head of 512",          wide_head,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("one head of 1030",         widest,              THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)
 

@@ -2,12 +2,16 @@
  * norm. */
 #include "cases.h"
 
+#include "ops/arrange.h"
+#include "ops/basic.h"
+#include "ops/binary.h"
 #include "ops/layernorm.h"
+#include "ops/unary.h"
 
 #include <math.h>
 #include <string.h>
 
-static void affine(Case *c)
+static void with_affine(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(2, 7, 37), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(37), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(37), -1, 1);
@@ -75,10 +79,49 @@ static void large(Case *c)                   /* several threads, float sums save
     case_out(c, "y", layernorm(x, w, b, 1e-5f));
 }
 
+/* What goes around the norm is added by the node that makes its gradient. */
+static void residual(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(3, 4, 24), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(24), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(24), -1, 1);
+    case_out(c, "y", add(x, silu(layernorm(x, w, b, 1e-5f))));
+}
+
+static void residual_same(Case *c)           /* its gradient and what goes around it are one */
+{
+    Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(3, 4, 24), -2, 3);
+    case_out(c, "y", add(x, layernorm(x, none, none, 1e-5f)));
+}
+
+static void residual_thrice(Case *c)         /* three branches from one value, one of them fp32 */
+{
+    Tensor x = case_in(c, "x", SHAPE(5, 40), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(40), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(40), -1, 1);
+    Tensor y = add(silu(layernorm(x, w, b, 1e-5f)), silu(layernorm(x, b, w, 1e-5f)));
+    case_out(c, "z", silu(cast(x, F32)));
+    case_out(c, "y", add(x, y));
+}
+
+/* On a card a row lies in 16 lanes by three packs, in a warp by five, in a block, or in none. */
+static void wide_rows(Case *c, int64_t rows, int64_t width)
+{
+    Tensor x = case_in(c, "x", SHAPE(rows, width), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(width), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(width), -1, 1);
+    case_out(c, "y", add(x, silu(layernorm(x, w, b, 1e-5f))));
+}
+static void wide_384(Case *c)  { wide_rows(c, 301, 384); }
+static void wide_1152(Case *c) { wide_rows(c, 37, 1152); }
+static void wide_468(Case *c)  { wide_rows(c, 259, 468); }
+static void wide_1304(Case *c) { wide_rows(c, 19, 1304); }
+static void wide_4104(Case *c) { wide_rows(c, 7, 4104); }
+static void wide_12(Case *c)   { wide_rows(c, 1003, 12); }
+
 #define LN(eps, affine) "y = F.layer_norm(x, (x.shape[-1],), " affine ", " eps ")"
 
+#define AROUND "y = x + F.silu(F.layer_norm(x, (x.shape[-1],), w, b, 1e-5))"
+
 const OpCase cases_layernorm[] = {
-    { "affine", affine, LN("1e-5", "w, b") },
+    { "affine", with_affine, LN("1e-5", "w, b") },
     { "bare", bare, LN("1e-6", "None, None") },
     { "three wide", three_wide, LN("1e-2", "w, b") },
     { "one wide", one_wide, LN("1e-5", "w, b") },
@@ -89,8 +132,27 @@ const OpCase cases_layernorm[] = {
     { "twice", twice,
       "y = F.layer_norm(F.layer_norm(x, (18,), w, b, 1e-5), (18,), None, None, 1e-6)", 0, 0, 2e-2 },
     { "large", large, LN("1e-5", "w, b"), CASE_LIVE_ONLY },
+    { "residual", residual, AROUND },
+    { "residual, same gradient", residual_same,
+      "y = x + F.layer_norm(x, (24,), None, None, 1e-5)" },
+    { "residual, three branches", residual_thrice,
+      "z = F.silu(x); y = x + F.silu(F.layer_norm(x, (40,), w, b, 1e-5)) + "
+      "F.silu(F.layer_norm(x, (40,), b, w, 1e-5))", 0, 0, 2e-2 },
+    { "384 wide", wide_384, AROUND, CASE_LIVE_ONLY },
+    { "1152 wide", wide_1152, AROUND, CASE_LIVE_ONLY },
+    { "468 wide", wide_468, AROUND, CASE_LIVE_ONLY },
+    { "1304 wide", wide_1304, AROUND, CASE_LIVE_ONLY },
+    { "4104 wide", wide_4104, AROUND, CASE_LIVE_ONLY },
+    { "12 wide", wide_12, AROUND, CASE_LIVE_ONLY },
     { 0 }
 };
+
+static void modulate_residual(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(2, 5, 24), -2, 3), p = case_in(c, "p", SHAPE(2, 72), -1, 1);
+    Tensor h = silu(layernorm_modulate(x, p, 0, 24, 1e-6f));
+    case_out(c, "y", gated_add(x, reshape(slice(p, -1, 48, 72), SHAPE(2, 1, 24)), h));
+}
 
 static void modulate_six(Case *c)            /* as in DiT: two readers of one packed tensor */
 {
@@ -183,6 +245,9 @@ const OpCase cases_layernorm_modulate[] = {
       "y = " NORM("x", "16", "1e-5") " * (1 + p[:, None, 16:]) + p[:, None, :16]" },
     { "frozen input", modulate_frozen_input,
       "y = " NORM("x", "16", "1e-5") " * (1 + p[:, None, 16:]) + p[:, None, :16]" },
+    { "residual", modulate_residual,
+      "s = p[:, None].chunk(3, -1); "
+      "y = x + s[2] * F.silu(" NORM("x", "24", "1e-6") " * (1 + s[1]) + s[0])" },
     { "misuse", modulate_vectors, NULL, CASE_NO_TORCH, 0, 0, modulate_misuse },
     { "large", modulate_large,
       "y = " NORM("x", "156", "1e-6") " * (1 + p[:, None, 624:780]) + p[:, None, 468:624]",
@@ -219,6 +284,12 @@ static void scalar_large(Case *c)
              scalar_norm(x, case_in(c, "m", SHAPE(1), -1, 1), case_in(c, "s", SHAPE(1), 0.5f, 2)));
 }
 
+static void scalar_residual(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(7, 24), -2, 3), m = case_in(c, "m", SHAPE(1), -1, 1);
+    case_out(c, "y", add(x, silu(scalar_norm(x, m, case_in(c, "s", SHAPE(1), 0.5f, 2)))));
+}
+
 #define SCALAR                                                                                     \
     "d, a = torch.std_mean(x, -1, unbiased=False, keepdim=True); y = (s / d) * (x - a + m)"
 
@@ -226,6 +297,7 @@ const OpCase cases_scalar_norm[] = {
     { "plain", scalar_plain, SCALAR },
     { "odd width", scalar_odd, SCALAR },
     { "only s trained", scalar_frozen, SCALAR },
+    { "residual", scalar_residual, SCALAR "; y = x + F.silu(y)" },
     { "large", scalar_large, SCALAR, CASE_LIVE_ONLY },
     { 0 }
 };

@@ -598,6 +598,9 @@ int main(int argc, char **argv)
             judge(pool, op, oc, F32, device, needs ? have : NULL);
             if (!(oc->flags & CASE_F32_ONLY) && !quick)
                 judge(pool, op, oc, BF16, device, needs ? have : NULL);
+            /* On a card fp16 has kernels of its own. */
+            if (!(oc->flags & (CASE_F32_ONLY | CASE_NO_F16)) && !quick && device->api)
+                judge(pool, op, oc, F16, device, needs ? have : NULL);
         }
         if (!dump_path)
             printf("%-24s %2d cases %s\n", op->name, cases, test_failed > before ? "FAILED" : "ok");

@@ -130,9 +130,23 @@ static const Bad graphs[] = {
                     "\"nodes\": [{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": "
                     "\"b\", \"cost\": 1, "
                     "\"inputs\": [\"v\"], \"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}]}" },
+    { "further down",
+      HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}, {\"id\": \"u\", "
+           "\"bytes\": 1}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, \"inputs\": [\"u\"], "
+           "\"outputs\": [\"v\"]}, {\"id\": \"b\", \"cost\": 1, \"inputs\": [\"v\"], "
+           "\"outputs\": [\"u\"]}]}" },
+    { "makes it itself", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": "
+                              "\"a\", \"cost\": 1, \"inputs\": [\"v\"], \"outputs\": [\"v\"]}]}" },
+    { "add up", HEAD "\"values\": [], \"nodes\": [{\"id\": \"a\", \"cost\": 1e308}, {\"id\": "
+                     "\"b\", "
+                     "\"cost\": 1e308}]}" },
+    { "base_peak_bytes", HEAD "\"base_peak_bytes\": -7, \"values\": [], \"nodes\": []}" },
+    { "align", HEAD "\"align\": 4611686018427387904, \"values\": [], \"nodes\": []}" },
     { "", "[1, 2" },
     { "", "" },
-    { "format", "[]" },
+    { "object", "[]" },
+    { "object", "\"a text\"" },
+    { "object", "7" },
 };
 
 /* Ids that are numbers in the graph are numbers in the plan and in the graph written again. */
@@ -180,6 +194,8 @@ static void bad_files_are_refused(void)
         if (err && graphs[i].says && !CHECK(strstr(err_text(), graphs[i].says) != NULL))
             fprintf(stderr, "  case %zu wanted \"%s\", said \"%s\"\n", i, graphs[i].says,
                     err_text());
+        if (err && !CHECK(strstr(err_text(), path) != NULL))
+            fprintf(stderr, "  case %zu names no file: \"%s\"\n", i, err_text());
         unlink(path);
         pool_free(pool);
     }
@@ -200,6 +216,7 @@ static void bad_plans_are_refused(void)
         { "step must be", "{\"format\": \"plimsoll-plan-1\", \"steps\": [[\"run\"]]}" },
         { "another graph", "{\"format\": \"plimsoll-plan-1\", \"steps\": [[\"run\", \"v0\"]]}" },
         { "id", "{\"format\": \"plimsoll-plan-1\", \"steps\": [[\"run\", null]]}" },
+        { "object", "true" },
     };
     Pool   *pool = pool_new(NULL, "test");
     PGraph *g = make_layered(pool, 3, 1);

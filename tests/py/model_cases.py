@@ -12,7 +12,7 @@ import find_torch  # noqa: F401,E402
 
 REF = os.path.join(os.path.dirname(__file__), "..", "ref")
 sys.path.insert(0, REF)
-from case import CASES  # noqa: E402
+from case import CASES, FP32_ONLY  # noqa: E402
 
 
 def run(*command):
@@ -22,10 +22,13 @@ def run(*command):
 
 def judge(programs, folder, system, case):
     out = os.path.join(folder, case)
-    if not run(sys.executable, os.path.join(REF, "case.py"), case, out, "--precision", "bf16"):
+    made = "fp64" if case in FP32_ONLY else "bf16"
+    if not run(sys.executable, os.path.join(REF, "case.py"), case, out, "--precision", made):
         return False
     model, sample = (os.path.join(programs, f"judge_{what}")
                      for what in ("model_case", f"sample_{system}"))
+    if case in FP32_ONLY:
+        return run(model, out, "fp32")
     good = [run(model, out, precision) for precision in ("fp32", "bf16")]
     if os.path.exists(sample):
         good.append(run(sample, out))

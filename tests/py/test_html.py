@@ -32,7 +32,7 @@ def main():
         sys.exit(77)
     os.makedirs(folder, exist_ok=True)
     page = os.path.join(folder, recipe + ".html")
-    subprocess.run([program, "explain", recipe, "--html", page], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, "explain", recipe, "--html", page, "--time-limit", "12"], check=True, stdout=subprocess.DEVNULL)
     told = json.loads(subprocess.run([program, "explain", recipe, "--json"], check=True, capture_output=True).stdout)
 
     with open(page) as f:
@@ -54,8 +54,10 @@ def main():
         keys(b)
         tables(b, told)
         treemap(b, told)
+        what_if(b)
         themes(b)
         speed(b)
+        planned(b)
         check("no errors or warnings in the console", not b.complaints, b.complaints)
     finally:
         b.close()
@@ -178,6 +180,38 @@ def treemap(b, told):
     b.run("document.querySelector('#map button.group, #map button:not(.leaf)').click()")
     check("a box opens", b.run("plimsoll.map.at") > 0)
     b.run("document.querySelector('#crumbs button').click(); document.getElementById('search').value = ''; plimsoll.timeline.search('')")
+
+
+def what_if(b):
+    rows = b.run("plimsoll.data.explain.what_if")
+    check("a row for every lever", b.run("document.querySelectorAll('#whatif table')[0].querySelectorAll('tbody tr').length") == len(rows))
+    check("each says its effort", b.run("document.querySelectorAll('#whatif .tag').length") == len(rows))
+    check("beliefs are put right", b.run("document.querySelectorAll('#whatif table').length") == 2)
+    dots = b.run("document.querySelectorAll('#curve circle').length")
+    check("bytes against time has its points", dots >= 3, dots)
+    outside = b.run("[...document.querySelectorAll('#curve circle')].filter(c => !(+c.getAttribute('cx') >= 56 && +c.getAttribute('cx') <= 1000 && +c.getAttribute('cy') >= 0 && +c.getAttribute('cy') <= 300)).length")
+    check("and all of them within it", outside == 0, outside)
+    b.run("document.querySelector('#curve circle[tabindex=\"0\"]').focus()")
+    first = b.run("document.getElementById('curvenote').textContent")
+    b.key("ArrowLeft")
+    second = b.run("document.getElementById('curvenote').textContent")
+    check("arrows go from plan to plan, and it says which", "time" in first and "time" in second and first != second, first, second)
+
+
+def planned(b):
+    """With a budget: the plan beside everything kept, both adding up."""
+    page = os.path.join(folder, "budget.html")
+    subprocess.run([program, "explain", "unet-small", "--budget", "14MiB", "--time-limit", "3", "--html", page], check=True, stdout=subprocess.DEVNULL)
+    b.open(page)
+    for _ in range(200):
+        if b.run("!!(window.plimsoll && plimsoll.timeline.drawMs)"):
+            break
+        time.sleep(0.05)
+    e = b.run("plimsoll.data.explain")
+    check("the plan is shown", b.run("!document.getElementById('plan').hidden"))
+    foot = b.run("document.querySelector('#plantable tfoot').textContent")
+    check("its classes end with both peaks", f"{e['peak_bytes']:,}" in foot and f"{e['plan']['peak_bytes']:,}" in foot, foot)
+    check("and add up", sum(e["plan"]["classes"].values()) == e["plan"]["peak_bytes"])
 
 
 def themes(b):

@@ -19,7 +19,7 @@ from safetensors.numpy import save_file  # noqa: E402
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "ref"))
 import unet  # noqa: E402
 
-STEPS, BATCH, MICRO, LR, WARMUP = 200, 8, 2, 1e-3, 10
+STEPS, BATCH, MICRO, LR, WARMUP = 200, 4, 2, 1e-3, 10
 
 
 def pictures(rng, n):
@@ -44,6 +44,7 @@ def main():
     os.makedirs(work, exist_ok=True)
     rng = np.random.default_rng(1)
     torch.manual_seed(1)
+    torch.set_num_threads(1)                      # small work: threads would wait longer than they compute
     model = unet.UNet()
     for name, p in model.named_parameters():      # zero starts hide mistakes
         if not p.detach().abs().sum() > 0:
@@ -74,7 +75,7 @@ def main():
     run = f"{work}/run"
     subprocess.run(["rm", "-rf", run], check=True)
     subprocess.run([program, "train", "unet-small", "--init", f"{work}/weights.safetensors", "--given",
-                    f"{work}/given.safetensors", "--out", run, "--steps", str(STEPS), "--threads", "2", "--quiet"], check=True)
+                    f"{work}/given.safetensors", "--out", run, "--steps", str(STEPS), "--batch", str(BATCH), "--threads", "2", "--quiet"], check=True)
     ours = [json.loads(line)["loss"] for line in open(f"{run}/log.jsonl")]
     assert len(ours) == STEPS, f"{len(ours)} steps were logged"
     off = [abs(a - b) / abs(b) for a, b in zip(ours, theirs)]

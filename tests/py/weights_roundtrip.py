@@ -44,9 +44,9 @@ def given(micros):
     return {name: np.stack([ours(name, {**batch, **noise}[name]) for batch, noise in micros]) for name in names}
 
 
-def loss_of(module, cfg, weights, micros):
+def loss_of(module, cfg, model, weights, micros):
     """What the reference makes of one step's micro-batches; it loads strictly."""
-    model = ref.model_at(module, cfg, weights, torch.float32)
+    model = ref.model_at(model, weights, torch.float32)
     with torch.no_grad():
         losses = [float(module.loss(model, *micro)) for micro in micros]
     return sum(losses) / cfg["accumulate"]
@@ -87,9 +87,9 @@ def judge(program, folder, name):
     with open(os.path.join(run, "log.jsonl")) as f:
         losses = [json.loads(line)["loss"] for line in f]
     moved = max(float((before[k] - v.detach()).abs().max()) for k, v in model.named_parameters() if v.requires_grad)
-    pairs = [("theirs here", losses[0], loss_of(module, cfg, model.state_dict(), micros[:per_step])),
-             ("ours there", losses[2], loss_of(module, cfg, before, micros[2 * per_step:]))]
-    loss_of(module, cfg, average, micros[:1])            # for its strict names and shapes
+    pairs = [("theirs here", losses[0], loss_of(module, cfg, model, model.state_dict(), micros[:per_step])),
+             ("ours there", losses[2], loss_of(module, cfg, model, before, micros[2 * per_step:]))]
+    loss_of(module, cfg, model, average, micros[:1])            # for its strict names and shapes
     good = moved > 0 and n_average == (cfg["ema"]["rule"] != "none") * sum(p.requires_grad for p in model.parameters())
     for what, mine, theirs in pairs:
         off = abs(mine - theirs) / abs(theirs)

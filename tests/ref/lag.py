@@ -14,6 +14,7 @@ from common import DEFAULTS, merged
 
 FREQ = 256          # width of the DiT's time sinusoid
 EPS = 1e-6
+BF16_DRAWS = 8      # case.py: a temperature's gradient is one number
 
 _SEED = merged(DEFAULTS, {
     "system": "lag", "batch": 32, "accumulate": 1,

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 import common
 from common import DEFAULTS, conv, image, merged, tokens
 
-# The last bias is a few numbers, and under L1 its gradient a sum of signs: one draw of what bf16 flips
-# among them is luck.
-BF16_DRAWS = 4
+# The last bias is one number, and under L1 its gradient a sum of signs: how many of them bf16 flips is
+# luck, 0 to 5 in 24 runs of PyTorch (0.0034 each). The most of 12 is near what any run may come to.
+BF16_DRAWS = 12
 
 _SEED = merged(DEFAULTS, {
     "system": "stdiff", "batch": 2, "accumulate": 2, "steps": 100000,

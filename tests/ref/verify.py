@@ -180,9 +180,9 @@ def colour():
     say("wavelet of an image onto itself", float((stablesr.wavelet(x, x) - x).abs().max()), 1e-12)
 
 
-def kinks(name, module, cfg, weights, micro):
+def kinks(name, module, model, weights, micro):
     """The distance of the nearest ReLU input from 0, in units of that layer's rms."""
-    model = case.model_at(module, cfg, weights, torch.float64)
+    model = case.model_at(model, weights, torch.float64)
     nearest = [1.0]
 
     def look(layer, inputs, result):
@@ -202,13 +202,13 @@ def trains(name, steps=12):
     cfg = case.config(name)
     module, model, micros, (inputs, noises) = case.prepare(cfg, case.SEEDS.get(name, 2))
     weights = {k: v.clone() for k, v in model.state_dict().items()}
-    truth = case.first_step(module, cfg, weights, micros[0])
+    truth = case.first_step(module, model, weights, micros[0])
     dead = [n for n, g in truth[2].items() if not g.isfinite().all() or not g.any()]
     say(f"{name}: tensors without a finite gradient {dead[:3]}", len(dead), 0)
-    kinks(name, module, cfg, weights, micros[0])
+    kinks(name, module, model, weights, micros[0])
     zero = case.zero_by_algebra(truth[2])
     for precision, limit in (("fp32", 1e-4), ("bf16", 0.8)):
-        off = case.errors(case.first_step(module, cfg, weights, micros[0], precision), truth)
+        off = case.errors(case.first_step(module, model, weights, micros[0], precision), truth)
         off = {n: e for n, e in off.items() if n not in zero}
         worst = max(off, key=off.get)
         say(f"{name}: {precision}, worst tensor {worst}", off[worst], limit)

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "report/sheet.h"
+#include "report/explain.h"
 #include "train/recipe.h"
 
 static int64_t rows_sum(const SheetRow *rows, int32_t n)
@@ -34,6 +34,26 @@ static void totals_follow_paths(const Sheet *sheet)
         CHECK_INT(sheet->modules[i].total, below);
         CHECK_INT(same, 1);
     }
+}
+
+/* At its own peak instant every phase adds up to its highest byte; the highest is the peak. */
+static void phases_add_up(const Recipe *recipe, const Sheet *sheet)
+{
+    Pool   *pool = pool_new(NULL, "phases");
+    Phase  *phases;
+    int32_t n;
+    int64_t highest = 0;
+    phases_find(pool, recipe, sheet->engine, &phases, &n);
+    for (int32_t i = 0; i < n; i++) {
+        int64_t live = 0;
+        for (int c = 0; c < CLASS_COUNT; c++)
+            live += phases[i].classes[c];
+        CHECK_INT(live, phases[i].live_bytes);
+        CHECK(live <= phases[i].peak_bytes);
+        highest = phases[i].peak_bytes > highest ? phases[i].peak_bytes : highest;
+    }
+    CHECK_INT(highest, sheet->peak_bytes);
+    pool_free(pool);
 }
 
 static void recipe_adds_up(const char *name, const char *precision)
@@ -65,6 +85,7 @@ static void recipe_adds_up(const char *name, const char *precision)
     CHECK_INT(rows_sum(sheet->modules, sheet->n_modules) + sheet->gap_bytes, sheet->peak_bytes);
     CHECK_INT(rows_sum(sheet->lines, sheet->n_lines) + sheet->gap_bytes, sheet->peak_bytes);
     totals_follow_paths(sheet);
+    phases_add_up(recipe, sheet);
     CHECK(sheet->gap_bytes >= 0 && sheet->trained > 0 && sheet->trained <= sheet->parameters);
     for (int i = 0; i < engine->n_programs; i++) {
         gap += engine->programs[i].layout.arena_bytes - engine->programs[i].layout.bound_bytes;

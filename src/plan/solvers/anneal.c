@@ -19,10 +19,12 @@ static const struct {
                               * steps; */
     double most_node;        /* at most this part: one move of a large graph changes little */
     double price;            /* of the sum of bytes above the budget, in budgets, to begin with */
+    double careful;          /* the same for a careful run, which does not leave the budget first:
+                              * where the budget is tight it would not find back */
     double price_step;       /* factor every price_turns turns */
     int    price_turns;
     double give_up;          /* temperatures: a rise beyond this is never accepted in practice */
-} anneal = { 1e-3, 1e-5, 0.3, 2, 0.01, 1.03, 64, 12 };
+} anneal = { 1e-3, 1e-5, 0.3, 2, 0.01, 1, 1.03, 64, 12 };
 
 /* Chances of the kinds of moves, above the budget and within it; in the order of MoveKind. */
 static const double anneal_mix[2][MOVE_KINDS] = { { 0.60, 0.15, 0.10, 0.15 }, { 0.15, 0.30, 0.25,
@@ -46,7 +48,7 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     double   hot = fmin(fmax(anneal.hot, anneal.hot_node * node), anneal.most_node * node);
     double   cold = fmin(anneal.cold, hot / 100);
     hot = args->heat > 0 ? fmax(hot * args->heat, cold) : hot;
-    double   price = anneal.price, cooling = log(cold / hot);
+    double   price = args->careful ? anneal.careful : anneal.price, cooling = log(cold / hot);
     double   per_byte = 1 / (double)(budget > 0 ? budget : 1);
     Search   x;
     search_init(&x, scratch, args);
@@ -89,7 +91,7 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     }
     if (out->node) {
         schedule_set(x.s, out->node, out->n);
-        search_polish(&x, budget);
+        out->cut |= !search_polish(&x, args);
         if (args->task->n_nodes <= ANNEAL_EXCHANGE)
             out->cut |= !search_exchange(&x, args, args->effort - effort);
         search_keep(pool, &x, schedule_load(x.s, budget), out);

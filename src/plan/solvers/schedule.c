@@ -32,38 +32,59 @@ static void schedule_end(Schedule *s, int32_t position, int64_t bytes)
     s->chunks[position / SCHEDULE_CHUNK].stale = true;
 }
 
-/* The common case: made once, bytes never taken over. */
-static bool schedule_count_single(Schedule *s, const TaskValue *v, int64_t bytes)
+/* Count bytes, or minus them, from every making of value to its end. */
+static void schedule_count(Schedule *s, int32_t value, int64_t bytes)
 {
-    int32_t made = s->position[s->makings[v->maker].slot[0]], first = INT32_MAX, last = made;
+    const Makings *m = &s->makings[s->task->values[value].maker];
+    for (int32_t k = 0; k < m->n; k++) {
+        int32_t end = s->ends[value].slot[k];
+        schedule_begin(s, s->position[m->slot[k]], bytes);
+        if (end >= 0)
+            schedule_end(s, s->position[end], bytes);
+        else if (end != ENDS_NEVER)
+            schedule_begin(s, s->position[~end], -bytes);
+    }
+}
+
+/* The common case: made once, bytes never taken over. */
+static bool schedule_add_single(Schedule *s, int32_t value)
+{
+    const TaskValue *v = &s->task->values[value];
+    int32_t slot = s->makings[v->maker].slot[0], made = s->position[slot];
+    int32_t first = INT32_MAX, last = made;
     for (int32_t r = 0; r < v->n_readers; r++) {
         const Makings *uses = &s->makings[v->readers[r]];
         if (uses->n == 0)
             continue;
         int32_t from = s->position[uses->slot[0]], to = s->position[uses->slot[uses->n - 1]];
         first = from < first ? from : first;
-        last  = to > last ? to : last;
+        if (to > last) {
+            last = to;
+            slot = uses->slot[uses->n - 1];
+        }
     }
-    schedule_begin(s, made, bytes);
+    schedule_begin(s, made, v->bytes);
+    s->ends[value].slot[0] = v->final ? ENDS_NEVER : slot;
     if (!v->final)
-        schedule_end(s, last, bytes);
+        schedule_end(s, last, v->bytes);
     return first > made;
 }
 
-/* Add (sign 1) or take back (sign -1) what value contributes to begin and end. False if a reader
- * has no making before it, or reads bytes that were taken over; then nothing sensible was added,
- * and the caller must take back with the same list before any edit. */
-static bool schedule_count(Schedule *s, int32_t value, int64_t sign)
+/* Add what value contributes to begin and end. False if a reader has no making before it, or reads
+ * bytes that were taken over; then nothing sensible was added, and the caller must take it back. */
+static bool schedule_add(Schedule *s, int32_t value)
 {
     const TaskValue *v = &s->task->values[value];
     const Makings   *m = &s->makings[v->maker];
-    int64_t bytes = sign * v->bytes;
     if (m->n == 1 && !v->takable)
-        return schedule_count_single(s, v, bytes);
+        return schedule_add_single(s, value);
 
-    int32_t made[SCHEDULE_MAX_RUNS + 1], last[SCHEDULE_MAX_RUNS + 1], taker[SCHEDULE_MAX_RUNS + 1];
-    bool    valid = true;
+    Ends    *ends = &s->ends[value];
+    int32_t  made[SCHEDULE_MAX_RUNS + 1], last[SCHEDULE_MAX_RUNS + 1];
+    int32_t  taker[SCHEDULE_MAX_RUNS + 1];
+    bool     valid = true;
     for (int32_t k = 0; k < m->n; k++) {
+        ends->slot[k] = m->slot[k];
         made[k]  = last[k] = s->position[m->slot[k]];
         taker[k] = -1;
     }
@@ -80,33 +101,45 @@ static bool schedule_count(Schedule *s, int32_t value, int64_t sign)
             }
             if (takes) {
                 valid &= taker[k] < 0;
-                taker[k] = position;
+                taker[k] = uses->slot[u];
             }
-            if (position > last[k])
+            if (position > last[k]) {
                 last[k] = position;
+                ends->slot[k] = uses->slot[u];
+            }
         }
     }
     for (int32_t k = 0; k < m->n; k++) {
         bool lasts = v->final && k == m->n - 1;
-        schedule_begin(s, made[k], bytes);
         if (taker[k] >= 0) {
-            valid &= taker[k] == last[k] && !lasts;
-            schedule_begin(s, taker[k], -bytes);
-        } else if (!lasts) {
-            schedule_end(s, last[k], bytes);
+            valid &= taker[k] == ends->slot[k] && !lasts;
+            ends->slot[k] = ~taker[k];
+        } else if (lasts) {
+            ends->slot[k] = ENDS_NEVER;
         }
     }
+    schedule_count(s, value, v->bytes);
     return valid;
 }
 
-static bool schedule_count_node(Schedule *s, int32_t node, int64_t sign)
+/* All that node reads and makes: before an edit it is taken back, after it added again. */
+static void schedule_take_back(Schedule *s, int32_t node)
+{
+    const TaskNode *t = &s->task->nodes[node];
+    for (int32_t i = 0; i < t->n_in; i++)
+        schedule_count(s, t->in[i], -s->task->values[t->in[i]].bytes);
+    for (int32_t i = 0; i < t->n_out; i++)
+        schedule_count(s, t->out[i], -s->task->values[t->out[i]].bytes);
+}
+
+static bool schedule_add_all(Schedule *s, int32_t node)
 {
     const TaskNode *t = &s->task->nodes[node];
     bool valid = true;
     for (int32_t i = 0; i < t->n_in; i++)
-        valid &= schedule_count(s, t->in[i], sign);
+        valid &= schedule_add(s, t->in[i]);
     for (int32_t i = 0; i < t->n_out; i++)
-        valid &= schedule_count(s, t->out[i], sign);
+        valid &= schedule_add(s, t->out[i]);
     return valid;
 }
 
@@ -273,15 +306,15 @@ bool schedule_insert(Schedule *s, int32_t node, int32_t before)
     int32_t p = before >= 0 ? s->position[before] : s->after;
     if (s->makings[node].n == SCHEDULE_MAX_RUNS || !schedule_pairs_hold(s, node, p))
         return false;
-    schedule_count_node(s, node, -1);
+    schedule_take_back(s, node);
     int32_t slot = schedule_open(s, node, before);
-    if (schedule_count_node(s, node, 1)) {
+    if (schedule_add_all(s, node)) {
         schedule_note(s, node, slot, true);
         return true;
     }
-    schedule_count_node(s, node, -1);
+    schedule_take_back(s, node);
     schedule_close(s, slot);
-    schedule_count_node(s, node, 1);
+    schedule_add_all(s, node);
     return false;
 }
 
@@ -289,15 +322,15 @@ bool schedule_remove(Schedule *s, int32_t slot)
 {
     int32_t p = s->position[slot], node = s->node_at[p], next = schedule_next(s, p);
     int32_t before = next < s->after ? s->slot_at[next] : -1;
-    schedule_count_node(s, node, -1);
+    schedule_take_back(s, node);
     schedule_close(s, slot);
-    if (schedule_count_node(s, node, 1)) {
+    if (schedule_add_all(s, node)) {
         schedule_note(s, node, before, false);
         return true;
     }
-    schedule_count_node(s, node, -1);
+    schedule_take_back(s, node);
     schedule_open(s, node, before);
-    schedule_count_node(s, node, 1);
+    schedule_add_all(s, node);
     return false;
 }
 
@@ -311,12 +344,12 @@ void schedule_undo(Schedule *s, int32_t mark)
 {
     while (s->n_journal > mark) {
         Edit e = s->journal[--s->n_journal];
-        schedule_count_node(s, e.node, -1);
+        schedule_take_back(s, e.node);
         if (e.inserted)
             schedule_close(s, e.slot);
         else
             schedule_open(s, e.node, e.slot);
-        schedule_count_node(s, e.node, 1);
+        schedule_add_all(s, e.node);
     }
 }
 
@@ -326,6 +359,7 @@ Schedule *schedule_new(Pool *pool, const Task *task)
     s->task = task;
     s->pool = pool;
     s->makings = NEWN(pool, Makings, task->n_nodes + 1);
+    s->ends = NEWN(pool, Ends, task->n_values + 1);
     Pool    *scratch = pool_new(NULL, "schedule_new");
     int32_t *list = NEWN(scratch, int32_t, task->n_nodes + 1);
     for (int32_t t = 0; t < task->n_nodes; t++)
@@ -362,7 +396,7 @@ void schedule_set(Schedule *s, const int32_t *list, int32_t n)
         s->cost += task->nodes[list[i]].cost;
     }
     for (int32_t v = 0; v < task->n_values; v++)
-        REQUIRE(schedule_count(s, v, 1));
+        REQUIRE(schedule_add(s, v));
 }
 
 void schedule_list(const Schedule *s, int32_t *list)

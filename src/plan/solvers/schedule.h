@@ -27,6 +27,8 @@
 
 #include "plan/solvers/task.h"
 
+#define ENDS_NEVER INT32_MIN
+
 enum {
     SCHEDULE_MAX_RUNS = 14,          /* makings of one node; beyond it an insertion is refused */
     SCHEDULE_CHUNK = 32              /* places */
@@ -36,6 +38,11 @@ typedef struct Makings {             /* of one node: slots of its runs, in order
     int32_t n;
     int32_t slot[SCHEDULE_MAX_RUNS + 1];
 } Makings;
+
+typedef struct Ends {                /* of one value: where each making's bytes end, by slot */
+    int32_t slot[SCHEDULE_MAX_RUNS + 1];   /* its last reader, itself if none; ~slot: a reader that
+                                            * takes them over; ENDS_NEVER: a final */
+} Ends;
 
 typedef struct Edit {
     int32_t node;
@@ -66,6 +73,7 @@ typedef struct Schedule {
     int32_t     after;       /* a position after all others: n_chunks * SCHEDULE_CHUNK */
     int32_t     n_free, n_slots, cap_slots;
     Makings    *makings;     /* [node] */
+    Ends       *ends;        /* [value] as they are in begin and end */
     double      cost;
     Edit       *journal;
     int32_t     n_journal, cap_journal;

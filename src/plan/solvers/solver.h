@@ -23,6 +23,7 @@ typedef struct SolverArgs {
     int64_t     effort;      /* runs put in or taken out, schedules judged */
     uint64_t    seed;
     RunList     start;       /* where to begin; node NULL: every node once */
+    bool        careful;     /* annealing: stay near the start, where that is within the budget */
     double      heat;        /* of annealing, in parts of the usual; 0: the usual */
     double      deadline_s;  /* of clock_now(); 0: none */
 } SolverArgs;

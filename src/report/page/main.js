@@ -4,7 +4,7 @@
 function header(data) {
   const e = data.explain;
   document.getElementById("model").textContent = e.model;
-  document.getElementById("about").textContent = `One training step: batch ${countText(e.plan.micro_batch)} × ${countText(e.plan.accumulate)}, ${e.plan.precision}, on ${e.device.name} (${e.device.library}), everything kept. ` +
+  document.getElementById("about").textContent = `One training step: batch ${countText(e.recipe.batch)} × ${countText(e.recipe.accumulate)}, ${e.recipe.precision}, on ${e.device.name} (${e.device.library}), everything kept. ` +
     `The peak is in phase ${e.peak_phase}, at ${e.peak_node}.`;
   const state = ["parameters", "gradients", "optimizer", "ema", "master", "constants"].reduce((a, k) => a + e.classes[k], 0);
   const card = (label, value, more, main) => element("div", { class: main ? "card main" : "card" },
@@ -16,16 +16,18 @@ function header(data) {
     card("State at the peak", bytesText(state),
          `${(100 * state / e.peak_bytes).toFixed(1)} % of it: weights, gradients, optimizer, EMA`),
     card("Activations", bytesText(e.classes.activations + e.classes.attention + e.classes.skips), "attention and skips included"),
-    ...(e.minimum_bytes ? [card("Least budget found", bytesText(e.minimum_bytes), e.minimum_how)] : []),
+    ...(e.minimum_bytes ? [card("Least budget, at most", bytesText(e.minimum_bytes), e.minimum_how)] : []),
     card("Parameters", countText(e.parameters.count), countText(e.parameters.trainable) + " trained"),
     card("Step time", timeText(e.time.step_ms), "predicted, " + e.time.source));
   const chips = document.getElementById("budgets");
   for (const b of e.budgets ?? []) {
     const kind = b.verdict === "fits" ? "good" : b.verdict === "replanned" ? "fair" : "bad";
-    const words = { fits: "fits as it is", replanned: "fits re-planned", no: "does not fit" }[b.verdict];
-    chips.append(element("span", { class: "chip " + kind, title: b.largest_batch
-                                   ? `largest batch with everything kept: ${b.largest_batch}` : "" },
-                                       element("b", {}, bytesText(b.budget_bytes)), " " + words));
+    const words = { fits: "fits as it is", replanned: "fits re-planned", no: "no plan found", unknown: "not searched" }[b.verdict];
+    const batch = [b.largest_batch > 0 ? `batch up to ${countText(b.largest_batch)} with everything kept` : "",
+                   b.largest_batch_replanned > Math.max(0, b.largest_batch ?? 0) ? `up to ${countText(b.largest_batch_replanned)} re-planned` : ""].filter(Boolean).join(", ");
+    chips.append(element("span", { class: "chip " + kind, title: batch },
+                         element("b", {}, bytesText(b.budget_bytes)), " " + words,
+                         batch ? element("small", {}, ` ${batch.replace(" with everything kept", "")}`) : null));
   }
   document.getElementById("foot").textContent = `Every number here was computed by plimsoll without running the model. Threads ${e.device.threads}. Numbers of a table add up to the peak, gaps (alignment and fragmentation) included.`;
 }
@@ -70,7 +72,9 @@ function start() {
   header(data);
   const timeline = new Timeline(data), search = document.getElementById("search"), found = document.getElementById("found");
   const map = new Treemap(data, path => { search.value = path; timeline.search(path); });
+  planTable(data);
   whatIfTable(data);
+  curveChart(data);
   peakTables(data, timeline);
   legend(data, timeline);
   detail(data, timeline);

@@ -63,7 +63,7 @@ function peakTables(data, timeline) {
                                        { title: "buffers", num: true, get: r => r.buffers },
       { title: "each", num: true, get: r => r.each_bytes, text: r => r.each_bytes ? bytesText(r.each_bytes) : "" },
           ...bytesColumns(peak)],
-      [...e.bottlenecks, { what: "(gaps)", where: "", buffers: 0, each_bytes: 0, ...gaps }],
+      e.bottlenecks,
           { bar: r => r.bytes, colour: r => COLOURS[r.what.split(" ")[0]], foot: foot(3) }),
     Modules: () => showTable(box, [{ title: "module (own bytes)", get: r => r.name, path: true,
                                      node: r => r.name[0] === "(" ? r.name : find(r.name) },
@@ -119,20 +119,39 @@ function whatIfTable(data) {
   const e = data.explain, box = document.getElementById("whatif"), rows = e.what_if;
   if (!rows || !rows.length) { document.getElementById("helps").hidden = true;
                                document.querySelector('nav a[href="#helps"]').remove(); return; }
-  const effort = { immediate: "good", short: "fair", long: "bad" };
-  document.getElementById("helpsnote").textContent = `each row re-planned, not estimated; time by ${e.time.source}`;
+  const effort = { immediate: "good", short: "fair", long: "bad" }, none = r => r.failed ? "" : null;
+  document.getElementById("helpsnote").textContent = `each row re-planned, not estimated; time by ${e.time.source}; immediate: a flag, short: a value of the recipe, long: another model`;
   const list = element("div", {}), believed = element("div", {});
   box.append(list);
-  showTable(list, [{ title: "change", get: r => r.name }, { title: "how", get: r => r.how, path: true },
-    { title: "saves", num: true, get: r => r.failed ? -Infinity : r.saved_bytes,
-      text: r => r.failed ? "" : bytesText(r.saved_bytes) },
-    { title: "peak then", num: true, get: r => r.failed ? 0 : r.peak_bytes, text: r => r.failed ? "" : bytesText(r.peak_bytes) },
-    { title: "time", num: true, get: r => r.failed ? 0 : r.slowdown, text: r => r.failed ? "" : timeChange(r.slowdown) },
+  showTable(list, [
+    { title: "change", get: r => r.name,
+      node: r => element("span", {}, r.name, r.note ? element("span", { class: "sub" }, (r.cut ? "" : r.failed ? "not here: " : "") + r.note) : null) },
+    { title: "how", get: r => r.how, path: true },
+    { title: "saves", num: true, get: r => r.failed ? -Infinity : r.saved_bytes, text: r => none(r) ?? bytesText(r.saved_bytes) },
+    { title: "peak then", num: true, get: r => r.failed ? Infinity : r.peak_bytes, text: r => none(r) ?? bytesText(r.peak_bytes) },
+    { title: "time", num: true, get: r => r.failed ? Infinity : r.slowdown, text: r => none(r) ?? timeChange(r.slowdown) },
     { title: "effort", get: r => ({ immediate: 0, short: 1, long: 2 })[r.effort],
-      node: r => element("span", { class: "tag " + (effort[r.effort] || "") }, r.effort) },
-    { title: "note", get: r => r.note ?? "" }], rows, { bar: r => r.failed ? 0 : Math.max(0, r.saved_bytes) });
+      node: r => element("span", { class: "tag " + (effort[r.effort] || "") }, r.effort) }],
+    rows, { bar: r => r.failed ? 0 : Math.max(0, r.saved_bytes) });
   if (e.beliefs && e.beliefs.length) {
     box.append(element("h3", {}, "Believed, but not so"), believed);
     showTable(believed, [{ title: "belief", get: r => r.belief }, { title: "the figures", get: r => r.truth }], e.beliefs, {});
   }
+}
+
+// With --budget or --plan: what is done within it, class by class beside everything kept.
+function planTable(data) {
+  const e = data.explain, p = e.plan, section = document.getElementById("plan");
+  section.hidden = !p.classes;
+  if (!p.classes) return;
+  const changes = [...p.numeric.map(c => ({ ...c, effect: "rounding may change" })), ...p.exact.map(c => ({ ...c, effect: "changes no number" }))];
+  document.getElementById("plannote").textContent = (p.fits ? "within " : "nothing found fits; the least against ") + `${bytesText(e.budget_bytes)}: ` +
+    `${bytesText(p.peak_bytes)} (${countText(p.peak_bytes)} bytes), time ${timeChange(p.slowdown)}${p.cut ? "; the search was cut off" : ""}`;
+  if (changes.length) showTable(document.getElementById("planchanges"), [{ title: "lever", get: r => r.what }, { title: "from", get: r => r.from },
+    { title: "to", get: r => r.to }, { title: "effect", get: r => r.effect }], changes, {});
+  const rows = Object.keys(e.classes).filter(k => e.classes[k] || p.classes[k]).map(k => ({ name: k === "gaps" ? "(gaps)" : k, kept: e.classes[k], now: p.classes[k] }));
+  showTable(document.getElementById("plantable"), [{ title: "class at the peak", get: r => r.name, node: r => element("span", {}, swatch(r.name), " " + r.name) },
+    { title: "everything kept", num: true, get: r => r.kept }, { title: "this plan", num: true, get: r => r.now },
+    { title: "saves", num: true, get: r => r.kept - r.now, text: r => bytesText(r.kept - r.now) }], rows,
+    { bar: r => r.now, colour: r => COLOURS[r.name], foot: ["= peak", countText(e.peak_bytes), countText(p.peak_bytes), bytesText(e.peak_bytes - p.peak_bytes)] });
 }

@@ -29,10 +29,22 @@ class Treemap {
   label(i) { const path = this.data.modules[i], up = this.data.parents[i] >= 0 ? this.data.modules[this.data.parents[i]] : "";
              return path.slice(up && path.startsWith(up + ".") ? up.length + 1 : 0) || "(model)"; }
 
+  // A module that is nothing but one other is passed through: "dit.params" is one box.
+  through(i) {
+    for (;;) {
+      const inside = this.children[i].filter(c => this.total[c] > 0);
+      if (this.own[i] > 0 || inside.length !== 1) return i;
+      i = inside[0];
+    }
+  }
+  path(from, to) { let text = this.label(to); for (let i = to; i !== from; ) { i = this.data.parents[i]; text = this.label(i) + "." + text; } return text; }
+
   // What a module is made of: its children and its own bytes by class.
   parts(i) {
-    const out = this.children[i].filter(c => this.total[c] > 0).map(c => ({ module: c, bytes: this.total[c], label: this.label(c),
-                                                                            cls: this.main(c) }));
+    const out = this.children[i].filter(c => this.total[c] > 0).map(c => {
+      const deep = this.through(c);
+      return { module: deep, bytes: this.total[c], label: this.path(c, deep), cls: this.main(c) };
+    });
     if (this.own[i] > 0) {
       const p = this.data.peak, by = new Float64Array(CLASSES.length);
       for (const b of p.liveAt(p.peakRun)) if (p.module[b] === i) by[p.cls[b]] += p.bytes[b];

@@ -1,0 +1,99 @@
+/* spread.c -- offsets once more, within the arena that was found: buffers that follow each other in
+ * time are put into different places where there is room.
+ *
+ * A layout packs tightly everywhere, though only the peak demands it. Where a buffer takes the
+ * place of one that was just given up, whoever fills it must wait for whoever reads the other;
+ * apart, the two may run side by side (exec/lanes.h). Nothing else changes: lifetimes, the arena's
+ * size and the buffers that end at its top stay as they are. */
+#include "layout/layout_int.h"
+
+#include <stdlib.h>
+
+enum { SPREAD_MOST = 30000 };            /* buffers: every one looks at all others */
+
+typedef struct Spread {
+    Buffer  *buffers;
+    int     *order;                      /* by offset */
+    int64_t *reach;                      /* per buffer: how far in time it has its place alone */
+    int      n;
+} Spread;
+
+/* Times between two lifetimes; 0 or less: they meet. */
+static int64_t time_between(const Buffer *a, const Buffer *b)
+{
+    return a->lower > b->lower ? a->lower - b->upper : b->lower - a->upper;
+}
+
+/* The lowest place where nobody lies within reach in time; -1: there is none. */
+static int64_t spread_place(const Spread *s, int at, int64_t reach, int64_t arena_bytes)
+{
+    const Buffer *b = &s->buffers[at];
+    int64_t       place = 0;
+    for (int i = 0; i < s->n; i++) {
+        const Buffer *other = &s->buffers[s->order[i]];
+        int64_t       apart = reach > s->reach[s->order[i]] ? reach : s->reach[s->order[i]];
+        if (other == b || other->offset + other->size <= place ||
+            time_between(b, other) >= apart)
+            continue;
+        if (other->offset >= place + b->size)
+            break;
+        place = align_up(other->offset + other->size, b->align > 1 ? b->align : 1);
+    }
+    return place + b->size <= arena_bytes ? place : -1;
+}
+
+/* Puts it to where its new offset belongs in the order. */
+static void spread_move(Spread *s, int at, int64_t offset)
+{
+    int i = 0;
+    while (s->order[i] != at)
+        i++;
+    for (; i + 1 < s->n && s->buffers[s->order[i + 1]].offset < offset; i++)
+        s->order[i] = s->order[i + 1];
+    for (; i > 0 && s->buffers[s->order[i - 1]].offset > offset; i--)
+        s->order[i] = s->order[i - 1];
+    s->order[i] = at;
+    s->buffers[at].offset = offset;
+}
+
+typedef struct Key { int64_t at; int index; } Key;
+
+static int by_key(const void *a, const void *b)
+{
+    const Key *x = a, *y = b;
+    return x->at != y->at ? (x->at < y->at ? -1 : 1)
+                          : (x->index > y->index) - (x->index < y->index);
+}
+
+void layout_spread(Pool *pool, Buffer *buffers, int n, int64_t arena_bytes)
+{
+    static const int64_t reaches[] = { 128, 32, 8 };
+    if (n > SPREAD_MOST)
+        return;
+    Pool  *scratch = pool_new(pool, "spread");
+    Key   *keys = NEWN(scratch, Key, n + 1), *times = NEWN(scratch, Key, n + 1);
+    Spread s = { .buffers = buffers, .order = NEWN(scratch, int, n + 1),
+                 .reach = NEWN(scratch, int64_t, n + 1), .n = n };
+    for (int i = 0; i < n; i++) {
+        keys[i] = (Key){ buffers[i].offset, i };
+        times[i] = (Key){ buffers[i].lower, i };
+    }
+    qsort(keys, (size_t)n, sizeof *keys, by_key);
+    qsort(times, (size_t)n, sizeof *times, by_key);
+    for (int i = 0; i < n; i++)
+        s.order[i] = keys[i].index;
+    for (size_t r = 0; r < sizeof reaches / sizeof *reaches; r++)
+        for (int i = 0; i < n; i++) {
+            int     at = times[i].index;
+            int64_t place;
+            if (s.reach[at] || buffers[at].fixed ||
+                buffers[at].offset + buffers[at].size == arena_bytes)
+                continue;
+            place = spread_place(&s, at, reaches[r], arena_bytes);
+            if (place < 0)
+                continue;
+            spread_move(&s, at, place);
+            s.reach[at] = reaches[r];
+        }
+    pool_free(scratch);
+}

@@ -1,0 +1,455 @@
+/* layernorm_cuda.h -- kernels of the norms over the last axis on CUDA.
+ *
+ * A row stays in the registers of a few lanes of a warp, of a warp, or of a block, as its width
+ * asks, so that every byte passes once; rows too wide for that are read again from the cache. Layer
+ * norm is the modulated norm with one weight and bias for all rows; scalar_norm has the number s
+ * for a weight and rstd * m beside xhat.
+ *
+ * Sums over rows (gradients of weight and bias): rows are cut into pieces, none of which crosses
+ * the end of a sample of the packed tensor; a block keeps the sums of one piece in registers and
+ * writes [2][width], dy * xhat and dy; the pieces are added in order, in double.
+ */
+#ifndef OPS_LAYERNORM_CUDA_H
+#define OPS_LAYERNORM_CUDA_H
+
+#include "ops/cuda.h"
+
+enum { ROW_THREADS = 256, BACK_THREADS = 128, BLOCK_ROW_THREADS = 512 };
+
+/* Blocks of BACK_THREADS that a multiprocessor shall hold in a gradient, by the numbers of a row in
+ * one lane: each needs two sums, x and g in registers. */
+__host__ __device__ constexpr int back_blocks(int numbers)
+{
+    return numbers <= 8 ? 6 : numbers <= 16 ? 4 : numbers <= 24 ? 3 : 2;
+}
+
+typedef struct RowsCuda {        /* one run, forward or backward */
+    int64_t     rows, width;
+    int64_t     per;             /* rows that share weight and bias */
+    int64_t     pieces, piece;   /* of each sample; rows of a piece */
+    Type        type, type_w;
+    const void *x, *dy, *weight, *bias;
+    const void *before;          /* added to dx, or NULL */
+    int64_t     pitch;           /* elements from one sample's weight to the next's */
+    float       plus;            /* added to the weight */
+    float       eps;
+    bool        scalar;          /* weight and bias are the numbers s and m */
+    bool        vectors_w;       /* weight and bias can be read 16 bytes at a time */
+    int         lanes;           /* of a row */
+    void       *y;               /* or dx */
+    float      *partial;         /* [samples][pieces][2][width, or 1 if scalar]; NULL: not wanted */
+} RowsCuda;
+
+template <int V>
+__device__ __forceinline__ void affine_get(const RowsCuda &job, const void *p, int64_t i,
+                                           float absent, float *w)
+{
+    constexpr int wide = V < 4 ? V : 4;
+    if (!p) {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            w[j] = absent;
+    } else if (job.type_w == F32) {
+        if (job.vectors_w)
+#pragma unroll
+            for (int j = 0; j < V; j += wide)
+                get_pack<wide>((const float *)p, i + j, w + j);
+        else
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                w[j] = get((const float *)p, i + j);
+    } else if (job.type_w == BF16) {
+        if (job.vectors_w)
+            get_pack<V>((const bf16 *)p, i, w);
+        else
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                w[j] = get((const bf16 *)p, i + j);
+    } else {
+        if (job.vectors_w)
+            get_pack<V>((const f16 *)p, i, w);
+        else
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                w[j] = get((const f16 *)p, i + j);
+    }
+}
+
+__device__ __forceinline__ float number(Type type, const void *p)
+{
+    return type == F32    ? *(const float *)p
+           : type == BF16 ? get((const bf16 *)p, 0)
+                          : get((const f16 *)p, 0);
+}
+
+/* The sum over the lanes of a row; every lane gets it. */
+template <bool BLOCK> __device__ __forceinline__ float row_sum(float x, int lanes, float *lines)
+{
+    if constexpr (BLOCK) {
+        return block_sum(x, lines);
+    } else {
+        for (int d = lanes / 2; d; d >>= 1)
+            x += __shfl_xor_sync(0xffffffffu, x, d);
+        return x;
+    }
+}
+
+/* Two at once: neither waits for the other. */
+template <bool BLOCK>
+__device__ __forceinline__ void row_sums(float *x, float *y, int lanes, float *lines)
+{
+    if constexpr (BLOCK) {
+        *x = block_sum(*x, lines);
+        *y = block_sum(*y, lines);
+    } else {
+        for (int d = lanes / 2; d; d >>= 1) {
+            float other = __shfl_xor_sync(0xffffffffu, *x, d);
+            *y += __shfl_xor_sync(0xffffffffu, *y, d);
+            *x += other;
+        }
+    }
+}
+
+/* A row as it is stored: lane l holds packs l, l + lanes, ... of `count`, zeros beyond the end. */
+template <class T, int V, int K>
+__device__ __forceinline__ void row_get(const T *p, int64_t at, int lane, int lanes, int count,
+                                        bool live, Pack<T, V> (&x)[K])
+{
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        int v = lane + k * lanes;
+        if (live && v < count)
+            x[k] = *(const Pack<T, V> *)(p + at + (int64_t)v * V);
+        else
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                put(x[k].at, j, 0.0f);
+    }
+}
+
+/* Mean and 1 / std. */
+template <class T, int V, int K, bool BLOCK>
+__device__ __forceinline__ void row_moments(const RowsCuda &job, const Pack<T, V> (&x)[K], int lane,
+                                            int count, float *lines, float *mean, float *rstd)
+{
+    float sum = 0, squares = 0;
+#pragma unroll
+    for (int k = 0; k < K; k++) {            /* packs by themselves: no long chain of additions */
+        float part = 0;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            part += get(x[k].at, j);
+        sum += part;
+    }
+    *mean = row_sum<BLOCK>(sum, job.lanes, lines) / (float)job.width;
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        if (lane + k * job.lanes < count) {
+            float part = 0;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                float away = get(x[k].at, j) - *mean;
+                part += away * away;
+            }
+            squares += part;
+        }
+    squares = row_sum<BLOCK>(squares, job.lanes, lines);
+    *rstd = 1.0f / sqrtf(squares / (float)job.width + job.eps);
+}
+
+template <class T, int V, int K, bool BLOCK>
+__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS)
+    rows_forward(RowsCuda job)
+{
+    cuda_begin();
+    __shared__ float lines[32];
+    int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
+    int     teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
+    float   m = job.scalar ? number(job.type_w, job.bias) : 0;
+    float   s = job.scalar ? number(job.type_w, job.weight) : 1;
+    for (int64_t first = (int64_t)blockIdx.x * teams; first < job.rows;
+         first += (int64_t)gridDim.x * teams) {
+        int64_t row = first + team;          /* all lanes of a warp stay: their sums need them */
+        bool    live = row < job.rows;
+        float   mean, rstd;
+        Pack<T, V> x[K];
+        row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
+        row_moments<T, V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
+        if (!live)
+            continue;
+        int64_t sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
+        int64_t affine = sample * job.pitch;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            int   v = lane + k * lanes;
+            float w[V], b[V], y[V];
+            if (v >= count)
+                break;
+            affine_get<V>(job, job.scalar ? NULL : job.weight, affine + (int64_t)v * V, s, w);
+            affine_get<V>(job, job.scalar ? NULL : job.bias, affine + (int64_t)v * V, s * rstd * m,
+                          b);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                y[j] = (get(x[k].at, j) - mean) * rstd * (w[j] + job.plus) + b[j];
+            put_pack<V>((T *)job.y, row * job.width + (int64_t)v * V, y);
+        }
+    }
+}
+
+/* Any width: the row is read three times. */
+template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_forward_wide(RowsCuda job)
+{
+    cuda_begin();
+    __shared__ float lines[32];
+    float m = job.scalar ? number(job.type_w, job.bias) : 0,
+          s = job.scalar ? number(job.type_w, job.weight) : 1;
+    for (int64_t row = blockIdx.x; row < job.rows; row += gridDim.x) {
+        const T *x = (const T *)job.x + row * job.width;
+        int64_t  affine = row / job.per * job.pitch;
+        float    sum = 0, squares = 0;
+        for (int64_t c = threadIdx.x; c < job.width; c += blockDim.x)
+            sum += get(x, c);
+        float mean = block_sum(sum, lines) / (float)job.width;
+        for (int64_t c = threadIdx.x; c < job.width; c += blockDim.x)
+            squares += (get(x, c) - mean) * (get(x, c) - mean);
+        float rstd = 1.0f / sqrtf(block_sum(squares, lines) / (float)job.width + job.eps);
+        for (int64_t c = threadIdx.x; c < job.width; c += blockDim.x) {
+            float w, b;
+            affine_get<1>(job, job.scalar ? NULL : job.weight, affine + c, s, &w);
+            affine_get<1>(job, job.scalar ? NULL : job.bias, affine + c, s * rstd * m, &b);
+            put((T *)job.y, row * job.width + c, (get(x, c) - mean) * rstd * (w + job.plus) + b);
+        }
+    }
+}
+
+/* Numbers of shared memory in which a warp lays down its sums of one kind, those of a lane
+ * lanes + 4 apart: neither writing them by lanes nor reading them by columns meets a bank twice. */
+__host__ __device__ __forceinline__ int join_numbers(int lanes, int numbers)
+{
+    return (lanes + 4) * numbers;
+}
+
+/* to[0..width) = the sums of a block's teams, added in order: dynamic shared memory of join_numbers
+ * for each warp. */
+template <int V, int K>
+__device__ __forceinline__ void columns_join(const RowsCuda &job, float (&sums)[K][V], int lane,
+                                             float *to)
+{
+    extern __shared__ float columns[];
+    int lanes = job.lanes, apart = join_numbers(lanes, K * V), own = (int)threadIdx.x / 32 * apart;
+    for (int d = lanes; d < 32; d <<= 1)
+#pragma unroll
+        for (int k = 0; k < K; k++)
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                sums[k][j] += __shfl_xor_sync(0xffffffffu, sums[k][j], d);
+    __syncthreads();                         /* what was here has been read */
+    if ((int)threadIdx.x % 32 < lanes)
+#pragma unroll
+        for (int k = 0; k < K; k++)
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                columns[own + (k * V + j) * (lanes + 4) + lane] = sums[k][j];
+    __syncthreads();
+    for (int c = threadIdx.x; c < (int)job.width; c += blockDim.x) {
+        int   v = c / V, at = (v / lanes * V + c % V) * (lanes + 4) + v % lanes;
+        float sum = columns[at];
+        for (int warp = 1; warp < (int)blockDim.x / 32; warp++)
+            sum += columns[warp * apart + at];
+        to[c] = sum;
+    }
+}
+
+/* scalar_norm: the sums of teams; team_s and team_m are the same in all lanes of a team. */
+template <bool BLOCK>
+__device__ void scalars_join(const RowsCuda &job, float team_s, float team_m, float *lines)
+{
+    bool  leads = BLOCK ? threadIdx.x == 0 : (int)threadIdx.x % job.lanes == 0;
+    float s = block_sum(leads ? team_s : 0.0f, lines), m = block_sum(leads ? team_m : 0.0f, lines);
+    if (threadIdx.x == 0) {
+        job.partial[2 * blockIdx.x] = s;
+        job.partial[2 * blockIdx.x + 1] = m;
+    }
+}
+
+/* dx = before + rstd (g - mean(g) - xhat mean(g (xhat + add))), g = weight dy. A block takes one
+ * piece. */
+template <class T, int V, int K, bool BLOCK>
+__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
+                                  BLOCK ? 1 : back_blocks(K * V))
+    rows_backward(RowsCuda job)
+{
+    cuda_begin();
+    __shared__ float lines[32];
+    int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
+    int     teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
+    int64_t sample = blockIdx.x / job.pieces, from = blockIdx.x % job.pieces * job.piece;
+    int64_t to = from + job.piece < job.per ? from + job.piece : job.per;
+    int64_t affine = sample * job.pitch;
+    float   m = job.scalar ? number(job.type_w, job.bias) : 0;
+    float   s = job.scalar ? number(job.type_w, job.weight) : 1;
+    float   one[K][V], two[K][V], sum_s = 0, sum_m = 0, inverse = 1 / (float)job.width;
+#pragma unroll
+    for (int k = 0; k < K; k++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            one[k][j] = two[k][j] = 0;
+    for (int64_t first = from; first < to; first += teams) {
+        int64_t row = sample * job.per + first + team;
+        bool    live = first + team < to;
+        float   g[K][V], mean, rstd, sum = 0, dot = 0;
+        Pack<T, V> x[K], d[K];
+        row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
+        row_get<T, V, K>((const T *)job.dy, row * job.width, lane, lanes, count, live, d);
+        row_moments<T, V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
+        float add = rstd * m;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            float w[V], part = 0, part_dot = 0;
+            if (!live || lane + k * lanes >= count)
+                break;
+            affine_get<V>(job, job.scalar ? NULL : job.weight,
+                          affine + (int64_t)(lane + k * lanes) * V, 1, w);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                float xhat = (get(x[k].at, j) - mean) * rstd, dy = get(d[k].at, j);
+                one[k][j] += dy * xhat;
+                two[k][j] += dy;
+                g[k][j] = dy * (w[j] + job.plus);
+                part += g[k][j];
+                part_dot += g[k][j] * (xhat + add);
+            }
+            sum += part;
+            dot += part_dot;
+        }
+        if (job.before)                          /* on its way while the sums are made */
+            row_get<T, V, K>((const T *)job.before, row * job.width, lane, lanes, count, live, d);
+        row_sums<BLOCK>(&sum, &dot, lanes, lines);
+        if (!live)
+            continue;
+        sum_s += dot;
+        sum_m += s * rstd * sum;
+        if (!job.y)
+            continue;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            if (lane + k * lanes >= count)
+                break;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                float xhat = (get(x[k].at, j) - mean) * rstd;
+                g[k][j] = s * rstd * (g[k][j] - sum * inverse - xhat * (dot * inverse));
+                if (job.before)
+                    g[k][j] += get(d[k].at, j);
+            }
+            put_pack<V>((T *)job.y, row * job.width + (int64_t)(lane + k * lanes) * V, g[k]);
+        }
+    }
+    if (!job.partial)
+        return;
+    float *sums = job.partial + blockIdx.x * 2 * job.width;
+    if (job.scalar) {
+        scalars_join<BLOCK>(job, sum_s, sum_m, lines);
+    } else if (BLOCK) {
+        if (lane < count)
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                sums[lane * V + j] = one[0][j];
+                sums[job.width + lane * V + j] = two[0][j];
+            }
+    } else {
+        columns_join<V, K>(job, one, lane, sums);
+        columns_join<V, K>(job, two, lane, sums + job.width);
+    }
+}
+
+/* Any width: rows read again, sums kept where they go. */
+template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_backward_wide(RowsCuda job)
+{
+    cuda_begin();
+    __shared__ float lines[32];
+    int64_t sample = blockIdx.x / job.pieces, from = blockIdx.x % job.pieces * job.piece,
+            w = job.width;
+    int64_t to = from + job.piece < job.per ? from + job.piece : job.per,
+            affine = sample * job.pitch;
+    float m = job.scalar ? number(job.type_w, job.bias) : 0,
+          s = job.scalar ? number(job.type_w, job.weight) : 1;
+    float   sum_s = 0, sum_m = 0, *one = job.partial + blockIdx.x * 2 * w, *two = one + w;
+    bool    columns = job.partial && !job.scalar;
+    for (int64_t i = from; i < to; i++) {
+        int64_t  row = sample * job.per + i;
+        const T *x = (const T *)job.x + row * w, *dy = (const T *)job.dy + row * w;
+        float    total = 0, squares = 0, sum = 0, dot = 0, weight;
+        for (int64_t c = threadIdx.x; c < w; c += blockDim.x)
+            total += get(x, c);
+        float mean = block_sum(total, lines) / (float)w;
+        for (int64_t c = threadIdx.x; c < w; c += blockDim.x)
+            squares += (get(x, c) - mean) * (get(x, c) - mean);
+        float rstd = 1.0f / sqrtf(block_sum(squares, lines) / (float)w + job.eps);
+        for (int64_t c = threadIdx.x; c < w; c += blockDim.x) {
+            float xhat = (get(x, c) - mean) * rstd, d = get(dy, c);
+            affine_get<1>(job, job.scalar ? NULL : job.weight, affine + c, 1, &weight);
+            if (columns) {
+                one[c] = (i > from ? one[c] : 0) + d * xhat;
+                two[c] = (i > from ? two[c] : 0) + d;
+            }
+            sum += d * (weight + job.plus);
+            dot += d * (weight + job.plus) * (xhat + rstd * m);
+        }
+        sum = block_sum(sum, lines);
+        dot = block_sum(dot, lines);
+        sum_s += dot;
+        sum_m += s * rstd * sum;
+        for (int64_t c = threadIdx.x; job.y && c < w; c += blockDim.x) {
+            affine_get<1>(job, job.scalar ? NULL : job.weight, affine + c, 1, &weight);
+            float xhat = (get(x, c) - mean) * rstd, g = get(dy, c) * (weight + job.plus);
+            float dx = s * rstd * (g - sum / (float)w - xhat * dot / (float)w);
+            put((T *)job.y, row * w + c,
+                job.before ? dx + get((const T *)job.before, row * w + c) : dx);
+        }
+    }
+    if (job.partial && job.scalar)
+        scalars_join<true>(job, sum_s, sum_m, lines);
+}
+
+/* Where the sums of pieces go. */
+typedef struct Totals {
+    const float *partial;
+    int64_t      pieces, width, columns;     /* columns: of a sample's output row */
+    int64_t      at[2];                      /* first columns of dy * xhat and of dy */
+    Type         type;
+    void        *out[2];                     /* the same, or one for each; NULL: not wanted */
+    bool         packed;                     /* one output for both; 0 between them */
+} Totals;
+
+__global__ void rows_totals(Totals to)       /* threads (32,32), blocks (columns / 32, samples) */
+{
+    cuda_begin();
+    __shared__ double sums[32][33];
+    int64_t sample = blockIdx.y, column = blockIdx.x * (int64_t)32 + threadIdx.x, c = -1;
+    int     part = 0;
+    for (int i = 0; i < 2; i++)
+        if (column >= to.at[i] && column < to.at[i] + to.width) {
+            part = i;
+            c = column - to.at[i];
+        }
+    double sum = 0;
+    for (int64_t i = threadIdx.y; c >= 0 && i < to.pieces; i += 32)
+        sum += (double)to.partial[((sample * to.pieces + i) * 2 + part) * to.width + c];
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    void *out = part ? to.out[1] : to.out[0];
+    if (threadIdx.y || column >= to.columns || !out)
+        return;
+    for (int i = 1; i < 32; i++)
+        sum += sums[i][threadIdx.x];
+    int64_t at = to.packed ? sample * to.columns + column : c;
+    if (to.type == F32)
+        put((float *)out, at, (float)sum);
+    else if (to.type == BF16)
+        put((bf16 *)out, at, (float)sum);
+    else
+        put((f16 *)out, at, (float)sum);
+}
+
+#endif

@@ -1,0 +1,265 @@
+/* phase_file.c -- phases of plan.json: what a program does, by the names of the contract.
+ *
+ * A phase of the file is a run of steps of one program. Most programs are one phase. Where
+ * gradients are not accumulated, micro and update are planned as one program: `micro` are its steps
+ * before the first run of the update, `update` all the rest, as exec/ runs them; what lives on from
+ * the one to the other is simply not dropped between them.
+ *
+ *   program     | run drop run run drop | run drop run |
+ *   phases      |        micro          |    update    |      offsets: of the buffers begun in each
+ */
+#include "plan/phase_file.h"
+
+#include "plan/plan_file.h"
+
+#include <string.h>
+
+enum { MOST_PIECES = 2 };
+
+typedef struct Piece {           /* steps [from, to) of a program */
+    const char *name;
+    Part        part;
+    int32_t     from, to;
+} Piece;
+
+static bool phase_joined(const Program *program)
+{
+    return program->parts[PART_MICRO] && program->parts[PART_UPDATE];
+}
+
+static Part part_of_step(const Engine *engine, const Program *program, int32_t step)
+{
+    return engine->graph->nodes[program->node_of[program->plan->steps[step].id]].part;
+}
+
+static int phase_pieces(const Engine *engine, const Program *program, Piece pieces[MOST_PIECES])
+{
+    int32_t n = program->plan->n_steps, split = 0;
+    int     part = 0;
+    while (!program->parts[part])
+        part++;
+    pieces[0] = (Piece){ part_phase((Part)part), (Part)part, 0, n };
+    if (!phase_joined(program))
+        return 1;
+    while (split < n && (program->plan->steps[split].kind != STEP_RUN ||
+                         part_of_step(engine, program, split) != PART_UPDATE))
+        split++;
+    pieces[0].to = split;
+    pieces[1] = (Piece){ part_phase(PART_UPDATE), PART_UPDATE, split, n };
+    return 2;
+}
+
+/* ---- the figures of a phase ---- */
+
+static int64_t piece_live(const Program *program, Piece piece)
+{
+    int64_t most = 0;
+    for (int32_t s = piece.from; s < piece.to; s++)
+        most = program->meter.curve[s] > most ? program->meter.curve[s] : most;
+    return most + program->live_bytes - program->meter.live_bytes;
+}
+
+/* The highest end of what lives during the phase. */
+static int64_t piece_arena(const Engine *engine, const Program *program, Piece piece)
+{
+    int64_t top = 0;
+    for (int32_t i = 0; i < program->buffers.n_buffers; i++) {
+        const Buffer *b = &program->buffers.buffers[i];
+        if (b->lower < piece.to && b->upper > piece.from && b->offset + b->size > top)
+            top = b->offset + b->size;
+    }
+    return engine->persistent_bytes + top;
+}
+
+/* The buffers that a phase begins: they stand in the order of their first steps. */
+static int32_t piece_first(const PlanBuffers *all, int32_t step)
+{
+    int32_t i = 0;
+    while (i < all->n_buffers && all->buffers[i].lower < step)
+        i++;
+    return i;
+}
+
+static double piece_cost(const Engine *engine, const Program *program, Piece piece, double whole,
+                         bool base)
+{
+    double micro = 0;
+    if (!phase_joined(program))
+        return whole;
+    for (int32_t s = 0; !base && s < (piece.part == PART_UPDATE ? piece.from : piece.to); s++)
+        if (program->plan->steps[s].kind == STEP_RUN)
+            micro += program->pgraph->nodes[program->plan->steps[s].id].cost;
+    for (int32_t i = 0; base && i < program->pgraph->n_nodes; i++)
+        if (engine->graph->nodes[program->node_of[i]].part == PART_MICRO)
+            micro += program->pgraph->nodes[i].cost;
+    return piece.part == PART_UPDATE ? whole - micro : micro;
+}
+
+/* ---- out ---- */
+
+static void offsets_write(JsonOut *o, const char *key, const PlanBuffers *all, Piece piece)
+{
+    json_out_row(o, key);                    /* in the order in which the steps begin the buffers */
+    for (int32_t i = piece_first(all, piece.from); i < piece_first(all, piece.to); i++)
+        json_out_int(o, NULL, all->buffers[i].offset);
+    json_out_end(o);
+}
+
+static void phase_write(JsonOut *o, const Engine *engine, const Program *program, Piece piece)
+{
+    const char *part = part_name(piece.part);
+    json_out_object(o, NULL);
+    json_out_string(o, "name", piece.name);
+    if (strcmp(part, piece.name))
+        json_out_string(o, "part", part);
+    json_out_int(o, "repeat", program->repeat);
+    json_out_int(o, "live_bytes", piece_live(program, piece));
+    json_out_int(o, "arena_bytes", piece_arena(engine, program, piece));
+    json_out_int(o, "bound_bytes", program->bound_bytes);
+    json_out_number(o, "cost", piece_cost(engine, program, piece, program->meter.cost, false));
+    json_out_number(o, "base_cost", piece_cost(engine, program, piece,
+                                               pgraph_base_cost(program->pgraph), true));
+    offsets_write(o, "offsets", &program->buffers, piece);
+    if (program->slots.n_buffers) {
+        json_out_int(o, "host_bytes", program->host_bytes);
+        offsets_write(o, "host_offsets", &program->slots, piece);
+    }
+    plan_steps_write(o, program->pgraph, program->plan, piece.from, piece.to);
+    json_out_end(o);
+}
+
+void phases_write(JsonOut *o, const Engine *engine)
+{
+    json_out_array(o, "phases");
+    for (int i = 0; i < engine->n_programs; i++) {
+        Piece pieces[MOST_PIECES];
+        int   n = phase_pieces(engine, &engine->programs[i], pieces);
+        for (int k = 0; k < n; k++)
+            phase_write(o, engine, &engine->programs[i], pieces[k]);
+    }
+    json_out_end(o);
+}
+
+/* ---- in ---- */
+
+Err figure_read(const Json *object, const char *key, int64_t here)
+{
+    int64_t there;
+    TRY(json_need_int(object, key, &there));
+    if (there != here)
+        return fail(E_PLAN,
+                    "%s says %s %lld, its steps need %lld; the file was changed or is damaged",
+                    json_name(object), key, (long long)there, (long long)here);
+    return OK;
+}
+
+static Err offsets_read(const Json *phase, const char *key, const PlanBuffers *all, Piece piece,
+                        int64_t *offsets)
+{
+    const Json *list = NULL;
+    int32_t     first = piece_first(all, piece.from), n = piece_first(all, piece.to) - first;
+    if (n == 0 && !json_get(phase, key))
+        return OK;
+    TRY(json_need_array(phase, key, &list));
+    if (list->n != (uint32_t)n)
+        return json_fail(phase, list, "%u %s are given for %d buffers", list->n, key, n);
+    for (uint32_t i = 0; i < list->n; i++)
+        TRY(json_item_int(list, i, &offsets[first + (int32_t)i]));
+    return OK;
+}
+
+/* The phase that stands there must be this one; its steps are added to the program's. */
+static Err steps_read(Pool *pool, const Json *phase, const Engine *engine, Program *program,
+                      Part part)
+{
+    const Json *steps;
+    const char *name, *said = NULL;
+    int64_t     repeat;
+    int32_t     from = program->plan->n_steps;
+    TRY(json_need_text(phase, "name", &name));
+    TRY(json_maybe_text(phase, "part", &said));
+    TRY(json_need_int(phase, "repeat", &repeat));
+    TRY(json_need_array(phase, "steps", &steps));
+    if (strcmp(said ? said : name, part_name(part)) || repeat != program->repeat)
+        return fail(E_PLAN, "%s has a phase %s run %lld times where this step has %s, %lld times",
+                    json_name(phase), said ? said : name, (long long)repeat, part_name(part),
+                    (long long)program->repeat);
+    TRY(plan_steps_read(pool, steps, program->pgraph, program->plan));
+    for (int32_t i = from; i < program->plan->n_steps; i++)
+        if (program->plan->steps[i].kind != STEP_RUN && program->plan->steps[i].kind != STEP_DROP &&
+            engine->device->to_host <= 0)
+            return fail(E_PLAN, "%s moves a value to the host, which %s has no use for",
+                        json_name(phase), engine->device->name);
+    return OK;
+}
+
+static Err program_read(Pool *pool, const Json *phases, Engine *engine, Program *program,
+                        int64_t budget_bytes)
+{
+    Piece    pieces[MOST_PIECES];
+    Plan    *plan = program->plan = NEW(pool, Plan);
+    int      n = phase_pieces(engine, program, pieces);
+    int32_t  split = 0;
+    for (int k = 0; k < n; k++) {
+        split = plan->n_steps;
+        TRY(steps_read(pool, &phases[k], engine, program, pieces[k].part));
+    }
+    phase_pieces(engine, program, pieces);
+    if (n > 1 && pieces[1].from != split)
+        return fail(E_PLAN, "%s: the phase update begins at step %d, its first run is at step %d",
+                    json_name(&phases[1]), split, pieces[1].from);
+    TRY(plan_check(program->pgraph, plan, 0));
+    TRY(plan_buffers(pool, program->pgraph, plan, &program->buffers));
+    TRY(plan_slots(pool, program->pgraph, plan, &program->slots));
+    int64_t *offsets = NEWN(pool, int64_t, program->buffers.n_buffers + 1);
+    int64_t *slots = NEWN(pool, int64_t, program->slots.n_buffers + 1);
+    for (int k = 0; k < n; k++) {
+        TRY(offsets_read(&phases[k], "offsets", &program->buffers, pieces[k], offsets));
+        TRY(offsets_read(&phases[k], "host_offsets", &program->slots, pieces[k], slots));
+    }
+    plan->budget_bytes = budget_bytes;
+    plan->base_cost = pgraph_base_cost(program->pgraph);
+    plan->bound_bytes = plan_bound_bytes(program->pgraph);
+    TRY(engine_place(pool, engine, program, 0, offsets, slots));
+    plan->live_bytes = program->meter.live_bytes;
+    plan->cost = program->meter.cost;
+    engine_count(pool, engine, program);
+    if (program_in_step(program))
+        engine->keep_all_ns += (double)program->repeat * plan->base_cost;
+    for (int k = 0; k < n; k++) {
+        int64_t host = 0;
+        TRY(figure_read(&phases[k], "live_bytes", piece_live(program, pieces[k])));
+        TRY(json_maybe_int(&phases[k], "host_bytes", &host));
+        if (host != program->host_bytes)
+            TRY(figure_read(&phases[k], "host_bytes", program->host_bytes));
+        TRY(figure_read(&phases[k], "arena_bytes", piece_arena(engine, program, pieces[k])));
+    }
+    return OK;
+}
+
+Err phases_read(Pool *pool, const Json *root, Engine *engine, int64_t budget_bytes)
+{
+    const Json *phases;
+    uint32_t    n = 0;
+    TRY(json_need_array(root, "phases", &phases));
+    for (uint32_t i = 0; i < phases->n; i++) {
+        const char *name = NULL;
+        if (phases->items[i].kind != JSON_OBJECT)
+            return json_fail(phases, &phases->items[i], "a phase must be an object, not %s",
+                             json_kind_text(&phases->items[i]));
+        TRY(json_maybe_text(&phases->items[i], "name", &name));
+        if (name && !strcmp(name, "micro+update"))
+            return fail(E_PLAN, "%s is a plan of an earlier version, which wrote micro and update "
+                        "as one phase; make it again by plimsoll fit (a run goes on by "
+                        "train --resume RUN --budget B)", json_name(root));
+    }
+    for (int i = 0; i < engine->n_programs; i++)
+        n += phase_joined(&engine->programs[i]) ? 2 : 1;
+    if (phases->n != n)
+        return json_fail(root, phases, "%u phases are given, this step has %u", phases->n, n);
+    for (int i = 0, at = 0; i < engine->n_programs; i++) {
+        TRY(program_read(pool, &phases->items[at], engine, &engine->programs[i], budget_bytes));
+        at += phase_joined(&engine->programs[i]) ? 2 : 1;
+    }
+    return OK;
+}

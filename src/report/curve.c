@@ -1,0 +1,52 @@
+/* curve.c -- points of a curve of budget against time. */
+#include "report/curve.h"
+
+#include "base/text.h"
+
+void lots_json(JsonOut *o, const Levers *levers)
+{
+    json_out_int(o, "regions", levers->regions > 1 ? levers->regions : 1);
+    json_out_int(o, "chunks", levers->chunks > 1 ? levers->chunks : 1);
+    json_out_string(o, "attention", levers->stored_attention ? "stored" : "streamed");
+}
+
+void curve_json(JsonOut *o, const FitPoint *points, int n, double base_ns)
+{
+    json_out_array(o, "curve");
+    for (int i = 0; i < n; i++) {
+        const FitPoint *p = &points[i];
+        json_out_object_row(o, NULL);
+        json_out_int(o, "peak_bytes", p->peak_bytes);
+        json_out_number(o, "step_ms", p->step_ns * 1e-6);
+        json_out_number(o, "slowdown", p->step_ns / base_ns);
+        json_out_int(o, "micro_batch", p->batch);
+        json_out_int(o, "accumulate", p->accumulate);
+        json_out_string(o, "precision", recipe_precisions[p->precision]);
+        lots_json(o, &p->levers);
+        json_out_bool(o, "release", p->levers.release);
+        json_out_int(o, "recompute_nodes", p->recomputed);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
+const char *point_text(Pool *pool, const Recipe *recipe, const FitPoint *p)
+{
+    Text          text = { .pool = pool };
+    const Levers *is = &p->levers, *asked = &recipe->levers;
+    if (p->precision != recipe->precision)
+        text_add(&text, "  %s", recipe_precisions[p->precision]);
+    if (is->release && !asked->release)
+        text_add(&text, "  gradients released");
+    if (is->regions > 1)
+        text_add(&text, "  regions in %lld lots", (long long)is->regions);
+    if (is->chunks > 1)
+        text_add(&text, "  loss in %lld chunks", (long long)is->chunks);
+    if (is->stored_attention != asked->stored_attention)
+        text_add(&text, "  attention %s", is->stored_attention ? "stored" : "streamed");
+    if (is->most_scratch && !asked->most_scratch)
+        text_add(&text, "  lean algorithms");
+    if (is->host > asked->host)
+        text_add(&text, is->host == HOST_EMA ? "  EMA on the host" : "  state on the host");
+    return text.n ? text.at : "";
+}

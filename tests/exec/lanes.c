@@ -1,0 +1,277 @@
+/* lanes.c -- launches side by side: what must wait waits, what need not does not, and the judge
+ * sees a wrong place. */
+#include "exec/lanes.h"
+
+#include "test.h"
+
+enum { MOST = 400, EACH = 4 };
+
+typedef struct Case {
+    Pool     *pool;
+    LaneItem  items[MOST];
+    Extent    extents[MOST][EACH];
+    LanePlace places[MOST];
+    int32_t   n;
+} Case;
+
+static Case *case_new(void)
+{
+    Pool *pool = pool_new(NULL, "lanes");
+    Case *c = NEW(pool, Case);
+    c->pool = pool;
+    return c;
+}
+
+/* A launch of 20 us that reads two places of 100 bytes and writes one; -1: none. */
+static void add(Case *c, int read, int read2, int write)
+{
+    LaneItem *item = &c->items[c->n];
+    Extent   *e = c->extents[c->n++];
+    int       at[3] = { read, read2, write };
+    *item = (LaneItem){ .extents = e, .ns = 20000 };
+    for (int i = 0; i < 3; i++)
+        if (at[i] >= 0)
+            e[item->n_extents++] = (Extent){ 100 * at[i], 100, i == 2 };
+}
+
+static void assign(Case *c)
+{
+    lanes_assign(c->pool, c->items, c->n, c->places);
+    CHECK_OK(lanes_check(c->items, c->n, c->places));
+}
+
+static void a_chain_has_one_lane(void)
+{
+    Case *c = case_new();
+    for (int i = 0; i < 20; i++)
+        add(c, i, -1, i + 1);
+    assign(c);
+    for (int i = 0; i < 20; i++) {
+        CHECK_INT(c->places[i].lane, 0);
+        CHECK_INT(c->places[i].after, -1);
+    }
+    pool_free(c->pool);
+}
+
+/* dy -> dw (added to what is there), dx: the weights' gradients leave the chain. */
+static void gradients_part(void)
+{
+    Case *c = case_new();
+    add(c, -1, -1, 0);
+    for (int i = 0; i < 10; i++) {
+        add(c, i, 50, 50);               /* dw += x dy */
+        add(c, i, -1, i + 1);            /* dx, the next dy */
+    }
+    assign(c);
+    for (int i = 0; i < 10; i++) {
+        CHECK_INT(c->places[2 * i + 1].lane, 1);
+        CHECK_INT(c->places[2 * i + 1].after, 2 * i);
+        CHECK_INT(c->places[2 * i + 2].lane, 0);
+        CHECK_INT(c->places[2 * i + 2].after, -1);
+    }
+    pool_free(c->pool);
+}
+
+/* Two chains that lie one behind the other in the plan and meet at the end. */
+static void chains_overlap(void)
+{
+    Case *c = case_new();
+    add(c, -1, -1, 0);
+    for (int i = 0; i < 8; i++)
+        add(c, i ? 10 + i : 0, -1, 11 + i);
+    for (int i = 0; i < 8; i++)
+        add(c, i ? 30 + i : 0, -1, 31 + i);
+    add(c, 18, 38, 60);
+    assign(c);
+    for (int i = 0; i < 8; i++) {
+        CHECK_INT(c->places[1 + i].lane, 0);
+        CHECK_INT(c->places[9 + i].lane, 1);
+    }
+    CHECK_INT(c->places[9].after, 0);
+    CHECK(c->places[17].after == (c->places[17].lane ? 8 : 16));
+    pool_free(c->pool);
+}
+
+/* The same, but the second chain's first result lies where the first chain's last one is read. */
+static void a_shared_place_holds_back(void)
+{
+    Case *c = case_new();
+    add(c, -1, -1, 0);
+    for (int i = 0; i < 8; i++)
+        add(c, i ? 10 + i : 0, -1, 11 + i);
+    add(c, 0, -1, 17);
+    assign(c);
+    CHECK(c->places[9].lane == 0 || c->places[9].after == 8);
+    c->places[9] = (LanePlace){ 1, 7 };
+    CHECK_INT(lanes_check(c->items, c->n, c->places), E_PLAN);
+    c->places[9] = (LanePlace){ 1, 8 };
+    CHECK_OK(lanes_check(c->items, c->n, c->places));
+    pool_free(c->pool);
+}
+
+static void alone_parts_all(void)
+{
+    Case *c = case_new();
+    for (int i = 0; i < 12; i++)
+        add(c, -1, -1, i);
+    c->items[6].alone = true;
+    assign(c);
+    int32_t last = -1;
+    for (int i = 0; i < 6; i++)
+        if (c->places[i].lane != c->places[6].lane)
+            last = i;
+    CHECK_INT(last >= 0, 1);             /* nothing was in the way: both lanes are in use */
+    CHECK_INT(c->places[6].after, last);
+    for (int i = 7; i < 12; i++)
+        if (c->places[i].lane != c->places[6].lane) {
+            CHECK(c->places[i].after >= 6);
+            c->places[i].after = -1;
+            CHECK_INT(lanes_check(c->items, c->n, c->places), E_PLAN);
+            break;
+        }
+    pool_free(c->pool);
+}
+
+static void the_judge_sees(void)
+{
+    Case *c = case_new();
+    add(c, -1, -1, 0);
+    add(c, 0, -1, 1);
+    add(c, 1, -1, 0);
+    LanePlace wrong[][3] = {
+        { { 0, -1 }, { 1, -1 }, { 0, 1 } },      /* reads too early */
+        { { 0, -1 }, { 1, 0 }, { 0, -1 } },      /* overwrites what is still read */
+        { { 0, -1 }, { 1, 1 }, { 0, 1 } },       /* waits for itself */
+        { { 0, -1 }, { 0, 0 }, { 0, -1 } },      /* waits within its lane */
+        { { 0, -1 }, { 2, 0 }, { 0, 1 } },
+        { { 0, -1 }, { -1, 0 }, { 0, 1 } },
+    };
+    LanePlace right[3] = { { 0, -1 }, { 1, 0 }, { 0, 1 } };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        CHECK_INT(lanes_check(c->items, 3, wrong[i]), E_PLAN);
+    CHECK_OK(lanes_check(c->items, 3, right));
+    pool_free(c->pool);
+}
+
+/* Bytes that only touch at their ends are not shared; one byte is. */
+static void ends_do_not_meet(void)
+{
+    Case *c = case_new();
+    add(c, -1, -1, 0);
+    add(c, -1, -1, 1);
+    LanePlace apart[2] = { { 0, -1 }, { 1, -1 } };
+    CHECK_OK(lanes_check(c->items, 2, apart));
+    c->extents[1][0].offset--;
+    CHECK_INT(lanes_check(c->items, 2, apart), E_PLAN);
+    c->extents[1][0].written = c->extents[0][0].written = false;
+    CHECK_OK(lanes_check(c->items, 2, apart));   /* two readers */
+    pool_free(c->pool);
+}
+
+/* Everything that a launch must follow, by a closure over all pairs: what lanes order, and what
+ * bytes demand. */
+static bool ordered(const Case *c)
+{
+    static bool before[MOST][MOST];
+    memset(before, 0, sizeof before);
+    for (int i = 0; i < c->n; i++) {
+        for (int j = 0; j < i; j++) {
+            if (c->places[j].lane == c->places[i].lane || c->places[i].after == j) {
+                before[i][j] = true;
+                for (int k = 0; k < j; k++)
+                    before[i][k] |= before[j][k];
+            }
+        }
+        for (int j = 0; j < i; j++)
+            for (int a = 0; a < c->items[i].n_extents; a++)
+                for (int b = 0; b < c->items[j].n_extents; b++) {
+                    Extent x = c->extents[i][a], y = c->extents[j][b];
+                    for (int64_t byte = x.offset; byte < x.offset + x.bytes; byte++)
+                        if ((x.written || y.written) && byte >= y.offset &&
+                            byte < y.offset + y.bytes && !before[i][j])
+                            return false;
+                }
+    }
+    return true;
+}
+
+static void any_programs(void)
+{
+    int beside = 0;
+    for (uint32_t seed = 1; seed <= 60; seed++) {
+        Case    *c = case_new();
+        uint32_t x = seed * 2654435761u;
+        c->n = seed <= 50 ? 120 : MOST;          /* the long ones pass the look-back */
+        for (int i = 0; i < c->n; i++) {
+            LaneItem *item = &c->items[i];
+            *item = (LaneItem){ .extents = c->extents[i], .n_extents = 1 + (int)(seed % EACH) };
+            for (int e = 0; e < item->n_extents; e++) {
+                x = x * 1664525u + 1013904223u;
+                int64_t spread = seed % 3 ? 4000 : 400;
+                c->extents[i][e] = (Extent){ (x >> 8) % spread, 1 + (x >> 4) % 20,
+                                             (x >> 28) % 3 == 0 };
+            }
+            x = x * 1664525u + 1013904223u;
+            item->ns = (x >> 8) % 130000;
+            item->alone = (x >> 5) % 50 == 0 && seed <= 50;
+        }
+        assign(c);
+        CHECK(ordered(c));
+        for (int i = 0; i < c->n; i++)
+            beside += c->places[i].lane;
+        pool_free(c->pool);
+    }
+    CHECK(beside > 500);
+}
+
+/* Inputs arrive in lane 1, in order, and their readers wait for no more than they read. */
+static void inputs_come_aside(void)
+{
+    Case *c = case_new();
+    for (int i = 0; i < 4; i++) {
+        add(c, -1, -1, i);
+        c->items[i].aside = true;
+    }
+    add(c, 0, -1, 10);
+    add(c, 10, 3, 11);
+    assign(c);
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(c->places[i].lane, 1);
+        CHECK_INT(c->places[i].after, -1);
+    }
+    CHECK_INT(c->places[4].lane, 0);
+    CHECK_INT(c->places[4].after, 0);
+    CHECK_INT(c->places[5].after, 3);
+    pool_free(c->pool);
+}
+
+/* Very short launches stay where they are, very long ones too, and none is no case. */
+static void what_does_not_pay(void)
+{
+    Case *c = case_new();
+    for (int i = 0; i < 30; i++) {
+        add(c, -1, -1, i);
+        c->items[i].ns = i % 2 ? 500 : 900000;
+    }
+    lanes_assign(c->pool, c->items, 0, c->places);
+    CHECK_OK(lanes_check(c->items, 0, c->places));
+    assign(c);
+    for (int i = 0; i < 30; i += 2)
+        CHECK_INT(c->places[i].lane, 0);
+    pool_free(c->pool);
+}
+
+int main(void)
+{
+    RUN(a_chain_has_one_lane);
+    RUN(gradients_part);
+    RUN(chains_overlap);
+    RUN(a_shared_place_holds_back);
+    RUN(alone_parts_all);
+    RUN(the_judge_sees);
+    RUN(ends_do_not_meet);
+    RUN(any_programs);
+    RUN(inputs_come_aside);
+    RUN(what_does_not_pay);
+    return test_end();
+}

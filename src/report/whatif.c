@@ -101,7 +101,10 @@ static Err run_split(Run *run)
         if (batch < 2 || batch % pieces || (which && batch == 2) || recipe_no_cut(r))
             continue;
         TRY(recipe_cut(r, pieces));
+        bool        norm = graph_has(run->e->sheet->engine->graph, &op_batchnorm);
+        const char *note = norm ? "batch norm then takes its statistics from fewer samples" : NULL;
         TRY(run_row(run, (WhatIf){
+            .note = note,
             .name = pool_print(run->pool, "micro-batches of %lld, effective batch kept",
                                (long long)r->batch),
             .how = pool_print(run->pool, "--batch %lld --set accumulate=%lld", (long long)r->batch,

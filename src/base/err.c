@@ -21,6 +21,9 @@ Err fail(Err code, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    for (char *c = text; *c; c++)        /* one sentence is one line, whatever a file is called */
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?';
     memcpy(err_sentence, text, sizeof text);
     return code;
 }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "report/curve.h"
 #include "report/machine.h"
+#include "report/sheet.h"
 #include "train/fit.h"
 
 #include <stdlib.h>
@@ -149,6 +150,12 @@ static Err fit_json(const Shown *s)
 
 /* ---- for people ---- */
 
+static void show_notes(const Shown *s)
+{
+    for (int i = 0; i < s->fit.n_notes; i++)
+        print_sentence(stdout, "  %s", s->fit.notes[i]);
+}
+
 static void show_choice(Pool *pool, const Shown *s)
 {
     const FitResult *r = &s->fit;
@@ -174,8 +181,7 @@ static void show_choice(Pool *pool, const Shown *s)
     changes_print(stdout, r);
     if (r->cut)
         printf("  The search was cut off by the time limit; a longer one may find better.\n");
-    for (int i = 0; i < r->n_notes; i++)
-        print_sentence(stdout, "  %s", r->notes[i]);
+    show_notes(s);
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
                    runtime_text(pool, device, device_runtime_bytes(device, 0)),
                    time_text(pool, r->engine));
@@ -279,6 +285,11 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     } else {
         if (!err || opt.curve || opt.what_if || opt.prove)
             show_choice(pool, s);
+        else
+            show_notes(s);
+        if (err)
+            print_sentence(stdout, "The least plan is fullest where %s.",
+                           sheet_fullest(pool, s->fit.engine));
         if (opt.prove)
             show_proof(pool, s);
         if (opt.curve)

@@ -115,6 +115,9 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "--resume RUN already names the folder; leave out --out");
     if (n_args != 1 && !(n_args == 0 && opt.resume))
         return fail(E_USAGE, "train takes one recipe: plimsoll train MODEL --steps N --out RUN");
+    if (opt.resume && opt.init)
+        return fail(E_USAGE, "--resume goes on with the run's own weights; leave out --init, or "
+                             "begin another run with it and --out");
     if (opt.plan && (model.budget || opt.allow))
         return fail(E_USAGE,
                     "--plan has its own budget and levers; leave out --budget and --allow");
@@ -130,6 +133,11 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                     "one)",
                     opt.resume);
     const char *name = n_args ? args[0] : pool_print(pool, "%s/recipe.yaml", opt.resume);
+    /* A plan holds for one thread count, and so do a run's bits. */
+    const char *plan = opt.plan ? opt.plan
+                       : opt.resume ? pool_print(pool, "%s/plan.json", opt.resume) : NULL;
+    if (plan && !model.threads)
+        model.threads = fit_threads(pool, plan);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
     TrainOptions run = { .out = opt.resume ? opt.resume : opt.out,
                          .resume = opt.resume != NULL,

@@ -202,7 +202,8 @@ static Err audio_new(Pool *pool, const DataSpec *spec, const char *kind, Audio *
     return OK;
 }
 
-/* The range of each file, by reading it once. */
+/* The range of each file where chunks follow each other, and whether floats are numbers: by reading
+ * such files once. */
 static Err audio_ranges(Pool *pool, Audio *a, size_t work_bytes)
 {
     Pool *room = pool_new(pool, "ranges");
@@ -210,6 +211,8 @@ static Err audio_ranges(Pool *pool, Audio *a, size_t work_bytes)
     Err   err = OK;
     for (int32_t i = 0; i < a->n && !err; i++) {
         Sound *file = &a->files[i];
+        if (a->carry < 0 && !file->info.floats)
+            continue;
         file->low = INFINITY;
         file->high = -INFINITY;
         for (int64_t at = 0; at < file->info.frames && !err; at += a->frames) {
@@ -260,7 +263,7 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .own = a,
                           .work_bytes = 2 * work_size(frames * (size_t)most * 4) +
                                         work_size(frames * (size_t)a->channels * 4) };
-    return a->carry >= 0 ? audio_ranges(pool, a, (*out)->work_bytes) : OK;
+    return audio_ranges(pool, a, (*out)->work_bytes);
 }
 
 /* ---- notes ---- */

@@ -13,9 +13,12 @@
 #include "data/frames.h"
 #include "models/prompt.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#define CLIP_MOST 1.001              /* of floats: 1, and what rounding may add */
 
 typedef struct Captioned {
     const char  *name, *npy;         /* npy: the clip's file, or NULL: frames */
@@ -51,8 +54,10 @@ static Err clip_npy(const CaptionedClips *c, const Captioned *item, float *to, W
 {
     Npy a;
     TRY(npy_load(item->npy, work, &a));
-    if (a.rank != 4 || a.shape[0] < 1)
+    if (a.rank != 4 || a.shape[0] < 1 || (a.shape[3] != c->channels && a.shape[3] != 1))
         return fail(E_IO, "%s has changed since the run began; start it again", item->npy);
+    if (a.type != NPY_U1)
+        TRY(npy_within(item->npy, &a, CLIP_MOST));
     int64_t h = a.shape[1], w = a.shape[2], has = a.shape[3];
     for (int64_t f = 0; f < c->frames; f++) {
         int64_t at = (f < a.shape[0] ? f : a.shape[0] - 1) * h * w * has;
@@ -127,6 +132,7 @@ static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder,
     if (a.count != c->text_width)
         return fail(E_FORMAT, "%s holds %lld numbers; an embedding here has %lld", given,
                     (long long)a.count, (long long)c->text_width);
+    TRY(npy_within(given, &a, FLT_MAX));
     for (int64_t i = 0; i < a.count; i++)
         item->text[i] = npy_number(&a, i);
     pool_free(one);
@@ -146,7 +152,7 @@ static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, cons
         item.frames = list.paths;
         item.n_frames = list.n;
     } else if (name_ends(name, ".npy") && !name_ends(name, ".text.npy")) {
-        TRY(npy_look(path, &a, &bytes));
+        TRY(npy_look(path, CLIP_MOST, &a, &bytes));
         if (a.rank != 4 || a.count < 1 || (a.shape[3] != c->channels && a.shape[3] != 1))
             return fail(E_FORMAT, "%s has %d axes%s; a clip is (frames, height, width, %lld)", path,
                         a.rank, a.rank == 4 ? " of other extents" : "", (long long)c->channels);

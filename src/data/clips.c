@@ -142,10 +142,10 @@ static Err frame_look(Clips *c, const char *path, bool range, int64_t *height, i
         *width = info.width;
         return OK;
     }
-    TRY(npy_look(path, &array, &bytes));
+    TRY(npy_look(path, 0, &array, &bytes));
     if (array.rank != 2 || array.count < 1)
-        return fail(E_FORMAT, "%s has %d axes; a range image has two, (height, width)", path,
-                    array.rank);
+        return fail(E_FORMAT, "%s has %d axes%s; a range image has two, (height, width)", path,
+                    array.rank, array.count < 1 ? " and no numbers" : "");
     *height = array.shape[0];
     *width = array.shape[1];
     c->npy_bytes = bytes > c->npy_bytes ? bytes : c->npy_bytes;

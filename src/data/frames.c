@@ -34,6 +34,19 @@ float npy_number(const Npy *a,
     }
 }
 
+Err npy_within(const char *path, const Npy *a, double most)
+{
+    for (int64_t i = 0; i < a->count; i++) {
+        double x = (double)npy_number(a, i);
+        if (!(fabs(x) <= most))
+            return isfinite(x) ? fail(E_FORMAT, "%s holds %g; its numbers belong within -%g..%g",
+                                      path, x, floor(most), floor(most))
+                               : fail(E_FORMAT, "%s: its number %lld is not finite (%g)", path,
+                                      (long long)i, x);
+    }
+    return OK;
+}
+
 Err npy_load(const char *path, Work *work, Npy *array)
 {
     const unsigned char *bytes;
@@ -43,13 +56,15 @@ Err npy_load(const char *path, Work *work, Npy *array)
     return npy_numbers(path, array);
 }
 
-Err npy_look(const char *path, Npy *array, size_t *file_bytes)
+Err npy_look(const char *path, double most, Npy *array, size_t *file_bytes)
 {
     Pool   *pool = pool_new(NULL, "npy");
     MapFile file;
     Err     err = file_map(pool, path, &file);
     err = err ? err : npy_parse(path, file.bytes, file.n, array);
     err = err ? err : npy_numbers(path, array);
+    if (!err && most > 0 && (array->type == NPY_F4 || array->type == NPY_F8))
+        err = npy_within(path, array, most);
     if (!err && file_bytes)
         *file_bytes = file.n;
     pool_free(pool);

@@ -13,6 +13,7 @@
 #include "data/draw.h"
 #include "data/frames.h"
 
+#include <float.h>
 #include <string.h>
 
 typedef struct Pairs {
@@ -136,6 +137,7 @@ static Err latent_load(const Pairs *p, const char *path, float *to, Work *work)
     TRY(npy_load(path, work, &a));
     if (a.count != 4 * cells)
         return fail(E_IO, "%s has changed since the run began; start it again", path);
+    TRY(npy_within(path, &a, FLT_MAX));
     for (int64_t i = 0; i < 4 * cells; i++)
         to[i] = npy_number(&a, i % 4 * cells + i / 4);
     return OK;
@@ -170,7 +172,7 @@ static Err latent_look(Pairs *p, const char *path)
         return fail(
             E_FORMAT,
             "%s is missing: every picture in edge/ needs latent/ and latent_lq/ of its name", path);
-    TRY(npy_look(path, &a, &bytes));
+    TRY(npy_look(path, FLT_MAX, &a, &bytes));
     if (a.rank != 3 || a.shape[0] != 4 || a.shape[1] != p->cells || a.shape[2] != p->cells)
         return fail(E_FORMAT, "%s has %d axes and %lld numbers; a latent here is (4, %lld, %lld)",
                     path, a.rank, (long long)a.count, (long long)p->cells, (long long)p->cells);

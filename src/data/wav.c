@@ -140,7 +140,7 @@ void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n, float 
         if (info->floats) {
             uint32_t bits = little32(p);
             memcpy(to + i, &bits, 4);
-            to[i] = to[i] > -1 ? (to[i] < 1 ? to[i] : 1) : -1;  /* also what is no number */
+            to[i] = to[i] > -1 ? (to[i] < 1 ? to[i] : 1) : -1;
         } else if (info->bits == 8)
             to[i] = (float)((int)p[0] - 128) / 128;
         else if (info->bits == 16)
@@ -157,8 +157,14 @@ void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n, float 
 Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, unsigned char *raw,
              float *to)
 {
+    enum { NOT_FINITE = 0x7f800000 };        /* all bits of the exponent: NaN or infinite */
     size_t frame = wav_frame_bytes(info);
     TRY(read_at(path, info->offset + (size_t)first * frame, raw, (size_t)n * frame, NULL));
+    for (int64_t i = 0; info->floats && i < n * info->channels; i++)
+        if ((little32(raw + 4 * i) & NOT_FINITE) == NOT_FINITE)
+            return fail(E_FORMAT,
+                        "%s: its frame %lld is not a finite number; mend the file or leave it out",
+                        path, (long long)(first + i / info->channels));
     wav_floats(info, raw, n * info->channels, to);
     return OK;
 }

@@ -60,6 +60,19 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     return file_out_done(&file, json_out_done(&o));
 }
 
+/* What is wrong with the file is said where it is read. */
+int64_t fit_threads(Pool *pool, const char *path)
+{
+    const Json *root, *device;
+    const char *name;
+    int64_t     threads;
+    if (!file_exists(path) || json_read(pool, path, 0, &root) ||
+        json_need_object(root, "device", &device) || json_need_text(device, "name", &name) ||
+        json_need_int(device, "threads", &threads))
+        return 0;
+    return strcmp(name, "cpu") || threads < 1 ? 0 : threads;
+}
+
 /* Plans of before there were lots have neither. */
 static Err read_lots(const Json *root, const Json *levers, Levers *out)
 {

@@ -130,8 +130,10 @@ static Err train_open(Pool *pool, Trainer *t)
                         o->out, (long long)step, o->out);
     }
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
-    TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
-    TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
+    if (t->state.step < t->recipe->steps || !o->resume) {    /* what does nothing changes nothing */
+        TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
+        TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
+    }
     t->log_path = pool_print(pool, "%s/log.jsonl", o->out);
     if (o->resume)
         TRY(log_cut(pool, t->log_path, t->state.step));

@@ -134,6 +134,8 @@ static void sentences(void)
     CHECK_INT(err_exit_code(E_BUDGET), 3);
     CHECK_INT(err_exit_code(E_IO), 1);
     CHECK_INT(err_exit_code((Err)99), 1);
+    (void)fail(E_IO, "cannot read %s", "a\nb\t\x1b[1m\x7f.png");   /* a name may hold anything */
+    CHECK_TEXT(err_text(), "cannot read a?b??[1m?.png");
 }
 
 int main(void)

@@ -364,6 +364,11 @@ static void pairs_of_pictures(void)
     CHECK_OK(open_spec(&latents, (DataSpec){ .path = at_path("latents") }));
     check_samples(&latents, false);
     CHECK_NEAR(((float *)latents.to[1])[5], 64 + 1, 0); /* pixel 1, channel 1: channels come last */
+    z[9] = NAN;
+    make_npy("latents/latent_lq/a.npy", NPY_F4, 3, (int64_t[]){ 4, 8, 8 }, z);
+    CHECK_INT(load(&latents, 0, 0), E_FORMAT);
+    refused(&latents, (DataSpec){ .path = at_path("latents") }, E_FORMAT,
+            "latent_lq/a.npy: its number 9 is not finite");
 }
 
 static void sets_of_a_class(void)
@@ -476,6 +481,19 @@ static void sound_as_tokens(void)
     refused(&lengthy, stereo, E_FORMAT, "none of its 1 WAV files has the 2048 frames");
     refused(&o, (DataSpec){ .path = at_path("empty"), .channels = 1 }, E_FORMAT,
             "holds no .wav files");
+    /* 100 stereo frames of floats, the 91st silent, then not a number, then endless */
+    unsigned char floats[44 + 800] = { 0 };
+    memcpy(floats, "RIFF....WAVEfmt \20\0\0\0\3\0\2\0\200>\0\0\0\364\1\0\10\0 \0data "
+                   "\3\0\0", 44);
+    CHECK_OK(file_write(at_path("sound/a.wav"), floats, sizeof floats));
+    CHECK_OK(open_spec(&o, stereo));
+    for (int i = 0; i < 2; i++) {
+        float odd = i ? -INFINITY : NAN;
+        memcpy(floats + 44 + 91 * 8 + 4, &odd, 4);
+        CHECK_OK(file_write(at_path("sound/a.wav"), floats, sizeof floats));
+        refused(&o, stereo, E_FORMAT, "a.wav: its frame 91 is not a finite number");
+    }
+    CHECK_OK(wav_write(at_path("sound/a.wav"), ramp, 100, 2, 16000));
     cut(at_path("sound/a.wav"), 100);
     refused(&o, stereo, E_FORMAT, "a.wav is a truncated WAV");
     CHECK_OK(file_write(at_path("sound/a.wav"), "RIFX....WAVE", 12));
@@ -538,6 +556,31 @@ static void clips_with_captions(void)
     CHECK_NEAR(x[2 * 3], -1, 0);
     CHECK_NEAR(x[3 * 3], 1 / 127.5 - 1, 1e-6);               /* column 1 of the file */
     CHECK(!memcmp(x + 768, x + 2 * 768, 768 * sizeof(float)));       /* the last frame again */
+    static float loud[4 * 16 * 16 * 3];
+    loud[700] = 1;
+    make_npy("captioned/run.npy", NPY_F4, 4, (int64_t[]){ 4, 16, 16, 3 }, loud);
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
+    CHECK_OK(load(&o, 0, 0));
+    CHECK_NEAR(((float *)o.to[0])[700], 1, 0);
+    loud[700] = NAN;  /* after opening: named, not trained on */
+    make_npy("captioned/run.npy", NPY_F4, 4, (int64_t[]){ 4, 16, 16, 3 }, loud);
+    CHECK_INT(load(&o, 0, 0), E_FORMAT);
+    CHECK(strstr(err_text(), "run.npy: its number 700 is not finite") != NULL);
+    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "number 700 is not finite");
+    loud[700] = 255;                                         /* a clip in another scale */
+    make_npy("captioned/run.npy", NPY_F4, 4, (int64_t[]){ 4, 16, 16, 3 }, loud);
+    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "run.npy holds 255");
+    make_npy("captioned/run.npy", NPY_U1, 4, (int64_t[]){ 6, 16, 16, 3 }, clip);
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
+    make_npy("captioned/run.npy", NPY_U1, 4, (int64_t[]){ 6, 16, 16, 2 }, clip);
+    CHECK_INT(load(&o, 0, 0), E_IO);                         /* two channels now */
+    make_npy("captioned/run.npy", NPY_U1, 4, (int64_t[]){ 6, 16, 16, 3 }, clip);
+    text[3] = INFINITY;
+    make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
+    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT,
+            "run.text.npy: its number 3 is not finite");
+    text[3] = 3;
+    make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
     make_npy("captioned/run.npy", NPY_U1, 3, (int64_t[]){ 16, 16, 3 }, clip);
     refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "run.npy has 3 axes");
     refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no clips");

@@ -195,7 +195,8 @@ class Trainer:
         self.updates += 1
         if self.shadow is not None:
             weight = 1 - ema_decay(self.ema, self.updates)
-            torch._foreach_lerp_(self.shadow, params, weight)
+            with torch.no_grad():
+                torch._foreach_lerp_(self.shadow, params, weight)
         return norm
 
 

@@ -52,6 +52,11 @@ def write(path, text):
     print("wrote", path)
 
 
+def more(slowdown):
+    percent = 100 * (slowdown - 1)
+    return f"{percent if abs(percent) >= 0.05 else 0:+.1f} %"
+
+
 def what_if(r):
     out = ["| change | saves | peak then | time | effort | how |", "|---|---|---|---|---|---|"]
     for w in r.json["what_if"]:
@@ -59,7 +64,7 @@ def what_if(r):
         if w["failed"]:
             out.append(f"| {w['name']} | | | | {w['effort']} | {w['note']} |")
         else:
-            out.append(f"| {w['name']} | {size(w['saved_bytes'])} | {size(w['peak_bytes'])} | {100 * (w['slowdown'] - 1):+.1f} % | {w['effort']} | "
+            out.append(f"| {w['name']} | {size(w['saved_bytes'])} | {size(w['peak_bytes'])} | {more(w['slowdown'])} | {w['effort']} | "
                        f"`{w['how']}`{note} |")
     return out
 

@@ -63,7 +63,7 @@ expect 3 "no plan fits" fit dit3d-small --device h200 --budget 640MiB --allow no
 narrow() {
     "$program" "$@" > "$work/out" 2> "$work/err"
     is "plimsoll $*: wider than 100 columns: $(grep -E '^.{101}' "$work/out" | head -1)" sh -c "! grep -qE '^.{101}' '$work/out'"
-    is "plimsoll $*: colours in a pipe" sh -c "! grep -q '\033' '$work/out'"
+    is "plimsoll $*: colours in a pipe" sh -c "! grep -q '$(printf '\033')' '$work/out'"
 }
 narrow help
 for command in explain fit compare train sample probe plan layout; do

@@ -157,6 +157,11 @@ printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
 expect 1 "cut.json" plan "$work/cut.json" --budget 40
 
 # train
+expect 2 "take a recipe of that system" train unet-small $small --steps 1 --set system=
+expect 2 "beta1 must be from 0 to" train unet-small $small --steps 1 --set optimizer.beta1=1
+expect 2 "eps must be from 1e-30" train unet-small $small --steps 1 --set optimizer.eps=0
+expect 0 "1 steps" train unet-small $small --steps 1 --set 'name="two\nlines"' --out "$work/named"
+expect 0 "1 steps" train --resume "$work/named" --steps 2
 expect 0 '"measured_bytes"' train unet-small $small --steps 6 --out "$work/whole" --json
 expect 0 "4 steps" train unet-small $small --steps 4 --set save.every=2 --out "$work/half"
 expect 0 "unet-small: 2 steps" train --resume "$work/half" --steps 6

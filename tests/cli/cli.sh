@@ -228,6 +228,9 @@ expect 2 "takes 1 to 4096" sample "$work/half" -n 0
 expect 2 "at most" sample "$work/half" -n 1 --steps 5000
 expect 1 "no whole checkpoint of step 77" sample "$work/half" --checkpoint 77
 expect 3 "smaller -n" sample "$work/half" --budget 1KiB
+expect 3 "give it at least that" sample "$work/half" -n 1 --budget 1KiB
+expect 1 "cannot make the folder" sample "$work/half" -n 1 --steps 4 -o "$work/half/recipe.yaml"
+is "a folder that cannot be made is found before drawing" sh -c "! grep -q sampling '$work/err'"
 expect 2 "did you mean 'shapes'" train unet-small $small --set data.kind=shaps
 expect 1 "holds no .png" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
 is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]

@@ -218,7 +218,7 @@ static void md_what_if(const Md *m)
                      w->saved_bytes < 0 ? "-" : "",
                      bytes_text(w->saved_bytes < 0 ? -w->saved_bytes
                                 : w->saved_bytes), bytes_text(w->peak_bytes),
-                     100 * (w->slowdown - 1), effort_words[w->effort], w->how, note);
+                     more_percent(w->slowdown), effort_words[w->effort], w->how, note);
     }
     text_add(m->to, "\nTime by %s. Immediate: a flag; short: a value of the recipe; long: another "
                     "model or other training.\n\n",
@@ -239,7 +239,7 @@ static void md_plan(const Md *m)
     text_add(m->to, "## The plan\n\n%s %s bytes (%s), %+.1f %% of the step's time%s.\n\n",
              r->fits ? "It fits:" : "Nothing fits; the least found is",
              count_text(now->peak_bytes), bytes_text(now->peak_bytes),
-             100 * (r->step_ns / (m->e->step_ms * 1e6) - 1),
+             more_percent(r->step_ns / (m->e->step_ms * 1e6)),
              r->cut ? "; the search was cut off" : "");
     if (r->n_changes)
         text_add(m->to, "| lever | from | to | |\n|---|---|---|---|\n");
@@ -266,7 +266,7 @@ static void md_curve(const Md *m)
     for (int i = 0; i < m->e->n_curve; i++) {
         const FitPoint *p = &m->e->curve[i];
         text_add(m->to, "| %s | %+.1f %% | %lld x %lld | %d | %s |\n", bytes_text(p->peak_bytes),
-                 100 * (p->step_ns / (m->e->step_ms * 1e6) - 1), (long long)p->batch,
+                 more_percent(p->step_ns / (m->e->step_ms * 1e6)), (long long)p->batch,
                  (long long)p->accumulate, p->recomputed,
                  point_text(m->pool, m->e->recipe, p));
     }

@@ -232,7 +232,7 @@ static void plan(const Page *p)
     print_sentence(p->to, "%s: %s bytes (%s), %+.1f %% of the step's time%s",
                    r->fits ? "It fits" : "Nothing fits; the least is",
                    count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes),
-                   100 * (r->step_ns / (p->e->step_ms * 1e6) - 1),
+                   more_percent(r->step_ns / (p->e->step_ms * 1e6)),
                    r->cut ? "; the search was cut off" : "");
     changes_print(p->to, r);
     if (!r->n_changes)
@@ -272,7 +272,7 @@ static void what_if(const Page *p)
         else
             fprintf(p->to, "  %-46.46s %10s %10s %+8.1f%%  %s%s\n", w->name,
                     saved_text(p, w->saved_bytes), bytes_text(w->peak_bytes),
-                    100 * (w->slowdown - 1), effort_words[w->effort], w->cut ? " (cut)" : "");
+                    more_percent(w->slowdown), effort_words[w->effort], w->cut ? " (cut)" : "");
         print_sentence(p->to, "      %s%s%s", w->how, w->note ? "; " : "", w->note ? w->note : "");
     }
     print_sentence(p->to, "immediate: a flag; short: a value of the recipe; long: another model or "

@@ -161,8 +161,10 @@ static void yaml_text(Text *text, const char *value)
         return;
     }
     text_add(text, "\"");
-    for (; *value; value++)
-        text_add(text, *value == '"' || *value == '\\' ? "\\%c" : "%c", *value);
+    for (; *value; value++) {
+        unsigned char c = (unsigned char)*value;
+        text_add(text, c < ' ' || c == 127 ? "\\u%04x" : c == '"' || c == '\\' ? "\\%c" : "%c", c);
+    }
     text_add(text, "\"");
 }
 

@@ -92,6 +92,7 @@ typedef struct Engine {
 /* The predicted time of one step, and where it comes from: "profile NAME", "roofline of profile
  * NAME" or "roofline"; the share of the time that rests on each basis. */
 double      engine_step_ns(const Engine *engine, int64_t accumulate);
+double      engine_saved(const Engine *engine);  /* of keep_all_bytes: this share is not needed */
 const char *engine_time_source(const Engine *engine);
 double      engine_time_share(const Engine *engine, TimeBasis basis);
 /* E_BUDGET names the least arena that was found, and *engine is the plan that has it; asking for

@@ -17,16 +17,22 @@ static const char *const schedule_kinds[] = { "constant", "cosine", "restarts", 
 static const char *const plateau_watches[] = { "validation", "loss", NULL };
 static const char *const ema_rules[] = { "none", "constant", "power", "copy_first", NULL };
 
+/* Adam divides by 1 - beta^n and by root + eps: neither may come to 0 (a gradient may). */
+#define MOST_BETA 0.999999
+#define LEAST_EPS 1e-30
+
 static const Field optimizer_fields[] = {
     { "kind", FIELD_CHOICE, offsetof(OptimizerConfig, kind), 0, 0, optimizer_kinds, NULL,
       "adamw, adam or sgd" },
     { "lr", FIELD_NUMBER, offsetof(OptimizerConfig, lr), 0, 100, NULL, NULL, "learning rate" },
     { "slow_lr", FIELD_NUMBER, offsetof(OptimizerConfig, slow_lr), 0, 100, NULL, NULL,
       "of the system's slow parameters" },
-    { "beta1", FIELD_NUMBER, offsetof(OptimizerConfig, beta1), 0, 1, NULL, NULL,
+    { "beta1", FIELD_NUMBER, offsetof(OptimizerConfig, beta1), 0, MOST_BETA, NULL, NULL,
       "first moment, or momentum" },
-    { "beta2", FIELD_NUMBER, offsetof(OptimizerConfig, beta2), 0, 1, NULL, NULL, "second moment" },
-    { "eps", FIELD_NUMBER, offsetof(OptimizerConfig, eps), 0, 1, NULL, NULL, "added to the root" },
+    { "beta2", FIELD_NUMBER, offsetof(OptimizerConfig, beta2), 0, MOST_BETA, NULL, NULL,
+      "second moment" },
+    { "eps", FIELD_NUMBER, offsetof(OptimizerConfig, eps), LEAST_EPS, 1, NULL, NULL,
+      "added to the root" },
     { "decay", FIELD_NUMBER, offsetof(OptimizerConfig, decay), 0, 1, NULL, NULL, "weight decay" },
     { "slow_decay", FIELD_NUMBER, offsetof(OptimizerConfig, slow_decay), 0, 1, NULL, NULL,
       "of the slow parameters" },
@@ -269,9 +275,9 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     TRY(config_read(pool, map, fields, recipe));
     for (int i = 0; i < n; i++)
         TRY(config_set(pool, sets[i], fields, recipe));
-    if (strcmp(recipe->system, model->name))
+    if (!recipe->system || strcmp(recipe->system, model->name))
         return fail(E_USAGE, "--set system=%s: take a recipe of that system instead",
-                    recipe->system);
+                    recipe->system ? recipe->system : "");
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
                *dot = strrchr(base, '.');
     if (!recipe->name)
@@ -295,8 +301,7 @@ Err recipe_write(const Recipe *recipe, const char *path)
 {
     Pool *pool = pool_new(NULL, "recipe");
     Text  text = { .pool = pool };
-    text_add(&text, "# The recipe %s as this run resolved it: every key with its value.\n",
-             recipe->name);
+    text_add(&text, "# The recipe as this run resolved it: every key with its value.\n");
     config_write_yaml(&text, recipe_all_fields(pool, recipe->model), recipe, 0);
     Err err = file_write(path, text.at, text.n);
     pool_free(pool);

@@ -17,8 +17,10 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));
     if (o->budget_bytes && engine->arena_bytes > o->budget_bytes)
-        return fail(E_BUDGET, "sampling %lld at once needs %s, the budget is %s; take a smaller -n",
-                    (long long)o->n, bytes_text(engine->arena_bytes), bytes_text(o->budget_bytes));
+        return fail(E_BUDGET, "sampling %lld at once needs %s (%lld bytes), the budget is %s; %s",
+                    (long long)o->n, bytes_text(engine->arena_bytes),
+                    (long long)engine->arena_bytes, bytes_text(o->budget_bytes),
+                    o->n > 1 ? "take a smaller -n" : "give it at least that");
     TRY(session_new(pool, engine, session));
     return session_init(*session, seed);
 }
@@ -51,6 +53,7 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
         &(DrawingOptions){
             .input = o->input, .prompt = o->prompt, .n = o->n, .seed = seed, .quiet = o->quiet },
         &drawing));
+    TRY(folder_make(o->out));        /* before hours of drawing, not after */
     TRY(drawing_draw(drawing, o->out, report));
     report->planned_bytes = session_engine(session)->arena_bytes;
     for (int i = 0; i < 3; i++) {

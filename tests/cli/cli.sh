@@ -157,6 +157,11 @@ printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
 expect 1 "cut.json" plan "$work/cut.json" --budget 40
 
 # train
+expect 2 "take a recipe of that system" train unet-small $small --steps 1 --set system=
+expect 2 "beta1 must be from 0 to" train unet-small $small --steps 1 --set optimizer.beta1=1
+expect 2 "eps must be from 1e-30" train unet-small $small --steps 1 --set optimizer.eps=0
+expect 0 "1 steps" train unet-small $small --steps 1 --set 'name="two\nlines"' --out "$work/named"
+expect 0 "1 steps" train --resume "$work/named" --steps 2
 expect 0 '"measured_bytes"' train unet-small $small --steps 6 --out "$work/whole" --json
 expect 0 "4 steps" train unet-small $small --steps 4 --set save.every=2 --out "$work/half"
 expect 0 "unet-small: 2 steps" train --resume "$work/half" --steps 6
@@ -223,6 +228,9 @@ expect 2 "takes 1 to 4096" sample "$work/half" -n 0
 expect 2 "at most" sample "$work/half" -n 1 --steps 5000
 expect 1 "no whole checkpoint of step 77" sample "$work/half" --checkpoint 77
 expect 3 "smaller -n" sample "$work/half" --budget 1KiB
+expect 3 "give it at least that" sample "$work/half" -n 1 --budget 1KiB
+expect 1 "cannot make the folder" sample "$work/half" -n 1 --steps 4 -o "$work/half/recipe.yaml"
+is "a folder that cannot be made is found before drawing" sh -c "! grep -q sampling '$work/err'"
 expect 2 "did you mean 'shapes'" train unet-small $small --set data.kind=shaps
 expect 1 "holds no .png" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
 is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]

@@ -46,7 +46,7 @@ _VARIANTS = {
                                            "edge_ladder": [12, 12, 8, 8, 4], "latents": "given"}),
     "stablesr-concat": ("stablesr-small", {"fusion": "concat", "latents": "given"}),
     "stablesr-published": ("stablesr-small", {"trainable": "published", "latents": "given"}),
-    "sashimi-categorical": ("sashimi-small", {"head": "categorical"}),
+    "sashimi-categorical": ("sashimi-small", {"head": "categorical", "length": 80}),   # then 20, 5
     "sashimi-16bit": ("sashimi-small", {"bits": 16}),
     "dit3d-sigma": ("dit3d-small", {"learn_sigma": True}),
     "dit3d-wrap-sigma": ("dit3d-wrap-small", {"learn_sigma": True}),

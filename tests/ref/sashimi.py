@@ -86,7 +86,7 @@ class Kernel(nn.Module):
         """(H, L), through its Fourier transform at the roots of unity."""
         L = self.length
         dt, A, B, P, C = self.terms()
-        k = torch.arange(L // 2, dtype=torch.float64, device=dt.device)          # k = L/2 is apart
+        k = torch.arange((L + 1) // 2, dtype=torch.float64, device=dt.device)    # k = L/2 is apart
         w = torch.polar(torch.ones_like(k), -2 * math.pi * k / L)
         z = (2 * (1 - w) / (1 + w)).to(A.dtype)
         front = (2 / (1 + w)).to(A.dtype)
@@ -99,8 +99,10 @@ class Kernel(nn.Module):
             return (v * below + v.conj() * below_conj).sum(1)
         Q = P.conj()
         hat = front * (cauchy(B * C) - cauchy(B * Q) * cauchy(P * C) / (1 + cauchy(P * Q)))
-        nyquist = (dt * (B * C)).real.sum(1, keepdim=True)
-        return torch.fft.irfft(torch.cat([hat, nyquist.to(hat.dtype)], 1), n=L)
+        if L % 2 == 0:
+            nyquist = (dt * (B * C)).real.sum(1, keepdim=True)
+            hat = torch.cat([hat, nyquist.to(hat.dtype)], 1)
+        return torch.fft.irfft(hat, n=L)
 
     def dense(self):
         """Abar (H, 2N, 2N), Bbar (H, 2N), C~ (H, 2N) over the states and their conjugates."""

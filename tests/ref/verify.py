@@ -28,7 +28,7 @@ def say(name, value, limit):
 
 def s4_kernel():
     """K_l = C Abar^l Bbar, C = C~ (I - Abar^L)^-1, for odd lengths of rows and several L."""
-    for L in (4, 16, 64, 96, 1000):
+    for L in (3, 4, 15, 16, 64, 96, 1000):
         torch.manual_seed(L)
         kernel = sashimi.Kernel(5, 64, L).double()
         kernel.convert(sashimi._to_tilde(L))

@@ -1,4 +1,5 @@
-"""How long `explain` takes on every recipe: the balance sheet alone, and with the search for the least budget.
+"""How long `explain` takes on every recipe: the balance sheet alone, and whole: with the search for the
+least budget and the largest batch for every card.
 
     explain.py PLIMSOLL
 
@@ -31,7 +32,7 @@ def run(recipe, *options):
 
 
 points = []
-print(f"{'recipe':26} {'steps':>7} {'peak GiB':>9} {'sheet s':>8} {'+ least s':>9} {'us/step':>8}")
+print(f"{'recipe':26} {'steps':>7} {'peak GiB':>9} {'sheet s':>8} {'whole s':>9} {'us/step':>8}")
 for name in sorted(os.listdir(os.path.join(here, "recipes"))):
     recipe = name.removesuffix(".yaml")
     sheet_s, sheet = run(recipe, "--effort", "-1")

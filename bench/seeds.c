@@ -3,15 +3,17 @@
  *   kept         everything kept, every lever at its default
  *   exact        our plan with exact levers only: it gives the same bits
  *   levers       our plan with splits and leaner algorithms too (batch norm is not split)
+ *   least        the smallest arena with exact levers, and below it what fixes it
  *   per block    plain checkpointing: a block's inputs are kept, its forward runs again before its
  *                backward. Blocks are the modules at one depth of names; the depth and the number
  *                of blocks that does best is taken
  *
- * Times are predicted, as % over everything kept. "least" is the smallest arena found where the
- * budget is too small. Arguments: the effort of each search (0: the default), a part of the
- * recipes' names, a device (cpu, h200). */
+ * Times are predicted, as % over everything kept. Where the budget is too small, a cell has the
+ * smallest arena found, marked "least". Arguments: the effort of each search (0: the default), a
+ * part of the recipes' names, a device (cpu, h200). */
 #include "base/clock.h"
 #include "base/text.h"
+#include "report/sheet.h"
 #include "train/fit.h"
 
 #include <math.h>
@@ -177,39 +179,52 @@ static void print_cell(Cell cell)
     fflush(stdout);
 }
 
+/* The levers that were moved, on a line of their own. */
+static void fit_say(const FitResult *r)
+{
+    for (int i = 0; i < r->n_changes; i++)
+        printf("%s%s %s", i ? "; " : "    levers: ", r->changes[i].what, r->changes[i].to);
+    if (r->n_changes)
+        printf("\n");
+}
+
 static void bench_row(const Row *row, const char *precision, int64_t effort, const char *name)
 {
     Pool       *pool = pool_new(NULL, "seeds");
     const char *set = pool_print(pool, "precision=%s", precision);
     Recipe     *recipe;
     Device     *device;
-    FitResult   kept, exact, all, split;
-    FitOptions  how = { .effort = effort };
+    FitResult   kept, exact, all, least, split;
+    FitOptions  how = { .effort = effort }, none;
     if (recipe_read(pool, row->recipe, &set, 1, &recipe) ||
         device_open(pool, name, NULL, &device) || fit_plan(pool, recipe, device, &how, &kept)) {
         fprintf(stderr, "%s\n", err_text());
         exit(1);
     }
     how.budget_bytes = row->gib << 30;
+    none = how;
+    none.budget_bytes = 1;
     double begin = clock_now();
     printf("%-20s %s %3lld GiB  %9s", row->recipe, precision, (long long)row->gib,
            bytes_text(kept.default_bytes));
     print_cell(ours(pool, recipe, device, how, ALLOW_NONE, &exact));
     print_cell(ours(pool, recipe, device, how, ALLOW_DEFAULT, &all));
-    printf(" (%lld x %lld%s)", (long long)all.recipe->batch, (long long)all.recipe->accumulate,
-           all.recipe->levers.release ? ", released" : "");
     print_cell(per_block(pool, kept.engine, how.budget_bytes));
     printf("  %5.1f s\n", clock_now() - begin);
+    fit_say(&all);
+    if (ours(pool, recipe, device, none, ALLOW_NONE, &least).fits)
+        least = exact;
+    printf("    least %s (no plan can do with less than %s): %s\n",
+           bytes_text(least.engine->arena_bytes), bytes_text(least.bound_bytes),
+           sheet_fullest(pool, least.engine));
     if (!all.fits) {
         Cell cell = ours(pool, recipe, device, how, ALLOW_DEFAULT | ALLOW_BATCHNORM_SPLIT, &split);
-        printf("%-34s no plan can do with less than %s; ", "", bytes_text(all.bound_bytes));
         if (split.recipe->batch != all.recipe->batch) {
-            printf("with --allow batchnorm-split:");
+            printf("    with --allow batchnorm-split, which is another model:");
             print_cell(cell);
-            printf(" (%lld x %lld)", (long long)split.recipe->batch,
-                   (long long)split.recipe->accumulate);
+            printf("\n");
+            fit_say(&split);
         }
-        printf("\n");
     }
     fflush(stdout);
     pool_free(pool);
@@ -220,7 +235,7 @@ int main(int argc, char **argv)
     int64_t     effort = argc > 1 ? strtoll(argv[1], NULL, 10) : 0;
     const char *only = argc > 2 ? argv[2] : "", *device = argc > 3 ? argv[3] : "cpu";
     printf("%-20s %s %7s  %9s  %22s  %22s  %22s\n", "recipe", "    ", "budget", "kept",
-           "exact levers", "with split", "per block");
+           "exact levers", "all levers", "per block");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int low = 0; low < 2; low++)
             if (strstr(rows[i].recipe, only))

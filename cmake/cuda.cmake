@@ -4,6 +4,7 @@
 # as scripts/setup_cuda.sh makes one), then in CUDA_HOME, then where the system keeps them.
 set(PLIMSOLL_CUDA "AUTO" CACHE STRING "build the CUDA plugin: ON, OFF, or AUTO if all of it is found")
 set(PLIMSOLL_CUDA_ARCHS "80;90a" CACHE STRING "compute capabilities of the CUDA kernels")
+option(PLIMSOLL_CUDA_FAST_COMPILE "compile kernels quickly, to slow code: where they are only to be built" OFF)
 set(PLIMSOLL_CUDA_WHEELS "" CACHE PATH "folder `nvidia` of a Python environment with the CUDA wheels")
 if(NOT PLIMSOLL_CUDA)
   message(STATUS "CUDA plugin: switched off")
@@ -46,6 +47,9 @@ target_include_directories(plimsoll_cuda PRIVATE src ${CUDNN_INCLUDE} ${CUBLASLT
 target_compile_options(plimsoll_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wno-missing-field-initializers -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
+if(PLIMSOLL_CUDA_FAST_COMPILE AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13.0)
+  target_compile_options(plimsoll_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Ofc max>")
+endif()
 target_compile_definitions(plimsoll_cuda PRIVATE _GNU_SOURCE)
 if("90a" IN_LIST PLIMSOLL_CUDA_ARCHS)
   target_compile_definitions(plimsoll_cuda PRIVATE PLIMSOLL_SM90A)   # Hopper's own kernels are there

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 # one level of the processor, the best this one has: every level would be as long again
 isa=v3
 grep -q avx512vl /proc/cpuinfo && isa=v4
-cmake -S . -B build-asan -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
+cmake -S . -B build-asan -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g1" \
     -DPLIMSOLL_SANITIZE=address,undefined -DPLIMSOLL_ISAS=$isa -DPLIMSOLL_CUDA=OFF -DPLIMSOLL_WERROR=ON > build-asan.log 2>&1 || { cat build-asan.log; exit 1; }
 rm -f build-asan.log
 ninja -C build-asan > build-asan/log 2>&1 || { tail -40 build-asan/log; exit 1; }

@@ -141,17 +141,17 @@ def lag(R):
     r, low, ultra = R["lag-32x6"], R["lag-8x4"], R["lag-4x3"]
     n, tokens = r.maps(192, 256, 468, cls="activations")
     n_att, att, att_all = r.avoided("attention scores")
-    enc, enc_token = r.maps(32, 258, 256)
+    enc, enc_token = r.maps(192, 258, 256)
     return [
         ("DiT: ~15M parameters, ~60 MB", f"{count(r.weights('dit'))}, {both(4 * r.weights('dit'))}", "counted"),
         ("encoder: ~10M parameters, ~40 MB", f"{count(r.weights('encoder'))}, {both(4 * r.weights('encoder'))}", "counted"),
         ("parameters ~100 MB, Adam ~200 MB, EMA ~100 MB", f"{size(r.classes['parameters'])}, {size(r.classes['optimizer'])}, {size(r.classes['ema'])}",
          f"{count(r.json['parameters']['trainable'])} of {count(r.json['parameters']['count'])} weights are trained"),
-        ("context (192,256,256): 50.3 MB", f"right: {count(r.maps(32, 6, 256, 256)[1])} B", "and it is stored once, not 10-50 times"),
+        ("context (192,256,256): 50.3 MB", f"right: {count(r.maps(192, 256, 256)[1])} B", "and it is stored once, not 10-50 times"),
         ("encoder input (32,5,3,32,32): ~3 MB", f"{count(r.batch('images'))} B for the whole batch", "six images, three channels, fp32"),
-        ("patch tokens (32,256,256): ~8 MB", f"{both(enc_token)}", "258 tokens: class and time are two more"),
-        ("encoder: 50-100 MB a layer, 3-6 GB", f"{enc} token maps of {size(enc_token)}, q, k, v of {size(r.maps(32, 258, 2304)[1])} x "
-         f"{r.maps(32, 258, 2304)[0]}", "six passes of six layers; probabilities are not stored"),
+        ("patch tokens (32,256,256): ~8 MB", f"{both(enc_token // 6)} for one image left out", "258 tokens: class and time are two more; all six are encoded together"),
+        ("encoder: 50-100 MB a layer, 3-6 GB", f"{enc} token maps of {size(enc_token)}, q, k, v of {size(r.maps(192, 258, 2304)[1])} x "
+         f"{r.maps(192, 258, 2304)[0]}", "six layers over all six images left out; probabilities are not stored"),
         ("DiT input (192,3,32,32): ~0.7 MB", f"{count(r.maps(192, 32, 32, 3, cls='inputs')[1])} B", "four bytes a number"),
         ("patch embeddings (192,256,468): ~90 MB", f"right: {both(tokens)}", "but a layer keeps many of that size"),
         ("DiT layers: 200-500 MB each, 1.2-3 GB", f"{n} maps of {size(tokens)} as activations, {r.maps(192, 256, 468, cls='attention')[0]} for attention, "
@@ -161,7 +161,7 @@ def lag(R):
         ("total 18-37 GB, actual 50-100 GB", f"**{both(r.peak)}**", "PyTorch measured: 26,674 MiB in fp32 (docs/TORCH_MEMORY.md)"),
         ("330 GB fit 3-6 batches at once", "one step holds one batch", "the number has no meaning; largest batch with everything kept on 80 GiB: "
          f"{next(x['largest_batch'] for x in r.json['budgets'] if x['budget_bytes'] == 80 << 30)} sets"),
-        ("ultra low (4 sets of 3): context ~3 MB", f"right: {count(ultra.maps(4, 3, 256, 256)[1])} B", "a sixteenth"),
+        ("ultra low (4 sets of 3): context ~3 MB", f"right: {count(ultra.maps(12, 256, 256)[1])} B", "a sixteenth"),
         ("ultra low: 5-10 GB a batch", f"{both(ultra.peak)}", f"state is {size(sum(ultra.classes[c] for c in ('parameters', 'gradients', 'optimizer', 'ema')))} of it"),
         ("low (8 sets of 4): 15-30 GB", f"{both(low.peak)}", "everything was counted many times over"),
         ("gradient checkpointing: 30-50 % less", r.saves("recompute as"), "half of that saving: " + r.saves("recompute for")),

@@ -330,6 +330,17 @@ Err file_write(const char *path, const void *bytes, size_t n)
     return file_out_done(&out, OK);
 }
 
+Err file_try(const char *path)
+{
+    struct stat info;
+    FileOut     out;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+        return OK;                           /* opening a pipe would be seen at its other end */
+    TRY(file_out_init(&out, path));
+    file_out_done(&out, E_IO);               /* drops its temporary */
+    return OK;
+}
+
 Err file_remove(const char *path)
 {
     return unlink(path) == 0 || errno == ENOENT ? OK : file_fail("remove", path, errno);

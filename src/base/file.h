@@ -50,6 +50,7 @@ void file_out_print(FileOut *out, const char *fmt, ...) __attribute__((format(pr
 Err  file_out_done(FileOut *out, Err err);     /* err != OK: drop what was written, return err */
 
 Err  file_write(const char *path, const void *bytes, size_t n);
+Err  file_try(const char *path);   /* could it be written? For before long work; changes nothing */
 Err  file_remove(const char *path);            /* absent is fine */
 
 bool file_exists(const char *path);            /* anything by that name */

@@ -42,6 +42,20 @@ Err shipped_list(Pool *pool, const char *folder, const char *ext, char ***names,
     return OK;
 }
 
+/* "; there are a, b and 3 more": as many as one sentence holds. */
+static const char *shipped_words(Pool *pool, char **names, int n)
+{
+    Text text = { .pool = pool };
+    int  i = 0;
+    if (!n)
+        return "";
+    for (; i < n && text.n < 160; i++)
+        text_add(&text, "%s%s", i ? ", " : "; there are ", names[i]);
+    if (i < n)
+        text_add(&text, " and %d more", n - i);
+    return text.at;
+}
+
 Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *what,
                  const char *name, const char **path)
 {
@@ -56,6 +70,10 @@ Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *wh
     int    n;
     TRY(shipped_list(pool, folder, ext, &names, &n));
     const char *near = text_nearest(name, (const char *const *)names, n);
-    return near ? fail(E_USAGE, "there is no %s '%s'; did you mean '%s'?", what, name, near)
-                : fail(E_USAGE, "there is no %s or file '%s'", what, name);
+    if (folder_exists(name))
+        return fail(E_USAGE, "%s is a folder, not a %s; give a name or a file", name, what);
+    if (near)
+        return fail(E_USAGE, "there is no %s '%s'; did you mean '%s'?", what, name, near);
+    return fail(E_USAGE, "there is no %s or file '%s'%s", what, name,
+                shipped_words(pool, names, n));
 }

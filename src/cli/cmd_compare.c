@@ -119,6 +119,8 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
     if (n_args < 1)
         return fail(E_USAGE, "compare takes one or more recipes: plimsoll compare dit3d-s dit3d-b "
                              "--budget 16GiB,24GiB");
+    if (opt.md)
+        TRY(file_try(opt.md));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
     for (int i = 0; i < opt.sweep.n; i++) {

@@ -45,7 +45,10 @@ static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
     FitOptions how = { .budget_bytes = e->budget_bytes > 0 ? e->budget_bytes : 1, .allow = allow,
                        .effort = opt.effort > 0 ? opt.effort : 0, .time_limit_s = opt.time_limit,
                        .progress = isatty(2) ? show_planning : NULL };
-    Err err = fit_run(pool, e->recipe, e->device, &how, e->fit);
+    if (e->budget_bytes < 0)             /* less than the card's own context: the least will do */
+        how.effort = EXPLAIN_EFFORT;
+    Err err = e->budget_bytes < 0 ? fit_plan(pool, e->recipe, e->device, &how, e->fit)
+                                  : fit_run(pool, e->recipe, e->device, &how, e->fit);
     return err == E_BUDGET ? OK : err;
 }
 
@@ -62,6 +65,10 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     if (opt.effort < -1)
         return fail(E_USAGE, "--effort takes -1, 0 or the number of search moves, not %lld",
                     (long long)opt.effort);
+    if (opt.html)
+        TRY(file_try(opt.html));
+    if (opt.md)
+        TRY(file_try(opt.md));
     if (opt.allow)
         TRY(allow_read(opt.allow, &allow));
     how.no_split = !(allow & ALLOW_SPLIT);

@@ -1,10 +1,12 @@
 /* cmd_fit.c -- `fit`: the fastest plan within a budget, proven by placing every buffer. */
 #include "cli/model_options.h"
 
+#include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
 #include "report/curve.h"
 #include "report/machine.h"
+#include "report/sheet.h"
 #include "train/fit.h"
 
 #include <stdlib.h>
@@ -148,6 +150,12 @@ static Err fit_json(const Shown *s)
 
 /* ---- for people ---- */
 
+static void show_notes(const Shown *s)
+{
+    for (int i = 0; i < s->fit.n_notes; i++)
+        print_sentence(stdout, "  %s", s->fit.notes[i]);
+}
+
 static void show_choice(Pool *pool, const Shown *s)
 {
     const FitResult *r = &s->fit;
@@ -172,10 +180,8 @@ static void show_choice(Pool *pool, const Shown *s)
         printf("what changes\n");
     changes_print(stdout, r);
     if (r->cut)
-        printf("  The search was cut off by the time limit: a longer one may find a faster "
-               "plan.\n");
-    for (int i = 0; i < r->n_notes; i++)
-        print_sentence(stdout, "  %s", r->notes[i]);
+        printf("  The search was cut off by the time limit; a longer one may find better.\n");
+    show_notes(s);
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
                    runtime_text(pool, device, device_runtime_bytes(device, 0)),
                    time_text(pool, r->engine));
@@ -248,6 +254,8 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
 
     if (n_args != 1)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");
+    if (opt.out)
+        TRY(file_try(opt.out));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
     TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
@@ -277,6 +285,11 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     } else {
         if (!err || opt.curve || opt.what_if || opt.prove)
             show_choice(pool, s);
+        else
+            show_notes(s);
+        if (err)
+            print_sentence(stdout, "The least plan is fullest where %s.",
+                           sheet_fullest(pool, s->fit.engine));
         if (opt.prove)
             show_proof(pool, s);
         if (opt.curve)

@@ -188,6 +188,8 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
     if (!path)
         return fail(E_USAGE,
                     "there is no home folder to keep a profile in; name a file with -o FILE");
+    if (opt.out)
+        TRY(file_try(opt.out));
     if (opt.ops)
         TRY(probe_small_recipes(pool));
     TRY(probe_open(pool, false, &device));

@@ -42,15 +42,15 @@ static void phases_json(JsonOut *o, const TrainResult *r)
     json_out_array(o, "phases");
     for (int part = 0, next; part < PART_COUNT; part = next) {
         int64_t planned = 0, measured = 0;
-        for (next = part;
-             next < PART_COUNT && !strcmp(part_phase((Part)next), part_phase((Part)part)); next++) {
+        const char *name = part_phase((Part)part);
+        for (next = part; next < PART_COUNT && !strcmp(part_phase((Part)next), name); next++) {
             planned = r->phase_planned[next] > planned ? r->phase_planned[next] : planned;
             measured = r->phase_measured[next] > measured ? r->phase_measured[next] : measured;
         }
         if (!planned)
             continue;
         json_out_object_row(o, NULL);
-        json_out_string(o, "name", part_phase((Part)part));
+        json_out_string(o, "name", name);
         json_out_int(o, "planned_bytes", planned);
         json_out_int(o, "measured_bytes", measured);
         json_out_end(o);

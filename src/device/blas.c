@@ -130,32 +130,53 @@ static Err blas_make(const Blas *blas, const void *desc, const Key *key, Prim **
                         : blas->matmul(state.pool, desc, threads, prim);
 }
 
-static Err blas_get(const Blas *preferred, bool bf16, const void *desc, Key *key, const Prim **out)
+/* The key's place in the cache, under the lock; *slot is NULL where nothing is kept yet. */
+static Entry **blas_slot(const Key *key)
 {
-    key->blas = preferred && (preferred->bf16_pays || !bf16) ? preferred : blas_own();
-    pthread_mutex_lock(&state.lock);
     if (!state.pool)
         state.pool = pool_new(NULL, "blas");
     if (2 * state.n_used >= state.n_slots)
         slots_grow();
-    Entry **slot = slot_find(state.slots, state.n_slots, key);
+    return slot_find(state.slots, state.n_slots, key);
+}
+
+static void slot_keep(Entry **slot, const Key *key, Prim *prim)
+{
+    *slot = NEW(state.pool, Entry);
+    (*slot)->key = *key;
+    (*slot)->prim = prim;
+    state.n_used++;
+}
+
+static Err blas_get(const Blas *preferred, bool bf16, const void *desc, Key *key, const Prim **out)
+{
+    key->blas = preferred && (preferred->bf16_pays || !bf16) ? preferred : blas_own();
+    pthread_mutex_lock(&state.lock);
+    Entry **slot = blas_slot(key);
     Err     err = OK;
     if (!*slot) {
         Prim *prim = NULL;
         err = blas_make(key->blas, desc, key, &prim);
         if (err == E_DEVICE && key->blas != blas_own() && !key->blas->alone)
             err = blas_make(blas_own(), desc, key, &prim);
-        if (!err) {
-            *slot = NEW(state.pool, Entry);
-            (*slot)->key = *key;
-            (*slot)->prim = prim;
-            state.n_used++;
-        }
+        if (!err)
+            slot_keep(slot, key, prim);
     }
     if (!err)
         *out = (*slot)->prim;
     pthread_mutex_unlock(&state.lock);
     return err;
+}
+
+static void blas_widen(const ConvDesc *desc, const Prim *inner, Key *key, const Prim **out)
+{
+    key->blas = conv_widen_blas();
+    pthread_mutex_lock(&state.lock);
+    Entry **slot = blas_slot(key);
+    if (!*slot)
+        slot_keep(slot, key, conv_widen(state.pool, desc, inner, (int)key->threads));
+    *out = (*slot)->prim;
+    pthread_mutex_unlock(&state.lock);
 }
 
 Err blas_matmul(const Blas *preferred, const MatmulDesc *desc, int threads, const Prim **prim)
@@ -178,5 +199,15 @@ Err blas_conv(const Blas *preferred, const ConvDesc *desc, int threads, const Pr
     key_of_conv(&key, desc);
     if (preferred && !preferred->alone && (conv_thin_fits(desc, threads) || own_pays_conv(desc)))
         preferred = blas_own();
-    return blas_get(preferred, desc->type_w == BF16 || desc->type_y == BF16, desc, &key, prim);
+    bool bf16 = desc->type_w == BF16 || desc->type_y == BF16;
+    if (bf16 && preferred && !preferred->alone && !preferred->bf16_pays && conv_widen_fits(desc)) {
+        ConvDesc    wide = conv_widened(desc);
+        const Prim *inner;
+        TRY(blas_conv(preferred, &wide, threads, &inner));
+        if (inner->blas == preferred || conv_thin_fits(&wide, threads)) {
+            blas_widen(desc, inner, &key, prim);
+            return OK;
+        }
+    }
+    return blas_get(preferred, bf16, desc, &key, prim);
 }

@@ -23,4 +23,11 @@ bool own_pays_conv(const ConvDesc *desc);
 bool  conv_thin_fits(const ConvDesc *desc, int threads);
 Prim *conv_thin(Pool *pool, const ConvDesc *desc, int threads);
 
+/* bf16 convolutions between few channels, by a primitive that does conv_widened(desc) in fp32
+ * (conv_widen.c). */
+bool        conv_widen_fits(const ConvDesc *desc);
+ConvDesc    conv_widened(const ConvDesc *desc);
+Prim       *conv_widen(Pool *pool, const ConvDesc *desc, const Prim *inner, int threads);
+const Blas *conv_widen_blas(void);
+
 #endif

@@ -197,8 +197,9 @@ static Err cuda_record_place(const Device *device, Pool *pool, void **out)
     enum cudaStreamCaptureStatus status;
     const cudaGraphNode_t       *nodes = NULL;
     size_t                       n = 0;
-    CARD_TRY("recording the step", cudaStreamGetCaptureInfo(handle_of(device)->stream, &status,
-                                                            NULL, NULL, &nodes, NULL, &n));
+    cudaStream_t                 stream = handle_of(device)->stream;
+    CARD_TRY("recording the step",
+             cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, NULL, &n));
     Place *place = pool_alloc(pool, 1, sizeof *place + n * sizeof *nodes);
     place->n = n;
     memcpy(place->nodes, nodes, n * sizeof *nodes);

@@ -154,13 +154,33 @@ static Err read_digest(const Json *row, const char *name, uint64_t *digest)
     return OK;
 }
 
+static Err read_tight(Pool *pool, const Json *ops, Profile *profile)
+{
+    const Json *rows = NULL;
+    TRY(json_maybe_array(ops, "tight", &rows));
+    for (uint32_t i = 0; rows && i < rows->n; i++) {
+        const Json *row = &rows->items[i];
+        Tightness   tight;
+        TRY(need_item(rows, i));
+        TRY(json_check_keys(row, KEYS("graph", "saved", "ratio")));
+        TRY(read_digest(row, "graph", &tight.graph));
+        TRY(need_amount(row, "saved", false, &tight.saved));
+        TRY(need_amount(row, "ratio", false, &tight.ratio));
+        if (tight.saved > 1)
+            return json_fail(row, json_get(row, "saved"), "'saved' is a share: at most 1");
+        profile_add_tight(pool, profile, tight);
+    }
+    return OK;
+}
+
 static Err read_ops(Pool *pool, const Json *root, Profile *profile)
 {
     const Json *ops = NULL, *rows;
     TRY(json_maybe_object(root, "ops", &ops));
     if (!ops)
         return OK;
-    TRY(json_check_keys(ops, KEYS("times", "origin")));
+    TRY(json_check_keys(ops, KEYS("times", "tight", "origin")));
+    TRY(read_tight(pool, ops, profile));
     TRY(need_words(pool, ops, "origin", &profile->ops_origin));
     TRY(json_need_array(ops, "times", &rows));
     for (uint32_t i = 0; i < rows->n; i++) {
@@ -295,6 +315,15 @@ static void write_ops(JsonOut *o, const Profile *profile)
         json_out_number(o, "flops", op->flops);
         json_out_number(o, "bytes", op->bytes);
         json_out_number(o, "ns", op->ns);
+        json_out_end(o);
+    }
+    json_out_end(o);
+    json_out_array(o, "tight");
+    for (int32_t i = 0; i < profile->n_tight; i++) {
+        json_out_object_row(o, NULL);
+        write_digest(o, "graph", profile->tight[i].graph);
+        json_out_number(o, "saved", profile->tight[i].saved);
+        json_out_number(o, "ratio", profile->tight[i].ratio);
         json_out_end(o);
     }
     json_out_end(o);

@@ -40,6 +40,14 @@ typedef struct OpTime {          /* one distinct node: operator, shapes, types, 
 
 typedef struct Family Family;    /* the times of one operator and type as a function of size */
 
+/* How a model's step fares when its arena is as small as can be: buffers used again soon are found
+ * in the caches. */
+typedef struct Tightness {
+    uint64_t graph;
+    double   saved;              /* of the arena that keeps everything: this share, 0 to 1 */
+    double   ratio;              /* the step, measured / the sum of its nodes' times */
+} Tightness;
+
 typedef struct Profile {
     const char *name, *title;
     bool        card;            /* kind: "cuda", not "cpu" */
@@ -64,6 +72,8 @@ typedef struct Profile {
     OpTime     *ops;             /* by key, then graph */
     int32_t     n_ops, cap_ops;
     const char *ops_origin;      /* NULL: none were measured */
+    Tightness  *tight;           /* one for each model that has one */
+    int32_t     n_tight, cap_tight;
     Family     *families;        /* by operator and type */
     int32_t     n_families, cap_families;
 } Profile;
@@ -82,6 +92,11 @@ const char *profile_home(Pool *pool, const char *device);
  * profile_ns. */
 void profile_add_op(Pool *pool, Profile *profile, OpTime op);
 void profile_ready(Pool *pool, Profile *profile);
+
+/* Sets or replaces a model's. What the sum of node times is to be multiplied by for a plan that
+ * saves this share of the arena: 1 at 0, in a straight line to what was measured. */
+void   profile_add_tight(Pool *pool, Profile *profile, Tightness tight);
+double profile_tight(const Profile *profile, uint64_t graph, double saved);
 
 /* How a time was found. */
 typedef enum TimeBasis {

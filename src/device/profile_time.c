@@ -66,6 +66,26 @@ void profile_add_op(Pool *pool, Profile *profile, OpTime op)
     VEC_ADD(pool, profile->ops, profile->n_ops, profile->cap_ops, op);
 }
 
+void profile_add_tight(Pool *pool, Profile *profile, Tightness tight)
+{
+    for (int32_t i = 0; i < profile->n_tight; i++)
+        if (profile->tight[i].graph == tight.graph) {
+            profile->tight[i] = tight;
+            return;
+        }
+    VEC_ADD(pool, profile->tight, profile->n_tight, profile->cap_tight, tight);
+}
+
+double profile_tight(const Profile *profile, uint64_t graph, double saved)
+{
+    for (int32_t i = 0; i < profile->n_tight; i++) {
+        const Tightness *t = &profile->tight[i];
+        if (t->graph == graph)
+            return 1 + (t->ratio - 1) * fmin(fmax(saved / t->saved, 0), 1);
+    }
+    return 1;
+}
+
 static int op_order(const void *a, const void *b)
 {
     const OpTime *x = a, *y = b;

@@ -6,7 +6,7 @@ static const double cross_ns = 1500;     /* an edge between lanes, more than one
 static const double least_ns = 4000;     /* a shorter launch is not worth two edges */
 static const double most_ns = 100000;    /* a longer one fills the card */
 
-enum { LOOK_BACK = 256 };  /* launches; older ones of the other lane count as in the way */
+enum { LOOK_BACK = 256 };                /* launches; older ones count as in the way */
 
 static bool in_the_way(const LaneItem *a, const LaneItem *b)
 {
@@ -25,12 +25,12 @@ static bool in_the_way(const LaneItem *a, const LaneItem *b)
 typedef struct Way {                     /* while assigning */
     const LaneItem *items;
     double          free[2], *ends;      /* when each lane is free; when each launch ends */
-    int32_t         last[2], *before; /* launch of each lane; per launch: the one before it there */
+    int32_t         last[2], *before;    /* of each lane; per launch: the one before it there */
     int32_t         known[2];            /* per lane: the other's last launch that it comes after */
 } Way;
 
-/* The last launch of a lane that is in the way of i and that the other lane does not know; or
- * -1. */
+/* The last launch of a lane that is in the way of i and that the other lane does not know;
+ * or -1. */
 static int32_t way_block(const Way *way, int32_t lane, int32_t i)
 {
     for (int32_t j = way->last[lane]; j > way->known[1 - lane]; j = way->before[j])

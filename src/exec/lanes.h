@@ -31,8 +31,8 @@ typedef struct LaneItem {        /* a launch */
 
 typedef struct LanePlace {
     int32_t lane;                /* 0 or 1 */
-    int32_t after; /* launch of the other lane that it waits for; -1: none, or one that
-                                  * its lane waited for before */
+    int32_t after;               /* launch of the other lane that it waits for; -1: none, or one
+                                  * that its lane waited for before */
 } LanePlace;
 
 /* Greedy, in the plan's order, each where it would start first. */

@@ -60,7 +60,7 @@ typedef enum Part {
 } Part;
 
 const char *part_name(Part part);
-const char *part_phase(Part part);  /* the phase it belongs to: a sampler's three parts are one */
+const char *part_phase(Part part);       /* its phase: a sampler's three parts are one */
 
 typedef struct Graph Graph;
 typedef struct OpDef OpDef;

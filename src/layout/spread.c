@@ -4,7 +4,8 @@
  * A layout packs tightly everywhere, though only the peak demands it. Where a buffer takes the
  * place of one that was just given up, whoever fills it must wait for whoever reads the other;
  * apart, the two may run side by side (exec/lanes.h). Nothing else changes: lifetimes, the arena's
- * size and the buffers that end at its top stay as they are. */
+ * size and the buffers that end at its top stay as they are.
+ */
 #include "layout/layout_int.h"
 
 #include <stdlib.h>
@@ -61,8 +62,9 @@ typedef struct Key { int64_t at; int index; } Key;
 static int by_key(const void *a, const void *b)
 {
     const Key *x = a, *y = b;
-    return x->at != y->at ? (x->at < y->at ? -1 : 1)
-                          : (x->index > y->index) - (x->index < y->index);
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
 }
 
 void layout_spread(Pool *pool, Buffer *buffers, int n, int64_t arena_bytes)

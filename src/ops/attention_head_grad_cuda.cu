@@ -116,17 +116,17 @@ __device__ __forceinline__ float heat_of(const WideTile<R, K> &k, int row, int c
     return warp_sum(heat);
 }
 
-/* dq += ds k: 64 queries from `row` on, the tile's keys from `key` on. Only queued. */
+/* dq += ds k: 64 queries from `row` on, the tile's keys from `key` to lk. Only queued. */
 template <class T, int N, int K, int R>
 __device__ __forceinline__ void queries_add(float (&dq)[N / 8][4], const WideTile<R, TILE_KEYS> &ds,
-                                            int row, const WideTile<R, K> &k, int key)
+                                            int row, const WideTile<R, K> &k, int key, int lk)
 {
     constexpr int step = 2 * WideTile<R, TILE_KEYS>::STEP / 16;          /* 16 keys on */
     uint64_t      xs = along(ds, row), ys = down(k) + (uint64_t)key;
     wgmma_begin();
     wgmma<N, true, false, true>(dq, xs, ys, T());
     wgmma<N, true, false, true>(dq, xs + step, ys + 16, T());
-    if (key + 32 < R) {                          /* a tile of 64, not of 32 */
+    if (key + 32 < lk) {                         /* else that half of ds was not made */
         wgmma<N, true, false, true>(dq, xs + 2 * step, ys + 32, T());
         wgmma<N, true, false, true>(dq, xs + 3 * step, ys + 48, T());
     }
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
         }
         writes_visible();
         __syncthreads();
-        queries_add<T, N>(dq, s.ds, group * 64, s.k, tile);
+        queries_add<T, N>(dq, s.ds, group * 64, s.k, tile, lk);
         for (int unit = 0; unit < 2 * N / PART;
              unit++, owner = owner + 1 == GROUPS ? 0 : owner + 1) {
             if (owner != group)

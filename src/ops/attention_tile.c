@@ -193,11 +193,11 @@ void tile_a_score(bool amx, const float *score, int64_t rows, int64_t k, int64_t
 void tile_ahead_start(TileAhead *ahead, const AttentionDims *d, int64_t head,
                       const AttentionSide *const *sides, int n)
 {
-    int64_t rows = gemm_max(d->lq, d->lk), most = 1 << 20;       /* half of a second cache */
+    int64_t rows = gemm_min(d->lq, d->lk), most = 1 << 20;       /* half of a second cache */
     *ahead = (TileAhead){ .bytes = d->width * type_bytes(d->type) };
     if (head >= d->n_heads || rows * n * ahead->bytes > most)
         return;
-    ahead->end = rows;       /* the shorter side has fewer: fetching what is not there is nothing */
+    ahead->end = rows;
     for (int i = 0; i < n; i++)
         ahead->rows[ahead->n++] = attention_rows(sides[i], d, head);
 }

@@ -85,7 +85,8 @@ typedef struct TileAhead {
     int64_t  at, end, bytes;     /* of a row */
 } TileAhead;
 
-/* The rows of head `head`, unless there is none or they would not stay in the cache. */
+/* The rows of head `head` that all sides have, unless there is no such head or they would not stay
+ * in the cache. */
 void tile_ahead_start(TileAhead *ahead, const AttentionDims *d, int64_t head,
                       const AttentionSide *const *sides, int n);
 

@@ -72,25 +72,35 @@ Err conv_blas(const Call *call)
     return conv_run(call, call->in[0], call->in[1], call->out[0], call->in[2]);
 }
 
-static void add_bias(const Call *call)       /* the data-gradient primitive has none of its own */
+/* The data-gradient primitive has none of its own. Rows of few channels are taken many at a time,
+ * against a line of biases. */
+static void add_bias(const Call *call)
 {
     const Node *n = call->node;
     int64_t width = dim(out_shape(n, 0), -1), rows = shape_rows(out_shape(n, 0));
+    int64_t group = width < ROW_BLOCK ? ROW_BLOCK / width : 1;
     Type    type = out_type(n, 0), type_bias = in_type(n, 2);
     int     threads = parallel_threads(call->device->threads, rows * width);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < width; c += ROW_BLOCK) {
-            int64_t      m = width - c < ROW_BLOCK ? width - c : ROW_BLOCK;
-            float        buffer[ROW_BLOCK], buffer_b[ROW_BLOCK];
-            const float *b = row_load(type_bias, call->in[2], c, m, buffer_b);
-            float       *y = row_open(type, call->out[0], r * width + c, buffer);
-            if (type != F32)
-                row_load(type, call->out[0], r * width + c, m, buffer);
-            for (int64_t j = 0; j < m; j++)
-                y[j] += b[j];
-            row_store(type, call->out[0], r * width + c, m, y);
+#pragma omp parallel num_threads(threads)
+    {
+        float buffer[ROW_BLOCK], line[ROW_BLOCK];
+        for (int64_t r = 0; group > 1 && r < group; r++)
+            convert_rows(F32, line + r * width, type_bias, call->in[2], (size_t)width);
+#pragma omp for schedule(static)
+        for (int64_t r = 0; r < rows; r += group) {
+            int64_t count = (rows - r < group ? rows - r : group) * width;
+            for (int64_t c = 0; c < count; c += ROW_BLOCK) {
+                int64_t      m = count - c < ROW_BLOCK ? count - c : ROW_BLOCK;
+                const float *b = group > 1 ? line : row_load(type_bias, call->in[2], c, m, line);
+                float       *y = row_open(type, call->out[0], r * width + c, buffer);
+                if (type != F32)
+                    row_load(type, call->out[0], r * width + c, m, buffer);
+                for (int64_t j = 0; j < m; j++)
+                    y[j] += b[j];
+                row_store(type, call->out[0], r * width + c, m, y);
+            }
         }
+    }
 }
 
 Err conv_grad_x_blas(const Call *call)

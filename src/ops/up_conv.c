@@ -45,7 +45,8 @@ static Cost up_conv_cost(const Node *n)
 static void up_conv_grad(Grad *g)
 {
     UpConvAttr attr = *ATTR(g->node, UpConvAttr);
-    Tensor x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0), none = tensor_none(g->graph);
+    Tensor     x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0);
+    Tensor     none = tensor_none(g->graph);
     bool       both = grad_wants(g, 1) && grad_wants(g, 2) && tensor_shape(grad_in(g, 2)).rank == 1;
     if (!both)
         bias_give(g, 2, dy);
@@ -65,12 +66,8 @@ static void up_conv_grad(Grad *g)
 const OpDef op_up_conv = {
     .name = "up_conv",
     .doc = "3x3 convolution of a map made larger by repetition, without that map",
-    .attr_bytes = sizeof(UpConvAttr),
-    .n_in = 3,
-    .n_out = 1,
-    .shape = up_conv_shape,
-    .grad = up_conv_grad,
-    .cost = up_conv_cost,
+    .attr_bytes = sizeof(UpConvAttr), .n_in = 3, .n_out = 1,
+    .shape = up_conv_shape, .grad = up_conv_grad, .cost = up_conv_cost,
     .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_cpu },
 };
 
@@ -129,9 +126,7 @@ ConvDesc up_conv_desc(const Node *n)
     ConvDesc d = { .kind = weights ? CONV_BACKWARD_WEIGHTS
                            : data  ? CONV_BACKWARD_DATA
                                    : CONV_FORWARD,
-                   .n = x.dim[0],
-                   .ci = w.dim[2],
-                   .co = w.dim[3],
+                   .n = x.dim[0], .ci = w.dim[2], .co = w.dim[3],
                    .in = { 1, up * x.dim[1], up * x.dim[2] },
                    .out = { 1, up * x.dim[1], up * x.dim[2] },
                    .kernel = { 1, 3, 3 },

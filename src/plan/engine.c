@@ -6,6 +6,7 @@
 #include "plan/node_time.h"
 
 #include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 static bool part_in_step(Part part)
@@ -423,14 +424,22 @@ bool engine_fits(const Engine *engine, int64_t budget_bytes)
            (!host || engine->host_bytes <= host);
 }
 
+double engine_saved(const Engine *engine)
+{
+    double all = (double)engine->keep_all_bytes;
+    return all > 0 ? fmax(1 - (double)engine->arena_bytes / all, 0) : 0;
+}
+
 double engine_step_ns(const Engine *engine, int64_t accumulate)
 {
-    double ns = 0;
+    const Profile *profile = engine->device->profile;
+    double         ns = 0;
     for (int i = 0; i < engine->n_programs; i++)
         if (program_in_step(&engine->programs[i]))
             ns += engine->programs[i].meter.cost *
                   (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
-    return ns;
+    return profile ? ns * profile_tight(profile, graph_identity(engine->graph),
+                                        engine_saved(engine)) : ns;
 }
 
 const char *engine_time_source(const Engine *engine)

@@ -22,7 +22,7 @@
 #include "plan/plan_buffers.h"
 
 typedef struct Program {
-    const char  *name; /* of its first phase; the update joined to a micro-batch has no name here */
+    const char  *name;           /* of its first phase: "micro" also where update is joined to it */
     bool         parts[PART_COUNT];
     PGraph      *pgraph;
     int32_t     *node_of;        /* pgraph node -> graph node */
@@ -92,6 +92,7 @@ typedef struct Engine {
 /* The predicted time of one step, and where it comes from: "profile NAME", "roofline of profile
  * NAME" or "roofline"; the share of the time that rests on each basis. */
 double      engine_step_ns(const Engine *engine, int64_t accumulate);
+double      engine_saved(const Engine *engine);  /* of keep_all_bytes: this share is not needed */
 const char *engine_time_source(const Engine *engine);
 double      engine_time_share(const Engine *engine, TimeBasis basis);
 /* E_BUDGET names the least arena that was found, and *engine is the plan that has it; asking for

@@ -48,7 +48,7 @@ typedef struct Solve {
     const PGraph      *graph;
     const PlanOptions *options;
     const Task        *task;
-    double             deadline_s;
+    double             begin_s, deadline_s;  /* of what is being searched; 0: none */
     int64_t            effort;       /* all of it */
     int64_t            keep_all_bytes, bound_bytes;
     int32_t            rungs;        /* of the whole ladder */
@@ -78,6 +78,21 @@ static void solve_tell(const Solve *s, double done, const char *text)
 {
     if (s->options->progress)
         s->options->progress(s->options->progress_arg, done, text);
+}
+
+/* What comes now may take until this part of the time limit is over: all that comes before the
+ * budget itself must leave some to it. */
+static void solve_until(Solve *s, double part)
+{
+    if (s->options->time_limit_s > 0)
+        s->deadline_s = s->begin_s + part * s->options->time_limit_s;
+}
+
+static bool solve_late(Solve *s)
+{
+    bool late = s->deadline_s > 0 && clock_now() > s->deadline_s;
+    s->cut |= late;
+    return late;
 }
 
 static SolverArgs solve_args(const Solve *s, int64_t budget, int64_t effort, uint64_t salt)
@@ -207,10 +222,12 @@ static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t 
 
 /* The lowest budget under which next_use still finds a way, by bisection; then annealing on the
  * peak from there and from the input order. */
-static void solve_least(Solve *s)
+static void solve_least(Solve *s, double until)
 {
+    s->n_low = 0;
     int64_t low = s->bound_bytes, high = s->keep_all_bytes;
     RunList best = { 0 };
+    solve_until(s, until);
     if (exact_can(s->task)) {
         SolverArgs args = solve_args(s, LOWEST, 0, 0);
         solve_one(s, solve_exact, &args, LOWEST, &best);
@@ -322,7 +339,10 @@ static void solve_ladder(Solve *s, int64_t budget)
             s->rung[k] = (RunList){ 0 };
         s->n_rung = lowest;
     }
+    solve_until(s, 0.7);
     for (int32_t k = s->n_rung; k < s->rungs && solve_rung_bytes(s, k) <= budget; k++) {
+        if (solve_late(s))
+            break;
         const RunList *below = k > lowest ? &s->rung[k - 1] : &s->least;
         if (below->n == s->task->n_nodes)
             s->rung[k] = *below;             /* nothing runs twice already */
@@ -346,12 +366,13 @@ static const RunList *solve_highest(const Solve *s, int64_t budget)
 static void solve_asked(Solve *s, int64_t budget, RunList *best)
 {
     solve_ladder(s, budget);
+    solve_until(s, 0.95);
     *best = (RunList){ 0 };
     run_list_keep(s->pool, best, &s->least, budget);
     bool is_rung = false;
     for (int32_t k = 0; k < s->n_rung; k++) {
         run_list_keep(s->pool, best, &s->rung[k], budget);
-        is_rung |= s->rung[k].node && solve_rung_bytes(s, k) == budget;
+        is_rung |= !s->cut && s->rung[k].node && solve_rung_bytes(s, k) == budget;
     }
     if (!is_rung && best->n != s->task->n_nodes) {
         RunList own;
@@ -470,9 +491,11 @@ static void solve_init(Solve *s, Pool *pool, const PGraph *graph, const PlanOpti
                   .keep_all_bytes = keep_all->live_bytes, .bound_bytes = keep_all->bound_bytes };
     s->rungs = graph->n_nodes <= 1000 ? LADDER_MOST : graph->n_nodes <= 4000 ? 10 : 4;
     s->effort = options->effort > 0 ? options->effort : plan_default_effort(s->task->n_nodes);
-    s->deadline_s = options->time_limit_s > 0 ? clock_now() + options->time_limit_s : 0;
+    s->begin_s = clock_now();
     solve_tell(s, 0, "searching the least peak");
-    solve_least(s);
+    solve_least(s, 0.3);
+    if (s->cut && s->least.peak_bytes > options->budget_bytes)
+        solve_least(s, 0.95);                /* nothing else would find a plan */
     solve_tell(s, 0.2, "searching the ladder of budgets");
 }
 

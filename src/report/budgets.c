@@ -3,7 +3,8 @@
  * "Fits" is everything kept, placed. "Fits re-planned" is proved by the plan of least arena, which
  * is smaller. The largest batch is found by placing: peaks are close to a line in the batch, so a
  * few tries do. With everything kept the answer was placed and so was its failing neighbour;
- * re-planned it was placed, and a longer search may find a larger one. */
+ * re-planned it was placed, and a longer search may find a larger one.
+ */
 #include "report/explain.h"
 
 #include "base/clock.h"
@@ -119,7 +120,11 @@ void budgets_find(Pool *pool, Explained *e, bool batches)
     e->budgets = NEWN(pool, Budget, n + 1);
     for (int i = 0; i < n; i++)
         e->budgets[e->n_budgets++].asked_bytes = budget_sizes[i] << 30;
-    int64_t asked = e->budget_bytes ? e->budget_bytes + e->device->runtime_bytes : 0;
+    /* The budget asked for; of a card, what it has. */
+    int64_t asked = e->budget_bytes                  ? e->budget_bytes + e->device->runtime_bytes
+                    : e->device->kind == DEVICE_CUDA ? e->device->memory_bytes +
+                                                           e->device->runtime_bytes
+                                                     : 0;
     for (int i = 0; i < n; i++)
         asked = asked == e->budgets[i].asked_bytes ? 0 : asked;
     if (asked)
@@ -142,7 +147,7 @@ void budgets_replan(Explained *e, double time_limit_s)
     for (int i = 0; i < e->n_budgets; i++) {
         Budget *row = &e->budgets[i];
         row->largest_replanned = batch_largest(&b, row->arena_bytes);
-        if (row->largest_replanned < row->largest_batch)
+        if (row->largest_replanned >= 0 && row->largest_replanned < row->largest_batch)
             row->largest_replanned = row->largest_batch;
     }
 }

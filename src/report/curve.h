@@ -11,7 +11,7 @@ void lots_json(JsonOut *o, const Levers *levers);
 /* "curve": [{peak_bytes, step_ms, slowdown, micro_batch, ...}]; slowdowns against base_ns. */
 void curve_json(JsonOut *o, const FitPoint *points, int n, double base_ns);
 
-/* What a point does otherwise than the recipe, beside its micro-batch: " bf16 loss in 4 chunks". */
+/* What a point does otherwise than the recipe, beside its micro-batch: "  loss in 4 chunks". */
 const char *point_text(Pool *pool, const Recipe *recipe, const FitPoint *point);
 
 #endif

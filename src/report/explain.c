@@ -84,8 +84,7 @@ static void minimum_take(Pool *pool, Explained *e, const FitResult *r)
     e->minimum_how = minimum_text(pool, e->recipe, r);
 }
 
-/* One way to need less: everything kept if that is already less, else the least arena a search
- * finds. */
+/* One way to need less: everything kept if that is already less, else the least arena found. */
 static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
                        const ExplainOptions *options)
 {

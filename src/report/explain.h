@@ -92,12 +92,12 @@ typedef struct ExplainOptions {
     bool    batches;             /* look for the largest batch that fits each budget */
 } ExplainOptions;
 
-/* of a search for the least arena: within a second; fit searches longer */
+/* Of a search for the least arena: within a second; fit searches longer. */
 enum { EXPLAIN_EFFORT = 1000 };
 
 extern const char *const verdict_words[];        /* fits, replanned, no, unknown */
-/* report/budgets.c: the list, with the largest batch of everything kept for each; verdicts anew
- * after minimum_bytes has changed; the largest batch that fits re-planned. */
+/* report/budgets.c: the list, with the largest batch of everything kept for each; verdicts
+ * anew after minimum_bytes has changed; the largest batch that fits re-planned. */
 void budgets_find(Pool *pool, Explained *e, bool batches);
 void budgets_judge(Explained *e);
 void budgets_replan(Explained *e, double time_limit_s);

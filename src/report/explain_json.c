@@ -112,9 +112,10 @@ static void timeline_json(JsonOut *o, const Explained *e)
             const Program *p = &engine->programs[k];
             for (int32_t s = 0; s < p->plan->n_steps; s++) {
                 Step step = p->plan->steps[s];
-                if (step.kind == STEP_RUN &&
-                    !strcmp(part_phase(engine->graph->nodes[p->node_of[step.id]].part),
-                            e->phases[i].name))
+                if (step.kind != STEP_RUN)
+                    continue;
+                Part part = engine->graph->nodes[p->node_of[step.id]].part;
+                if (!strcmp(part_phase(part), e->phases[i].name))
                     json_out_int(o, NULL, p->meter.curve[s] + p->live_bytes - p->meter.live_bytes);
             }
         }

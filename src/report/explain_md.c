@@ -3,6 +3,7 @@
 #include "report/whatif.h"
 
 #include "base/text.h"
+#include "report/curve.h"
 #include "report/machine.h"
 
 #include <string.h>
@@ -56,7 +57,8 @@ static void md_summary(const Md *m)
     text_add(m->to, "Every number here was computed by `plimsoll explain`; every table of the "
                     "peak adds up to it.\n\n");
     text_add(m->to, "Predicted time of a step: %s, by %s.\n\n",
-             step_text(m->pool, e->step_ms * 1e6), time_text(m->pool, s->engine));
+             step_text(m->pool, e->step_ms * 1e6),
+             time_text(m->pool, s->engine));
 }
 
 static const char *md_largest(int64_t batch)
@@ -125,13 +127,13 @@ static void md_components(const Md *m)
     const Sheet *s = m->e->sheet;
     text_add(m->to, "## Components\n\n");
     md_batch(m);
-    text_add(m->to, "### State\n\n| class | numbers | bytes |\n|---|---|---|\n");
+    text_add(m->to, "### State at the peak\n\n| class | numbers | bytes |\n|---|---|---|\n");
     for (int c = CLASS_PARAMETERS; c <= CLASS_CONSTANTS; c++)
-        if (s->classes[c])
+        if (s->classes[c])               /* but for parameters, state is fp32 */
             text_add(m->to, "| %s | %s | %s (%s) |\n", class_name((Class)c),
                      c == CLASS_PARAMETERS  ? count_text(s->parameters)
                      : c == CLASS_CONSTANTS ? ""
-                                            : count_text(s->trained),
+                                            : count_text(s->classes[c] / 4),
                      count_text(s->classes[c]), bytes_text(s->classes[c]));
     text_add(m->to, "\n");
     md_class(m, CLASS_INPUTS, "Inputs and noise at the peak");
@@ -216,7 +218,7 @@ static void md_what_if(const Md *m)
                      w->saved_bytes < 0 ? "-" : "",
                      bytes_text(w->saved_bytes < 0 ? -w->saved_bytes
                                 : w->saved_bytes), bytes_text(w->peak_bytes),
-                     100 * (w->slowdown - 1), effort_words[w->effort], w->how, note);
+                     more_percent(w->slowdown), effort_words[w->effort], w->how, note);
     }
     text_add(m->to, "\nTime by %s. Immediate: a flag; short: a value of the recipe; long: another "
                     "model or other training.\n\n",
@@ -224,6 +226,50 @@ static void md_what_if(const Md *m)
     text_add(m->to, "## Believed, but not so\n\n");
     for (int32_t i = 0; i < e->n_beliefs; i++)
         text_add(m->to, "- *%s* %s\n", e->beliefs[i].belief, e->beliefs[i].truth);
+    text_add(m->to, "\n");
+}
+
+/* With --budget or --plan: what is done within it, beside everything kept. */
+static void md_plan(const Md *m)
+{
+    const FitResult *r = m->e->fit;
+    const Sheet     *kept = m->e->sheet, *now = m->e->fit_sheet;
+    if (!r)
+        return;
+    text_add(m->to, "## The plan\n\n%s %s bytes (%s), %+.1f %% of the step's time%s.\n\n",
+             r->fits ? "It fits:" : "Nothing fits; the least found is",
+             count_text(now->peak_bytes), bytes_text(now->peak_bytes),
+             more_percent(r->step_ns / (m->e->step_ms * 1e6)),
+             r->cut ? "; the search was cut off" : "");
+    if (r->n_changes)
+        text_add(m->to, "| lever | from | to | |\n|---|---|---|---|\n");
+    for (int i = 0; i < r->n_changes; i++)
+        text_add(m->to, "| %s | %s | %s | %s |\n", r->changes[i].what, r->changes[i].from,
+                 r->changes[i].to,
+                 r->changes[i].exact ? "changes no number" : "rounding may change");
+    text_add(m->to, "\n| class | everything kept | this plan |\n|---|---|---|\n");
+    for (int c = 0; c < CLASS_COUNT; c++)
+        if (kept->classes[c] || now->classes[c])
+            text_add(m->to, "| %s | %s | %s |\n", class_name((Class)c),
+                     count_text(kept->classes[c]), count_text(now->classes[c]));
+    text_add(m->to, "| (gaps) | %s | %s |\n| **= peak** | **%s** | **%s** |\n\n",
+             count_text(kept->gap_bytes), count_text(now->gap_bytes),
+             count_text(kept->peak_bytes), count_text(now->peak_bytes));
+}
+
+static void md_curve(const Md *m)
+{
+    if (!m->e->n_curve)
+        return;
+    text_add(m->to, "## Budget against time\n\nWhat no other plan found beats in both.\n\n"
+                    "| peak | time | micro-batch | run twice | |\n|---|---|---|---|---|\n");
+    for (int i = 0; i < m->e->n_curve; i++) {
+        const FitPoint *p = &m->e->curve[i];
+        text_add(m->to, "| %s | %+.1f %% | %lld x %lld | %d | %s |\n", bytes_text(p->peak_bytes),
+                 more_percent(p->step_ns / (m->e->step_ms * 1e6)), (long long)p->batch,
+                 (long long)p->accumulate, p->recomputed,
+                 point_text(m->pool, m->e->recipe, p));
+    }
     text_add(m->to, "\n");
 }
 
@@ -270,7 +316,9 @@ Err explain_md(Text *to, const Explained *e)
     md_components(&m);
     md_totals(&m);
     md_bottlenecks(&m);
+    md_plan(&m);
     md_what_if(&m);
+    md_curve(&m);
     md_rows(&m, "By module (own bytes)", "module", e->sheet->modules, e->sheet->n_modules);
     md_rows(&m, "By line of the model", "line", e->sheet->lines, e->sheet->n_lines);
     return md_configuration(&m);

@@ -158,7 +158,8 @@ static void over_time(const Page *p)
 {
     const Program *program = p->e->sheet->program;
     const Graph   *graph = p->e->sheet->engine->graph;
-    int64_t most[PLOT_WIDTH] = { 0 }, elsewhere = program->live_bytes - program->meter.live_bytes;
+    int64_t        elsewhere = program->live_bytes - program->meter.live_bytes;
+    int64_t        most[PLOT_WIDTH] = { 0 };
     char           kind[PLOT_WIDTH + 1] = { 0 };
     int32_t        runs = 0, at = 0;
     for (int32_t s = 0; s < program->plan->n_steps; s++)
@@ -231,7 +232,7 @@ static void plan(const Page *p)
     print_sentence(p->to, "%s: %s bytes (%s), %+.1f %% of the step's time%s",
                    r->fits ? "It fits" : "Nothing fits; the least is",
                    count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes),
-                   100 * (r->step_ns / (p->e->step_ms * 1e6) - 1),
+                   more_percent(r->step_ns / (p->e->step_ms * 1e6)),
                    r->cut ? "; the search was cut off" : "");
     changes_print(p->to, r);
     if (!r->n_changes)
@@ -260,9 +261,9 @@ static void what_if(const Page *p)
 {
     if (!p->e->n_what_if)
         return;
-    title(p,
-          pool_print(p->e->sheet->engine->graph->pool, "%-48s %10s %10s %9s  %s",
-                     "what would help, each re-planned", "saves", "peak then", "time", "effort"));
+    title(p, pool_print(p->e->sheet->engine->graph->pool, "%-48s %10s %10s %9s  %s",
+                        "what would help, each re-planned", "saves", "peak then", "time",
+                        "effort"));
     for (int32_t i = 0; i < p->e->n_what_if; i++) {
         const WhatIf *w = &p->e->what_if[i];
         if (w->failed)
@@ -271,7 +272,7 @@ static void what_if(const Page *p)
         else
             fprintf(p->to, "  %-46.46s %10s %10s %+8.1f%%  %s%s\n", w->name,
                     saved_text(p, w->saved_bytes), bytes_text(w->peak_bytes),
-                    100 * (w->slowdown - 1), effort_words[w->effort], w->cut ? " (cut)" : "");
+                    more_percent(w->slowdown), effort_words[w->effort], w->cut ? " (cut)" : "");
         print_sentence(p->to, "      %s%s%s", w->how, w->note ? "; " : "", w->note ? w->note : "");
     }
     print_sentence(p->to, "immediate: a flag; short: a value of the recipe; long: another model or "

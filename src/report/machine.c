@@ -59,6 +59,12 @@ void changes_print(FILE *to, const FitResult *r)
     }
 }
 
+double more_percent(double slowdown)
+{
+    double percent = 100 * (slowdown - 1);
+    return fabs(percent) < 0.05 ? 0 : percent;
+}
+
 const char *step_text(Pool *pool, double ns)
 {
     return ns < 1e9      ? pool_print(pool, "%.1f ms", ns * 1e-6)

@@ -22,6 +22,9 @@ const char *time_text(Pool *pool, const Engine *engine);
 /* What a plan does otherwise than the recipe, one lever a line. */
 void changes_print(FILE *to, const FitResult *result);
 
+/* A slowdown in percent, for one digit after the point: never "-0.0". */
+double more_percent(double slowdown);
+
 /* "12.3 ms", "4.5 s", "2.0 min", "3.1 h" */
 const char *step_text(Pool *pool, double ns);
 

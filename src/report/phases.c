@@ -1,8 +1,9 @@
 /* phases.c -- the phases of a step and of what is done between steps, each with its own peak.
  *
- * A phase is what the contract names: first, micro, update, validate, sample, save. Programs are
- * how the planner groups them: one may hold two phases (a step of one micro-batch updates at once),
- * and a sampler's three parts are one phase. */
+ * A phase is one of first, micro, update, validate, sample, save. Programs are how the planner
+ * groups them: one may hold two phases (a step of one micro-batch updates at once), and a sampler's
+ * three parts are one phase.
+ */
 #include "report/explain.h"
 
 #include <string.h>
@@ -31,8 +32,8 @@ static Phase *phase_named(Phase *phases, int32_t *n, Phase like)
     return &phases[(*n)++];
 }
 
-/* The highest byte the phase's runs are given; at its own peak instant, the first step with the
- * most live. */
+/* The highest byte the phase's runs are given, and what is live at its own peak instant, the first
+ * step with the most. */
 static void phase_part(Pool *pool, const Engine *engine, const Program *p, const uint8_t *part_of,
                        Part part, Phase *phase)
 {
@@ -40,9 +41,8 @@ static void phase_part(Pool *pool, const Engine *engine, const Program *p, const
     int64_t elsewhere = p->live_bytes - p->meter.live_bytes;
     for (int32_t s = 0; s < p->plan->n_steps; s++) {
         StepKind kind = p->plan->steps[s].kind;
-        /* nothing else adds bytes */
         if (part_of[s] != part || (kind != STEP_RUN && kind != STEP_LOAD))
-            continue;
+            continue;                        /* nothing else adds bytes */
         phase->steps += kind == STEP_RUN;
         if (p->meter.curve[s] + elsewhere > phase->live_bytes) {
             phase->live_bytes = p->meter.curve[s] + elsewhere;
@@ -66,27 +66,23 @@ void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, Phase *
     for (int i = 0; i < engine->n_programs; i++) {
         const Program *p = &engine->programs[i];
         bool           validate = p->parts[PART_VALIDATE];
-        int64_t every = program_in_step(p) ? 1
-                        : validate         ? recipe->validate.every
-                                           : recipe->sample.every;
-        int64_t repeat = p->parts[PART_MICRO] ? recipe->accumulate
-                         : validate           ? recipe->validate.batches
-                                              : 1;
+        int64_t        every = program_in_step(p) ? 1
+                               : validate         ? recipe->validate.every
+                                                  : recipe->sample.every;
+        int64_t        repeat = p->parts[PART_MICRO] ? recipe->accumulate
+                                : validate           ? recipe->validate.batches
+                                                     : 1;
         uint8_t       *part_of = NEWN(scratch, uint8_t, p->plan->n_steps + 1);
         phases_parts(engine, p, part_of);
         for (int part = 0; part < PART_COUNT; part++)
             if (p->parts[part])
                 phase_part(scratch, engine, p, part_of, (Part)part,
-                           phase_named(phases, n,
-                                       (Phase){ .name = part_phase((Part)part),
-                                                .repeat = repeat,
-                                                .every = every }));
+                           phase_named(phases, n, (Phase){ .name = part_phase((Part)part),
+                                                           .repeat = repeat, .every = every }));
     }
     /* A checkpoint is written from what stays in the arena; its buffer on the host is outside. */
-    Phase *save = phase_named(phases, n,
-                              (Phase){ .name = "save",
-                                       .peak_bytes = engine->persistent_bytes,
-                                       .every = recipe->save.every });
+    Phase *save = phase_named(phases, n, (Phase){ .name = "save", .every = recipe->save.every,
+                                                  .peak_bytes = engine->persistent_bytes });
     for (int32_t i = 0; i < engine->graph->n_values; i++)
         if (engine->offset[i] >= 0) {
             save->classes[value_at(engine->graph, i)->class] += value_at(engine->graph, i)->bytes;

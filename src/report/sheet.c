@@ -1,6 +1,8 @@
 /* sheet.c -- collects what is live at the peak. */
 #include "report/sheet.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,4 +151,41 @@ Err sheet_new(Pool *pool, const Engine *engine, Sheet **out)
     }
     *out = sheet;
     return OK;
+}
+
+static const char *sheet_place(const Graph *graph, int32_t module)
+{
+    const char *path = graph->modules[module].path;
+    return *path ? path : "the model";
+}
+
+const char *sheet_fullest(Pool *pool, const Engine *engine)
+{
+    enum { LARGEST = 3 };
+    const Graph *graph = engine->graph;
+    Text         text = { .pool = pool };
+    Sheet       *sheet;
+    int32_t      n = 0, more = 0;
+    int64_t      more_bytes = 0;
+    REQUIRE(sheet_new(pool, engine, &sheet) == OK);
+    const Node  *node = &graph->nodes[sheet->node];
+    text_add(&text, "%s of %s runs with", node->op->name, sheet_place(graph, node->module));
+    for (int32_t i = 0; i < sheet->n_live; i++) {
+        const LiveBuffer *b = &sheet->live[i];
+        if (b->value >= 0 && engine->offset[b->value] >= 0)
+            continue;                        /* parameters and state: their sum follows */
+        if (n == LARGEST) {
+            more++;
+            more_bytes += b->bytes;
+            continue;
+        }
+        text_add(&text, "%s %s of %s (%s)", n++ ? "," : "", bytes_text(b->bytes),
+                 sheet_place(graph, b->module),
+                 b->value < 0 || b->node < 0 ? "scratch" : graph->nodes[b->node].op->name);
+    }
+    if (more > 0)
+        text_add(&text, ", %s of %d more", bytes_text(more_bytes), more);
+    text_add(&text, "%s %s of parameters and state", n ? " and" : "",
+             bytes_text(engine->persistent_bytes));
+    return text.at;
 }

@@ -43,6 +43,10 @@ typedef struct Sheet {
 
 Err sheet_new(Pool *pool, const Engine *engine, Sheet **sheet);
 
+/* What fixes the peak, in words: "conv of edge.3 runs with 6.00 GiB of edge.2 (batchnorm), ... and
+ * 5.8 GiB of parameters and state". The three largest buffers that are no state, by name. */
+const char *sheet_fullest(Pool *pool, const Engine *engine);
+
 /* What is live at a step of a program's plan: only the list, its sum and the classes. */
 void sheet_at(Pool *pool, const Engine *engine, const Program *program, int32_t step, Sheet *sheet);
 

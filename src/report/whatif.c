@@ -101,7 +101,10 @@ static Err run_split(Run *run)
         if (batch < 2 || batch % pieces || (which && batch == 2) || recipe_no_cut(r))
             continue;
         TRY(recipe_cut(r, pieces));
+        bool        norm = graph_has(run->e->sheet->engine->graph, &op_batchnorm);
+        const char *note = norm ? "batch norm then takes its statistics from fewer samples" : NULL;
         TRY(run_row(run, (WhatIf){
+            .note = note,
             .name = pool_print(run->pool, "micro-batches of %lld, effective batch kept",
                                (long long)r->batch),
             .how = pool_print(run->pool, "--batch %lld --set accumulate=%lld", (long long)r->batch,
@@ -267,8 +270,22 @@ static const char *together_levers(const Run *run, Recipe *r)
     return text.n ? text.at : "";
 }
 
-/* All at once, for certain; then, in the time that is left, every combination that fit would
- * try. */
+/* Plans between everything kept and the least, as fit --curve has them. */
+static Err run_curve(Run *run)
+{
+    double     left = run_left_s(run);
+    FitOptions how = { .budget_bytes = 1, .allow = ALLOW_DEFAULT & run->options->allow,
+                       .time_limit_s = left / 4,
+                       .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
+    if (left <= 0 || !run->options->curve)
+        return OK;
+    if (run->options->progress)
+        run->options->progress(run->options->progress_arg, 0.9, "budget against time");
+    return fit_curve(run->pool, run->e->recipe, run->e->device, &how, &run->e->curve,
+                     &run->e->n_curve);
+}
+
+/* All at once, for certain; then, in the time left, every combination that fit would try. */
 static Err run_together(Run *run)
 {
     Recipe     *r = recipe_copy(run->pool, run->e->recipe);
@@ -281,28 +298,13 @@ static Err run_together(Run *run)
         return OK;
     row->note = pool_print(run->pool, "%s%s", levers, row->note ? row->note : "nothing run twice");
     budgets_replan(run->e, fmin(run_left_s(run), run->options->time_limit_s / 4));
+    TRY(run_curve(run));
     if (run_left_s(run) <= 0)
         return OK;
     TRY(run_plan(run, &other, run->e->recipe, SEARCH_ALL));
     if (!other.failed && other.peak_bytes < row->peak_bytes)
         *row = other;
     return OK;
-}
-
-/* What is left of the time: plans between everything kept and the least, as fit --curve has
- * them. */
-static Err run_curve(Run *run)
-{
-    double     left = run_left_s(run);
-    FitOptions how = { .budget_bytes = 1, .allow = ALLOW_DEFAULT & run->options->allow,
-                       .time_limit_s = left / 2,
-                       .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
-    if (left <= 0 || !run->options->curve)
-        return OK;
-    if (run->options->progress)
-        run->options->progress(run->options->progress_arg, 0.9, "budget against time");
-    return fit_curve(run->pool, run->e->recipe, run->e->device, &how, &run->e->curve,
-                     &run->e->n_curve);
 }
 
 static int row_order(const void *a, const void *b)
@@ -333,7 +335,6 @@ Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
     TRY(run_recompute(&run));
     qsort(run.rows, (size_t)run.n, sizeof *run.rows, row_order);
     TRY(run_together(&run));
-    TRY(run_curve(&run));
     if (options->progress)
         options->progress(options->progress_arg, 1, "");
     e->what_if = run.rows;

@@ -32,7 +32,7 @@ typedef struct WhatIfOptions {
     double   time_limit_s;       /* of everything together */
     int64_t  effort;             /* of one search; 0: short */
     unsigned allow;              /* of the combination: ALLOW_... of train/fit.h */
-    bool     curve;              /* budget against time too, in what is left of the time */
+    bool     curve;              /* budget against time too, in a part of the time */
     void   (*progress)(void *arg, double done, const char *text);
     void    *progress_arg;
 } WhatIfOptions;

@@ -162,8 +162,7 @@ static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device,
 }
 
 /* A time limit cuts searches off. Building what could be searched takes its time too: once the
- * limit has passed twice, what is not built is left out, and what was not looked at is not looked
- * at. */
+ * limit has passed twice, what is not built is left out, and so is what was not looked at. */
 static bool fit_late(const Fit *fit)
 {
     double limit_s = fit->options->time_limit_s;

@@ -114,7 +114,8 @@ void fit_write_changes(JsonOut *o, const FitResult *result);     /* members `num
 Err fit_write(const char *path, const Recipe *asked, const FitResult *result);
 Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device,
              bool given_noise, FitResult *result);
-int64_t fit_threads(Pool *pool, const char *path); /* that the CPU's plan is for; 0: cannot be told */
+/* that the CPU's plan is for; 0: cannot be told */
+int64_t fit_threads(Pool *pool, const char *path);
 Err fit_from_json(Pool *pool, const Json *root, const Recipe *recipe, const Device *device,
                   bool given_noise, FitResult *result);
 

@@ -12,13 +12,18 @@
 /* A session that can be stepped without learning. */
 typedef struct Stopwatch Stopwatch;
 
-/* plan may be NULL: keep everything. */
+/* plan may be NULL: keep everything. A budget of STOPWATCH_LEAST is met by the plan that needs the
+ * least. */
+enum { STOPWATCH_LEAST = 1 };
 Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan,
                   Stopwatch **stopwatch);
 Err stopwatch_step(Stopwatch *stopwatch, double *ms);        /* one plain step */
 const Engine *stopwatch_engine(const Stopwatch *stopwatch);
 
-enum { MEASURE_LEAST = 5, MEASURE_MOST = 15 };               /* steps that are timed node by node */
+enum {
+    MEASURE_LEAST = 5, MEASURE_MOST = 15,        /* steps that are timed node by node */
+    MEASURE_EFFORT = 1000,                       /* of a plan that is only there to be timed */
+};
 
 /* A plain step, then one with a clock at every node, so that both see the same weather; at most
  * MEASURE_MOST. */
@@ -40,6 +45,14 @@ typedef struct Measured {
 
 /* Adds what was sampled so far to the profile; runtime_bytes is left 0. */
 void stopwatch_file(Pool *pool, const Stopwatch *stopwatch, Profile *profile, Measured *measured);
+
+/* How the least plan fares beside the one that keeps everything, by their best steps so far; the
+ * times of the latter must have been filed and made ready. */
+void stopwatch_file_tight(Pool *pool, const Stopwatch *kept, const Stopwatch *least,
+                          Profile *profile);
+
+/* A step by a profile that may have been taken after the plan was made. */
+double stopwatch_predict_ms(const Stopwatch *stopwatch, const Profile *profile);
 
 /* Adds the times of the recipe's nodes to the profile. */
 Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device,

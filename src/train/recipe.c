@@ -223,8 +223,11 @@ static Err recipe_model(Pool *pool, const char *path, const Json *map, const Mod
     for (int i = 0; i < models_count; i++)
         names[i] = models_all[i]->name;
     const char *near = text_nearest(system, names, models_count);
+    Text        text = { .pool = pool };
+    for (int i = 0; i < models_count && !near; i++)
+        text_add(&text, "%s%s", i ? ", " : "; there are ", names[i]);
     return json_fail(map, json_get(map, "system"), "there is no system '%s'%s%s%s", system,
-                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+                     near ? "; did you mean '" : text.at, near ? near : "", near ? "'?" : "");
 }
 
 /* What the keys' ranges cannot say of phases. */

@@ -141,6 +141,10 @@ static void refusals(void)
     CHECK_OK(file_remove(in_home(longest + 4745)));
     CHECK_OK(file_remove(in_home("f")));
     CHECK_INT(file_remove(home), E_IO);
+    CHECK_INT(file_try(home), E_IO);                         /* a folder */
+    CHECK_INT(file_try(in_home("no/none")), E_IO);
+    CHECK_OK(file_try(in_home("f")));                        /* leaves nothing behind */
+    CHECK_OK(file_try("/dev/null"));
     CHECK_INT(files_in(home), 0);
 }
 

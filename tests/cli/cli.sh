@@ -92,8 +92,24 @@ expect 0 '"plimsoll-explain-1"' explain unet-small --json
 expect 0 "believed, but not so" explain unet-small $small --what-if --effort 20
 expect 0 "# Memory of one training step" explain unet-small $small --effort 20 --md /dev/stdout
 is "explain --html should write a page" sh -c "'$program' explain unet-small $small --effort 20 --html '$work/e.html' > /dev/null && grep -q '</html>' '$work/e.html'"
-expect 1 "cannot" explain unet-small $small --effort 20 --html /nowhere/e.html
-expect 0 "Nothing fits; the least is" explain unet-small $small --budget 100KiB --effort 20
+expect 0 "no plan found" explain unet-small $small --budget 100KiB --effort 20
+expect 0 "least budget: at most" explain unet-small
+expect 0 "only re-planned, if at all" explain stdiff-64x2048 --effort -1
+expect 0 '"fits": false' explain unet-small --device rtx-3060 --budget 100MiB --json
+expect 2 "is a folder, not a recipe" explain "$work"
+expect 2 "; there are " explain nothing-like-it-at-all
+printf 'system: nothing\n' > "$work/none.yaml"
+expect 2 "there is no system 'nothing'; there are " explain "$work/none.yaml"
+expect 1 "its folder" fit stdiff-64x2048 --budget 16GiB -o /nowhere/plan.json
+expect 1 "its folder" explain stdiff-64x2048 --html /nowhere/e.html
+expect 1 "its folder" probe -o /nowhere/p.json
+all='recipes/*.yaml'
+[ -z "${ASAN_OPTIONS:-}" ] || all='recipes/*-small.yaml'       # a sanitizer takes minutes for the large ones
+for recipe in $all; do
+    narrow explain "$(basename "$recipe" .yaml)" --effort -1
+done
+narrow explain unet-small --budget 14MiB --effort 20
+narrow fit dit3d-xl --device rtx-3090 --budget 10GiB --effort 5 --time-limit 2
 expect 2 "--allow takes" explain unet-small --allow everything
 expect 2 "takes one recipe" explain unet-small dit3d-small
 expect 0 "batch=2" compare unet-small --sweep batch=1,2,nothing --budget 8GiB --effort 20

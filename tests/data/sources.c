@@ -562,7 +562,7 @@ static void clips_with_captions(void)
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
     CHECK_OK(load(&o, 0, 0));
     CHECK_NEAR(((float *)o.to[0])[700], 1, 0);
-    loud[700] = NAN;                                         /* after opening: named, not trained on */
+    loud[700] = NAN;  /* after opening: named, not trained on */
     make_npy("captioned/run.npy", NPY_F4, 4, (int64_t[]){ 4, 16, 16, 3 }, loud);
     CHECK_INT(load(&o, 0, 0), E_FORMAT);
     CHECK(strstr(err_text(), "run.npy: its number 700 is not finite") != NULL);

@@ -506,6 +506,47 @@ static void own_where_it_pays(void)
         }
 }
 
+/* Whoever the rules choose, as a provider. */
+static Err chosen_conv(Pool *unused, const ConvDesc *desc, int threads, Prim **prim)
+{
+    (void)unused;
+    const Prim *chosen;
+    TRY(blas_conv(blas_dnnl(), desc, threads, &chosen));
+    *prim = (Prim *)chosen;
+    return OK;
+}
+
+/* bf16 between few channels is done in fp32 by oneDNN, piece by piece, where its bf16 does not pay:
+ * one image at a time, several, all at once; weight gradients of either type. */
+static void thin_bf16(void)
+{
+    static const Blas chosen = { .name = "chosen", .conv = chosen_conv };
+    static const struct { int64_t n, ci, co, size; bool own; } shapes[] = {
+        { 2, 3, 6, 10, false }, { 6, 16, 16, 40, false }, { 7, 5, 1, 61, false },
+        { 2, 16, 3, 150, false }, { 2, 12, 17, 10, true },
+    };
+    if (!blas_dnnl() || blas_dnnl()->bf16_pays)
+        return;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int64_t stride = 1; stride <= 2; stride++)
+            for (ConvKind kind = CONV_FORWARD; kind <= CONV_BACKWARD_WEIGHTS; kind++) {
+                int64_t  out = (shapes[i].size + 2 - 4) / stride + 1;
+                ConvDesc d = { .kind = kind, .n = shapes[i].n, .ci = shapes[i].ci,
+                               .co = shapes[i].co, .in = { 1, shapes[i].size, shapes[i].size },
+                               .out = { 1, out, out }, .kernel = { 1, 4, 4 },
+                               .stride = { 1, stride, stride }, .pad_lo = { 0, 1, 1 },
+                               .pad_hi = { 0, 1, 1 }, .type_x = BF16, .type_w = BF16,
+                               .type_y = BF16, .bias = kind == CONV_FORWARD && stride == 2,
+                               .type_bias = BF16 };
+                if (kind == CONV_BACKWARD_WEIGHTS && stride == 1)
+                    d.type_w = F32;
+                const Prim *prim;
+                CHECK_OK(blas_conv(blas_dnnl(), &d, 2, &prim));
+                CHECK_INT(!strstr(prim->impl, "as f32"), shapes[i].own);
+                one_conv(&chosen, d, 2);
+            }
+}
+
 static void conv_of_own(void)
 {
     conv_fixed(blas_own());
@@ -628,6 +669,7 @@ int main(int argc, char **argv)
     RUN(conv_of_own);
     RUN(conv_onto_few);
     RUN(own_where_it_pays);
+    RUN(thin_bf16);
     RUN(cached);
     RUN(refusals);
     if (!own)

@@ -32,7 +32,8 @@ static const char small[] =
     "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": "
     "\"00000000000000ac\", \"flops\": 2e6, \"bytes\": 10, \"ns\": 70000},\n"
     "   {\"op\": \"linear\", \"type\": \"f32\", \"graph\": \"0000000000000001\", \"key\": "
-    "\"00000000000000ad\", \"flops\": 1e8, \"bytes\": 10, \"ns\": 900000}]}}\n";
+    "\"00000000000000ad\", \"flops\": 1e8, \"bytes\": 10, \"ns\": 900000}],\n"
+    "   \"tight\": [{\"graph\": \"0000000000000001\", \"saved\": 0.5, \"ratio\": 0.8}]}}\n";
 
 /* The small profile with the first `old` replaced. */
 static char *with(const char *old, const char *new)
@@ -86,6 +87,10 @@ static void bad_files(void)
     refused("00000000000000ab", "xyz", "16 hexadecimal digits");
     refused("00000000000000ab", "-000000000000ab1", "16 hexadecimal digits");
     refused("\"ns\": 5000", "\"ns\": 0", "must be above 0");
+    refused("\"saved\": 0.5", "\"saved\": 1.5", "is a share");
+    refused("\"saved\": 0.5", "\"saved\": 0", "must be above 0");
+    refused("\"ratio\": 0.8", "\"ration\": 0.8", "did you mean 'ratio'");
+    refused("[{\"graph\": \"0000000000000001\", \"saved\"", "[3, {\"saved\"", "must be an object");
     refused("\"launch\"", "\"lunch\"", "did you mean 'launch'");
     for (size_t n = 0; n + 2 < sizeof small; n++)  /* cut short anywhere: an error, never a crash */
         CHECK(profile_parse(pool, "cut", small, n, &profile) == E_FORMAT);
@@ -105,6 +110,8 @@ static void written_reads_back(void)
     CHECK_INT(b->n_rates, 2);
     CHECK(b->ops[1].key == 0xab && b->ops[1].ns == 90000);
     CHECK_TEXT(b->rates[1].origin, "o");
+    CHECK_INT(b->n_tight, 1);
+    CHECK(b->tight[0].graph == 1 && b->tight[0].saved == 0.5 && b->tight[0].ratio == 0.8);
     unlink(path);
     CHECK_INT(profile_read(pool, path, &b), E_IO);
 }
@@ -114,6 +121,24 @@ static double time_of(const Profile *p, const char *op, uint64_t key, double flo
 {
     return profile_ns(
         p, &(OpTime){ .key = key, .op = op, .type = "f32", .flops = flops, .bytes = 10 }, basis);
+}
+
+/* Nothing known of a model: its nodes' sum. Else a straight line, level beyond what was seen. */
+static void tight_arenas(void)
+{
+    Profile *p;
+    CHECK_OK(parse(small, &p));
+    CHECK_NEAR(profile_tight(p, 2, 0.4), 1, 0);
+    CHECK_NEAR(profile_tight(p, 1, 0), 1, 0);
+    CHECK_NEAR(profile_tight(p, 1, -0.1), 1, 0);
+    CHECK_NEAR(profile_tight(p, 1, 0.25), 0.9, 1e-12);
+    CHECK_NEAR(profile_tight(p, 1, 0.5), 0.8, 1e-12);
+    CHECK_NEAR(profile_tight(p, 1, 0.9), 0.8, 1e-12);
+    profile_add_tight(pool, p, (Tightness){ 1, 0.5, 1.2 });      /* replaced, not a second one */
+    profile_add_tight(pool, p, (Tightness){ 2, 0.2, 0.5 });
+    CHECK_INT(p->n_tight, 2);
+    CHECK_NEAR(profile_tight(p, 1, 0.5), 1.2, 1e-12);
+    CHECK_NEAR(profile_tight(p, 2, 0.1), 0.75, 1e-12);
 }
 
 static void times(void)
@@ -211,7 +236,7 @@ static void shipped(void)
                   strstr(p->memory_origin, "not measured"));
         seen++;
     }
-    CHECK(seen >= 13);
+    CHECK(seen >= 17);
 }
 
 static void unknown_names(void)
@@ -245,6 +270,7 @@ int main(void)
     RUN(bad_files);
     RUN(written_reads_back);
     RUN(times);
+    RUN(tight_arenas);
     RUN(shipped);
     RUN(unknown_names);
     RUN(home);

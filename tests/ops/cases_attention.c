@@ -206,6 +206,7 @@ static void short_negative(Case *c, AttentionOptions o)
 static void short_256(Case *c, AttentionOptions o)  { three(c, &o, 2, SHAPE(1, 256, 104), 256, 1); }
 static void short_270(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 270, 52), 260, 1); }
 static void short_65(Case *c, AttentionOptions o)   { three(c, &o, 2, SHAPE(2, 65, 128), 287, 1); }
+static void short_few(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 270, 64), 20, 1); }
 static void longer_64(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 350, 64), 330, 1); }
 static void longer_52(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 321, 52), 340, 1); }
 static void longer_24(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 340, 24), 321, 1); }
@@ -252,6 +253,7 @@ static void widest(Case *c, AttentionOptions o)    { three(c, &o, 1, SHAPE(1, 33
     X("256 of 52",                short_256,           THREE(2) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("270 of 52",                short_270,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("65 and 287",               short_65,            THREE(2) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("270 and 20",               short_few,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("350 of 64",                longer_64,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("321 of 52",                longer_52,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("340 of 24",                longer_24,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \

@@ -326,8 +326,51 @@ static void edges(void)
     pool_free(pool);
 }
 
+/* Views that nodes make beside their work, views of those, and two views of which one is final:
+ * found by trying random graphs. Every budget gets a plan that is what it says. */
+static void odd_views_are_planned(void)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        Pool   *pool = pool_new(NULL, "test");
+        Make    m = make_begin(pool, 1);
+        PGraph *g = m.graph;
+        int32_t root = make_act(&m, 1, 100, -1, -1, -1), far = root, last = -1;
+        int32_t a = make_value(&m, 0, false), b = make_value(&m, kind ? 0 : 50, false);
+        g->values[a].view_of = root;
+        g->values[b].view_of = kind ? root : -1;
+        make_node(&m, 1, 0, root, -1, a, b, -1);     /* kind 1: two views, one of them final */
+        g->values[b].final = kind;
+        g->nodes[g->n_nodes - 1].once = !kind;       /* kind 0: a view beside its work */
+        if (!kind) {                                 /* and a view of the view, read by nobody */
+            int32_t c = make_value(&m, 0, false);
+            g->values[c].view_of = root;
+            make_node(&m, 1, 0, a, -1, c, -1);
+        }
+        for (int i = 0; i < 12; i++) {
+            int32_t view = i == 0 ? a : kind ? -1 : b;
+            far = make_act(&m, 2, i == 5 || i == 6 ? 400 : 60, far, view, -1);
+            last = make_act(&m, 1, 70, far, i == 11 ? root : -1, last);
+        }
+        g->values[last].final = true;
+        CHECK_OK(pgraph_check(g));
+        Plan *all, *plan;
+        CHECK_OK(plan_keep_all(pool, g, &all));
+        for (int k = 0; k <= 10; k++) {
+            PlanOptions options = { .budget_bytes = 1 + all->live_bytes * k / 10, .effort = 5000 };
+            Err err = plan_solve(pool, g, &options, &plan);
+            if (!CHECK(err == OK || err == E_BUDGET))
+                fprintf(stderr, "  kind %d, budget %d: %s\n", kind, k, err_text());
+            CHECK(err || plan->live_bytes <= options.budget_bytes);
+            if (k == 0 && kind)
+                CHECK_INT(plan->live_bytes, 870);    /* the root is not there when it is full */
+        }
+        pool_free(pool);
+    }
+}
+
 int main(void)
 {
+    RUN(odd_views_are_planned);
     RUN(edges);
     RUN(brute_force_agrees);
     RUN(annealer_is_close);

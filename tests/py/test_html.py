@@ -189,7 +189,7 @@ def what_if(b):
     check("beliefs are put right", b.run("document.querySelectorAll('#whatif table').length") == 2)
     dots = b.run("document.querySelectorAll('#curve circle').length")
     check("bytes against time has its points", dots >= 3, dots)
-    outside = b.run("[...document.querySelectorAll('#curve circle')].filter(c => !(+c.getAttribute('cx') >= 56 && +c.getAttribute('cx') <= 1000 && +c.getAttribute('cy') >= 0 && +c.getAttribute('cy') <= 300)).length")
+    outside = b.run("[...document.querySelectorAll('#curve circle')].filter(c => !(+c.getAttribute('cx') >= 68 && +c.getAttribute('cx') <= 1000 && +c.getAttribute('cy') >= 0 && +c.getAttribute('cy') <= 300)).length")
     check("and all of them within it", outside == 0, outside)
     b.run("document.querySelector('#curve circle[tabindex=\"0\"]').focus()")
     first = b.run("document.getElementById('curvenote').textContent")

@@ -13,8 +13,8 @@ static const struct { const char *recipe; int64_t arena_bytes; } seen[] = {
     { "dit3d-xl",            19081605984 },
     { "lag-32x6",            9900640304 },
     { "sashimi-24576",       732580864 },
-    { "stablesr-edge-after", 5591686944 },
-    { "stdiff-64x512",       15064442112 },
+    { "stablesr-edge-after", 5591687040 },
+    { "stdiff-64x512",       14677779712 },
 };
 
 static Device *device;

@@ -231,8 +231,7 @@ static void halves(void)
     pool_free(pool);
 }
 
-/* A plan within a budget has a sheet of its own that adds up, in every phase; a sampler is one
- * phase. */
+/* A plan within a budget has a sheet of its own that adds up in every phase; a sampler is one. */
 static void within_a_budget(void)
 {
     static const char *const sets[] = { "sample.every=50", "sample.n=2", "validate.every=20",

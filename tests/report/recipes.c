@@ -36,8 +36,7 @@ static void totals_follow_paths(const Sheet *sheet)
     }
 }
 
-/* At its own peak instant every phase adds up to its highest byte; the highest of all is the
- * peak. */
+/* At its own peak instant every phase adds up to its highest byte; the highest is the peak. */
 static void phases_add_up(const Recipe *recipe, const Sheet *sheet)
 {
     Pool   *pool = pool_new(NULL, "phases");

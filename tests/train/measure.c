@@ -22,6 +22,9 @@ static void found_again(const char *name, const char *set)
     CHECK_OK(measure_recipe(pool, recipe, device, &(MeasureOptions){ .seconds = 0 }, profile, &m));
     CHECK(m.calls > 20 && m.calls <= m.nodes && profile->n_ops == m.calls);
     CHECK(m.step_ms > 0 && m.nodes_ms > 0 && m.runtime_bytes > 0);
+    CHECK_INT(profile->n_tight, 1);
+    CHECK(profile->tight[0].saved > 0 && profile->tight[0].saved < 1);
+    CHECK(profile->tight[0].ratio > 0 && isfinite(profile->tight[0].ratio));
     profile_ready(pool, profile);
     for (int32_t i = 0; i < profile->n_ops; i++)
         CHECK(profile->ops[i].ns > 0 && isfinite(profile->ops[i].ns));
@@ -47,6 +50,19 @@ static void found_again(const char *name, const char *set)
     CHECK(stopwatch_engine(plan)->cost_ns >= stopwatch_engine(plan)->keep_all_ns * (1 - 1e-9));
     CHECK_OK(stopwatch_step(plan, &ms));
     CHECK(ms > 0);
+    CHECK_NEAR(stopwatch_predict_ms(plan, profile) /
+                   (engine_step_ns(stopwatch_engine(plan), recipe->accumulate) * 1e-6), 1, 1e-9);
+
+    /* The least plan: asked for by its name, found again by its bytes. */
+    Stopwatch *tight;
+    budget.budget_bytes = STOPWATCH_LEAST;
+    CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &tight));
+    CHECK_OK(stopwatch_step(tight, &ms));
+    budget.budget_bytes = stopwatch_engine(tight)->arena_bytes;
+    CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &plan));
+    CHECK(stopwatch_engine(plan)->arena_bytes <= budget.budget_bytes);
+    budget.budget_bytes = 2;                 /* any other budget that cannot be met is refused */
+    CHECK_INT(stopwatch_new(pool, recipe, device, &budget, &plan), E_BUDGET);
 
     /* Another batch: no call is known, most operators are. */
     if (!set)

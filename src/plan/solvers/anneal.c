@@ -91,7 +91,7 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     }
     if (out->node) {
         schedule_set(x.s, out->node, out->n);
-        search_polish(&x, budget);
+        out->cut |= !search_polish(&x, args);
         if (args->task->n_nodes <= ANNEAL_EXCHANGE)
             out->cut |= !search_exchange(&x, args, args->effort - effort);
         search_keep(pool, &x, schedule_load(x.s, budget), out);

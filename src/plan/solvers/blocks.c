@@ -147,7 +147,7 @@ static bool blocks_list(Blocks *b)
 
 static bool blocks_judge(Blocks *b, Load *load)
 {
-    b->left--;
+    b->left = search_late(b->args, 0) ? 0 : b->left - 1;
     if (!blocks_list(b))
         return false;
     schedule_set(b->s, b->r.runs, b->r.n);
@@ -289,7 +289,7 @@ void solve_blocks(Pool *pool, const SolverArgs *args, RunList *out)
     blocks_climb(&b, pool, out);
     if (out->node)
         blocks_descend(&b, pool, out);
-    b.left = args->effort / 2;
+    b.left = search_late(args, 0) ? 0 : args->effort / 2;
     blocks_whole(&b, pool, out);
     if (out->node)
         blocks_descend(&b, pool, out);

@@ -238,7 +238,7 @@ void solve_next_use(Pool *pool, const SolverArgs *args, RunList *out)
             Load load = schedule_load(x.s, args->budget_bytes);
             if (load.excess <= 0) {
                 if (args->task->n_nodes <= 2000)
-                    search_polish(&x, args->budget_bytes);
+                    out->cut |= !search_polish(&x, args);
                 RunList found = { 0 };
                 search_keep(scratch, &x, schedule_load(x.s, args->budget_bytes), &found);
                 run_list_keep(pool, out, &found, args->budget_bytes);

@@ -314,19 +314,22 @@ bool search_late(const SolverArgs *args, int64_t turn)
     return args->deadline_s > 0 && (turn & 63) == 0 && clock_now() > args->deadline_s;
 }
 
-void search_polish(Search *x, int64_t budget_bytes)
+bool search_polish(Search *x, const SolverArgs *args)
 {
     Schedule *s = x->s;
     for (int32_t p = s->after - 1; p >= 0; p--) {
         if (!schedule_has(s, p) || s->makings[s->node_at[p]].n < 2)
             continue;
+        if (search_late(args, 0))
+            return false;
         int32_t mark = schedule_mark(s);
         double  cost = s->cost;
         if (search_take_out(x, s->slot_at[p]) && s->cost < cost
-            && schedule_load(s, budget_bytes).excess <= 0) {
+            && schedule_load(s, args->budget_bytes).excess <= 0) {
             schedule_commit(s);
             continue;
         }
         schedule_undo(s, mark);
     }
+    return true;
 }

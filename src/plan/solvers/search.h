@@ -35,8 +35,9 @@ void   search_keep(Pool *pool, const Search *x, Load load, RunList *best);   /* 
 /* past the deadline? */
 bool   search_late(const SolverArgs *args, int64_t turn);
 
-/* Take out every second run that the budget can do without, the latest first. */
-void   search_polish(Search *x, int64_t budget_bytes);
+/* Take out every second run that the budget can do without, the latest first. False: the deadline
+ * ended it. */
+bool   search_polish(Search *x, const SolverArgs *args);
 
 /* The parts that exchange.c builds on. */
 int32_t search_slot(const Schedule *s, int32_t position);            /* -1: after all runs */

@@ -12,7 +12,8 @@ typedef struct Maker {
     int32_t      *node_of;   /* [PGraph node] task node, or -1 */
 } Maker;
 
-/* A node that only renames the bytes of one droppable root costs no memory: it is folded away. */
+/* A node that only renames the bytes of one droppable root costs no memory: it is folded away. Not
+ * so where it reads a view that another node makes beside its work: it can only run after that. */
 static bool maker_folds(const Maker *m, const PNode *node)
 {
     const PGraph *graph = m->graph;
@@ -26,7 +27,11 @@ static bool maker_folds(const Maker *m, const PNode *node)
         root = r;
     }
     for (int32_t i = 0; i < node->n_in; i++) {
+        const PValue *value = &graph->values[node->in[i]];
         if (pgraph_root(graph, node->in[i]) != root)
+            return false;
+        if (value->view_of >= 0 && value->maker != graph->values[root].maker
+            && !m->task->folded[value->maker])
             return false;
     }
     return m->n_writers[root] == 1;
@@ -271,7 +276,7 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
         .task = task, .pool = pool, .made = NEWN(scratch, int32_t, graph->n_nodes + 1),
         .making = NEWN(scratch, int32_t, task->n_values + 1),
     };
-    int32_t **unread = NEWN(scratch, int32_t *, task->n_values + 1);   /* views that nobody reads */
+    int32_t **unread = NEWN(scratch, int32_t *, task->n_values + 1);   /* views to make at once */
     int32_t  *n_unread = NEWN(scratch, int32_t, task->n_values + 1);
     int32_t  *cap = NEWN(scratch, int32_t, task->n_values + 1);
     bool     *read = NEWN(scratch, bool, graph->n_values + 1);
@@ -280,10 +285,12 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
             read[graph->nodes[g].in[i]] |= !task->folded[g];
     }
     for (int32_t g = 0; g < graph->n_nodes; g++) {
-        bool any = false;
-        for (int32_t i = 0; i < graph->nodes[g].n_out && task->folded[g]; i++)
-            any |= read[graph->nodes[g].out[i]] && !graph->values[graph->nodes[g].out[i]].final;
-        if (task->folded[g] && !any) {
+        bool any = false, final = false;     /* a final view must be there in the last making */
+        for (int32_t i = 0; i < graph->nodes[g].n_out && task->folded[g]; i++) {
+            any   |= read[graph->nodes[g].out[i]];
+            final |= graph->values[graph->nodes[g].out[i]].final;
+        }
+        if (task->folded[g] && (!any || final)) {
             int32_t v = task->alias_of[graph->nodes[g].out[0]];
             VEC_ADD(scratch, unread[v], n_unread[v], cap[v], graph->nodes[g].out[0]);
         }

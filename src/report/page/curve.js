@@ -1,7 +1,7 @@
 // curve.js -- bytes against time: what no other plan found beats in both, and every lever that keeps the model.
 "use strict";
 
-const CURVE = { w: 1000, h: 300, left: 56, right: 16, top: 14, bottom: 34 };
+const CURVE = { w: 1000, h: 300, left: 68, right: 16, top: 14, bottom: 34 };
 
 function svg(tag, attributes, ...children) {
   const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -44,10 +44,10 @@ function curveChart(data) {
   for (let k = Math.ceil((low - 1) / yStep); 1 + k * yStep <= high; k++)
     chart.append(svg("line", { class: k ? "grid" : "zero", x1: left, x2: w - right, y1: y(1 + k * yStep), y2: y(1 + k * yStep) }),
                  svg("text", { x: left - 8, y: y(1 + k * yStep) + 4, "text-anchor": "end" }, timeChange(1 + k * yStep)));
-  for (const b of e.budgets ?? [])
-    if (b.budget_bytes < most)
-      chart.append(svg("line", { class: "budget", x1: x(b.budget_bytes), x2: x(b.budget_bytes), y1: top, y2: h - bottom }),
-                   svg("text", { class: "budget", x: x(b.budget_bytes) + 4, y: top + 9 }, bytesText(b.budget_bytes)));
+  (e.budgets ?? []).filter(b => b.budget_bytes < most).forEach((b, i) => {     // labels one below the other: small cards lie close
+    chart.append(svg("line", { class: "budget", x1: x(b.budget_bytes), x2: x(b.budget_bytes), y1: top, y2: h - bottom }),
+                 svg("text", { class: "budget", x: x(b.budget_bytes) + 4, y: top + 9 + 13 * (i % 3) }, bytesText(b.budget_bytes)));
+  });
   if (plans.length) {                                  // between two points the smaller plan is the one that fits
     let d = "";
     plans.forEach((p, i) => { d += i ? `H${x(p.bytes)}V${y(p.by)}` : `M${x(p.bytes)},${y(p.by)}`; });

@@ -147,7 +147,7 @@ static Err train_open(Pool *pool, Trainer *t)
     return OK;
 }
 
-/* Batch-norm statistics and carried states move with every micro-batch, all else with the update. */
+/* Batch-norm statistics and carried states move with every micro-batch, the rest by the update. */
 static bool train_moves_early(const TrainingGraph *g)
 {
     const Graph *graph = g->graph;

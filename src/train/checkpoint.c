@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "train/lengths.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -350,6 +351,17 @@ Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t
     return OK;
 }
 
+/* Said here, where the tensor is known; the loss would only say that something is wrong. */
+static Err weights_finite(const char *path, const Param *param, const float *data)
+{
+    int64_t n = shape_count(param->disk);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(data[i]))
+            return fail(E_FORMAT, "%s: number %lld of %s is not finite; these weights are spoilt",
+                        path, (long long)i, param->name);
+    return OK;
+}
+
 Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
 {
     const Graph *graph = session_engine(session)->graph;
@@ -378,12 +390,16 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
                     path, missing, missing ? " (first: " : "",
                     missing ? pool_print(pool, "%s)", first_missing) : "", unused,
                     unused ? " (first: " : "", unused ? pool_print(pool, "%s)", first_unused) : "");
+    if (missing == graph->n_params)
+        return fail(E_USAGE, "%s holds no parameter of this model%s%s; another file is meant", path,
+                    unused ? ", but for example " : "", unused ? first_unused : "");
     for (int32_t i = 0; i < graph->n_params; i++) {
         const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
         float            *data = NULL;
         Pool             *one = pool_new(work, "tensor");
         if (t) {
             TRY(lengths_tensor(one, path, &file, graph, &graph->params[i], t, &data));
+            TRY(weights_finite(path, &graph->params[i], data));
             TRY(session_set_param(session, i, data));
             if (graph->params[i].ema >= 0)
                 TRY(session_put_param(session, i, graph->params[i].ema, data));

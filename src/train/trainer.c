@@ -35,8 +35,10 @@ typedef struct Trainer {
     const char         *log_path;
     double              flushed;     /* when the log last reached its file */
     RunState            state;
+    bool                begun;       /* the step after it: what a checkpoint holds has moved */
     int32_t             counters[COUNTER_WORDS];     /* what the next step is given */
     float               rates[RATE_GROUPS + 2];
+    bool                moves_early;
     float               times_ms[MAX_TIMES];
     int64_t             n_times;
 } Trainer;
@@ -145,6 +147,26 @@ static Err train_open(Pool *pool, Trainer *t)
     return OK;
 }
 
+/* Batch-norm statistics and carried states move with every micro-batch, the rest by the update. */
+static bool train_moves_early(const TrainingGraph *g)
+{
+    const Graph *graph = g->graph;
+    for (int32_t i = 0; i < graph->n_constants; i++) {
+        int32_t id = graph->constants[i].value;
+        if (graph->constants[i].saved && value_at(graph, id)->class == CLASS_CONSTANTS &&
+            id != g->train.progress.id)
+            return true;
+    }
+    return false;
+}
+
+static Err train_feed(Trainer *t, int64_t micro)
+{
+    const Recipe *recipe = t->recipe;
+    return feeds_fill(&t->feeds, t->state.step * recipe->accumulate + micro,
+                      t->state.drawn + micro * recipe->batch);
+}
+
 static Err train_step(Trainer *t, double *loss)
 {
     const Recipe *recipe = t->recipe;
@@ -159,14 +181,18 @@ static Err train_step(Trainer *t, double *loss)
         rates[RATE_GROUPS + i] = (float)((t->state.plateau.on ? t->state.plateau.rates[i]
                                                               : (double)t->graph.groups[i].lr) *
                                          factor);
+    t->begun = false;
+    TRY(train_feed(t, 0));
+    t->begun = t->moves_early;
     TRY(session_write(t->session, g->rates.id, rates));
     for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
         counters[COUNTER_MICRO] = (int32_t)micro;
         TRY(session_write(t->session, g->counters.id, counters));
-        TRY(feeds_fill(&t->feeds, t->state.step * recipe->accumulate + micro,
-                       t->state.drawn + micro * recipe->batch));
+        if (micro)
+            TRY(train_feed(t, micro));
         TRY(session_run(t->session, PART_MICRO));
     }
+    t->begun = true;
     TRY(session_read(t->session, g->loss.id, &loss_now));
     *loss = (double)loss_now;
     if (!isfinite(*loss) && recipe_type(recipe) != F16) {
@@ -274,6 +300,17 @@ static double train_median(Trainer *t)       /* without the first steps of this 
     return (double)t->times_ms[skip + (n - skip) / 2];
 }
 
+/* Samples that cannot be read any more end a run; the steps before them stay. */
+static Err train_rescue(Trainer *t, Err err)
+{
+    char why[512];
+    snprintf(why, sizeof why, "%s", err_text());
+    if (train_save(t))
+        return fail(err, "%s", why);
+    return fail(err, "%s; step %lld is saved: mend it and go on with --resume %s", why,
+                (long long)t->state.step, t->options->out);
+}
+
 static Err train_loop(Trainer *t, TrainResult *result)
 {
     int64_t saved = t->state.step;
@@ -301,6 +338,8 @@ static Err train_loop(Trainer *t, TrainResult *result)
             saved = t->state.step;
         }
     }
+    if (err && !t->begun && t->saver && saved != t->state.step)
+        return train_rescue(t, err);
     if (!err && t->saver && saved != t->state.step)
         err = train_save(t);
     return err ? err : log_flush(t);
@@ -349,6 +388,7 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
     TRY(feeds_new(pool, t->session, PART_MICRO, &t->feeds));
     TRY(train_open(pool, t));
     TRY(train_phases(pool, t));
+    t->moves_early = train_moves_early(&t->graph);
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
     if (!options->quiet)

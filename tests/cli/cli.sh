@@ -172,6 +172,12 @@ expect 2 "was begun with seed" train --resume "$work/half" --steps 8 --seed 77
 expect 2 "is not a run" train --resume "$work/nowhere"
 expect 0 "nothing is left to do: step 6 of 5" train --resume "$work/half" --steps 5 --set optimizer.lr=9
 is "a resume with nothing to do changed the recipe" grep -q "^steps: 6$" "$work/half/recipe.yaml"
+# weights of 8 numbers that are none, for a parameter and for nothing of the model
+for name in conv_in.bias elsewhere...; do
+    { printf '\110\0\0\0\0\0\0\0%-72s' '{"'$name'":{"dtype":"F32","shape":[8],"data_offsets":[0,32]}}' && printf '\377%.0s' $(seq 32); } > "$work/$name.safetensors"
+done
+expect 1 "number 0 of conv_in.bias is not finite" train unet-small $small --steps 1 --init-partial --init "$work/conv_in.bias.safetensors"
+expect 2 "holds no parameter of this model, but for example elsewhere..." train unet-small $small --steps 1 --init-partial --init "$work/elsewhere....safetensors"
 expect 2 "leave out --init" train --resume "$work/half" --steps 8 --init "$work/half/step-000006.safetensors"
 cp -r "$work/half" "$work/renamed"
 for kind in json safetensors; do mv "$work/renamed/step-000006.$kind" "$work/renamed/step-000008.$kind"; done

@@ -81,6 +81,26 @@ bad metres metres/a/3.npy "" $stdiff --set data.range_high=60
 npy '<c8' '8, 16' 1024 > "$work/metres/a/3.npy"
 bad metres metres/a/3.npy "" $stdiff --set data.range_high=60
 
+# A picture that goes away: the steps before it are saved, and the run goes on once it is back, to the same bits.
+pictures gone
+same="$tiny --set schedule.kind=constant --data $work/gone --threads 2 --quiet"
+"$program" train $same --steps 1000000 --out "$work/gone-run" > "$work/out" 2> "$work/err" &
+pid=$!
+for i in $(seq 300); do [ -s "$work/gone-run/log.jsonl" ] && break; sleep 0.1; done
+mv "$work/gone/sample-003.png" "$work/kept.png"
+wait $pid
+got=$?
+step=$(sed -n 's/.*step \([0-9]*\) is saved.*/\1/p' "$work/err")
+mv "$work/kept.png" "$work/gone/sample-003.png"
+if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && grep -qF "gone/sample-003.png" "$work/err" && [ -n "$step" ] &&
+   "$program" train --resume "$work/gone-run" --steps $((step + 1)) --quiet > "$work/out" 2>&1 && grep -q "1 steps" "$work/out" &&
+   "$program" train $same --steps $((step + 1)) --out "$work/whole-run" > "$work/out" 2>&1 &&
+   cmp "$work/gone-run"/step-*$((step + 1)).safetensors "$work/whole-run"/step-*.safetensors > "$work/out" 2>&1; then
+    passed=$((passed + 1))
+else
+    echo "a picture that goes away: exit code $got, step '$step'" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
+fi
+
 # StableSR: pictures, or latents that were computed before
 pictures good
 short_picture good/sample-009.png

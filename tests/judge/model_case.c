@@ -302,7 +302,8 @@ static void judge_moved(Judge *j, const char *prefix, int32_t i, int32_t value)
         test_failed++;
         return;
     }
-    double error = 2e-4 * fmax(length(grad, n), 1e-4 * j->largest);
+    double allowed = j->bf16 ? 1.5 * torch_error(j, p->name) + 5e-3 : 2e-4;   /* as its gradient */
+    double error = allowed * fmax(length(grad, n), 1e-4 * j->largest);
     double noise = noise_size(j->pool, grad, n, error), farthest = 0;
     double rate = fmax(j->recipe->optimizer.lr, j->recipe->optimizer.slow_lr);
     for (int64_t e = 0; e < n; e++) {

@@ -177,26 +177,22 @@ static Err probe_matmul(Prober *p, Type type)
     return OK;
 }
 
+ConvDesc probe_conv_desc(int64_t n, int64_t side, int64_t width, Type type)
+{
+    return (ConvDesc){ .kind = CONV_FORWARD, .n = n, .ci = width, .co = width,
+                       .in = { 1, side, side }, .out = { 1, side, side },
+                       .kernel = { 1, 3, 3 }, .stride = { 1, 1, 1 },
+                       .pad_lo = { 0, 1, 1 }, .pad_hi = { 0, 1, 1 },
+                       .type_x = type, .type_w = type, .type_y = type, .type_bias = type };
+}
+
 static Err probe_conv(Prober *p, Type type)
 {
     for (int64_t side = 8, width = 16;; side *= 2, width = width < 128 ? width * 2 : width) {
         double flops = 2.0 * 9 * (double)(side * side * width * width);
         if (flops > p->o.largest_flops)
             return OK;
-        ConvDesc desc = { .kind = CONV_FORWARD,
-                          .n = 1,
-                          .ci = width,
-                          .co = width,
-                          .in = { 1, side, side },
-                          .out = { 1, side, side },
-                          .kernel = { 1, 3, 3 },
-                          .stride = { 1, 1, 1 },
-                          .pad_lo = { 0, 1, 1 },
-                          .pad_hi = { 0, 1, 1 },
-                          .type_x = type,
-                          .type_w = type,
-                          .type_y = type,
-                          .type_bias = type };
+        ConvDesc    desc = probe_conv_desc(1, side, width, type);
         const Prim *prim;
         size_t      image = (size_t)(side * side * width * type_bytes(type));
         TRY(blas_conv(p->device->blas, &desc, p->device->threads, &prim));

@@ -171,20 +171,7 @@ static Err card_convs(Card *c, const Device *device, Type type, const char *name
                                         { 32, 256 }, { 64, 256 }, { 64, 512 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         int64_t     side = sizes[i][0], width = sizes[i][1], n = 8;
-        ConvDesc desc = { .kind = CONV_FORWARD,
-                          .n = n,
-                          .ci = width,
-                          .co = width,
-                          .in = { 1, side, side },
-                          .out = { 1, side, side },
-                          .kernel = { 1, 3, 3 },
-                          .stride = { 1, 1, 1 },
-                          .pad_lo = { 0, 1, 1 },
-                          .pad_hi = { 0, 1, 1 },
-                          .type_x = type,
-                          .type_w = type,
-                          .type_y = type,
-                          .type_bias = type };
+        ConvDesc    desc = probe_conv_desc(n, side, width, type);
         const Prim *prim;
         size_t      image = (size_t)(n * side * side * width * type_bytes(type));
         TRY(blas_conv(device->blas, &desc, device->threads, &prim));

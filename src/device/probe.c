@@ -155,20 +155,16 @@ static Err probe_prim(Prober *p, RateKind kind, Type type, const Prim *prim, siz
     return OK;
 }
 
+MatmulDesc probe_matmul_desc(int64_t n, Type type)
+{
+    return (MatmulDesc){ .batch = 1, .m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n,
+                         .type_a = type, .type_b = type, .type_c = type, .type_bias = type };
+}
+
 static Err probe_matmul(Prober *p, Type type)
 {
     for (int64_t n = 32; 2.0 * (double)(n * n * n) <= p->o.largest_flops; n *= 2) {
-        MatmulDesc desc = { .batch = 1,
-                            .m = n,
-                            .n = n,
-                            .k = n,
-                            .lda = n,
-                            .ldb = n,
-                            .ldc = n,
-                            .type_a = type,
-                            .type_b = type,
-                            .type_c = type,
-                            .type_bias = type };
+        MatmulDesc  desc = probe_matmul_desc(n, type);
         const Prim *prim;
         size_t      bytes = (size_t)(n * n * type_bytes(type));
         TRY(blas_matmul(p->device->blas, &desc, p->device->threads, &prim));

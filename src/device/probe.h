@@ -24,7 +24,9 @@ Err probe_rates(Pool *pool, const Device *device, const ProbeOptions *options, P
 Err probe_card(Pool *pool, const Device *device, const Device *tf32, const ProbeOptions *options,
                Profile *profile);
 
-/* What both time: a 3x3 convolution of n square maps, as many channels out as in. */
-ConvDesc probe_conv_desc(int64_t n, int64_t side, int64_t width, Type type);
+/* What both time: a product of square factors; a 3x3 convolution of n square maps, as many channels
+ * out as in. */
+MatmulDesc probe_matmul_desc(int64_t n, Type type);
+ConvDesc   probe_conv_desc(int64_t n, int64_t side, int64_t width, Type type);
 
 #endif

@@ -143,17 +143,7 @@ static Err card_prim(Card *c, const Device *device, RateKind kind, const char *t
 static Err card_matmuls(Card *c, const Device *device, Type type, const char *name)
 {
     for (int64_t n = 128; n <= 8192; n *= 2) {
-        MatmulDesc desc = { .batch = 1,
-                            .m = n,
-                            .n = n,
-                            .k = n,
-                            .lda = n,
-                            .ldb = n,
-                            .ldc = n,
-                            .type_a = type,
-                            .type_b = type,
-                            .type_c = type,
-                            .type_bias = type };
+        MatmulDesc  desc = probe_matmul_desc(n, type);
         const Prim *prim;
         size_t      bytes = (size_t)(n * n * type_bytes(type));
         TRY(blas_matmul(device->blas, &desc, device->threads, &prim));

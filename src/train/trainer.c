@@ -9,6 +9,7 @@
 #include "train/feeds.h"
 #include "train/fit.h"
 #include "train/phases.h"
+#include "train/weights.h"
 
 #include <errno.h>
 #include <math.h>

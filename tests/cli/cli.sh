@@ -152,6 +152,10 @@ expect 0 '"curve"' plan "$work/g.json" --budget 40 --curve --json
 expect 0 "the program was written" plan "$work/g.json" --budget 40 --prove-lp "$work/g.lp"
 is "plan wrote no program" grep -q Minimize "$work/g.lp"
 expect 1 "no/such" plan "$work/g.json" --budget 40 --prove-lp "$work/no/such/g.lp"
+expect 1 "no/such does not exist" plan "$work/g.json" --budget 40 -o "$work/no/such/p.json"
+is "a plan that cannot be kept should not be sought" [ ! -s "$work/out" ]
+expect 1 "no/such does not exist" layout "$work/b.csv" -o "$work/no/such/o.csv"
+is "nor a layout" [ ! -s "$work/out" ]
 expect 2 "leave out --layout" plan "$work/g.json" --budget 40 --curve --layout
 printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
 expect 1 "cut.json" plan "$work/cut.json" --budget 40

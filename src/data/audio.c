@@ -12,8 +12,8 @@
 
 #include "base/file.h"
 #include "data/image.h"
-#include "data/levels.h"
 #include "data/wav.h"
+#include "models/levels.h"
 
 #include <stdlib.h>
 #include <string.h>

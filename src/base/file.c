@@ -120,6 +120,23 @@ Err file_open_plain(const char *path, int *fd, size_t *n)
     return err;
 }
 
+Err file_read_at(int fd, const char *path, size_t offset, void *to, size_t n)
+{
+    while (n) {
+        ssize_t got = pread(fd, to, n, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return file_fail("read", path, errno);
+        if (got == 0)
+            return fail(E_IO, "%s became shorter while it was read", path);
+        to = (char *)to + got;
+        offset += (size_t)got;
+        n -= (size_t)got;
+    }
+    return OK;
+}
+
 static void file_unmap(void *arg)
 {
     MapFile *map = arg;

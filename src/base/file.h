@@ -31,6 +31,8 @@ Err file_read(Pool *pool, const char *path, char **bytes, size_t *n);   /* a '\0
 Err file_map(Pool *pool, const char *path, MapFile *out);
 /* to read; folders, devices and pipes are refused */
 Err file_open_plain(const char *path, int *fd, size_t *n);
+/* exactly n bytes of an open file */
+Err file_read_at(int fd, const char *path, size_t offset, void *to, size_t n);
 
 enum { FILE_PATH_MAX = 4096, FILE_BUFFER = 32 * 1024 };
 

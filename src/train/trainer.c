@@ -406,7 +406,7 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
 
     struct sigaction action = { .sa_handler = train_on_signal, .sa_flags = SA_RESTART };
     struct sigaction old_int, old_term;
-    train_stop = 0;                          /* an earlier run of this process may have ended by it */
+    train_stop = 0;                          /* an earlier run of the process may have set it */
     sigaction(SIGINT, &action, &old_int);
     sigaction(SIGTERM, &action, &old_term);
     Err err = train_loop(t, result);

@@ -101,9 +101,10 @@ static Err fit_add_inside(Fit *fit, Recipe *recipe)
     unsigned allow = fit->options->allow;
     Levers   asked = recipe->levers, *levers = &recipe->levers;
     bool     plain = asked.regions <= 1 && asked.chunks <= 1;
-    for (int64_t lots = 2; allow & ALLOW_SPLIT && plain && lots <= recipe->batch; lots++) {
+    int64_t  most = recipe_most_lots(recipe);
+    for (int64_t lots = 2; allow & ALLOW_SPLIT && plain && lots <= most; lots++) {
         /* Halves or thirds, and single samples: what lies between is seldom better than both. */
-        if (recipe->batch % lots || (levers->regions > 1 && lots < recipe->batch))
+        if (recipe->batch % lots || (levers->regions > 1 && lots < most))
             continue;
         levers->regions = lots;
         TRY(fit_add_all(fit, recipe));

@@ -93,6 +93,7 @@ expect 0 "believed, but not so" explain unet-small $small --what-if --effort 20
 expect 0 "# Memory of one training step" explain unet-small $small --effort 20 --md /dev/stdout
 is "explain --html should write a page" sh -c "'$program' explain unet-small $small --effort 20 --html '$work/e.html' > /dev/null && grep -q '</html>' '$work/e.html'"
 expect 0 "no plan found" explain unet-small $small --budget 100KiB --effort 20
+expect 0 "regions in lots" explain unet-small $small --batch 1000000 --what-if --effort 20 --time-limit 2   # not a million of them
 expect 0 "least budget: at most" explain unet-small
 expect 0 "only re-planned, if at all" explain stdiff-64x2048 --effort -1
 expect 0 '"fits": false' explain unet-small --device rtx-3060 --budget 100MiB --json

@@ -195,8 +195,7 @@ static void show_proof(Pool *pool, const Shown *s)
     else
         print_sentence(stdout,
                        "Proof, under these levers: no plan within the budget takes less than %s a "
-                       "step, so "
-                       "at most %.2f %% of this plan's time could be saved; %s.",
+                       "step, so at most %.2f %% of this plan's time could be saved; %s.",
                        step_text(pool, s->proof.cost_ns), avoidable(s), at_all);
 }
 

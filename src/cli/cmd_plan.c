@@ -136,8 +136,7 @@ static void plan_print_proof(const Found *f)
     else
         print_sentence(stdout,
                        "proof, any order: no plan costs less than %.6g (%+.3f %%); at most %.1f %% "
-                       "of the extra "
-                       "cost is avoidable; none needs less than %s",
+                       "of the extra cost is avoidable; none needs less than %s",
                        proof->any_cost, extra_percent(f->plan, proof->any_cost),
                        gap_percent(f->plan, proof->any_cost), bytes_text(proof->any_bytes));
     if (!proof->order_tried)
@@ -145,14 +144,12 @@ static void plan_print_proof(const Found *f)
     else if (proof->order_closed && proof->order_cost >= f->plan->cost * (1 - 1e-9))
         print_sentence(stdout,
                        "proof, input order: optimal: no plan that keeps the order of first runs "
-                       "costs less (%lld "
-                       "columns, CBC)",
+                       "costs less (%lld columns, CBC)",
                        (long long)proof->order_columns);
     else
         print_sentence(stdout,
                        "proof, input order: no plan that keeps the order of first runs costs less "
-                       "than %.6g "
-                       "(%+.3f %%), gap %.2f %%%s",
+                       "than %.6g (%+.3f %%), gap %.2f %%%s",
                        proof->order_cost, extra_percent(f->plan, proof->order_cost),
                        gap_percent(f->plan, proof->order_cost),
                        proof->order_closed ? "" : ": CBC ran out of time; try --prove-limit");
@@ -198,8 +195,7 @@ static Err plan_refuse(const Found *f)
 {
     return fail(E_BUDGET,
                 "no plan within %lld bytes was found: the least peak found is %lld (no plan can do "
-                "with "
-                "less than %lld); ask for that",
+                "with less than %lld); ask for that",
                 (long long)f->plan->budget_bytes, (long long)plan_peak_bytes(f->plan),
                 (long long)f->plan->bound_bytes);
 }

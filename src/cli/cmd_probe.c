@@ -66,9 +66,8 @@ static Err probe_memory(Pool *pool, const Device *device, Profile *profile)
     profile->runtime_bytes = device_runtime_bytes(device, 0);
     profile->memory_origin = pool_print(
         pool,
-        "total: the system's or the control group's word; usable: taken and "
-        "written (%s); runtime: this program with its libraries, resident; measured "
-        "on %s",
+        "total: the system's or the control group's word; usable: taken and written (%s); runtime: "
+        "this program with its libraries, resident; measured on %s",
         taken.ended_by, device->model);
     return OK;
 }
@@ -132,8 +131,7 @@ static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
            recipe->name, m.nodes, m.calls, m.step_ms, m.nodes_ms);
     profile->ops_origin = pool_print(pool,
                                      "measured on %s with %s, %d threads: medians inside real "
-                                     "steps, scaled to "
-                                     "the best step",
+                                     "steps, scaled to the best step",
                                      device->model, device->library, device->threads);
     return OK;
 }

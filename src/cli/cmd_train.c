@@ -115,8 +115,7 @@ static void train_print(const Recipe *recipe, const TrainResult *r, const char *
         count_text(r->planned_bytes), count_text(r->measured_bytes));
     print_sentence(stdout,
                    "predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, "
-                   "graph, batch "
-                   "buffers)",
+                   "graph, batch buffers)",
                    r->predicted_ms, r->time_source, bytes_text(r->runtime_bytes));
     if (r->batch != recipe->batch)
         printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n",
@@ -125,8 +124,7 @@ static void train_print(const Recipe *recipe, const TrainResult *r, const char *
     if (r->recomputed)
         print_sentence(stdout,
                        "%d nodes are run a second time in each step to stay within the budget "
-                       "(predicted "
-                       "%+.1f %% time)",
+                       "(predicted %+.1f %% time)",
                        r->recomputed, 100 * (r->slowdown - 1));
     if (r->interrupted && run)
         printf("stopped at step %lld; go on with: plimsoll train --resume %s\n",

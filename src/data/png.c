@@ -247,8 +247,7 @@ static Err png_none(const char *name)
 {
     return fail(E_IO,
                 "%s cannot be read: this program was built without libpng (install libpng-dev and "
-                "build again, or "
-                "give .npy files where the data kind takes them)",
+                "build again, or give .npy files where the data kind takes them)",
                 name);
 }
 

@@ -149,9 +149,8 @@ Err fit_candidates(Fit *fit, FitResult *r)
         !(allow & ALLOW_BATCHNORM_SPLIT)) {
         split = false;
         fit_note(r, "The micro-batch was not split: batch norm would take its statistics from "
-                    "fewer samples. Recomputation "
-                    "and regions in lots keep them as they are; --allow batchnorm-split permits "
-                    "the split.");
+                    "fewer samples. Recomputation and regions in lots keep them as they are; "
+                    "--allow batchnorm-split permits the split.");
     }
     if (split && recipe_no_cut(asked)) {
         split = false;

@@ -132,8 +132,7 @@ static Err read_levers(const Json *root, Recipe *recipe)
         recipe->accumulate * pieces != accumulate)
         return fail(E_PLAN,
                     "%s was made for micro-batches of %lld x %lld in %lld pieces, which those of "
-                    "this recipe, "
-                    "%lld x %lld, are not; make a plan for it by plimsoll fit",
+                    "this recipe, %lld x %lld, are not; make a plan for it by plimsoll fit",
                     json_name(root), (long long)batch, (long long)accumulate, (long long)pieces,
                     (long long)recipe->batch, (long long)recipe->accumulate);
     recipe->precision = now;

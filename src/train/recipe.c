@@ -186,8 +186,7 @@ Err recipe_suits(const Recipe *recipe, const Device *device)
     if (recipe_tf32(recipe) && !device->tf32)
         return fail(E_USAGE,
                     "tf32 is how a card's tensor cores round fp32 factors, and %s does not; use "
-                    "fp32, which is "
-                    "more exact, or a card (--device)",
+                    "fp32, which is more exact, or a card (--device)",
                     device->name);
     if (device->tf32 && !recipe_tf32(recipe) && recipe_type(recipe) == F32)
         return fail(E_USAGE, "the card was opened for tf32, and %s is in fp32", recipe->name);
@@ -237,8 +236,7 @@ static Err recipe_phases_check(const Recipe *recipe)
         !recipe->validate.every)
         return fail(E_USAGE,
                     "%s: schedule.kind: plateau watches the validation's loss, and validate.every "
-                    "is 0; set "
-                    "validate.every, or schedule.watch: loss",
+                    "is 0; set validate.every, or schedule.watch: loss",
                     recipe->path);
     if (recipe->sample.every && !recipe->model->sample)
         return fail(E_USAGE,

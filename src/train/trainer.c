@@ -124,8 +124,7 @@ static Err train_open(Pool *pool, Trainer *t)
         if (t->state.seed != t->recipe->seed)
             return fail(E_USAGE,
                         "%s was begun with seed %lld; with seed %lld it would not be the same run. "
-                        "Leave out --seed, or "
-                        "begin another with --init",
+                        "Leave out --seed, or begin another with --init",
                         o->out, (long long)t->state.seed, (long long)t->recipe->seed);
     } else {
         int64_t step;

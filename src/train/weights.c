@@ -140,8 +140,7 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
     if (!partial && (missing || unused))
         return fail(E_USAGE,
                     "%s does not match the model: %d parameters missing%s%s, %d tensors "
-                    "unused%s%s; "
-                    "--init-partial takes what fits",
+                    "unused%s%s; --init-partial takes what fits",
                     path, missing, missing ? " (first: " : "",
                     missing ? pool_print(pool, "%s)", first_missing) : "", unused,
                     unused ? " (first: " : "", unused ? pool_print(pool, "%s)", first_unused) : "");

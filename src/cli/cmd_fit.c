@@ -15,10 +15,10 @@
 static ModelOptions model;
 static struct {
     const char *allow, *out;
-    int64_t     effort, seed;
-    double      time_limit, prove_limit;
+    double      prove_limit;
     bool        json, curve, what_if, prove;
 } opt;
+static SearchOptions search;
 
 static const Option options[] = {
     MODEL_OPTIONS(model),
@@ -29,15 +29,10 @@ static const Option options[] = {
     { "prove", OPT_FLAG, &opt.prove, NULL, "how far from the best possible: a lower bound" },
     { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S",
       "seconds for CBC, where it is installed; default 30" },
-    { "effort", OPT_NATURAL, &opt.effort, "N",
-      "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit", OPT_SECONDS, &opt.time_limit, "S", "cut the search off after S seconds" },
-    { "seed", OPT_INT, &opt.seed, "N", "of the search" },
+    SEARCH_OPTIONS(search, "search moves; the default takes about 10 s on 2 cores"),
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { 0 }
 };
-
-enum { WHAT_IF_SECONDS = 60 };
 
 typedef struct Shown {           /* everything there is to print */
     const Recipe *recipe;        /* as asked */
@@ -248,9 +243,9 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     Device    *device;
     Shown     *s = NEW(pool, Shown);
     FitOptions how = { .allow = ALLOW_DEFAULT,
-                       .effort = opt.effort,
-                       .time_limit_s = opt.time_limit,
-                       .seed = (uint64_t)opt.seed };
+                       .effort = search.effort,
+                       .time_limit_s = search.time_limit,
+                       .seed = (uint64_t)search.seed };
 
     if (n_args != 1)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");

@@ -423,22 +423,32 @@ bool engine_fits(const Engine *engine, int64_t budget_bytes)
            (!host || engine->host_bytes <= host);
 }
 
-double engine_saved(const Engine *engine)
+static double engine_saved_by(const Engine *engine, int64_t arena_bytes)
 {
     double all = (double)engine->keep_all_bytes;
-    return all > 0 ? fmax(1 - (double)engine->arena_bytes / all, 0) : 0;
+    return all > 0 ? fmax(1 - (double)arena_bytes / all, 0) : 0;
+}
+
+double engine_saved(const Engine *engine)
+{
+    return engine_saved_by(engine, engine->arena_bytes);
+}
+
+double engine_forecast_ns(const Engine *engine, double sum_ns, int64_t arena_bytes)
+{
+    const Profile *profile = engine->device->profile;
+    return profile ? sum_ns * profile_tight(profile, graph_identity(engine->graph),
+                                            engine_saved_by(engine, arena_bytes)) : sum_ns;
 }
 
 double engine_step_ns(const Engine *engine, int64_t accumulate)
 {
-    const Profile *profile = engine->device->profile;
-    double         ns = 0;
+    double ns = 0;
     for (int i = 0; i < engine->n_programs; i++)
         if (program_in_step(&engine->programs[i]))
             ns += engine->programs[i].meter.cost *
                   (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
-    return profile ? ns * profile_tight(profile, graph_identity(engine->graph),
-                                        engine_saved(engine)) : ns;
+    return engine_forecast_ns(engine, ns, engine->arena_bytes);
 }
 
 const char *engine_time_source(const Engine *engine)

@@ -131,34 +131,36 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
     if (group == 2) {
         if (threadIdx.x == 256)
             phase_fetch<KIND, N>(maps, phases, stages, ring, m, n, tap, from, to);
-        return;
-    }
-    float c[N / 2];
-    Sums  sums = { false };
-    if (KIND == CONV_BACKWARD_WEIGHTS) {
-        sums = { job.sums && m == 0, A_BYTES, N, DEEP / (512 / N), 0, 1 };
-        phase_sums(up, tap, &sums.next, &sums.every);
-    }
-    multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
-    if (KIND == CONV_BACKWARD_WEIGHTS) {
-        weights_out<N>(job, c, m, n, tap, split, group);
-        if (sums.wanted)
-            sums.give((float *)stages,
-                      job.sums + (int64_t)(split * (up + 2) * (up + 2) + tap) * job.columns, n * N,
-                      job.columns);
-    } else if (!job.direct) {
-        positions_out<N>(job, c, m, n, split, group);
     } else {
-        At p = block_at(job, m);
-        boxes_out<N, T>(job, c, stages, n, group, [&](const char *box, int column) {
-            if (KIND == CONV_BACKWARD_DATA)
-                box_store5(&maps.small, box, column, p.w, p.h, 0, p.n);
-            else
-                for (int i = 0; i < ch.phases * cw.phases; i++)
-                    box_store5(&maps.phase[(ch.phase + i / cw.phases) * up + cw.phase +
-                                           i % cw.phases],
-                               box, column, p.w, p.h, 0, p.n);
-        });
+        float c[N / 2];
+        int   next = 0, every = 1;
+        /* Rows are never turned here, but known widths let the compiler end products early (C7515:
+         * docs/CUDA.md). */
+        int width = job.turned ? ROWS : N;
+        if (KIND == CONV_BACKWARD_WEIGHTS)
+            phase_sums(up, tap, &next, &every);
+        Sums sums = { job.sums && m == 0, A_BYTES, width, DEEP / (512 / width), next, every };
+        multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
+        if (KIND == CONV_BACKWARD_WEIGHTS) {
+            weights_out<N>(job, c, m, n, tap, split, group);
+            if (sums.wanted)
+                sums.give((float *)stages,
+                          job.sums + (int64_t)(split * (up + 2) * (up + 2) + tap) * job.columns,
+                          n * N, job.columns);
+        } else if (!job.direct) {
+            positions_out<N>(job, c, m, n, split, group);
+        } else {
+            At p = block_at(job, m);
+            boxes_out<N, T>(job, c, stages, n, group, [&](const char *box, int column) {
+                if (KIND == CONV_BACKWARD_DATA)
+                    box_store5(&maps.small, box, column, p.w, p.h, 0, p.n);
+                else
+                    for (int i = 0; i < ch.phases * cw.phases; i++)
+                        box_store5(&maps.phase[(ch.phase + i / cw.phases) * up + cw.phase +
+                                               i % cw.phases],
+                                   box, column, p.w, p.h, 0, p.n);
+            });
+        }
     }
 #endif
 }

@@ -88,13 +88,18 @@ template <class T, int V> static void launch_forward(const Call *call, RowsCuda 
     cudaStream_t stream = cuda_stream(call);
     job.lanes = team.lanes;
     unsigned     blocks = cuda_blocks(call, job.rows * job.lanes, ROW_THREADS);
+    bool         same = job.vectors_w && job.type_w == job.type && job.bias && !job.scalar;
     if (team.packs) {
-        WITH_PACKS(team.packs, K, cuda_launch(stream, rows_forward<T, V, K, false>, blocks,
-                                              ROW_THREADS, 0, job);)
+        WITH_PACKS(team.packs, K,
+                   cuda_launch(stream, same ? rows_forward<T, V, K, false, (V > 1)>
+                                            : rows_forward<T, V, K, false, false>,
+                               blocks, ROW_THREADS, 0, job);)
     } else if (count <= BLOCK_ROW_THREADS) {
         job.lanes = (int)ceil_div(count, 32) * 32;
         blocks = cuda_blocks(call, job.rows * job.lanes, job.lanes);
-        cuda_launch(stream, rows_forward<T, V, 1, true>, blocks, (unsigned)job.lanes, 0, job);
+        cuda_launch(stream, same ? rows_forward<T, V, 1, true, (V > 1)>
+                                 : rows_forward<T, V, 1, true, false>,
+                    blocks, (unsigned)job.lanes, 0, job);
     } else {
         blocks = cuda_blocks(call, job.rows * ROW_THREADS, ROW_THREADS);
         job.vectors_w = false;
@@ -108,17 +113,22 @@ template <class T, int V> static void launch_backward(const Call *call, RowsCuda
     Team         team = team_of(count);
     cudaStream_t stream = cuda_stream(call);
     unsigned     blocks = (unsigned)(job.rows / job.per * job.pieces);
+    bool         same = job.vectors_w && job.type_w == job.type && job.weight && !job.scalar;
     job.lanes = team.lanes;
     if (team.packs) {
         size_t shared = 0;
         if (job.partial && !job.scalar)
             shared = (size_t)(BACK_THREADS / 32 * join_numbers(team.lanes, team.packs * V)) *
                      sizeof(float);
-        WITH_PACKS(team.packs, K, cuda_launch(stream, rows_backward<T, V, K, false>, blocks,
-                                              BACK_THREADS, shared, job);)
+        WITH_PACKS(team.packs, K,
+                   cuda_launch(stream, same ? rows_backward<T, V, K, false, (V > 1)>
+                                            : rows_backward<T, V, K, false, false>,
+                               blocks, BACK_THREADS, shared, job);)
     } else if (count <= BLOCK_ROW_THREADS) {
         job.lanes = (int)ceil_div(count, 32) * 32;
-        cuda_launch(stream, rows_backward<T, V, 1, true>, blocks, (unsigned)job.lanes, 0, job);
+        cuda_launch(stream, same ? rows_backward<T, V, 1, true, (V > 1)>
+                                 : rows_backward<T, V, 1, true, false>,
+                    blocks, (unsigned)job.lanes, 0, job);
     } else {
         job.vectors_w = false;
         cuda_launch(stream, rows_backward_wide<T>, blocks, ROW_THREADS, 0, job);

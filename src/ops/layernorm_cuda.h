@@ -143,22 +143,45 @@ __device__ __forceinline__ void row_moments(const RowsCuda &job, const Pack<T, V
     }
     *mean = row_sum<BLOCK>(sum, job.lanes, lines) / (float)job.width;
 #pragma unroll
-    for (int k = 0; k < K; k++)
-        if (lane + k * job.lanes < count) {
-            float part = 0;
+    for (int k = 0; k < K; k++) {
+        float part = 0;
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                float away = get(x[k].at, j) - *mean;
-                part += away * away;
-            }
-            squares += part;
+        for (int j = 0; j < V; j++) {
+            float away = get(x[k].at, j) - *mean;
+            part += away * away;
         }
+        squares += lane + k * job.lanes < count ? part : 0;
+    }
     squares = row_sum<BLOCK>(squares, job.lanes, lines);
     *rstd = 1.0f / sqrtf(squares / (float)job.width + job.eps);
 }
 
-template <class T, int V, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS)
+/* Pack k of weight or bias as numbers: from what was fetched with the row (SAME), else from where
+ * it lies, `absent` where it is not given. */
+template <class T, int V, bool SAME>
+__device__ __forceinline__ void affine_pack(const RowsCuda &job, const Pack<T, V> &fetched,
+                                            const void *p, int64_t at, bool inside, float absent,
+                                            float *w)
+{
+    if constexpr (SAME) {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            w[j] = get(fetched.at, j);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            w[j] = 0;
+        if (inside)
+            affine_get<V>(job, p, at, absent, w);
+    }
+}
+
+/* SAME: weight and bias are given, of x's type, and lie so that packs of them can be fetched. Packs
+ * beyond a row's end are worked on like all others, as zeros, and not stored: without branches
+ * between them the packs do not wait for one another. */
+template <class T, int V, int K, bool BLOCK, bool SAME>
+__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS,
+                                  BLOCK ? 1 : K * V >= 20 ? 2 : 3)
     rows_forward(RowsCuda job)
 {
     cuda_begin();
@@ -171,27 +194,32 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS)
          first += (int64_t)gridDim.x * teams) {
         int64_t row = first + team;          /* all lanes of a warp stay: their sums need them */
         bool    live = row < job.rows;
+        int64_t sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
+        int64_t affine = sample * job.pitch;
         float   mean, rstd;
-        Pack<T, V> x[K];
+        Pack<T, V> x[K], weight[K], bias[K];
         row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
+        if constexpr (SAME) {
+            row_get<T, V, K>((const T *)job.weight, affine, lane, lanes, count, live, weight);
+            row_get<T, V, K>((const T *)job.bias, affine, lane, lanes, count, live, bias);
+        }
         row_moments<T, V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
         if (!live)
             continue;
-        int64_t sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
-        int64_t affine = sample * job.pitch;
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            int   v = lane + k * lanes;
-            float w[V], b[V], y[V];
-            if (v >= count)
-                break;
-            affine_get<V>(job, job.scalar ? NULL : job.weight, affine + (int64_t)v * V, s, w);
-            affine_get<V>(job, job.scalar ? NULL : job.bias, affine + (int64_t)v * V, s * rstd * m,
-                          b);
+            int     v = lane + k * lanes;
+            int64_t at = affine + (int64_t)v * V;
+            float   w[V], b[V], y[V];
+            affine_pack<T, V, SAME>(job, weight[k], job.scalar ? NULL : job.weight, at, v < count,
+                                    s, w);
+            affine_pack<T, V, SAME>(job, bias[k], job.scalar ? NULL : job.bias, at, v < count,
+                                    s * rstd * m, b);
 #pragma unroll
             for (int j = 0; j < V; j++)
                 y[j] = (get(x[k].at, j) - mean) * rstd * (w[j] + job.plus) + b[j];
-            put_pack<V>((T *)job.y, row * job.width + (int64_t)v * V, y);
+            if (v < count)
+                put_pack<V>((T *)job.y, row * job.width + (int64_t)v * V, y);
         }
     }
 }
@@ -274,7 +302,7 @@ __device__ void scalars_join(const RowsCuda &job, float team_s, float team_m, fl
 
 /* dx = before + rstd (g - mean(g) - xhat mean(g (xhat + add))), g = weight dy. A block takes one
  * piece. */
-template <class T, int V, int K, bool BLOCK>
+template <class T, int V, int K, bool BLOCK, bool SAME>
 __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
                                   BLOCK ? 1 : back_blocks(K * V))
     rows_backward(RowsCuda job)
@@ -298,18 +326,21 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
         int64_t row = sample * job.per + first + team;
         bool    live = first + team < to;
         float   g[K][V], mean, rstd, sum = 0, dot = 0;
-        Pack<T, V> x[K], d[K];
+        Pack<T, V> x[K], d[K], weight[K];
         row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
         row_get<T, V, K>((const T *)job.dy, row * job.width, lane, lanes, count, live, d);
         row_moments<T, V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
+        if (!live)                               /* zeros throughout, whatever 1 / std is */
+            mean = rstd = 0;
         float add = rstd * m;
+        if constexpr (SAME)
+            row_get<T, V, K>((const T *)job.weight, affine, lane, lanes, count, live, weight);
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            float w[V], part = 0, part_dot = 0;
-            if (!live || lane + k * lanes >= count)
-                break;
-            affine_get<V>(job, job.scalar ? NULL : job.weight,
-                          affine + (int64_t)(lane + k * lanes) * V, 1, w);
+            int     v = lane + k * lanes;
+            float   w[V], part = 0, part_dot = 0;
+            affine_pack<T, V, SAME>(job, weight[k], job.scalar ? NULL : job.weight,
+                                    affine + (int64_t)v * V, live && v < count, 1, w);
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 float xhat = (get(x[k].at, j) - mean) * rstd, dy = get(d[k].at, j);
@@ -333,8 +364,7 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
             continue;
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            if (lane + k * lanes >= count)
-                break;
+            int v = lane + k * lanes;
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 float xhat = (get(x[k].at, j) - mean) * rstd;
@@ -342,7 +372,8 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
                 if (job.before)
                     g[k][j] += get(d[k].at, j);
             }
-            put_pack<V>((T *)job.y, row * job.width + (int64_t)(lane + k * lanes) * V, g[k]);
+            if (v < count)
+                put_pack<V>((T *)job.y, row * job.width + (int64_t)v * V, g[k]);
         }
     }
     if (!job.partial)

@@ -158,7 +158,7 @@ static void fit_take(FitResult *r, const Candidate *c, const TrainingGraph *grap
     r->recipe = c->recipe;
     r->graph = *graph;
     r->engine = engine;
-    r->step_ns = engine->cost_ns;
+    r->step_ns = engine_step_ns(engine, c->recipe->accumulate);
 }
 
 static bool fit_faster(double a_ns, double b_ns)     /* by more than the order of a sum makes */
@@ -172,7 +172,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
     int64_t       budget = fit->options->budget_bytes;
     TrainingGraph graph = c->graph;
     Engine       *engine = c->kept;
-    if (r->fits && !fit_faster(c->kept->keep_all_ns, r->step_ns))
+    if (r->fits && !fit_faster(c->kept->keep_all_ns, r->engine->cost_ns))
         return OK;
     if (r->engine && fit_late(fit)) {
         r->cut = true;
@@ -189,7 +189,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
     }
     bool fits = engine_fits(engine, budget);
     r->cut |= engine->cut || fit->cut;
-    bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->step_ns)
+    bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->engine->cost_ns)
                        : !r->fits && (!r->engine || engine->arena_bytes < r->engine->arena_bytes);
     if (better)
         fit_take(r, c, &graph, engine);
@@ -289,13 +289,14 @@ static int point_order(const void *a, const void *b)
     const FitPoint *x = a, *y = b;
     if (x->peak_bytes != y->peak_bytes)
         return x->peak_bytes > y->peak_bytes ? -1 : 1;
-    return (x->step_ns > y->step_ns) - (x->step_ns < y->step_ns);
+    return (x->sum_ns > y->sum_ns) - (x->sum_ns < y->sum_ns);
 }
 
-static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double step_ns, int32_t recomputed)
+static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double sum_ns, int32_t recomputed)
 {
     return (FitPoint){ .peak_bytes = peak_bytes,
-                       .step_ns = step_ns,
+                       .sum_ns = sum_ns,
+                       .step_ns = engine_forecast_ns(c->kept, sum_ns, peak_bytes),
                        .recomputed = recomputed,
                        .batch = c->recipe->batch,
                        .accumulate = c->recipe->accumulate,
@@ -365,7 +366,7 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
     FitPoint *front = NEWN(pool, FitPoint, n + 1);
     int64_t   apart = n ? (points[0].peak_bytes - points[n - 1].peak_bytes) / CURVE_APART : 0;
     for (int i = n - 1; i >= 0; i--)
-        if (!kept || points[i].step_ns < front[kept - 1].step_ns) {
+        if (!kept || points[i].sum_ns < front[kept - 1].sum_ns) {
             if (kept > 1 && (points[i].peak_bytes - front[kept - 2].peak_bytes < apart ||
                              points[i].peak_bytes - front[kept - 1].peak_bytes < apart / 4))
                 kept--;                      /* never the least itself */

@@ -289,19 +289,22 @@ Err session_run(Session *session, Part part)
     return OK;
 }
 
+const void *session_output_at(Session *session, int32_t i)
+{
+    const Graph *graph = session->engine->graph;
+    if (!session->read)
+        return session->outputs[i];
+    size_t bytes = (size_t)value_at(graph, graph->outputs[i].value)->bytes;
+    Err    err = device_read(session->engine->device, session->read[i], session->outputs[i], bytes);
+    return err ? NULL : session->read[i];
+}
+
 const void *session_output(Session *session, const char *name)
 {
     const Graph *graph = session->engine->graph;
     for (int32_t i = 0; i < graph->n_outputs; i++)
-        if (!strcmp(graph->outputs[i].name, name)) {
-            if (!session->read)
-                return session->outputs[i];
-            size_t bytes = (size_t)value_at(graph, graph->outputs[i].value)->bytes;
-            return device_read(session->engine->device, session->read[i], session->outputs[i],
-                               bytes)
-                       ? NULL
-                       : session->read[i];
-        }
+        if (!strcmp(graph->outputs[i].name, name))
+            return session_output_at(session, i);
     return NULL;
 }
 

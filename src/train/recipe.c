@@ -352,7 +352,7 @@ const char *recipe_no_cut(const Recipe *recipe)
 
 int64_t recipe_most_lots(const Recipe *recipe)
 {
-    int64_t lots = recipe->batch < 256 ? recipe->batch : 256;
+    int64_t lots = recipe->batch < OFFERED_LOTS ? recipe->batch : OFFERED_LOTS;
     while (recipe->batch % lots)
         lots--;
     return lots;

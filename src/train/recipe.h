@@ -61,7 +61,9 @@ typedef struct EveryConfig {
     int64_t every, keep, n, batches, batch;
 } EveryConfig;
 
-enum { MOST_LOTS = 4096 };
+/* Lots of levers.regions and levers.chunks, each with nodes of its own: the most that a plan file
+ * may ask for, and the most that are offered. */
+enum { MOST_LOTS = 4096, OFFERED_LOTS = 256 };
 
 /* How the step is done, beyond what a recipe file says; { 0 }: every lever at its default. `fit`
  * moves them (train/fit.h), a plan file keeps them. `release` and `host` are exact; the others may
@@ -154,8 +156,7 @@ typedef struct TrainingGraph {
 
 const char *recipe_no_release(const Recipe *recipe);     /* NULL, or why levers.release cannot be */
 const char *recipe_no_cut(const Recipe *recipe);  /* NULL, or why micro-batches must stay whole */
-/* The most equal lots that regions are offered in: single samples or, as each lot has nodes of its
- * own, 256. */
+/* The most equal lots that regions are offered in: single samples, up to OFFERED_LOTS. */
 int64_t     recipe_most_lots(const Recipe *recipe);
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);
 

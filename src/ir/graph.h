@@ -19,7 +19,7 @@
 #include "device/type.h"
 #include "ir/shape.h"
 
-/* What bytes are for; the words are the keys of every report (contract: first match wins). */
+/* What bytes are for; the words are the keys of every report (docs/CONTRACT.md 1). */
 #define CLASS_LIST(X)                         \
     X(CLASS_PARAMETERS,  "parameters")        \
     X(CLASS_GRADIENTS,   "gradients")         \

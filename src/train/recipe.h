@@ -69,13 +69,14 @@ enum { MOST_LOTS = 4096, OFFERED_LOTS = 256 };
  * moves them (train/fit.h), a plan file keeps them. `release` and `host` are exact; the others may
  * change rounding. */
 typedef struct Levers {
-    int64_t pieces;   /* the recipe's micro-batches are cut into so many; 0: whole. batch and
-                                  * accumulate then are those of the pieces */
-    int64_t regions;  /* runs of per-sample operators are done in so many lots; 0: at once */
-    /* the rows before the loss are done in so many lots; 0: at once. Not with regions */
-    int64_t chunks;
-    /* an algorithm with more scratch bytes gives way to a leaner one; 0: any */
-    int64_t most_scratch;
+    int64_t pieces;              /* the recipe's micro-batches are cut into so many; 0: whole. batch
+                                  * and accumulate then are those of the pieces */
+    int64_t regions;             /* runs of per-sample operators are done in so many lots; 0: at
+                                  * once */
+    int64_t chunks;              /* the rows before the loss are done in so many lots; 0: at once.
+                                  * Not with regions */
+    int64_t most_scratch;        /* an algorithm with more scratch bytes gives way to a leaner one;
+                                  * 0: any */
     bool    stored_attention;    /* attention keeps its probabilities */
     bool    phases;              /* of the device, not chosen: see Blas.phases */
     bool    release;             /* a parameter moves as soon as its gradient is final */

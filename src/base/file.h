@@ -60,6 +60,7 @@ bool folder_exists(const char *path);
 /* a folder, and not a link back to one that holds it */
 bool folder_within(const char *folder, const char *path);
 Err  folder_make(const char *path);            /* with its parents; fine if it is there */
+Err  folder_try(const char *path);  /* could it be made, and files in it? As file_try */
 /* A new name is on the disk only once its folder is: errno, or 0. Some file systems cannot. */
 int  folder_sync(const char *path);
 /* against other processes, until the pool is freed */

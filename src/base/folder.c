@@ -84,6 +84,23 @@ Err folder_lock(Pool *pool, const char *path)
     return OK;
 }
 
+Err folder_try(const char *path)
+{
+    char at[FILE_PATH_MAX], up[FILE_PATH_MAX];
+    if (strlen(path) >= sizeof at)
+        return file_fail("make the folder", path, ENAMETOOLONG);
+    if (!*path)
+        return fail(E_IO, "cannot make a folder without a name; give a path");
+    strcpy(at, path);
+    while (!file_exists(at) && errno == ENOENT && strcmp(at, ".")) {     /* what would hold it */
+        file_folder(at, up, sizeof up);
+        strcpy(at, up);
+    }
+    int error = !file_exists(at) ? errno : !folder_exists(at) ? ENOTDIR
+              : access(at, W_OK | X_OK) != 0 ? errno : 0;
+    return error ? file_fail(strcmp(at, path) ? "make the folder" : "write to", path, error) : OK;
+}
+
 void folder_tidy(const char *path)
 {
     DIR *dir = opendir(path);

@@ -223,8 +223,10 @@ Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step)
     TRY(checkpoint_before(pool, folder, INT64_MAX, step));
     return *step >= 0
                ? OK
-               : fail(E_IO, "%s holds no whole checkpoint; start the run anew without --resume",
-                      folder);
+               : fail(E_IO,
+                      "%s holds no whole checkpoint: its run ended before the first was saved; "
+                      "begin it again with --out %s",
+                      folder, folder);
 }
 
 static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int64_t step,

@@ -88,6 +88,30 @@ static Err train_save(Trainer *t)
     return saver_save(t->saver, &t->state);
 }
 
+/* A new run may go there. */
+static Err train_free(Pool *pool, const char *out)
+{
+    int64_t step;
+    if (folder_exists(out) && !checkpoint_newest(pool, out, &step))
+        return fail(E_USAGE,
+                    "%s already holds a run at step %lld; continue it with --resume %s, or name "
+                    "another folder",
+                    out, (long long)step, out);
+    return OK;
+}
+
+/* What would stop a run only after it was planned; nothing is changed yet. */
+static Err train_try(Pool *pool, const TrainOptions *o)
+{
+    int64_t step;
+    if (!o->out)
+        return OK;
+    if (o->resume)
+        return checkpoint_newest(pool, o->out, &step);
+    TRY(folder_try(o->out));
+    return train_free(pool, o->out);
+}
+
 static Err train_open(Pool *pool, Trainer *t)
 {
     const TrainOptions *o = t->options;
@@ -127,12 +151,7 @@ static Err train_open(Pool *pool, Trainer *t)
                         "Leave out --seed, or begin another with --init",
                         o->out, (long long)t->state.seed, (long long)t->recipe->seed);
     } else {
-        int64_t step;
-        if (!checkpoint_newest(pool, o->out, &step))
-            return fail(E_USAGE,
-                        "%s already holds a run at step %lld; continue it with --resume %s, or "
-                        "name another folder",
-                        o->out, (long long)step, o->out);
+        TRY(train_free(pool, o->out));
     }
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
     if (t->state.step < t->recipe->steps || !o->resume) {    /* what does nothing changes nothing */
@@ -385,6 +404,7 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
 {
     const TrainOptions *options = t->options;
     const Recipe       *recipe;
+    TRY(train_try(pool, options));
     TRY(train_plan(pool, t, device));
     const Engine *engine = t->fit.engine;
     recipe = t->recipe = t->fit.recipe;

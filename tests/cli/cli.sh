@@ -173,6 +173,8 @@ expect 0 "unet-small: 2 steps" train --resume "$work/half" --steps 6
 is "resuming does not give the bits of an uninterrupted run" cmp -s "$work/whole/step-000006.safetensors" "$work/half/step-000006.safetensors"
 is "keep: 2 checkpoints should be left" [ "$(ls "$work/half" | grep -c safetensors)" = 2 ]
 expect 2 "already holds a run" train unet-small $small --steps 6 --out "$work/whole"
+expect 1 "Not a directory" train unet-small $small --steps 6 --out "$work/b.csv/run"
+is "a run that cannot be kept should not be planned" [ "$(wc -l < "$work/err")" = 1 ]
 expect 2 "was begun with seed" train --resume "$work/half" --steps 8 --seed 77
 expect 2 "is not a run" train --resume "$work/nowhere"
 expect 0 "nothing is left to do: step 6 of 5" train --resume "$work/half" --steps 5 --set optimizer.lr=9

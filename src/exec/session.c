@@ -261,6 +261,10 @@ static Err session_record(Session *session, Part part)
     Err err = session_launches(session, part, branches ? &lanes : NULL);
     Err ended = device->api->record_end(device, &session->recording[part]);
     pool_free(pool);
+    if (err && session->recording[part]) {   /* half of a part must never be replayed */
+        device->api->forget(device, session->recording[part]);
+        session->recording[part] = NULL;
+    }
     return err ? err : ended;
 }
 

@@ -209,20 +209,23 @@ static Err fit_add_both(Fit *fit, Recipe *recipe)
     return err;
 }
 
-/* The same with state on the host, where the device has a memory of its own and the step does not
- * fit as it is: what is kept there is only ever slower. */
+/* Is that placement one of its own, on a device with a memory of its own? */
+static bool fit_can_host(const Fit *fit, int host)
+{
+    return fit->device->to_host > 0 && (host != HOST_EMA || fit->recipe->ema.rule != EMA_NONE);
+}
+
+/* The same with state on the host, where the step does not fit as it is: what is kept there is only
+ * ever slower. */
 static Err fit_add_all(Fit *fit, Recipe *recipe)
 {
     int first = fit->n, host = recipe->levers.host;
     TRY(fit_add_both(fit, recipe));
-    if (fit->device->to_host <= 0 || first == fit->n ||
-        fit->list[first].kept->keep_all_bytes <= fit->options->budget_bytes)
+    if (first == fit->n || fit->list[first].kept->keep_all_bytes <= fit->options->budget_bytes)
         return OK;
-    for (recipe->levers.host = host + 1; recipe->levers.host <= HOST_STATE; recipe->levers.host++) {
-        if (recipe->levers.host == HOST_EMA && recipe->ema.rule == EMA_NONE)
-            continue;
-        TRY(fit_add_both(fit, recipe));
-    }
+    for (recipe->levers.host = host + 1; recipe->levers.host <= HOST_STATE; recipe->levers.host++)
+        if (fit_can_host(fit, recipe->levers.host))
+            TRY(fit_add_both(fit, recipe));
     recipe->levers.host = host;
     return OK;
 }
@@ -340,7 +343,9 @@ static int candidate_order(const void *a, const void *b)
 
 /* The effort of one search: all of it under the recipe's own numeric levers, whatever else is
  * allowed, so that allowing more never finds less; half of it for smaller micro-batches and lower
- * precision, which gain most; an eighth under every other setting, of which there are many. */
+ * precision, which gain most; an eighth under every other setting, of which there are many. The
+ * placements of state that a card offers share it: they are the same step with more or less room.
+ */
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
     const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
@@ -354,6 +359,10 @@ static int64_t fit_share(const Fit *fit, const Candidate *c)
         if (c->kept->programs[i].pgraph->n_nodes > nodes)
             nodes = c->kept->programs[i].pgraph->n_nodes;
     int64_t effort = fit->options->effort > 0 ? fit->options->effort : plan_default_effort(nodes);
+    int     placements = 1;
+    for (int host = asked->host + 1; host <= HOST_STATE; host++)
+        placements += fit_can_host(fit, host);
+    effort = effort / placements + 1;
     return own ? effort : effort / (inside ? 8 : 2) + 1;
 }
 

@@ -145,8 +145,8 @@ static double solve_bound(const Solve *s, int64_t budget)
  * best half goes on, for twice as long and at last cooler, until two are left. What a run finds
  * depends on early luck more than on its length, so 32 short ones, 16, 8, 4 and 2 find more than
  * one of the same effort; on the least peak each is as hot as the first. Every second one is
- * careful: some graphs want that and some do not. seeds: SOLVE_SEEDS; node NULL: every node once. enough: a
- * cost that cannot be beaten. */
+ * careful: some graphs want that and some do not. seeds: SOLVE_SEEDS; node NULL: every node once.
+ * enough: a cost that cannot be beaten. */
 static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t effort,
                              double enough, const RunList seeds[SOLVE_SEEDS], RunList *best)
 {

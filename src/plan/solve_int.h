@@ -1,7 +1,7 @@
 /* solve_int.h -- a search for lists of runs (solve.c), for those who make plans of them (answer.c).
  *
- * A Solve is asked for several budgets in turn: the least peak and the rungs of the ladder that were
- * solved for one are there for the next. */
+ * A Solve is asked for several budgets in turn: the least peak and the rungs of the ladder that
+ * were solved for one are there for the next. */
 #ifndef PLAN_SOLVE_INT_H
 #define PLAN_SOLVE_INT_H
 

@@ -237,7 +237,7 @@ static void kin(void)
         double ns = profile_ns(p, &call, &basis);
         CHECK(ns >= before * (1 - 1e-12));
         before = ns;
-        for (int32_t i = 0; i < p->n_ops; i++)               /* pooled points lie below some calls */
+        for (int32_t i = 0; i < p->n_ops; i++)       /* pooled points lie below some calls */
             CHECK(strcmp(p->ops[i].op, "linear") || p->ops[i].flops > flops || ns >= p->ops[i].ns);
     }
     call.flops = 1e4;

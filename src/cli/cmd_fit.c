@@ -9,6 +9,7 @@
 #include "report/sheet.h"
 #include "train/fit.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -47,7 +48,8 @@ typedef struct Shown {           /* everything there is to print */
 
 static double percent(double now, double before)
 {
-    return before > 0 ? 100 * (now / before - 1) : 0;
+    double more = before > 0 ? 100 * (now / before - 1) : 0;
+    return fabs(more) < 1e-6 ? 0 : more;             /* no "-0.0" from the order of a sum */
 }
 
 /* ---- as JSON ---- */

@@ -110,7 +110,8 @@ typedef enum TimeBasis {
     TIME_BASES
 } TimeBasis;
 
-/* The predicted time of one call; within a family it never falls as work grows. */
+/* The predicted time of one call; within a family it never falls as work grows, and parts of a
+ * measured call never take less together than the call. */
 double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis);
 double profile_roofline_ns(const Profile *profile, const char *op, const char *type, double flops,
                            double bytes);

@@ -254,19 +254,19 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
 {
     int64_t room = options->budget_bytes - engine->persistent_bytes,
             elsewhere = engine_elsewhere(engine, program, true);
-    PlanOptions search = {
+    PlanOptions how = {
         .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed,
         .layout = true,
         .host_budget_bytes = engine_slots_budget(engine), .progress = options->progress,
         .progress_arg = options->progress_arg,
     };
-    bool refused = false;
+    Pool       *scratch = pool_new(pool, "engine_solve");
+    PlanSearch *search = plan_search_new(scratch, program->pgraph, &how);
+    bool        refused = false;
     for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
-        Plan *plan;
-        search.budget_bytes = options->budget_bytes - elsewhere - room / 100 * engine_less[i];
-        if (search.budget_bytes < 1)
-            search.budget_bytes = 1;
-        Err err = plan_solve(pool, program->pgraph, &search, &plan);
+        Plan   *plan;
+        int64_t budget = options->budget_bytes - elsewhere - room / 100 * engine_less[i];
+        Err     err = plan_search_within(pool, search, budget < 1 ? 1 : budget, &plan);
         if (err && err != E_BUDGET)
             return err;
         refused |= i == 0 && err;
@@ -276,6 +276,7 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         if (err || cheaper || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
             break;
     }
+    pool_free(scratch);
     /* A least plan is placed as small as it goes, not as asked for: what is named is then named
      * again. */
     return engine_place(pool, engine, program, refused ? 0 : options->budget_bytes, NULL, NULL);

@@ -121,7 +121,9 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
 
 /* The effort of one search: all of it under the recipe's own numeric levers, whatever else is
  * allowed, so that allowing more never finds less; half of it for smaller micro-batches and lower
- * precision, which gain most; an eighth under every other setting, of which there are many. */
+ * precision, which gain most; an eighth under every other setting, of which there are many. The
+ * placements of state that a card offers share it: they are the same step with more or less room.
+ */
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
     const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
@@ -135,6 +137,10 @@ static int64_t fit_share(const Fit *fit, const Candidate *c)
         if (c->kept->programs[i].pgraph->n_nodes > nodes)
             nodes = c->kept->programs[i].pgraph->n_nodes;
     int64_t effort = fit->options->effort > 0 ? fit->options->effort : plan_default_effort(nodes);
+    int     placements = 1;
+    for (int host = asked->host + 1; host <= HOST_STATE; host++)
+        placements += fit_can_host(fit, host);
+    effort = effort / placements + 1;
     return own ? effort : effort / (inside ? 8 : 2) + 1;
 }
 

@@ -75,20 +75,22 @@ static Err fit_add_both(Fit *fit, Recipe *recipe)
     return err;
 }
 
-/* The same with state on the host, where the device has a memory of its own and the step does not
- * fit as it is: what is kept there is only ever slower. */
+bool fit_can_host(const Fit *fit, int host)
+{
+    return fit->device->to_host > 0 && (host != HOST_EMA || fit->recipe->ema.rule != EMA_NONE);
+}
+
+/* The same with state on the host, where the step does not fit as it is: what is kept there is only
+ * ever slower. */
 static Err fit_add_all(Fit *fit, Recipe *recipe)
 {
     int first = fit->n, host = recipe->levers.host;
     TRY(fit_add_both(fit, recipe));
-    if (fit->device->to_host <= 0 || first == fit->n ||
-        fit->list[first].kept->keep_all_bytes <= fit->options->budget_bytes)
+    if (first == fit->n || fit->list[first].kept->keep_all_bytes <= fit->options->budget_bytes)
         return OK;
-    for (recipe->levers.host = host + 1; recipe->levers.host <= HOST_STATE; recipe->levers.host++) {
-        if (recipe->levers.host == HOST_EMA && recipe->ema.rule == EMA_NONE)
-            continue;
-        TRY(fit_add_both(fit, recipe));
-    }
+    for (recipe->levers.host = host + 1; recipe->levers.host <= HOST_STATE; recipe->levers.host++)
+        if (fit_can_host(fit, recipe->levers.host))
+            TRY(fit_add_both(fit, recipe));
     recipe->levers.host = host;
     return OK;
 }

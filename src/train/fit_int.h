@@ -34,6 +34,9 @@ Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitO
  * limit has passed twice, what is not built is left out, and so is what was not looked at. */
 bool fit_late(const Fit *fit);
 
+/* Is that placement of state one of its own, on a device with a memory of its own? */
+bool fit_can_host(const Fit *fit, int host);
+
 /* One candidate, unless it is impossible or the same as another. */
 Err  fit_add(Fit *fit, const Recipe *recipe, bool twin);
 /* All that options->allow allows; the result gets notes on what could not be used. */

@@ -247,6 +247,32 @@ static void kin(void)
     CHECK_NEAR(profile_ns(p, &call, &basis), 300, 1e-9);     /* measured itself: its own word */
 }
 
+/* Other batches of a measured call keep its distance from the roofline, whatever other calls of the
+ * family do: cut in pieces it is not faster, and a multiple is no slower than its pieces. */
+static void batches(void)
+{
+    Profile  *p;
+    TimeBasis basis;
+    CHECK_OK(parse(small, &p));
+    OpTime slow = { .key = 0xae, .graph = 1, .op = "linear", .type = "f32", .flops = 3e7,
+                    .bytes = 3e3, .ns = 5e6 };           /* far behind its family */
+    profile_add_op(pool, p, slow);
+    profile_ready(pool, p);
+    for (int n = 2; n <= 16; n++) {
+        OpTime part = slow, many = slow;
+        part.key = many.key = 1;
+        part.flops /= n;
+        part.bytes = part.bytes / n + 50;                    /* weights are read by every piece */
+        many.flops *= n;
+        many.bytes = many.bytes * n - 50 * (n - 1);
+        CHECK(n * profile_ns(p, &part, &basis) >= slow.ns * (1 - 1e-12));
+        CHECK_INT(basis, TIME_FAMILY);
+        CHECK(profile_ns(p, &many, &basis) <= n * slow.ns * (1 + 1e-12));
+        part.graph = 9;                          /* a model nobody measured: the family's word */
+        CHECK(n * profile_ns(p, &part, &basis) < slow.ns);
+    }
+}
+
 static void shipped(void)
 {
     char **names;
@@ -304,6 +330,7 @@ int main(void)
     RUN(written_reads_back);
     RUN(times);
     RUN(kin);
+    RUN(batches);
     RUN(tight_arenas);
     RUN(shipped);
     RUN(unknown_names);

@@ -216,6 +216,33 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
     return kernel->prepare ? kernel->prepare(session->pool, call) : OK;
 }
 
+static bool launches_meet(const Session *session, const Launch *a, const Launch *b)
+{
+    for (int32_t i = 0; i < a->n_ends; i++)
+        for (int32_t j = 0; j < b->n_ends; j++)
+            if (extents_meet(&session->extents[a->first_end + i],
+                             &session->extents[b->first_end + j]))
+                return true;
+    return false;
+}
+
+/* What can go in one launch is brought together: each waits for the next of its kind where nothing
+ * in between touches its bytes, so that it reads and writes what it would have. */
+static void session_gather(const Session *session, Launch *launches, int32_t from, int32_t to)
+{
+    for (int32_t i = to - 1; i >= from; i--) {
+        Launch  moved = launches[i];
+        int32_t next = i + 1;
+        while (moved.run_all && next < to && launches[next].run_all != moved.run_all &&
+               !launches[next].copy && !launches_meet(session, &moved, &launches[next]))
+            next++;
+        if (!moved.run_all || next == to || launches[next].run_all != moved.run_all)
+            continue;
+        memmove(&launches[i], &launches[i + 1], (size_t)(next - i - 1) * sizeof *launches);
+        launches[next - 1] = moved;
+    }
+}
+
 static Err session_program(Session *session, const Program *program)
 {
     const Graph *graph = session->engine->graph;
@@ -250,6 +277,8 @@ static Err session_program(Session *session, const Program *program)
         calls[n] = &launches[n].call;
         TRY(session_launch(session, &places, s, id, &launches[n++]));
     }
+    session_gather(session, launches, 0, first_update < 0 ? n : first_update);
+    session_gather(session, launches, first_update < 0 ? n : first_update, n);
     /* A joined program may update a parameter before the last gradients are made: `micro` runs what
      * comes before the first update, `update` all the rest, in the plan's own order. */
     for (int p = 0; p < PART_COUNT; p++)
@@ -506,12 +535,12 @@ static Err session_settle(Session *session, Part part)
 static Err session_launches(Session *session, Part part, Lanes *lanes)
 {
     bool    guards = session->engine->guards;
-    int32_t n;
+    int32_t n, at = 0;
     for (int32_t i = session->from[part]; i < session->to[part]; i += n) {
         Launch *launch = &session->launches[part][i];
         n = guards || session->n_watches ? 1 : session_together(session, part, i);
         if (lanes)
-            TRY(lanes_before(lanes, i - session->from[part]));
+            TRY(lanes_before(lanes, at));
         for (int32_t j = 0; j < n; j++)
             session_measure(session, &launch[j]);
         if (guards)
@@ -522,7 +551,7 @@ static Err session_launches(Session *session, Part part, Lanes *lanes)
         if (i == session->last_feed[part] && session->read_feeds[part])
             TRY(session->device->api->stamp(session->device, session->read_feeds[part]));
         if (lanes)
-            TRY(lanes_behind(lanes, i - session->from[part], n));
+            TRY(lanes_behind(lanes, at++));
         if (launch->copy)
             continue;
         if (guards)
@@ -560,23 +589,30 @@ static Err session_give(Session *session, Part part)
     return OK;
 }
 
-/* Launches that go in one keep their place among all others. What the host staged comes in beside
- * the first launches, all in one lane, so that the last of it is after all of it. */
+/* Launches that go in one are one to the lanes: all of their bytes. What the host staged comes in
+ * beside the first launches, all in one lane, so that the last of it is after all of it. */
 static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *lanes)
 {
-    int32_t    from = session->from[part], n = session->to[part] - from;
-    LaneItem  *items = NEWN(pool, LaneItem, n);
-    LanePlace *places = NEWN(pool, LanePlace, n);
-    for (int32_t i = 0; i < n; i++) {
-        const Launch *launch = &session->launches[part][from + i];
-        if (launch->copy)                    /* it begins, or is waited for: the same bytes */
-            items[i] = (LaneItem){ .extents = launch->copy->touches, .n_extents = 2 };
-        else
-            items[i] = (LaneItem){ .extents = session->extents + launch->first_end,
-                                   .n_extents = launch->n_ends,
-                                   .ns = session->engine->node_ns[launch->call.node->id],
-                                   .alone = launch->run_all != NULL,
-                                   .aside = launch->feed >= 0 };
+    int32_t    from = session->from[part], to = session->to[part], n = 0;
+    LaneItem  *items = NEWN(pool, LaneItem, to - from);
+    LanePlace *places = NEWN(pool, LanePlace, to - from);
+    for (int32_t i = from, group; i < to; i += group, n++) {
+        const Launch *launch = &session->launches[part][i];
+        group = session_together(session, part, i);
+        if (launch->copy) {                  /* it begins, or is waited for: the same bytes */
+            items[n] = (LaneItem){ .extents = launch->copy->touches, .n_extents = 2 };
+            continue;
+        }
+        Extent  *extents = NULL;
+        int32_t  cap = 0;
+        items[n] = (LaneItem){ .aside = launch->feed >= 0 };
+        for (int32_t g = 0; g < group; g++) {
+            items[n].ns += session->engine->node_ns[launch[g].call.node->id];
+            for (int32_t e = 0; e < launch[g].n_ends; e++)
+                VEC_ADD(pool, extents, items[n].n_extents, cap,
+                        session->extents[launch[g].first_end + e]);
+        }
+        items[n].extents = extents;
     }
     lanes_assign(pool, items, n, places);
     TRY(lanes_check(items, n, places));

@@ -151,6 +151,23 @@ static __device__ __forceinline__ void fetch_all(const CUtensorMap *map_a, const
     }
 }
 
+/* The lines of column sums that the blocks left, added in a fixed order: a warp to a column. */
+static __device__ __forceinline__ void lines_sum(const Job &job, int lines, int columns,
+                                                 float *sums)
+{
+    int   k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
+    float all = 0;
+    if (k >= columns)
+        return;
+    for (int p = lane; p < lines; p += 32)
+        all += job.sums[(int64_t)p * columns + k];
+#pragma unroll
+    for (int d = 16; d; d >>= 1)
+        all += __shfl_xor_sync(0xffffffffu, all, d);
+    if (lane == 0)
+        sums[k] = job.sums_before ? job.sums_before[k] + all : all;
+}
+
 /* Column sums of dy while its boxes are in shared memory. The blocks of all taps read the same
  * boxes, so each adds up one in so many: alone, one block would keep all others waiting. A thread
  * has two neighbours of some of the rows. */

@@ -1,14 +1,14 @@
 /* lanes.c -- two lanes by list scheduling (Graham 1969) over the plan's own order. */
 #include "exec/lanes.h"
-#include <stdlib.h>
 
 /* Of an H200, roughly: only whether a branch pays is decided by them. */
 static const double cross_ns = 1500;     /* an edge between lanes, more than one within a lane */
-static double most_ns = 100000;    /* a longer one fills the card */
-static double behind_ns = 20000;   /* what goes aside waits no longer than that behind */
-static int ahead = 16;
+static const double behind_ns = 80000;   /* what goes aside may come so much later there */
 
-enum { LOOK_BACK = 256 };                /* launches; older ones count as in the way */
+enum {
+    LOOK_BACK = 256,                     /* launches; older ones count as in the way */
+    LOOK_AHEAD = 64,                     /* launches that one may stand in the way of */
+};
 
 static bool in_the_way(const LaneItem *a, const LaneItem *b)
 {
@@ -53,7 +53,7 @@ static double *ways_left(Pool *pool, const LaneItem *items, int32_t n)
  * or it would stand in its way. */
 static bool goes_aside(const double *left, int32_t n, int32_t i)
 {
-    for (int32_t j = i + 1; j < n && j - i <= ahead; j++)
+    for (int32_t j = i + 1; j < n && j - i <= LOOK_AHEAD; j++)
         if (left[j] > left[i])
             return true;
     return false;
@@ -70,15 +70,12 @@ void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *place
     Pool *scratch = pool_new(pool, "lanes");
     Way   way = { .items = items, .ends = NEWN(scratch, double, n + 1), .last = { -1, -1 },
                   .before = NEWN(scratch, int32_t, n + 1), .known = { -1, -1 } };
-    if (getenv("LANES_BEHIND")) behind_ns = atof(getenv("LANES_BEHIND"));
-    if (getenv("LANES_AHEAD")) ahead = atoi(getenv("LANES_AHEAD"));
-    if (getenv("LANES_MOST")) most_ns = atof(getenv("LANES_MOST"));
     const double *left = ways_left(scratch, items, n);
     for (int32_t i = 0; i < n; i++) {
         int32_t block[2] = { way_block(&way, 1, i), way_block(&way, 0, i) };
         double  start[2] = { way_start(&way, 0, block[0]), way_start(&way, 1, block[1]) };
         int32_t lane = items[i].aside;
-        if (!items[i].aside && items[i].ns <= most_ns) {
+        if (!items[i].aside) {
             lane = start[1] + (items[i].ns > 0 ? cross_ns : 0) < start[0];
             if (goes_aside(left, n, i))
                 lane = start[1] <= start[0] + behind_ns;

@@ -76,29 +76,6 @@ __device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const flo
     }
 }
 
-/* The next AHEAD packs, all under way before the first is added. */
-template <int N, bool GATED, int AHEAD>
-__device__ __forceinline__ void sum_ahead(const SumJob &job, int64_t first, int64_t step,
-                                          const float (&gate)[N], float (&sum)[N])
-{
-    Raw<N> raw[AHEAD], raw_y[AHEAD];
-    float  x[N], y[N];
-#pragma unroll
-    for (int s = 0; s < AHEAD; s++)
-        raw[s] = raw_load<N>(job.x, first + s * step);
-    if (job.y.p)
-#pragma unroll
-        for (int s = 0; s < AHEAD; s++)
-            raw_y[s] = raw_load<N>(job.y, first + s * step);
-#pragma unroll
-    for (int s = 0; s < AHEAD; s++) {
-        raw_get<N>(job.x.type, raw[s], x);
-        if (job.y.p)
-            raw_get<N>(job.y.type, raw_y[s], y);
-        sum_pack<N, GATED>(job, first + s * step, x, y, gate, sum);
-    }
-}
-
 /* sum[j] += the packs at first, first + step, ..., `count` of them. All lie over the same columns,
  * so a thread needs one pack of the gate: from column `at` of row a on. */
 template <int N, bool GATED>
@@ -106,21 +83,34 @@ __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int6
                                           int64_t count, int64_t a, int64_t at, float (&sum)[N])
 {
     int64_t i = 0;
-    float   gate[N];
+    float   x[N], y[N], gate[N];
     if (GATED)
 #pragma unroll
-        for (int j = 0; j < N; j++) {
-            int64_t k = at + j;                  /* long divisions would hold up the first load */
-            if (k >= job.k)
-                k = job.k >= N ? k - job.k : k % job.k;
-            any_get<1>(job.gate, a * job.k + k, &gate[j]);
+        for (int j = 0; j < N; j++)
+            any_get<1>(job.gate, a * job.k + (at + j) % job.k, &gate[j]);
+    for (; i + SUM_AHEAD <= count; i += SUM_AHEAD) {
+        Raw<N> raw[SUM_AHEAD], raw_y[SUM_AHEAD];
+#pragma unroll
+        for (int s = 0; s < SUM_AHEAD; s++)
+            raw[s] = raw_load<N>(job.x, first + (i + s) * step);
+        if (job.y.p)
+#pragma unroll
+            for (int s = 0; s < SUM_AHEAD; s++)
+                raw_y[s] = raw_load<N>(job.y, first + (i + s) * step);
+#pragma unroll
+        for (int s = 0; s < SUM_AHEAD; s++) {
+            raw_get<N>(job.x.type, raw[s], x);
+            if (job.y.p)
+                raw_get<N>(job.y.type, raw_y[s], y);
+            sum_pack<N, GATED>(job, first + (i + s) * step, x, y, gate, sum);
         }
-    for (; i + SUM_AHEAD <= count; i += SUM_AHEAD)
-        sum_ahead<N, GATED, SUM_AHEAD>(job, first + i * step, step, gate, sum);
-    for (; i + 2 <= count; i += 2)
-        sum_ahead<N, GATED, 2>(job, first + i * step, step, gate, sum);
-    if (i < count)
-        sum_ahead<N, GATED, 1>(job, first + i * step, step, gate, sum);
+    }
+    for (; i < count; i++) {
+        any_get<N>(job.x, first + i * step, x);
+        if (job.y.p)
+            any_get<N>(job.y, first + i * step, y);
+        sum_pack<N, GATED>(job, first + i * step, x, y, gate, sum);
+    }
 }
 
 __device__ __forceinline__ float sum_whole(const SumJob &job, int64_t at, float sum)

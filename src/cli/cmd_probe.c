@@ -206,8 +206,8 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
         TRY(probe_recipe(pool, opt.recipes.items[i], profile));
     profile_ready(pool, profile);
     if (!opt.out) {
-        char *folder = pool_text(pool, path);
-        *strrchr(folder, '/') = '\0';
+        char folder[FILE_PATH_MAX];
+        file_folder(path, folder, sizeof folder);
         TRY(folder_make(folder));
     }
     TRY(profile_write(profile, path));

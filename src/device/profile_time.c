@@ -238,6 +238,23 @@ static double alike_ns(const Profile *profile, const OpTime *call)
     return n ? sum / n : 0;
 }
 
+/* An operator that was never measured beside one that does the same and was: as far behind its
+ * roofline, and no faster than any measured call of its kin that needs no more. Its own roofline is
+ * a floor: beside measured times it would win by not having been tried. */
+static double kin_ns(const Profile *profile, const OpTime *call, const Family *kin,
+                     double roofline_ns)
+{
+    double ns = family_ns(kin, roofline_ns);
+    for (int32_t i = 0; i < profile->n_ops; i++) {
+        const OpTime *op = &profile->ops[i];
+        if (strcmp(op->op, call->kin) || strcmp(op->type, call->type) || op->ns <= ns)
+            continue;
+        if (profile_roofline_ns(profile, op->op, op->type, op->flops, op->bytes) <= roofline_ns)
+            ns = op->ns;
+    }
+    return ns;
+}
+
 double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
 {
     double measured = measured_ns(profile, call);
@@ -250,6 +267,9 @@ double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
         return alike;
     double roofline = profile_roofline_ns(profile, call->op, call->type, call->flops, call->bytes);
     const Family *family = profile_family(profile, call->op, call->type);
-    *basis = family ? TIME_FAMILY : TIME_ROOFLINE;
-    return family ? family_ns(family, roofline) : roofline;
+    const Family *kin = call->kin ? profile_family(profile, call->kin, call->type) : NULL;
+    *basis = family || kin ? TIME_FAMILY : TIME_ROOFLINE;
+    return family ? family_ns(family, roofline)
+           : kin  ? kin_ns(profile, call, kin, roofline)
+                  : roofline;
 }

@@ -35,8 +35,7 @@ Graph *graph_new(Pool *pool, Type compute)
     graph->pool = pool;
     graph->compute = compute;
     graph->part = PART_MICRO;
-    VEC_ADD(pool, graph->modules, graph->n_modules, graph->cap_modules,
-            (Module){ "", -1 });
+    VEC_ADD(pool, graph->modules, graph->n_modules, graph->cap_modules, (Module){ "", -1 });
     return graph;
 }
 
@@ -110,6 +109,12 @@ static int32_t value_new(Graph *graph, const char *name, Type type, Shape shape,
                          int32_t maker)
 {
     int32_t id = graph->n_values;
+    int64_t bytes;
+    if (!shape_bytes(shape, type_bytes(type), &bytes)) {
+        graph_poison(graph, E_SHAPE, "a tensor of %s has more bytes than can be counted",
+                     shape_text(shape));
+        bytes = 0;
+    }
     VEC_ADD(graph->pool, graph->values, graph->n_values, graph->cap_values,
             (Value){ .name = name,
                      .shape = shape,
@@ -117,7 +122,7 @@ static int32_t value_new(Graph *graph, const char *name, Type type, Shape shape,
                      .class = class,
                      .root = id,
                      .maker = maker,
-                     .bytes = shape_count(shape) * type_bytes(type),
+                     .bytes = bytes,
                      .module = graph->module,
                      .source = graph->source,
                      .persistent = maker < 0 });
@@ -157,10 +162,9 @@ Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int 
                                 shape_text(disk), shape_text(old->disk));
         return graph->stand_in ? graph->stand_in(graph, old) : (Tensor){ graph, old->value };
     }
-    for (int i = 0; i < disk.rank; i++)
-        if (disk.dim[i] < 1)
-            return graph_poison(graph, E_SHAPE, "parameter %s would have shape %s", full,
-                                shape_text(disk));
+    if (!shape_filled(disk))
+        return graph_poison(graph, E_SHAPE, "parameter %s would have shape %s", full,
+                            shape_text(disk));
 
     Param param = { .name = full,
                     .disk = disk,
@@ -178,8 +182,7 @@ Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int 
         param.permuted |= param.axis[i] != i;
     }
     param.value = value_new(graph, full, graph->compute, shape, CLASS_PARAMETERS, -1);
-    VEC_ADD(graph->pool, graph->params, graph->n_params, graph->cap_params,
-            param);
+    VEC_ADD(graph->pool, graph->params, graph->n_params, graph->cap_params, param);
     return (Tensor){ graph, param.value };
 }
 
@@ -309,18 +312,19 @@ Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *i
         node.in[i] = in[i].id;
     for (int i = 0; i < op->n_out; i++)
         node.out[i] = TENSOR_NONE;
-    VEC_ADD(graph->pool, graph->nodes, graph->n_nodes, graph->cap_nodes,
-            node);
+    VEC_ADD(graph->pool, graph->nodes, graph->n_nodes, graph->cap_nodes, node);
 
     Err err = op->shape(&graph->nodes[node.id]);
     if (err) {
         graph->n_nodes--;
         return graph_poison(graph, err, "%s", err_text());
     }
+    if (graph->error)                        /* an output of more bytes than can be counted */
+        return poisoned;
     for (int i = 0; i < op->n_out; i++) {
         int32_t id = node.out[i];            /* the array is shared with the stored node */
         REQUIRE(id >= 0 || id == TENSOR_NONE);
-        if (id >= 0 && shape_count(graph->values[id].shape) <= 0)
+        if (id >= 0 && !shape_filled(graph->values[id].shape))
             return graph_poison(graph, E_SHAPE, "%s would give an empty tensor %s", op->name,
                                 shape_text(graph->values[id].shape));
         if (out)

@@ -1,9 +1,9 @@
 /* attention_head.h -- pieces for short sequences on Hopper: a head's keys all in shared memory.
  *
- * Each warpgroup has 64 queries. Tiles lie as in attention_wgmma.h and
- * have room for R rows, a constant, so that every place in them is one too; rows beyond the end are
- * zeros. The last warpgroup may read rows that its tile does not have: they are those of the next
- * column or tile, and what comes of them is never stored.
+ * Each warpgroup has 64 queries. Tiles lie as in attention_wgmma.h and have room for R rows, a
+ * constant, so that every place in them is one too; rows beyond the end are zeros. The last
+ * warpgroup may read rows that its tile does not have: they are those of the next column or tile,
+ * and what comes of them is never stored.
  */
 #ifndef OPS_ATTENTION_HEAD_H
 #define OPS_ATTENTION_HEAD_H
@@ -108,6 +108,61 @@ __device__ __forceinline__ void head_scores(float (&s)[N / 8][4], const WideTile
     for (int k = 1; k < K / 16; k++)
         wgmma<N, true>(s, xs + (uint64_t)k * (2 * WideTile<RX, K>::STEP / 16),
                        ys + (uint64_t)k * (2 * WideTile<RY, K>::STEP / 16), T());
+}
+
+/* Of two values in each of two lanes that differ in bit M, the first has both firsts, the second
+ * both seconds. */
+template <int M> __device__ __forceinline__ void quad_swap(uint32_t &first, uint32_t &second)
+{
+    bool     high = threadIdx.x & M;
+    uint32_t got = __shfl_xor_sync(0xffffffffu, high ? first : second, M);
+    first = high ? got : first;
+    second = high ? second : got;
+}
+
+/* Note [Whole pieces]
+ * fragment_store of 4 bytes a thread writes 16 bytes of a row at a time, half of what the second
+ * cache takes at least, and what a head's block stores at once then fills the way there. So the
+ * four threads of a row exchange their pairs first: of four blocks of 8 columns each then has one,
+ * 16 bytes; where places allow only 8, of two blocks half of one. An even width, all lanes
+ * together. */
+template <class T, int D>
+__device__ __forceinline__ void quad_store(T *to, int64_t ld, int n, int width, int copy,
+                                           const float (&acc)[D / 8][4], float first, float second)
+{
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    if (copy < 8) {
+        fragment_store<T, D>(to, ld, n, width, true, acc, first, second);
+        return;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float factor = h ? second : first;
+        T    *row = to + (g + 8 * h) * ld;
+        bool  there = g + 8 * h < n;
+#pragma unroll
+        for (int d = 0; d < D / 8; d += 4) {
+            uint32_t x[4] = { 0, 0, 0, 0 };
+#pragma unroll
+            for (int i = 0; i < 4 && d + i < D / 8; i++)
+                x[i] = pair(acc[d + i][2 * h] * factor, acc[d + i][2 * h + 1] * factor, T());
+            quad_swap<1>(x[0], x[1]);
+            quad_swap<1>(x[2], x[3]);
+            if (copy == 8) {
+#pragma unroll
+                for (int i = 0; i < 4; i += 2) {
+                    int c = 8 * (d + i + t % 2) + 4 * (t / 2);
+                    if (there && c < width)
+                        *(uint2 *)(row + c) = make_uint2(x[i], x[i + 1]);
+                }
+                continue;
+            }
+            quad_swap<2>(x[0], x[2]);
+            quad_swap<2>(x[1], x[3]);
+            if (there && 8 * (d + t) < width)
+                *(uint4 *)(row + 8 * (d + t)) = make_uint4(x[0], x[1], x[2], x[3]);
+        }
+    }
 }
 
 #endif

@@ -90,7 +90,9 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
         wgmma_wait<0>();
         hold(y);
     }
-    softmax_end<T, N>(a, head, row, y, rows, scale);
+    softmax_end(a, head, row, rows, scale);
+    quad_store<T, N>(at.rows<T>(a.y) + row * a.y.ld, a.y.ld, lq - row, a.width, a.copy, y,
+                     rows.sum[0], rows.sum[1]);
 #endif
 }
 

@@ -495,10 +495,9 @@ __device__ __forceinline__ void softmax_step(float (&score)[KEYS / 8][4], float 
         }
 }
 
-/* y and the log-sum-exp of a warp's 16 rows. */
-template <class T, int N>
+/* The log-sum-exp of a warp's 16 rows; the sum becomes what y is to be multiplied by. */
 __device__ __forceinline__ void softmax_end(const AttentionCuda &a, int64_t head, int64_t row,
-                                            const float (&y)[N / 8][4], RowsSeen r, float scale)
+                                            RowsSeen &r, float scale)
 {
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
 #pragma unroll
@@ -507,9 +506,8 @@ __device__ __forceinline__ void softmax_end(const AttentionCuda &a, int64_t head
         r.sum[h] += __shfl_xor_sync(0xffffffffu, r.sum[h], 2);
         if (t == 0 && row + g + 8 * h < a.lq)
             lse_put(a, head * a.lq + row + g + 8 * h, r.top[h] * scale, r.sum[h]);
+        r.sum[h] = 1 / r.sum[h];
     }
-    fragment_store<T, N>(head_rows<T>(a, a.y, head) + row * a.y.ld, a.y.ld, a.lq - row, a.width,
-                         true, y, 1 / r.sum[0], 1 / r.sum[1]);
 }
 
 template <class T, int N>

@@ -113,7 +113,9 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
     wgmma_wait<0>();
     hold(y);
 
-    softmax_end<T, N>(a, head, row, y, rows, scale);
+    softmax_end(a, head, row, rows, scale);
+    fragment_store<T, N>(head_rows<T>(a, a.y, head) + row * a.y.ld, a.y.ld, a.lq - row, a.width,
+                         true, y, rows.sum[0], rows.sum[1]);
 }
 #endif
 

@@ -408,7 +408,7 @@ Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
     }
     /* A short search, under a second: another plan is often easier to place than this one. */
     LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0,
-                              .max_nodes = PLACE_NODES };
+                              .max_nodes = PLACE_NODES, .remember = true };
     Err err = plan_buffers(scratch, graph, plan, &buffers);
     if (!err && buffers.n_buffers > 0) {
         err = layout_solve(scratch, buffers.buffers, buffers.n_buffers, &options, &result);

@@ -187,7 +187,7 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
     TRY(engine_read(pool, root, r->graph.graph, device, &how, &r->engine));
     r->fits = true;
     r->recipe = recipe;
-    r->step_ns = r->engine->cost_ns;
+    r->step_ns = engine_step_ns(r->engine, recipe->accumulate);
     TRY(json_need_number(root, "default_cost", &r->default_ns));     /* for reports only */
     TRY(json_need_int(root, "default_bytes", &r->default_bytes));
     r->bound_bytes = r->engine->bound_bytes;

@@ -352,6 +352,14 @@ const char *recipe_no_cut(const Recipe *recipe)
     return recipe->model->no_cut ? recipe->model->no_cut(recipe->config) : NULL;
 }
 
+int64_t recipe_most_lots(const Recipe *recipe)
+{
+    int64_t lots = recipe->batch < 256 ? recipe->batch : 256;
+    while (recipe->batch % lots)
+        lots--;
+    return lots;
+}
+
 const char *recipe_no_release(const Recipe *recipe)
 {
     TrainingGraph unused = { 0 };

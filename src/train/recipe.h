@@ -154,6 +154,9 @@ typedef struct TrainingGraph {
 
 const char *recipe_no_release(const Recipe *recipe);     /* NULL, or why levers.release cannot be */
 const char *recipe_no_cut(const Recipe *recipe);  /* NULL, or why micro-batches must stay whole */
+/* The most equal lots that regions are offered in: single samples or, as each lot has nodes of its
+ * own, 256. */
+int64_t     recipe_most_lots(const Recipe *recipe);
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);
 
 #endif

@@ -214,6 +214,39 @@ static void times(void)
     CHECK_INT(basis, TIME_MEASURED);
 }
 
+/* An alternative that nobody measured, beside the operator it could replace: a roofline is a floor,
+ * so it must not win by that. */
+static void kin(void)
+{
+    Profile  *p;
+    TimeBasis basis;
+    CHECK_OK(parse(small, &p));
+    OpTime call = { .key = 1, .graph = 1, .op = "linear_other", .type = "f32", .flops = 1e4,
+                    .bytes = 10 };
+    double floor_ns = profile_ns(p, &call, &basis);
+    CHECK_INT(basis, TIME_ROOFLINE);
+    call.kin = "never seen either";
+    CHECK_NEAR(profile_ns(p, &call, &basis), floor_ns, 0);
+    CHECK_INT(basis, TIME_ROOFLINE);
+    call.kin = "linear";
+    CHECK_NEAR(profile_ns(p, &call, &basis), 5000, 1e-6);    /* as far behind as its kin */
+    CHECK_INT(basis, TIME_FAMILY);
+    double before = 0;
+    for (double flops = 1; flops < 1e12; flops *= 1.07) {
+        call.flops = flops;
+        double ns = profile_ns(p, &call, &basis);
+        CHECK(ns >= before * (1 - 1e-12));
+        before = ns;
+        for (int32_t i = 0; i < p->n_ops; i++)               /* pooled points lie below some calls */
+            CHECK(strcmp(p->ops[i].op, "linear") || p->ops[i].flops > flops || ns >= p->ops[i].ns);
+    }
+    call.flops = 1e4;
+    profile_add_op(pool, p, (OpTime){ .key = 7, .graph = 1, .op = "linear_other", .type = "f32",
+                                      .flops = 1e4, .bytes = 10, .ns = 300 });
+    profile_ready(pool, p);
+    CHECK_NEAR(profile_ns(p, &call, &basis), 300, 1e-9);     /* measured itself: its own word */
+}
+
 static void shipped(void)
 {
     char **names;
@@ -270,6 +303,7 @@ int main(void)
     RUN(bad_files);
     RUN(written_reads_back);
     RUN(times);
+    RUN(kin);
     RUN(tight_arenas);
     RUN(shipped);
     RUN(unknown_names);

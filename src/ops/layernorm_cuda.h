@@ -190,8 +190,8 @@ __device__ __forceinline__ void affine_pack(const RowsCuda &job, const Pack<T, V
     }
 }
 
-/* Packs beyond a row's end are worked on like all others, as zeros, and not stored: without branches
- * between them the packs do not wait for one another. */
+/* Packs beyond a row's end are worked on like all others, as zeros, and not stored: without
+ * branches between them the packs do not wait for one another. */
 template <class T, int V, int K, bool BLOCK, Affine FORM>
 __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS,
                                   BLOCK ? 1 : forward_blocks(K * V, FORM == AFFINE_SCALAR))

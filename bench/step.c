@@ -4,7 +4,7 @@
  *              [--nodes FILE] [--part P] [--random] [--one-lane] [--digest] RECIPE [KEY=VALUE ...]
  *
  * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned
- * and measured arena, its host's, what the card's driver says is in use, loss. A budget is kept by
+ * and measured arena, its host's, what this process holds of the card, loss. A budget is kept by
  * exact levers alone. Every step gets the same batch, drawn once, so that no loader is measured;
  * --part trains one network of a system alone (bench/parts.h); --random feeds random numbers
  * (latents, which no drawn data has); --top N adds the N operators that take the longest, alone;

@@ -131,36 +131,34 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
     if (group == 2) {
         if (threadIdx.x == 256)
             phase_fetch<KIND, N>(maps, phases, stages, ring, m, n, tap, from, to);
+        return;
+    }
+    float c[N / 2];
+    Sums  sums = { false };
+    if (KIND == CONV_BACKWARD_WEIGHTS) {
+        sums = { job.sums && m == 0, A_BYTES, N, DEEP / (512 / N), 0, 1 };
+        phase_sums(up, tap, &sums.next, &sums.every);
+    }
+    multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
+    if (KIND == CONV_BACKWARD_WEIGHTS) {
+        weights_out<N>(job, c, m, n, tap, split, group);
+        if (sums.wanted)
+            sums.give((float *)stages,
+                      job.sums + (int64_t)(split * (up + 2) * (up + 2) + tap) * job.columns, n * N,
+                      job.columns);
+    } else if (!job.direct) {
+        positions_out<N>(job, c, m, n, split, group);
     } else {
-        float c[N / 2];
-        int   next = 0, every = 1;
-        /* Rows are never turned here, but known widths let the compiler end products early (C7515:
-         * docs/CUDA.md). */
-        int width = job.turned ? ROWS : N;
-        if (KIND == CONV_BACKWARD_WEIGHTS)
-            phase_sums(up, tap, &next, &every);
-        Sums sums = { job.sums && m == 0, A_BYTES, width, DEEP / (512 / width), next, every };
-        multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
-        if (KIND == CONV_BACKWARD_WEIGHTS) {
-            weights_out<N>(job, c, m, n, tap, split, group);
-            if (sums.wanted)
-                sums.give((float *)stages,
-                          job.sums + (int64_t)(split * (up + 2) * (up + 2) + tap) * job.columns,
-                          n * N, job.columns);
-        } else if (!job.direct) {
-            positions_out<N>(job, c, m, n, split, group);
-        } else {
-            At p = block_at(job, m);
-            boxes_out<N, T>(job, c, stages, n, group, [&](const char *box, int column) {
-                if (KIND == CONV_BACKWARD_DATA)
-                    box_store5(&maps.small, box, column, p.w, p.h, 0, p.n);
-                else
-                    for (int i = 0; i < ch.phases * cw.phases; i++)
-                        box_store5(&maps.phase[(ch.phase + i / cw.phases) * up + cw.phase +
-                                               i % cw.phases],
-                                   box, column, p.w, p.h, 0, p.n);
-            });
-        }
+        At p = block_at(job, m);
+        boxes_out<N, T>(job, c, stages, n, group, [&](const char *box, int column) {
+            if (KIND == CONV_BACKWARD_DATA)
+                box_store5(&maps.small, box, column, p.w, p.h, 0, p.n);
+            else
+                for (int i = 0; i < ch.phases * cw.phases; i++)
+                    box_store5(&maps.phase[(ch.phase + i / cw.phases) * up + cw.phase +
+                                           i % cw.phases],
+                               box, column, p.w, p.h, 0, p.n);
+        });
     }
 #endif
 }
@@ -200,17 +198,7 @@ static __global__ void phase_weights_sum(const float4 *parts, int pieces, int co
     const Job &job = phases.job;
     int        up = phases.up, taps = (up + 2) * (up + 2);
     if ((int)blockIdx.x < sum_blocks) {
-        int k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
-        if (k >= columns)
-            return;
-        float all = 0;
-        for (int p = lane; p < pieces * taps; p += 32)
-            all += job.sums[(int64_t)p * columns + k];
-#pragma unroll
-        for (int d = 16; d; d >>= 1)
-            all += __shfl_xor_sync(0xffffffffu, all, d);
-        if (lane == 0)
-            sums[k] = job.sums_before ? job.sums_before[k] + all : all;
+        lines_sum(job, pieces * taps, columns, sums);
         return;
     }
     int64_t i = (blockIdx.x - (int64_t)sum_blocks) * blockDim.x + threadIdx.x;

@@ -172,12 +172,12 @@ Err session_settle(Session *session, Part part)
 static Err session_launches(Session *session, Part part, Lanes *lanes)
 {
     bool    guards = session->engine->guards;
-    int32_t n;
+    int32_t n, at = 0;
     for (int32_t i = session->from[part]; i < session->to[part]; i += n) {
         Launch *launch = &session->launches[part][i];
         n = guards || session->n_watches ? 1 : session_together(session, part, i);
         if (lanes)
-            TRY(lanes_before(lanes, i - session->from[part]));
+            TRY(lanes_before(lanes, at));
         for (int32_t j = 0; j < n; j++)
             session_measure(session, &launch[j]);
         if (guards)
@@ -188,7 +188,7 @@ static Err session_launches(Session *session, Part part, Lanes *lanes)
         if (i == session->last_feed[part] && session->read_feeds[part])
             TRY(session->device->api->stamp(session->device, session->read_feeds[part]));
         if (lanes)
-            TRY(lanes_behind(lanes, i - session->from[part], n));
+            TRY(lanes_behind(lanes, at++));
         if (launch->copy)
             continue;
         if (guards)
@@ -225,23 +225,30 @@ Err session_give(Session *session, Part part)
     return OK;
 }
 
-/* Launches that go in one keep their place among all others. What the host staged comes in beside
- * the first launches, all in one lane, so that the last of it is after all of it. */
+/* Launches that go in one are one to the lanes: all of their bytes. What the host staged comes in
+ * beside the first launches, all in one lane, so that the last of it is after all of it. */
 static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *lanes)
 {
-    int32_t    from = session->from[part], n = session->to[part] - from;
-    LaneItem  *items = NEWN(pool, LaneItem, n);
-    LanePlace *places = NEWN(pool, LanePlace, n);
-    for (int32_t i = 0; i < n; i++) {
-        const Launch *launch = &session->launches[part][from + i];
-        if (launch->copy)                    /* it begins, or is waited for: the same bytes */
-            items[i] = (LaneItem){ .extents = launch->copy->touches, .n_extents = 2 };
-        else
-            items[i] = (LaneItem){ .extents = session->extents + launch->first_end,
-                                   .n_extents = launch->n_ends,
-                                   .ns = session->engine->node_ns[launch->call.node->id],
-                                   .alone = launch->run_all != NULL,
-                                   .aside = launch->feed >= 0 };
+    int32_t    from = session->from[part], to = session->to[part], n = 0;
+    LaneItem  *items = NEWN(pool, LaneItem, to - from);
+    LanePlace *places = NEWN(pool, LanePlace, to - from);
+    for (int32_t i = from, group; i < to; i += group, n++) {
+        const Launch *launch = &session->launches[part][i];
+        group = session_together(session, part, i);
+        if (launch->copy) {                  /* it begins, or is waited for: the same bytes */
+            items[n] = (LaneItem){ .extents = launch->copy->touches, .n_extents = 2 };
+            continue;
+        }
+        Extent  *extents = NULL;
+        int32_t  cap = 0;
+        items[n] = (LaneItem){ .aside = launch->feed >= 0 };
+        for (int32_t g = 0; g < group; g++) {
+            items[n].ns += session->engine->node_ns[launch[g].call.node->id];
+            for (int32_t e = 0; e < launch[g].n_ends; e++)
+                VEC_ADD(pool, extents, items[n].n_extents, cap,
+                        session->extents[launch[g].first_end + e]);
+        }
+        items[n].extents = extents;
     }
     lanes_assign(pool, items, n, places);
     TRY(lanes_check(items, n, places));

@@ -157,6 +157,33 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
     return kernel->prepare ? kernel->prepare(session->pool, call) : OK;
 }
 
+static bool launches_meet(const Session *session, const Launch *a, const Launch *b)
+{
+    for (int32_t i = 0; i < a->n_ends; i++)
+        for (int32_t j = 0; j < b->n_ends; j++)
+            if (extents_meet(&session->extents[a->first_end + i],
+                             &session->extents[b->first_end + j]))
+                return true;
+    return false;
+}
+
+/* What can go in one launch is brought together: each waits for the next of its kind where nothing
+ * in between touches its bytes, so that it reads and writes what it would have. */
+static void session_gather(const Session *session, Launch *launches, int32_t from, int32_t to)
+{
+    for (int32_t i = to - 1; i >= from; i--) {
+        Launch  moved = launches[i];
+        int32_t next = i + 1;
+        while (moved.run_all && next < to && launches[next].run_all != moved.run_all &&
+               !launches[next].copy && !launches_meet(session, &moved, &launches[next]))
+            next++;
+        if (!moved.run_all || next == to || launches[next].run_all != moved.run_all)
+            continue;
+        memmove(&launches[i], &launches[i + 1], (size_t)(next - i - 1) * sizeof *launches);
+        launches[next - 1] = moved;
+    }
+}
+
 static Err session_program(Session *session, const Program *program)
 {
     const Graph *graph = session->engine->graph;
@@ -191,6 +218,8 @@ static Err session_program(Session *session, const Program *program)
         calls[n] = &launches[n].call;
         TRY(session_launch(session, &places, s, id, &launches[n++]));
     }
+    session_gather(session, launches, 0, first_update < 0 ? n : first_update);
+    session_gather(session, launches, first_update < 0 ? n : first_update, n);
     /* A joined program may update a parameter before the last gradients are made: `micro` runs what
      * comes before the first update, `update` all the rest, in the plan's own order. */
     for (int p = 0; p < PART_COUNT; p++)

@@ -5,11 +5,11 @@
  * tiles of the other side. Its last warpgroup only fetches, into a ring of stages (`full` says that
  * a pair is there, `empty` that all have read it), and leaves most of its registers to the others.
  *
- * A tile lies in panels of up to 64 columns beside each other, swizzled as the copy engine does it:
- * it serves the tensor cores with the summed index along its rows and down its columns alike. What
- * lies beyond a head's width or the last row comes as zeros. The wider the panels the faster the
- * copies: two tiles of 64 x 64 take 278 ns in panels of 128 bytes, 514 of 32 and 772 of 16, with
- * all multiprocessors at it.
+ * A tile lies in panels of 64 columns beside each other, the last of them narrower, swizzled as the
+ * copy engine does it: it serves the tensor cores with the summed index along its rows and down its
+ * columns alike. What lies beyond a head's width or the last row comes as zeros. The wider the
+ * panels the faster the copies: two tiles of 64 x 64 take 278 ns in panels of 128 bytes, 514 of 32
+ * and 772 of 16, with all multiprocessors at it.
  *
  * The copy engine wants distances in 16 bytes; where a head's width does not give that, the threads
  * of the fetching warpgroup copy.
@@ -22,10 +22,10 @@
 
 template <int ROWS, int K> struct Panels {
     enum {
-        WIDE = K % 64 == 0 ? 64 : K % 32 == 0 ? 32 : 16,     /* columns of a panel */
-        LINE = WIDE * 2,                                     /* bytes of its rows */
-        PANEL = ROWS * LINE
+        FULL = K / 64, PANEL = ROWS * 128,       /* panels of 64 columns, and bytes of one */
+        REST = K % 64, LINE = REST * 2           /* columns of the last, narrower one; its rows */
     };
+    static_assert(REST == 0 || REST == 16 || REST == 32, "a swizzle is as long as the rows");
     char at[ROWS * K * 2];
 };
 
@@ -35,8 +35,10 @@ template <int K, int OWNS, int OWN, int ROWS, int STAGES> struct RingShared {
     uint64_t        full[STAGES], empty[STAGES], ready;      /* ready: own is there */
 };
 
+struct TileMaps { CUtensorMap full, rest; };
+
 struct RingArgs {
-    CUtensorMap own_map[2], walk_map[2];
+    TileMaps    own_map[2], walk_map[2];
     SideCuda    own[2], walk[2];
     int64_t     own_rows, walk_rows;     /* of a head */
     int64_t     blocks;                  /* to a head */
@@ -52,18 +54,26 @@ struct RingArgs {
         else                    { constexpr int K = 128, N = 128; __VA_ARGS__ }               \
     } while (0)
 
+/* Shall that many warpgroups share a tile, not two, or would too many of them have no rows? */
+static inline bool groups_pay(int64_t rows, int groups)
+{
+    return ceil_div(rows, 64 * groups) * groups <= ceil_div(rows, 128) * 2 + 1;
+}
+
 template <int K>
 static Err ring_map(const AttentionCuda &a, const SideCuda &side, int64_t length, int rows,
-                    CUtensorMap *map)
+                    TileMaps *maps)
 {
     int64_t extent[4] = { a.width, length, a.heads, a.n_heads / a.heads };
     int64_t between[3] = { side.ld, side.head_stride, side.batch_stride };
-    int     box[4] = { Panels<64, K>::WIDE, rows, 1, 1 };
+    int     full[4] = { 64, rows, 1, 1 }, rest[4] = { K % 64, rows, 1, 1 };
     const uint16_t *from = (const uint16_t *)side.data + side.column;
-    return map_make(a.type, 4, extent, between, box, from, map);
+    if (K >= 64)
+        TRY(map_make(a.type, 4, extent, between, full, from, &maps->full));
+    return K % 64 ? map_make(a.type, 4, extent, between, rest, from, &maps->rest) : OK;
 }
 
-/* Blocks of `groups` reading warpgroups. */
+/* Blocks of OWN rows, 64 to a reading warpgroup. */
 template <int K, int OWNS, int OWN, int ROWS, class Kernel>
 static Err ring_launch(const Call *call, Kernel kernel, const AttentionCuda &a, RingArgs r,
                        size_t bytes)
@@ -108,8 +118,10 @@ __device__ __forceinline__ void barrier_wait(uint64_t *b, int parity)
                  " @p bra DONE;\n bra WAIT;\nDONE:\n}" ::"r"(shared_at(b)), "r"(parity) : "memory");
 }
 /* A warpgroup's registers, each thread's: the fetching one gives, the others take. In all they may
- * be no more than the block was launched with, or all wait for ever: 168 each (3 warpgroups), 128
- * (4). */
+ * be no more than the block was launched with, or all wait for ever: 168 each (2 reading
+ * warpgroups), 128 (3), 96 (4). */
+constexpr int registers_fetching(int groups) { return groups == 2 ? 40 : 32; }
+constexpr int registers_reading(int groups) { return groups == 2 ? 232 : groups == 3 ? 160 : 112; }
 template <int N> __device__ __forceinline__ void registers_give()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -122,6 +134,26 @@ __device__ __forceinline__ void group_sync(int group)
 {
     asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
 }
+
+/* Reading warpgroups take turns in queueing products (the order of Shah et al. 2024,
+ * FlashAttention-3), so that one has the tensor cores while another takes exponentials: left alone
+ * they all wait for products at the same time, and then all for the same units. */
+template <int GROUPS> struct Turns {
+    int group;
+    __device__ __forceinline__ explicit Turns(int group_) : group(group_)
+    {
+        if (group == GROUPS - 1)
+            pass();                              /* the first begins */
+    }
+    __device__ __forceinline__ void take() const
+    {
+        asm volatile("bar.sync %0, 256;" ::"r"(8 + group) : "memory");
+    }
+    __device__ __forceinline__ void pass() const
+    {
+        asm volatile("bar.arrive %0, 256;" ::"r"(8 + (group + 1) % GROUPS) : "memory");
+    }
+};
 
 struct Place {                   /* in the ring */
     int stage, phase;
@@ -160,19 +192,39 @@ __device__ __forceinline__ void ring_begin(RingShared<K, OWNS, OWN, ROWS, STAGES
 }
 
 /* Rows from `row` on: by the copy engine, asked by one thread. */
-template <int ROWS, int K>
-__device__ __forceinline__ void tile_ask(Panels<ROWS, K> &to, const CUtensorMap *map,
-                                         uint64_t *full, int row, int head, int batch)
+__device__ __forceinline__ void box_ask(char *to, const CUtensorMap *map, uint64_t *full,
+                                        int column, int row, int head, int batch)
 {
-#pragma unroll
-    for (int i = 0; i < K / Panels<ROWS, K>::WIDE; i++)
-        asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                     "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
-                         shared_at(to.at + i * Panels<ROWS, K>::PANEL)),
-                     "l"(map), "r"(shared_at(full)), "r"(i * Panels<ROWS, K>::WIDE), "r"(row),
-                     "r"(head), "r"(batch)
-                     : "memory");
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_at(to)),
+                 "l"(map), "r"(shared_at(full)), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 : "memory");
 }
+template <int ROWS, int K>
+__device__ __forceinline__ void tile_ask(Panels<ROWS, K> &to, const TileMaps &maps, uint64_t *full,
+                                         int row, int head, int batch)
+{
+    constexpr int panels = Panels<ROWS, K>::FULL, bytes = Panels<ROWS, K>::PANEL;
+#pragma unroll
+    for (int i = 0; i < panels; i++)
+        box_ask(to.at + i * bytes, &maps.full, full, i * 64, row, head, batch);
+    if (K % 64)
+        box_ask(to.at + panels * bytes, &maps.rest, full, panels * 64, row, head, batch);
+}
+
+/* Where a byte of a row lies: 16-byte pieces are permuted within eight rows of 128 bytes, or four of
+ * as many bytes, and so on. */
+template <int ROWS, int K> __device__ __forceinline__ int byte_at(int row, int byte)
+{
+    constexpr int full = Panels<ROWS, K>::FULL * 128, line = Panels<ROWS, K>::LINE;
+    if (K % 64 == 0 || byte < full) {
+        int at = row * 128 + byte % 128;
+        return byte / 128 * Panels<ROWS, K>::PANEL + (at ^ (at >> 3 & 0x70));
+    }
+    int at = row * line + byte - full;
+    return Panels<ROWS, K>::FULL * Panels<ROWS, K>::PANEL + (at ^ (at >> 3 & (line - 1) & 0x70));
+}
+
 /* The same by the warpgroup's threads; neighbours take one row. Only the head's columns are
  * written. */
 template <int ROWS, int K>
@@ -180,15 +232,12 @@ __device__ __forceinline__ void tile_copy(Panels<ROWS, K> &to, const AttentionCu
                                           const SideCuda &side, int64_t head, int64_t row,
                                           int64_t rows)
 {
-    constexpr int line = Panels<ROWS, K>::LINE;
     int lane = (int)threadIdx.x % 128, count = a.width * 2 / a.copy, step = 128 / count,
-        byte = lane % count * a.copy, inside = byte % line;
+        byte = lane % count * a.copy;
     const char *from = (const char *)(head_rows<uint16_t>(a, side, head) + row * side.ld) + byte;
-    char       *panel = to.at + byte / line * Panels<ROWS, K>::PANEL;
     for (int r = lane / count; r < ROWS && lane < step * count; r += step) {
         bool there = row + r < rows;
-        int  at = r * line + inside;
-        copy_async(panel + (at ^ (at >> 3 & (line - 1) & 0x70)),
+        copy_async(to.at + byte_at<ROWS, K>(r, byte),
                    there ? from + (int64_t)r * side.ld * 2 : side.data, a.copy, there);
     }
 }
@@ -208,7 +257,7 @@ __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES
         if (one) {
             barrier_expect(&s.ready, (int)sizeof s.own);
             for (int i = 0; i < OWNS; i++)
-                tile_ask(s.own[i], &r.own_map[i], &s.ready, (int)first, inner, batch);
+                tile_ask(s.own[i], r.own_map[i], &s.ready, (int)first, inner, batch);
         } else
             barrier_arrive(&s.ready);
     } else {
@@ -228,8 +277,8 @@ __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES
         if (asks) {
             if (one) {
                 barrier_expect(full, (int)(2 * sizeof s.one[0]));
-                tile_ask(s.one[at.stage], &r.walk_map[0], full, (int)(tile * ROWS), inner, batch);
-                tile_ask(s.two[at.stage], &r.walk_map[1], full, (int)(tile * ROWS), inner, batch);
+                tile_ask(s.one[at.stage], r.walk_map[0], full, (int)(tile * ROWS), inner, batch);
+                tile_ask(s.two[at.stage], r.walk_map[1], full, (int)(tile * ROWS), inner, batch);
             } else
                 barrier_arrive(full);
             __syncwarp();
@@ -259,34 +308,34 @@ struct NoMore {
 
 /* ---- products ---- */
 
-/* Where the tensor cores find rows of a panel; `leading`: bytes to the panel beside it. */
+/* Where the tensor cores find rows of LINE bytes; `leading`: bytes to the panel beside them. */
 template <int LINE> __device__ __forceinline__ uint64_t panel_at(const void *p, int leading)
 {
     constexpr uint64_t kind = LINE == 128 ? 1 : LINE == 64 ? 2 : 3;
     return (uint64_t)(shared_at(p) >> 4) | (uint64_t)(leading >> 4) << 16 |
            (uint64_t)(LINE * 8 >> 4) << 32 | kind << 62;
 }
-/* From a panel's first 16 columns to those of step k, in descriptors' units. */
-template <int ROWS, int K> __device__ __forceinline__ constexpr uint64_t step_along(int k)
+/* 16 columns of a tile's rows from `row` on, the k-th of them, the summed index along the rows. */
+template <int ROWS, int K>
+__device__ __forceinline__ uint64_t along(const Panels<ROWS, K> &t, int row, int k)
 {
-    return (uint64_t)((k * 16 / Panels<ROWS, K>::WIDE * Panels<ROWS, K>::PANEL +
-                       k * 16 % Panels<ROWS, K>::WIDE * 2) >> 4);
+    constexpr int full = Panels<ROWS, K>::FULL, bytes = Panels<ROWS, K>::PANEL,
+                  line = Panels<ROWS, K>::LINE;
+    if (k < 4 * full)
+        return panel_at<128>(t.at + row * 128, 0) + (uint64_t)((k / 4 * bytes + k % 4 * 32) >> 4);
+    return panel_at<line>(t.at + full * bytes + row * line, 0) + (uint64_t)((k - 4 * full) * 2);
 }
 
-/* This warpgroup's 64 rows of x as left-hand sides. */
+/* This warpgroup's 64 rows of x, from `row` on, as left-hand sides. */
 template <int K, int RX>
 __device__ __forceinline__ void rows_get(uint32_t (&x)[K / 16][4], const Panels<RX, K> &from,
                                          int row)
 {
-    constexpr int line = Panels<RX, K>::LINE;
-    int           lane = (int)threadIdx.x % 32;
+    int lane = (int)threadIdx.x % 32;
     row += (int)threadIdx.x % 128 / 32 * 16 + lane % 16;
 #pragma unroll
-    for (int k = 0; k < K / 16; k++) {
-        int byte = k * 32 + lane / 16 * 16, at = row * line + byte % line;
-        ldmatrix(x[k], from.at + byte / line * Panels<RX, K>::PANEL +
-                           (at ^ (at >> 3 & (line - 1) & 0x70)));
-    }
+    for (int k = 0; k < K / 16; k++)
+        ldmatrix(x[k], from.at + byte_at<RX, K>(row, k * 32 + lane / 16 * 16));
 }
 
 /* s = x y^T over K columns: 64 rows of x from `row` on, all N rows of y. Only queued. */
@@ -294,22 +343,19 @@ template <class T, int K, int RX, int N>
 __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const Panels<RX, K> &x, int row,
                                              const Panels<N, K> &y)
 {
-    constexpr int line = Panels<N, K>::LINE;
-    uint64_t      xs = panel_at<line>(x.at + row * line, 0), ys = panel_at<line>(y.at, 0);
-    wgmma<N, false>(s, xs, ys, T());
+    wgmma<N, false>(s, along(x, row, 0), along(y, 0, 0), T());
 #pragma unroll
     for (int k = 1; k < K / 16; k++)
-        wgmma<N, true>(s, xs + step_along<RX, K>(k), ys + step_along<N, K>(k), T());
+        wgmma<N, true>(s, along(x, row, k), along(y, 0, k), T());
 }
 template <class T, int K, int N>         /* x in registers */
 __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const uint32_t (&x)[K / 16][4],
                                              const Panels<N, K> &y)
 {
-    uint64_t ys = panel_at<Panels<N, K>::LINE>(y.at, 0);
-    wgmma<N, false, false>(s, x[0], ys, T());
+    wgmma<N, false, false>(s, x[0], along(y, 0, 0), T());
 #pragma unroll
     for (int k = 1; k < K / 16; k++)
-        wgmma<N, true, false>(s, x[k], ys + step_along<N, K>(k), T());
+        wgmma<N, true, false>(s, x[k], along(y, 0, k), T());
 }
 
 /* acc += p y: p in registers, 64 rows by ROWS; y has ROWS rows of N columns. Only queued. */
@@ -318,11 +364,17 @@ __device__ __forceinline__ void sums_queue(float (&acc)[N / 8][4],
                                            const uint32_t (&p)[ROWS / 16][4],
                                            const Panels<ROWS, K> &y)
 {
-    constexpr int line = Panels<ROWS, K>::LINE;
-    uint64_t      ys = panel_at<line>(y.at, Panels<ROWS, K>::PANEL);
+    constexpr int full = Panels<ROWS, K>::FULL, bytes = Panels<ROWS, K>::PANEL,
+                  line = Panels<ROWS, K>::LINE, n = full * 64;
 #pragma unroll
-    for (int k = 0; k < ROWS / 16; k++)
-        wgmma<N>(acc, p[k], ys + (uint64_t)(k * line), T());
+    for (int k = 0; k < ROWS / 16; k++) {
+        if constexpr (full > 0)
+            wgmma<n>(*(float(*)[n / 8][4])acc, p[k],
+                     panel_at<128>(y.at, bytes) + (uint64_t)(k * 128), T());
+        if constexpr (line > 0)
+            wgmma<N - n>(*(float(*)[(N - n) / 8][4])(acc + n / 8), p[k],
+                         panel_at<line>(y.at + full * bytes, 0) + (uint64_t)(k * line), T());
+    }
 }
 
 template <int N> __device__ __forceinline__ void clear(float (&c)[N][4])

@@ -49,6 +49,8 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
             asm volatile("" : "+f"(c[i][e])::"memory");
 }
 
+#define R_8   "%0,%1,%2,%3"
+#define R_16  R_8 ",%4,%5,%6,%7"
 #define R_32  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define R_48  R_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
 #define R_56  R_48 ",%24,%25,%26,%27"
@@ -58,6 +60,8 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
 #define R_96  R_80 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define R_128 R_96 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define C(m, i)  m(c[i][0]), m(c[i][1]), m(c[i][2]), m(c[i][3])
+#define C_8(m)   C(m, 0)
+#define C_16(m)  C_8(m), C(m, 1)
 #define C_32(m)  C(m, 0), C(m, 1), C(m, 2), C(m, 3)
 #define C_48(m)  C_32(m), C(m, 4), C(m, 5)
 #define C_56(m)  C_48(m), C(m, 6)
@@ -128,7 +132,11 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
     __device__ __forceinline__ void wgmma(float(&c)[N / 8][4], const uint32_t(&a)[4], uint64_t y,  \
                                           type)                                                    \
     {                                                                                              \
-        if constexpr (N == 32)                                                                     \
+        if constexpr (N == 8)                                                                      \
+            WGMMA_REGISTERS(8, 4, 5, 6, 7, 8, 9, 10, kind);                                        \
+        else if constexpr (N == 16)                                                                \
+            WGMMA_REGISTERS(16, 8, 9, 10, 11, 12, 13, 14, kind);                                   \
+        else if constexpr (N == 32)                                                                \
             WGMMA_REGISTERS(32, 16, 17, 18, 19, 20, 21, 22, kind);                                 \
         else if constexpr (N == 48)                                                                \
             WGMMA_REGISTERS(48, 24, 25, 26, 27, 28, 29, 30, kind);                                 \
@@ -239,7 +247,7 @@ template <int M> __device__ __forceinline__ void quad_swap(uint32_t &first, uint
  * 16 bytes; where places allow only 8, of two blocks half of one. An even width, all lanes
  * together. */
 template <class T, int D>
-__device__ __forceinline__ void quad_store(T *to, int64_t ld, int n, int width, int copy,
+__device__ __forceinline__ void quad_store(T *to, int64_t ld, int64_t n, int width, int copy,
                                            const float (&acc)[D / 8][4], float first, float second)
 {
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;

@@ -11,23 +11,31 @@ using ForwardShared = RingShared<K, 1, 64 * GROUPS, KEYS, STAGES>;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* One warpgroup's queries, from first to last key. Signs are turned where the scale is negative, so
- * that the highest score is the highest product. */
+/* Turns the signs of a warpgroup's queries. */
+template <int OWN, int K>
+__device__ __forceinline__ void queries_turn(Panels<OWN, K> &q, int group)
+{
+    for (int i = (int)threadIdx.x % 128; i < 64 * K / 2; i += 128)
+        *(uint32_t *)(q.at + byte_at<OWN, K>(group * 64 + i / (K / 2), i % (K / 2) * 4)) ^=
+            0x80008000u;
+    writes_visible();
+    group_sync(group);
+}
+
+/* One warpgroup's queries, from first to last key. */
 template <class T, int N, int K, int GROUPS, int KEYS, int STAGES>
 __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
                                              ForwardShared<K, GROUPS, KEYS, STAGES> &s,
                                              int64_t head, int64_t query, int group, int64_t tiles)
 {
     float    scale = attention_scale_of(a) * LOG2_E;
-    uint32_t flip = scale < 0 ? 0x80008000u : 0;
     int64_t  row = query + (int)threadIdx.x % 128 / 32 * 16;     /* of the warp */
-    scale = fabsf(scale);
-
-    uint32_t q[K / 16][4], p[KEYS / 16][4];
     RowsSeen rows = { { -INFINITY, -INFINITY }, { 0, 0 } };
     float    y[N / 8][4], score[KEYS / 8][4], factor[2] = { 1, 1 };
+    uint32_t p[KEYS / 16][4];
     Place    at = { 0, 0 };
-    auto     softmax = [&](int64_t tile) {
+    Turns<GROUPS> turns(group);
+    auto softmax = [&](int64_t tile) {
         int64_t key = tile * KEYS;
         bool    mask = a.mask_diagonal && key < row + 16 && row < key + KEYS;
         if (mask || key + KEYS > a.lk)
@@ -36,17 +44,16 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
     };
     clear(y);
     barrier_wait(&s.ready, 0);
-    rows_get<K>(q, s.own[0], group * 64);
-#pragma unroll
-    for (int k = 0; k < K / 16; k++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            q[k][e] ^= flip;
+    if (scale < 0)               /* so that the highest score is the highest product */
+        queries_turn(s.own[0], group);
+    scale = fabsf(scale);
 
     barrier_wait(&s.full[0], 0);
+    turns.take();
     wgmma_begin();
-    scores_queue<T, K>(score, q, s.one[0]);
+    scores_queue<T, K>(score, s.own[0], group * 64, s.one[0]);
     wgmma_commit();
+    turns.pass();
     wgmma_wait<0>();
     hold(score);
     softmax(0);
@@ -55,11 +62,13 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
         int stage = at.stage;
         at.next<STAGES>();
         barrier_wait(&s.full[at.stage], at.phase);
+        turns.take();
         wgmma_begin();
-        scores_queue<T, K>(score, q, s.one[at.stage]);
+        scores_queue<T, K>(score, s.own[0], group * 64, s.one[at.stage]);
         wgmma_commit();
         sums_queue<T, N>(y, p, s.two[stage]);
         wgmma_commit();
+        turns.pass();
         wgmma_wait<1>();
         hold(score);
         bool grown = softmax(tile);
@@ -79,7 +88,7 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
     hold(y);
 
     softmax_end(a, head, row, rows, scale);
-    quad_store<T, N>(head_rows<T>(a, a.y, head) + row * a.y.ld, a.y.ld, (int)(a.lq - row), a.width,
+    quad_store<T, N>(head_rows<T>(a, a.y, head) + row * a.y.ld, a.y.ld, a.lq - row, a.width,
                      a.copy, y, rows.sum[0], rows.sum[1]);
 }
 #endif
@@ -97,10 +106,10 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 
     ring_begin(s, a);
     if (group == GROUPS) {
-        registers_give<(GROUPS == 3 ? 32 : 40)>();
+        registers_give<registers_fetching(GROUPS)>();
         ring_fetch(s, a, r, head, query, tiles, NoMore());
     } else {
-        registers_take<(GROUPS == 3 ? 160 : 232)>();
+        registers_take<registers_reading(GROUPS)>();
         forward_walk<T, N, K, GROUPS, KEYS, STAGES>(a, s, head, query + group * 64, group, tiles);
     }
 #endif
@@ -111,7 +120,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 template <class T, int K, int N, int GROUPS, int KEYS>
 static Err launch(const Call *call, const AttentionCuda &a)
 {
-    constexpr int stages = K > 80 || KEYS * K > 128 * 64 ? 3 : 4;
+    constexpr int stages = K * KEYS > 80 * 96 ? 3 : 4;           /* what shared memory holds */
     RingArgs      r = {};
     r.own[0] = a.q;
     r.walk[0] = a.k;
@@ -123,15 +132,16 @@ static Err launch(const Call *call, const AttentionCuda &a)
                                                 sizeof(ForwardShared<K, GROUPS, KEYS, stages>));
 }
 
-#ifndef V_GROUPS
-#define V_GROUPS 2
-#define V_KEYS 128
-#endif
+/* The more warpgroups take turns the less time passes without products: as many as there are
+ * registers for. */
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTHS(a.width, K, N, {
-        constexpr int groups = N <= 80 ? V_GROUPS : 2, keys = N <= 80 ? V_KEYS : 128;
-        return launch<T, K, N, groups, keys>(call, a);
+        constexpr int most = N <= 72 ? 4 : N <= 80 ? 3 : 2;
+        if constexpr (most > 2)
+            if (groups_pay(a.lq, most))
+                return launch<T, K, N, most, (most == 4 ? 64 : 96)>(call, a);
+        return launch<T, K, N, 2, 128>(call, a);
     });
 }
 

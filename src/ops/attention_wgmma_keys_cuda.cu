@@ -3,9 +3,9 @@
  * runs, while ds is made dv += p dy. dk and dv are both made even if only one is wanted. */
 #include "ops/attention_ring.h"
 
-enum { GROUPS = 2, QUERIES = 64, STAGES = 3 };
+enum { GROUPS = 2, STAGES = 3 };
 
-template <int K> struct KeysShared {
+template <int K, int QUERIES> struct KeysShared {
     RingShared<K, 2, 64 * GROUPS, QUERIES, STAGES> ring;
     float lse[STAGES][QUERIES], delta[STAGES][QUERIES];
     float parts[GROUPS][4];
@@ -15,21 +15,21 @@ template <int K> struct KeysShared {
 
 /* lse, as a power of two, and delta of a tile's queries, by one warp. A query beyond the end has q,
  * dy and delta 0, so that it adds nothing. */
-template <int K> struct Lines {
-    KeysShared<K> &s;
+template <int K, int QUERIES> struct Lines {
+    KeysShared<K, QUERIES> &s;
     const float   *lse, *delta;
     int64_t        n;            /* queries left */
-    float          x[QUERIES / 32], y[QUERIES / 32];
-    __device__ __forceinline__ Lines(KeysShared<K> &shared, const AttentionCuda &a, int64_t head)
+    float          x[(QUERIES + 31) / 32], y[(QUERIES + 31) / 32];
+    __device__ __forceinline__ Lines(KeysShared<K, QUERIES> &shared, const AttentionCuda &a, int64_t head)
         : s(shared), lse(a.lse + head * a.lq), delta(a.delta + head * a.lq), n(a.lq)
     {
     }
     __device__ __forceinline__ void load()
     {
 #pragma unroll
-        for (int i = 0; i < QUERIES / 32; i++) {
+        for (int i = 0; i < (QUERIES + 31) / 32; i++) {
             int  at = (int)threadIdx.x % 128 + 32 * i;
-            bool there = threadIdx.x % 128 < 32 && at < n;
+            bool there = threadIdx.x % 128 < 32 && at < n && at < QUERIES;
             x[i] = there ? lse[at] * LOG2_E : 0.0f;
             y[i] = there ? delta[at] : 0.0f;
         }
@@ -40,22 +40,19 @@ template <int K> struct Lines {
     __device__ __forceinline__ void store(int stage) const
     {
 #pragma unroll
-        for (int i = 0; i < QUERIES / 32; i++)
-            if (threadIdx.x % 128 < 32) {
+        for (int i = 0; i < (QUERIES + 31) / 32; i++)
+            if (threadIdx.x % 128 < 32 && threadIdx.x % 32 + 32 * i < QUERIES) {
                 s.lse[stage][threadIdx.x % 32 + 32 * i] = x[i];
                 s.delta[stage][threadIdx.x % 32 + 32 * i] = y[i];
             }
     }
 };
 
-#ifndef V_HELD
-#define V_HELD (N <= 64)
-#endif
-template <class T, int N, int K>
-__device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K> &s, int64_t head,
+template <class T, int N, int K, int QUERIES>
+__device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, QUERIES> &s, int64_t head,
                                           int64_t key, int group, int64_t tiles)
 {
-    constexpr bool held = V_HELD;       /* what the registers hold */
+    constexpr bool held = N <= 64;       /* what the registers hold */
     auto   &ring = s.ring;
     float   scale = attention_scale_of(a), steep = scale * LOG2_E;
     int     g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
@@ -119,8 +116,11 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K> 
         rows_get<K>(vf, ring.own[1], group * 64);
     }
     barrier_wait(&ring.full[0], 0);
+    Turns<GROUPS> turns(group);
+    turns.take();
     scores(0);
     products(0);
+    turns.pass();
     for (int64_t tile = 0;; tile++) {    /* under way: dk of the tile before, scores, v dy^T */
         wgmma_wait<1>();
         hold(score);
@@ -132,23 +132,27 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K> 
         wgmma_wait<1>();
         hold(ds);
         differences(at.stage);
+        turns.take();
         sums(at.stage);
         at.next<STAGES>();
-        if (tile + 1 == tiles)
+        if (tile + 1 == tiles) {
+            turns.pass();
             break;
+        }
         barrier_wait(&ring.full[at.stage], at.phase);
         scores(at.stage);
         products(at.stage);
+        turns.pass();
     }
     wgmma_wait<0>();
     hold(dk);
     hold(dv);
 
     if (a.dv.data)
-        quad_store<T, N>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, (int)(a.lk - row),
+        quad_store<T, N>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, a.lk - row,
                          a.width, a.copy, dv, 1, 1);
     if (a.dk.data)
-        quad_store<T, N>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, (int)(a.lk - row),
+        quad_store<T, N>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, a.lk - row,
                          a.width, a.copy, dk, scale, scale);
     if (a.heat && key < a.lk) {
         const T *k = head_rows<T>(a, a.k, head) + row * a.k.ld;
@@ -173,23 +177,23 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K> 
 }
 #endif
 
-template <class T, int K, int N>
+template <class T, int K, int N, int QUERIES>
 __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
     keys_wgmma(const __grid_constant__ AttentionCuda a, const __grid_constant__ RingArgs r)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
-    KeysShared<K> &s = *(KeysShared<K> *)memory;
+    KeysShared<K, QUERIES> &s = *(KeysShared<K, QUERIES> *)memory;
     int64_t head = blockIdx.x / r.blocks, tiles = (a.lq + QUERIES - 1) / QUERIES;
     int     group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
     int64_t key = blockIdx.x % r.blocks * 64 * GROUPS;
 
     ring_begin(s.ring, a);
     if (group == GROUPS) {
-        registers_give<40>();
-        ring_fetch(s.ring, a, r, head, key, tiles, Lines<K>(s, a, head));
+        registers_give<registers_fetching(GROUPS)>();
+        ring_fetch(s.ring, a, r, head, key, tiles, Lines<K, QUERIES>(s, a, head));
     } else {
-        registers_take<232>();
+        registers_take<registers_reading(GROUPS)>();
         keys_walk<T, N>(a, s, head, key + group * 64, group, tiles);
     }
 #endif
@@ -207,8 +211,9 @@ template <class T> static Err keys_with(const Call *call, const AttentionCuda &a
     r.own_rows = a.lk;
     r.walk_rows = a.lq;
     WITH_WIDTHS(a.width, K, N, {
-        return ring_launch<K, 2, 64 * GROUPS, QUERIES>(call, keys_wgmma<T, K, N>, a, r,
-                                                       sizeof(KeysShared<K>));
+        constexpr int queries = N <= 80 ? 64 : 48;       /* what the registers hold */
+        return ring_launch<K, 2, 64 * GROUPS, queries>(call, keys_wgmma<T, K, N, queries>, a, r,
+                                                       sizeof(KeysShared<K, queries>));
     });
 }
 

@@ -3,40 +3,30 @@
  * of the tile before and dy v^T run. */
 #include "ops/attention_ring.h"
 
-enum { GROUPS = 2, KEYS = 64, STAGES = 4 };
+enum { KEYS = 64, STAGES = 4 };
 
-template <int K> using QueriesShared = RingShared<K, 2, 64 * GROUPS, KEYS, STAGES>;
+template <int K, int GROUPS> using QueriesShared = RingShared<K, 2, 64 * GROUPS, KEYS, STAGES>;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-#ifndef V_HELD
-#define V_HELD (N <= 80)
-#endif
-template <class T, int N, int K>
-__device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShared<K> &s,
+template <class T, int N, int K, int GROUPS>
+__device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShared<K, GROUPS> &s,
                                              int64_t head, int64_t query, int group, int64_t tiles)
 {
-    constexpr bool held = V_HELD;        /* what the registers hold */
     float    scale = attention_scale_of(a), steep = scale * LOG2_E, lse[2], delta[2];
     int      g = (int)threadIdx.x % 32 / 4;
     int64_t  row = query + (int)threadIdx.x % 128 / 32 * 16;     /* of the warp */
     float    dq[N / 8][4], score[KEYS / 8][4], ds[KEYS / 8][4];
-    uint32_t dsf[KEYS / 16][4], qf[held ? K / 16 : 1][4], dyf[held ? K / 16 : 1][4];
+    uint32_t dsf[KEYS / 16][4];
     Place    at = { 0, 0 };
     auto     scores = [&](int stage) {   /* q k^T */
         wgmma_begin();
-        if constexpr (held)
-            scores_queue<T, K>(score, qf, s.one[stage]);
-        else
-            scores_queue<T, K>(score, s.own[0], group * 64, s.one[stage]);
+        scores_queue<T, K>(score, s.own[0], group * 64, s.one[stage]);
         wgmma_commit();
     };
     auto products = [&](int stage) {     /* dy v^T */
         wgmma_begin();
-        if constexpr (held)
-            scores_queue<T, K>(ds, dyf, s.two[stage]);
-        else
-            scores_queue<T, K>(ds, s.own[1], group * 64, s.two[stage]);
+        scores_queue<T, K>(ds, s.own[1], group * 64, s.two[stage]);
         wgmma_commit();
     };
     auto exponentials = [&](int64_t tile) {
@@ -74,14 +64,13 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
     }
     clear(dq);
     barrier_wait(&s.ready, 0);
-    if constexpr (held) {
-        rows_get<K>(qf, s.own[0], group * 64);
-        rows_get<K>(dyf, s.own[1], group * 64);
-    }
     barrier_wait(&s.full[0], 0);
+    Turns<GROUPS> turns(group);
+    turns.take();
     scores(0);
     wgmma_commit();              /* an empty place, where later dq is */
     products(0);
+    turns.pass();
     for (int64_t tile = 0;; tile++) {    /* under way: scores, dq of the tile before, dy v^T */
         int stage = at.stage;
         wgmma_wait<2>();
@@ -94,45 +83,48 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
             barrier_arrive(&s.empty[stage ? stage - 1 : STAGES - 1]);
         differences();
         barrier_wait(&s.full[at.stage], at.phase);
+        turns.take();
         scores(at.stage);
         sums(stage);
         products(at.stage);
+        turns.pass();
     }
     wgmma_wait<0>();
     differences();
     sums(at.stage);
     wgmma_wait<0>();
     hold(dq);
-    quad_store<T, N>(head_rows<T>(a, a.dq, head) + row * a.dq.ld, a.dq.ld, (int)(a.lq - row),
+    quad_store<T, N>(head_rows<T>(a, a.dq, head) + row * a.dq.ld, a.dq.ld, a.lq - row,
                      a.width, a.copy, dq, scale, scale);
 }
 #endif
 
-template <class T, int K, int N>
+template <class T, int K, int N, int GROUPS>
 __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
     queries_wgmma(const __grid_constant__ AttentionCuda a, const __grid_constant__ RingArgs r)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
-    QueriesShared<K> &s = *(QueriesShared<K> *)memory;
+    QueriesShared<K, GROUPS> &s = *(QueriesShared<K, GROUPS> *)memory;
     int64_t head = blockIdx.x / r.blocks, tiles = (a.lk + KEYS - 1) / KEYS;
     int     group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
     int64_t query = blockIdx.x % r.blocks * 64 * GROUPS;
 
     ring_begin(s, a);
     if (group == GROUPS) {
-        registers_give<40>();
+        registers_give<registers_fetching(GROUPS)>();
         ring_fetch(s, a, r, head, query, tiles, NoMore());
     } else {
-        registers_take<232>();
-        queries_walk<T, N>(a, s, head, query + group * 64, group, tiles);
+        registers_take<registers_reading(GROUPS)>();
+        queries_walk<T, N, K, GROUPS>(a, s, head, query + group * 64, group, tiles);
     }
 #endif
 }
 
 /* ---- host ---- */
 
-template <class T> static Err queries_with(const Call *call, const AttentionCuda &a)
+template <class T, int K, int N, int GROUPS>
+static Err launch(const Call *call, const AttentionCuda &a)
 {
     RingArgs r = {};
     r.own[0] = a.q;
@@ -141,9 +133,17 @@ template <class T> static Err queries_with(const Call *call, const AttentionCuda
     r.walk[1] = a.v;
     r.own_rows = a.lq;
     r.walk_rows = a.lk;
+    return ring_launch<K, 2, 64 * GROUPS, KEYS>(call, queries_wgmma<T, K, N, GROUPS>, a, r,
+                                                sizeof(QueriesShared<K, GROUPS>));
+}
+
+template <class T> static Err queries_with(const Call *call, const AttentionCuda &a)
+{
     WITH_WIDTHS(a.width, K, N, {
-        return ring_launch<K, 2, 64 * GROUPS, KEYS>(call, queries_wgmma<T, K, N>, a, r,
-                                                    sizeof(QueriesShared<K>));
+        constexpr int most = N <= 80 ? 3 : 2;    /* what the registers hold */
+        if (groups_pay(a.lq, most))
+            return launch<T, K, N, most>(call, a);
+        return launch<T, K, N, 2>(call, a);
     });
 }
 

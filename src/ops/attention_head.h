@@ -1,9 +1,12 @@
 /* attention_head.h -- pieces for short sequences on Hopper: a head's keys all in shared memory.
  *
- * Each warpgroup has 64 queries. Tiles lie as in attention_wgmma.h and have room for R rows, a
- * constant, so that every place in them is one too; rows beyond the end are zeros. The last
- * warpgroup may read rows that its tile does not have: they are those of the next column or tile,
- * and what comes of them is never stored.
+ * Each warpgroup has 64 queries. A tile in shared memory is a row of columns 16 bytes wide, each with
+ * all rows of the tile: eight rows of a column are the 128 bytes that the tensor cores take at a
+ * time, so the same tile serves with the summed index along its rows and down its columns, for any
+ * width in steps of 8. The 16 bytes between columns put the pieces of one row, which are stored
+ * together, into different banks. There is room for R rows, a constant, so that every place is one
+ * too; rows beyond the end are zeros. The last warpgroup may read rows that its tile does not have:
+ * they are those of the next column or tile, and what comes of them is never stored.
  */
 #ifndef OPS_ATTENTION_HEAD_H
 #define OPS_ATTENTION_HEAD_H
@@ -11,6 +14,11 @@
 #include "ops/attention_wgmma.h"
 
 enum { HEAD_MOST = 288, HEAD_WIDTH = 64 };       /* rows that fit, and columns */
+
+template <int ROWS, int D> struct WideTile {
+    enum { STEP = ROWS * 16 + 16 };              /* bytes from a column to the next */
+    char at[D / 8 * STEP];
+};
 
 #define WITH_HEAD_WIDTHS(width, K, N, ...)                                                    \
     do {                                                                                      \
@@ -38,6 +46,74 @@ static Err head_launch(const Call *call, Kernel kernel, const AttentionCuda &a, 
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* N numbers of 4 bytes from global memory, 0 where there is nothing, and to shared memory.
+ * Volatile: the compiler must leave the load where it is, far ahead of the store. */
+template <int N>
+__device__ __forceinline__ void piece_load(uint32_t (&x)[N], const char *p, bool there)
+{
+    if constexpr (N == 4)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n mov.b32 %0, 0;\n mov.b32 %1, "
+                     "0;\n mov.b32 %2, 0;\n"
+                     " mov.b32 %3, 0;\n @p ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, "
+                     "[%4];\n}"
+                     : "=&r"(x[0]), "=&r"(x[1]), "=&r"(x[2]), "=&r"(x[3])
+                     : "l"(p), "r"((int)there));
+    else if constexpr (N == 2)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n"
+                     " @p ld.global.nc.L1::no_allocate.v2.b32 {%0, %1}, [%2];\n}"
+                     : "=&r"(x[0]), "=&r"(x[1]) : "l"(p), "r"((int)there));
+    else
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
+                     " @p ld.global.nc.L1::no_allocate.b32 %0, [%1];\n}"
+                     : "=&r"(x[0])
+                     : "l"(p), "r"((int)there));
+}
+template <int N>
+__device__ __forceinline__ void piece_store(uint32_t at, const uint32_t (&x)[N], bool wanted)
+{
+    if constexpr (N == 4)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n @p st.shared.v4.b32 [%0], {%1, "
+                     "%2, %3, %4};\n}" ::"r"(at),
+                     "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"((int)wanted)
+                     : "memory");
+    else if constexpr (N == 2)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n @p st.shared.v2.b32 [%0], {%1, "
+                     "%2};\n}" ::"r"(at),
+                     "r"(x[0]), "r"(x[1]), "r"((int)wanted)
+                     : "memory");
+    else
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n @p st.shared.b32 [%0], %1;\n}"
+                     ::"r"(at), "r"(x[0]), "r"((int)wanted) : "memory");
+}
+
+/* Zeros in the columns beyond the head's width. */
+template <int ROWS, int D>
+__device__ __forceinline__ void tile_fill_up(WideTile<ROWS, D> &t, int width)
+{
+    int from = width / 8 * WideTile<ROWS, D>::STEP;
+    for (int i = from + 16 * (int)threadIdx.x; i < (int)sizeof t.at; i += 16 * (int)blockDim.x)
+        *(uint4 *)(t.at + i) = make_uint4(0, 0, 0, 0);
+}
+
+/* Where the tensor cores find a tile's pieces, summed along the rows or down the columns. */
+__device__ __forceinline__ uint64_t place_at(uint32_t p, int leading, int stride)
+{
+    return (uint64_t)(p >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32;
+}
+__device__ __forceinline__ uint64_t place_of(const void *p, int leading, int stride)
+{
+    return place_at(shared_at(p), leading, stride);
+}
+template <int ROWS, int D>
+__device__ __forceinline__ uint64_t along(const WideTile<ROWS, D> &t, int row)
+{
+    return place_of(t.at + row * 16, WideTile<ROWS, D>::STEP, 128);
+}
+template <int ROWS, int D> __device__ __forceinline__ uint64_t down(const WideTile<ROWS, D> &t)
+{
+    return place_of(t.at, 128, WideTile<ROWS, D>::STEP);
+}
 
 struct HeadPlace {               /* of a head: divided once, in 32 bits */
     int batch, head;
@@ -108,61 +184,6 @@ __device__ __forceinline__ void head_scores(float (&s)[N / 8][4], const WideTile
     for (int k = 1; k < K / 16; k++)
         wgmma<N, true>(s, xs + (uint64_t)k * (2 * WideTile<RX, K>::STEP / 16),
                        ys + (uint64_t)k * (2 * WideTile<RY, K>::STEP / 16), T());
-}
-
-/* Of two values in each of two lanes that differ in bit M, the first has both firsts, the second
- * both seconds. */
-template <int M> __device__ __forceinline__ void quad_swap(uint32_t &first, uint32_t &second)
-{
-    bool     high = threadIdx.x & M;
-    uint32_t got = __shfl_xor_sync(0xffffffffu, high ? first : second, M);
-    first = high ? got : first;
-    second = high ? second : got;
-}
-
-/* Note [Whole pieces]
- * fragment_store of 4 bytes a thread writes 16 bytes of a row at a time, half of what the second
- * cache takes at least, and what a head's block stores at once then fills the way there. So the
- * four threads of a row exchange their pairs first: of four blocks of 8 columns each then has one,
- * 16 bytes; where places allow only 8, of two blocks half of one. An even width, all lanes
- * together. */
-template <class T, int D>
-__device__ __forceinline__ void quad_store(T *to, int64_t ld, int n, int width, int copy,
-                                           const float (&acc)[D / 8][4], float first, float second)
-{
-    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
-    if (copy < 8) {
-        fragment_store<T, D>(to, ld, n, width, true, acc, first, second);
-        return;
-    }
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        float factor = h ? second : first;
-        T    *row = to + (g + 8 * h) * ld;
-        bool  there = g + 8 * h < n;
-#pragma unroll
-        for (int d = 0; d < D / 8; d += 4) {
-            uint32_t x[4] = { 0, 0, 0, 0 };
-#pragma unroll
-            for (int i = 0; i < 4 && d + i < D / 8; i++)
-                x[i] = pair(acc[d + i][2 * h] * factor, acc[d + i][2 * h + 1] * factor, T());
-            quad_swap<1>(x[0], x[1]);
-            quad_swap<1>(x[2], x[3]);
-            if (copy == 8) {
-#pragma unroll
-                for (int i = 0; i < 4; i += 2) {
-                    int c = 8 * (d + i + t % 2) + 4 * (t / 2);
-                    if (there && c < width)
-                        *(uint2 *)(row + c) = make_uint2(x[i], x[i + 1]);
-                }
-                continue;
-            }
-            quad_swap<2>(x[0], x[2]);
-            quad_swap<2>(x[1], x[3]);
-            if (there && 8 * (d + t) < width)
-                *(uint4 *)(row + 8 * (d + t)) = make_uint4(x[0], x[1], x[2], x[3]);
-        }
-    }
 }
 
 #endif

@@ -77,7 +77,9 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
         bool mask = a.mask_diagonal && key < row + 16 && row < key + KEYS;
         if (mask || key + KEYS > lk)
             scores_mask<KEYS>(score, -INFINITY, lk - key, mask, row - key);
-        softmax_step<KEYS, N>(score, y, rows, scale);
+        float factor[2];
+        if (softmax_step<KEYS>(score, rows, scale, factor))
+            rows_scale<N>(y, factor);
         uint32_t p[KEYS / 16][4];
         fragments_of<T, KEYS>(p, score);
         hold(y);

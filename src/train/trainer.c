@@ -52,6 +52,27 @@ static void train_on_signal(int number)
     train_stop = 1;
 }
 
+/* What ends a run well. A terminal that is closed hangs up, unless nohup says otherwise. */
+static const int train_signals[] = { SIGINT, SIGTERM, SIGHUP };
+enum { N_SIGNALS = sizeof train_signals / sizeof *train_signals };
+
+static void signals_take(struct sigaction before[N_SIGNALS])
+{
+    struct sigaction stop = { .sa_handler = train_on_signal, .sa_flags = SA_RESTART };
+    train_stop = 0;                          /* an earlier run of the process may have set it */
+    for (int i = 0; i < N_SIGNALS; i++) {
+        sigaction(train_signals[i], NULL, &before[i]);
+        if (train_signals[i] != SIGHUP || before[i].sa_handler != SIG_IGN)
+            sigaction(train_signals[i], &stop, NULL);
+    }
+}
+
+static void signals_give_back(const struct sigaction before[N_SIGNALS])
+{
+    for (int i = 0; i < N_SIGNALS; i++)
+        sigaction(train_signals[i], &before[i], NULL);
+}
+
 static void close_log(void *log)
 {
     fclose(log);
@@ -423,14 +444,10 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
                 engine->host_bytes ? bytes_text(engine->host_bytes) : "",
                 engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
-    struct sigaction action = { .sa_handler = train_on_signal, .sa_flags = SA_RESTART };
-    struct sigaction old_int, old_term;
-    train_stop = 0;                          /* an earlier run of the process may have set it */
-    sigaction(SIGINT, &action, &old_int);
-    sigaction(SIGTERM, &action, &old_term);
+    struct sigaction before[N_SIGNALS];
+    signals_take(before);
     Err err = train_loop(t, result);
-    sigaction(SIGINT, &old_int, NULL);
-    sigaction(SIGTERM, &old_term, NULL);
+    signals_give_back(before);
 
     result->step = t->state.step;
     result->step_ms = train_median(t);
@@ -473,7 +490,11 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     Trainer *t = NEW(pool, Trainer);
     *t = (Trainer){ .asked = recipe, .options = options, .held = pool_new(pool, "held") };
     *result = (TrainResult){ 0 };
+    /* a reader of the progress that has gone is no reason to stop */
+    struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
+    sigaction(SIGPIPE, &ignore, &before);
     Err err = train_whole(pool, t, device, result);
+    sigaction(SIGPIPE, &before, NULL);
     pool_free(t->held);  /* the folder is free again, whatever the caller's pool does */
     return err;
 }

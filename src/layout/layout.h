@@ -36,6 +36,8 @@ typedef struct LayoutOptions {
                               * is about ten seconds; < 0: greedy only (a planner's inner loop) */
     double   time_limit_s;   /* cut off the search here; 0: no limit. Effort, not time, decides */
     uint64_t seed;           /* 0: the preorders as they are; else varied, for another try */
+    bool     remember;       /* answers of this process's last searches are taken again: for
+                              * planning, which places the same plan many times */
 } LayoutOptions;
 
 typedef struct LayoutResult {

@@ -59,6 +59,13 @@ int64_t greedy_place(Pool *pool, const Part *part, const int32_t *by_rank, int64
 int64_t climb_improve(Pool *pool, Part *part, uint64_t seed, int64_t goal, int64_t max_nodes,
                       double deadline);
 
+/* memo.c: answers of searches that this process has made already. */
+enum { MEMO_BUFFERS = 1 << 14 };     /* larger questions are not kept */
+typedef struct MemoKey { uint64_t a, b; } MemoKey;
+MemoKey memo_key(const Buffer *buffers, int n, const LayoutOptions *options);
+bool    memo_find(MemoKey key, Buffer *buffers, int n, LayoutResult *result);
+void    memo_keep(MemoKey key, const Buffer *buffers, int n, const LayoutResult *result);
+
 /* search.c: is there a layout of at most `capacity`? */
 /* its memory grows with the square: larger parts are not searched */
 enum { SEARCH_ITEMS = 4096 };

@@ -174,17 +174,16 @@ static bool search_raise(Search *s, int32_t u, int64_t low, bool loose, int32_t 
     return (s->fixed[u] < 0 || s->low[u] <= s->fixed[u]) & search_fits(s, s->low[u] + s->size[u]);
 }
 
-/* Where a buffer that was passed over can rest at best: on a waiting one, placed from `at`
- * upwards. */
-static int64_t search_rest(const Search *s, int32_t u, const int32_t *list, int32_t n, int64_t at)
+/* Where a buffer that was passed over can rest at best, if that is below `rest`: on one of these,
+ * which wait in order of `low`, placed from `at` upwards. */
+static int64_t search_rest(const Search *s, int32_t u, const int32_t *list, int32_t n, int64_t at,
+                           int64_t rest)
 {
-    int64_t rest = INT64_MAX, low;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n && s->low[list[i]] < rest; i++) {
         int32_t v = list[i];
-        if (v != u && s->first[v] < s->end[u] && s->first[u] < s->end[v]) {
-            low = (s->low[v] > at ? s->low[v] : at) + s->size[v];
-            rest = low < rest ? low : rest;
-        }
+        int64_t low = (s->low[v] > at ? s->low[v] : at) + s->size[v];
+        if (low < rest && s->first[v] < s->end[u] && s->first[u] < s->end[v])
+            rest = low;
     }
     return rest;
 }
@@ -214,9 +213,9 @@ static bool search_place(Search *s, Range range, int32_t r, Range *below, bool *
     while (n_low < n_out && search_before(s, out[n_low], r))     /* rule 6 */
         n_low++;
     for (int32_t i = 0; i < n_low && fits; i++) {
-        int64_t rest = search_rest(s, out[i], out, n_out, at);
-        int64_t more = search_rest(s, out[i], s->raised, n_raised, at);
-        rest = more < rest ? more : rest;
+        /* those before it are among the raised */
+        int64_t rest = search_rest(s, out[i], out + i + 1, n_out - i - 1, at, INT64_MAX);
+        rest = search_rest(s, out[i], s->raised, n_raised, at, rest);
         fits = rest < INT64_MAX && search_raise(s, out[i], rest, true, &n_raised);
     }
     if (!fits)

@@ -169,10 +169,17 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
     Solve solve = { .pool = pool_new(pool, "layout"), .max_nodes = opt->max_nodes,
         .seed = opt->seed, .capacity = opt->capacity,
         .deadline = opt->time_limit_s > 0 ? clock_now() + opt->time_limit_s : 0 };
+    bool    remember = opt->remember && opt->time_limit_s <= 0 && n <= MEMO_BUFFERS;
+    MemoKey key = remember ? memo_key(buffers, n, opt) : (MemoKey){ 0 };
+    Err     err = OK;
     *result = (LayoutResult){ 0 };
-    Err err = solve_all(&solve, buffers, n, result);
-    result->n_nodes = solve.nodes;
-    result->cut = solve.cut;
+    if (!remember || !memo_find(key, buffers, n, result)) {
+        err = solve_all(&solve, buffers, n, result);
+        result->n_nodes = solve.nodes;
+        result->cut = solve.cut;
+        if (!err && remember && solve.nodes)     /* greedy answers are as quickly made again */
+            memo_keep(key, buffers, n, result);
+    }
     pool_free(solve.pool);
     if (err || !opt->capacity || result->arena_bytes <= opt->capacity)
         return err;

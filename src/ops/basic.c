@@ -85,8 +85,11 @@ static Err add_shape(Node *n)
 
 static void add_grad(Grad *g)
 {
-    grad_give(g, 0, grad_dy(g, 0));
-    grad_give(g, 1, grad_dy(g, 0));
+    Tensor dy = grad_dy(g, 0);
+    Type   other = tensor_type(grad_in(g, 1));
+    grad_give(g, 0, dy);
+    /* what is fp32 in every precision has fp32 gradients */
+    grad_give(g, 1, grad_wants(g, 1) && other == F32 ? cast(dy, F32) : dy);
 }
 
 static Cost add_cost(const Node *n)

@@ -82,6 +82,9 @@ const OpDef op_s4_kernel = {
 /* in: as s4_kernel, then dK; out: the six gradients */
 static Err s4_kernel_grad_shape(Node *n)
 {
+    if (in_type(n, S4_PARAMS + 2) != F32)
+        return fail(E_SHAPE, "s4_kernel_grad: the kernel's gradient is %s; it is f32 in every "
+                    "precision", type_name(in_type(n, S4_PARAMS + 2)));
     for (int i = 0; i < S4_PARAMS; i++)
         if (ATTR(n, S4KernelAttr)->wants[i])
             out_set(n, i, F32, in_shape(n, i));

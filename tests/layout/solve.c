@@ -281,6 +281,47 @@ static void same_again(void)
     pool_free(pool);
 }
 
+/* A remembered answer is the answer, and only of the question it was given to. */
+static void remembered(void)
+{
+    enum { N = 120, OTHERS = 80 };       /* more than are kept */
+    Buffer b[N], searched[N], again[N];
+    Pool  *pool = pool_new(NULL, "test");
+    int    searches = 0;
+    memcpy(b, random_buffers(pool, N, 60, 30, 5000), sizeof b);
+    for (int round = 0; round < OTHERS; round++) {
+        LayoutResult  want, got, new;
+        LayoutOptions how = { .max_nodes = 3000 };
+        memcpy(searched, b, sizeof b);
+        CHECK_OK(layout_solve(pool, searched, N, &how, &want));
+        searches += want.n_nodes > 0;
+        how.remember = true;
+        for (int twice = 0; twice < 2; twice++) {
+            memcpy(again, b, sizeof b);
+            CHECK_OK(layout_solve(pool, again, N, &how, &got));
+            CHECK(!memcmp(again, searched, sizeof b));
+            CHECK(got.arena_bytes == want.arena_bytes && got.bound_bytes == want.bound_bytes &&
+                  got.n_nodes == want.n_nodes && got.proved == want.proved && !got.cut);
+        }
+        how.capacity = want.bound_bytes - 1;     /* another question, and no arena is so small */
+        CHECK_INT(layout_solve(pool, again, N, &how, &new), E_BUDGET);
+        how.capacity = 0;
+        for (int k = 0; k < 4; k++) {            /* and others, by one figure each */
+            memcpy(again, b, sizeof b);
+            again[round].upper += k == 0;
+            again[round].size += k == 1;
+            again[round].align = k == 2 ? 64 : 1;
+            again[round].fixed = k == 3;
+            CHECK_OK(layout_solve(pool, again, N, &how, &new));
+            CHECK_OK(layout_check(again, N, new.arena_bytes));
+            CHECK(k != 3 || again[round].offset == 0);
+        }
+        b[N - 1 - round].size += 1 + below(900);
+    }
+    CHECK(searches > OTHERS / 2);                /* where greedy placement is enough none is kept */
+    pool_free(pool);
+}
+
 static void cut_by_time(void)
 {
     Pool   *pool = pool_new(NULL, "test");
@@ -322,6 +363,7 @@ int main(void)
     RUN(many);
     RUN(nested);
     RUN(same_again);
+    RUN(remembered);
     RUN(cut_by_time);
     RUN(capacity_too_small);
     return test_end();

@@ -202,13 +202,14 @@ def trains(name, steps=12):
     cfg = case.config(name)
     module, model, micros, (inputs, noises) = case.prepare(cfg, case.SEEDS.get(name, 2))
     weights = {k: v.clone() for k, v in model.state_dict().items()}
-    truth = case.first_step(module, model, weights, micros[0])
+    exact, model32 = (case.model_at(model, weights, t) for t in (torch.float64, torch.float32))
+    truth = case.first_step(module, exact, weights, micros[0])
     dead = [n for n, g in truth[2].items() if not g.isfinite().all() or not g.any()]
     say(f"{name}: tensors without a finite gradient {dead[:3]}", len(dead), 0)
     kinks(name, module, model, weights, micros[0])
     zero = case.zero_by_algebra(truth[2])
     for precision, limit in (("fp32", 1e-4), ("bf16", 0.8)):
-        off = case.errors(case.first_step(module, model, weights, micros[0], precision), truth)
+        off = case.errors(case.first_step(module, model32, weights, micros[0], precision), truth)
         off = {n: e for n, e in off.items() if n not in zero}
         worst = max(off, key=off.get)
         say(f"{name}: {precision}, worst tensor {worst}", off[worst], limit)

@@ -75,8 +75,8 @@ Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *wh
     if (near)
         return fail(E_USAGE, "there is no %s '%s'; did you mean '%s'?", what, name, near);
     if (!n)
-        return fail(E_USAGE, "there is no file '%s', and no folder with %ss was found: %s/ is looked "
-                    "for here and beside the program", name, what, folder);
+        return fail(E_USAGE, "there is no file '%s', and no folder with %ss was found: %s/ is "
+                    "looked for here and beside the program", name, what, folder);
     return fail(E_USAGE, "there is no %s or file '%s'%s", what, name,
                 shipped_words(pool, names, n));
 }

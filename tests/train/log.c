@@ -78,7 +78,8 @@ static void going_on(void)
     CHECK_OK(file_write(path, bytes, n - 4));        /* killed within a line */
     add(7, 8, 7);
     CHECK_TEXT(steps(), "1 2 3 4 5 6 7 8");
-    static const char torn[] = "{\"step\": 1, \"loss\": 2}\nsomething\n{\"step\": 2, \"loss\": 2}\n";
+    static const char torn[] =
+        "{\"step\": 1, \"loss\": 2}\nsomething\n{\"step\": 2, \"loss\": 2}\n";
     CHECK_OK(file_write(path, torn, sizeof torn - 1));
     add(2, 2, 9);                            /* what is no line of a log ends it */
     CHECK_TEXT(steps(), "1 2");

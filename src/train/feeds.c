@@ -65,7 +65,7 @@ Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows)
         for (int a = 0; same && a < feed->shape.rank; a++)
             same = t->shape[a + 1] == feed->shape.dim[a];
         if (!same)
-            return fail(E_USAGE, "%s: input '%s' must be %s with shape (steps,) + %s", path,
+            return fail(E_USAGE, "%s: input '%s' must be %s of shape (micro-batches,) + %s", path,
                         feed->name, safe_type_name(want), shape_text(feed->shape));
         feed->given = t;
         if (t->shape[0] < *n_rows)
@@ -435,9 +435,7 @@ Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
         size_t      bytes = feed_bytes(feed);
         if (!feed->given)
             continue;
-        if (micro_batch >= feed->given->shape[0])
-            return fail(E_USAGE, "the given inputs end after %lld micro-batches",
-                        (long long)feed->given->shape[0]);
+        REQUIRE(micro_batch < feed->given->shape[0]);    /* whoever opened it knows their number */
         memcpy(feed->bytes, (const char *)feed->given->data + (size_t)micro_batch * bytes, bytes);
     }
     if (!feeds->source)

@@ -116,8 +116,14 @@ static Err train_open(Pool *pool, Trainer *t)
 {
     const TrainOptions *o = t->options;
     if (o->given) {
-        int64_t rows;
+        int64_t rows, accumulate = t->recipe->accumulate, needed = t->recipe->steps * accumulate;
         TRY(feeds_from_file(pool, &t->feeds, o->given, &rows));
+        if (rows < needed)
+            return fail(E_USAGE,
+                        "%s has inputs for %lld micro-batches, and %lld steps take %lld; ask for "
+                        "--steps %lld",
+                        o->given, (long long)rows, (long long)t->recipe->steps, (long long)needed,
+                        (long long)(rows / accumulate));
     } else {
         TRY(feeds_open(pool, &t->feeds, t->recipe, NULL, NULL));
         TRY(feeds_prefetch(pool, &t->feeds));

@@ -16,7 +16,7 @@ typedef struct TrainOptions {
     bool        resume;          /* go on from out's newest checkpoint */
     const char *init;            /* starting weights, or NULL */
     bool        init_partial;
-    const char *given;  /* inputs and noise from this safetensors file, tensors (steps, ...) */
+    const char *given;  /* inputs and noise from this safetensors file: (micro-batches, ...) each */
     const char *plan;            /* this plan file; NULL: that of a resumed run, else plan anew */
     int64_t     budget_bytes;    /* of the arena; 0: keep everything */
     unsigned    allow;           /* numeric levers that may be moved for the budget (train/fit.h) */

@@ -47,6 +47,13 @@ expect 2 "takes seconds, more than 0" fit unet-small --time-limit -2
 expect 2 "--effort takes 0 or more" fit unet-small --effort -2
 expect 2 "--budget must be more than 0 bytes" explain unet-small --budget 0
 expect 2 "did you mean 'unet-small'" explain unet-smal
+# A folder of another kind that is also called recipes; a program that was moved away from its own.
+mkdir -p "$work/elsewhere/recipes" "$work/alone" && touch "$work/elsewhere/recipes/soup.txt"
+is "names are looked for in the first folder that has any" sh -c \
+    "cd '$work/elsewhere' && '$program' explain unet-smal 2>&1 | grep -q \"did you mean 'unet-small'\""
+cp "$program" "$work/alone/plimsoll"
+is "a program without its recipes says where they would be" sh -c \
+    "cd '$work/alone' && LD_LIBRARY_PATH='$(dirname "$program")' ./plimsoll explain unet-small 2>&1 | grep -q 'recipes/ is looked for here'"
 expect 2 "did you mean 'batch'" explain unet-small --set bacth=3
 expect 2 "must be from 1 to" explain unet-small --set batch=0
 expect 2 "did you mean 'bf16'" explain unet-small --precision bf61

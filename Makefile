@@ -1,8 +1,9 @@
 # The short words. CMake and Ninja do the building; scripts/setup.sh installs what is missing.
 BUILD ?= build
+PREFIX ?= /usr/local
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup build test check demo gallery bench fuzz cuda test-cuda asan valgrind count clean
+.PHONY: all setup build install test check demo gallery bench fuzz cuda test-cuda asan valgrind count clean
 
 all: build
 
@@ -13,6 +14,10 @@ build: setup
 	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
 	@ninja -C $(BUILD)
+
+install: build                  ## program, kernels, recipes and profiles below $(PREFIX)
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX) > $(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
+	@echo "installed below $(DESTDIR)$(PREFIX); $(BUILD)/install_manifest.txt lists the files"
 
 test: build                     ## everything that must hold on this machine
 	@scripts/check_rooms.sh

@@ -1,9 +1,10 @@
 """Whole training steps on the card: ours and PyTorch's strongest forms, taken in the same job.
 
-    cuda.py BUILD [--limit S] [--each S] [--steps N] [--forms eager,graphs,ckpt,compile] [WORK ...]
+    cuda.py BUILD [--limit S] [--each S] [--steps N] [--together N] [--forms eager,graphs,ckpt,compile] [WORK ...]
 
-Each run is a process of its own with a time limit (--each); --limit stops the whole in time, with what was not run left out. Ours
-comes first for every work, then PyTorch's forms in the order named, for all works in the order of the table:
+Each run is a process of its own with a time limit (--each); --limit stops the whole in time, with what was not run left out. PyTorch
+compiles for minutes, so up to N of its processes (--together) get ready at the same time and then wait; when all of them
+wait, they take their timed steps one after the other. Ours comes first, for all works; then PyTorch's forms:
 
     eager     bf16 autocast, fused AdamW, tf32 where fp32 is left
     graphs    torch.compile(mode="reduce-overhead"): forward and backward as CUDA graphs
@@ -19,6 +20,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -111,6 +113,10 @@ def run_torch(work, form, path, steps):
     ema = [p.detach().clone() for p in params]
     times, start_all = [], time.perf_counter()
     for i in range(steps + 4):
+        if i == 4:
+            warm_s = time.perf_counter() - start_all
+            print("warm", flush=True)
+            sys.stdin.readline()                     # until the card is this process's alone
         torch.cuda.synchronize()
         start = time.perf_counter()
         if form == "graphs":
@@ -124,8 +130,6 @@ def run_torch(work, form, path, steps):
         torch.cuda.synchronize()
         if i >= 4:
             times.append(time.perf_counter() - start)
-        else:
-            warm_s = time.perf_counter() - start_all
     free, total = torch.cuda.mem_get_info()
     reserved, allocated = torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated()
     n, trained = common.count(model), common.count(model, trained=True)
@@ -137,18 +141,43 @@ def run_torch(work, form, path, steps):
 
 # ---- the table ----
 
-def one_line(command, seconds):
-    """(the JSON a program printed, or None; why not)."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=max(1, seconds))
-    except subprocess.TimeoutExpired:
-        return None, f"cut after {seconds:.0f} s"
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            return json.loads(line), ""
-    words = [line for line in done.stderr.strip().splitlines() if line.strip()]
-    memory = "OutOfMemoryError" in done.stderr
-    return None, "out of memory" if memory else (words[-1][:90] if words else f"exit code {done.returncode}")
+class Run:
+    """A program that prints one line of JSON, perhaps after a line that says it is warm and waits for a line."""
+
+    def __init__(self, command, seconds):
+        self.until = time.monotonic() + seconds
+        self.files = [tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self.files[0], stderr=self.files[1], text=True)
+
+    def said(self, which):
+        self.files[which].seek(0)
+        return self.files[which].read()
+
+    def waits(self):
+        """Whether it is warm, or will never be."""
+        return self.process.poll() is not None or self.warm() or time.monotonic() > self.until
+
+    def warm(self):
+        return "warm" in self.said(0).split()
+
+    def result(self, seconds):
+        """(the JSON, or None; why not)."""
+        late = time.monotonic() > self.until and not self.warm()
+        try:
+            if late:
+                raise subprocess.TimeoutExpired("", 0)
+            self.process.communicate("\n", timeout=max(1, seconds))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return None, "its time was over before it was warm" if late else f"cut after {seconds:.0f} s"
+        for line in self.said(0).splitlines():
+            if line.startswith("{"):
+                return json.loads(line), ""
+        if "OutOfMemoryError" in self.said(1):
+            return None, "out of memory"
+        words = [line for line in self.said(1).strip().splitlines() if line.strip()]
+        return None, words[-1][:90] if words else f"exit code {self.process.returncode}"
 
 
 def recipe_file(build, args, out):
@@ -161,6 +190,14 @@ def recipe_file(build, args, out):
     with open(out, "w") as f:
         json.dump(json.loads(explained.stdout)["recipe"], f)
     return out
+
+
+def our_step(args, work):
+    found, why = Run([os.path.join(args.build, "bench_step"), "--device", "cuda", "--steps", str(args.steps), *WORKS[work], *PLAIN,
+                      "precision=bf16"], args.each).result(args.each)
+    if not found:
+        print(f"  {work}, ours: {why}", file=sys.stderr, flush=True)
+    return found
 
 
 def print_row(work, ours, theirs):
@@ -182,6 +219,7 @@ def main():
     parser.add_argument("--limit", type=float, default=3600, help="seconds for all")
     parser.add_argument("--each", type=float, default=400, help="seconds for one run")
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--together", type=int, default=1, help="processes of PyTorch that get ready at a time")
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--here", help=argparse.SUPPRESS)
     args = parser.parse_intermixed_args()
@@ -205,34 +243,35 @@ def main():
         return 77
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, bf16, ms a step and MiB", flush=True)
     deadline = time.monotonic() + args.limit
-    works, ours, theirs = args.works or list(WORKS), {}, {}
-    for work in works:
-        command = [os.path.join(args.build, "bench_step"), "--device", "cuda", "--steps", str(args.steps), *WORKS[work], *PLAIN,
-                   "precision=bf16"]
-        ours[work], why = one_line(command, min(args.each, deadline - time.monotonic()))
-        if not ours[work]:
-            print(f"  {work}, ours: {why}", file=sys.stderr, flush=True)
-    paths = {}
-    for form in forms:
-        for work in works:
-            left = min(args.each, deadline - time.monotonic())
-            why = SKIPPED.get((work, form)) or ("no time left" if left < 10 else "")
-            if not why:
-                if work not in paths:
-                    paths[work] = recipe_file(args.build, WORKS[work], os.path.join(args.build, f"bench-cuda-{work}.json"))
-                found, why = one_line([sys.executable, os.path.abspath(__file__), args.build, work, "--forms", form, "--here",
-                                       paths[work], "--steps", str(args.steps)], left)
-                if found:
-                    theirs.setdefault(work, {})[form] = found
-                    print(f"  {work} {form}: {found['ms']} ms, warm after {found['warm_s']} s", file=sys.stderr, flush=True)
-            if why:
-                print(f"  {work} {form}: left out, {why}", file=sys.stderr, flush=True)
+    works = args.works or list(WORKS)
+    pairs = [(work, form) for form in forms for work in works]
+    for pair in [pair for pair in pairs if pair in SKIPPED]:
+        print(f"  {' '.join(pair)}: left out, {SKIPPED[pair]}", file=sys.stderr, flush=True)
+        pairs.remove(pair)
+    paths = {work: recipe_file(args.build, WORKS[work], os.path.join(args.build, f"bench-cuda-{work}.json")) for work in works}
+    ours, theirs = {work: our_step(args, work) for work in works}, {work: {} for work in works}
+    while pairs:
+        lot, pairs = pairs[:args.together], pairs[args.together:]
+        if deadline - time.monotonic() < 10:
+            print(f"  {len(lot) + len(pairs)} runs of PyTorch left out, no time left", file=sys.stderr, flush=True)
+            break
+        warming = {(work, form): Run([sys.executable, os.path.abspath(__file__), args.build, work, "--forms", form, "--here",
+                                      paths[work], "--steps", str(args.steps)], min(args.each, deadline - time.monotonic()))
+                   for work, form in lot}
+        while not all(run.waits() for run in warming.values()):
+            time.sleep(0.2)
+        for (work, form), run in warming.items():
+            found, why = run.result(args.each)
+            if found:
+                theirs[work][form] = found
+            told = f"{found['ms']} ms, warm after {found['warm_s']} s" if found else f"left out, {why}"
+            print(f"  {work} {form}: {told}", file=sys.stderr, flush=True)
     heads = " | ".join(f"{f:>18}" for f in FORMS)
     print(f"\n{'':16} {'ours':>9} {'arena':>8} {'used':>8} | {heads} | {'best /':>6} {'S':>8} {'arena/':>7} {'above':>7} {'least':>8}\n"
           f"{'':16} {'ms':>9} {'MiB':>8} {'MiB':>8} | {' | '.join(['       ms      MiB'] * 4)} | {'ours':>6} {'MiB':>8} {'best':>7} {'S':>7} {'MiB':>8}")
     for work in works:
         if ours[work]:
-            print_row(work, ours[work], theirs.get(work, {}))
+            print_row(work, ours[work], theirs[work])
     return 0
 
 

@@ -4,7 +4,7 @@
  *              [--nodes FILE] [--part P] [--random] [--one-lane] [--digest] RECIPE [KEY=VALUE ...]
  *
  * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned
- * and measured arena, its host's, what the card's driver says is in use, loss. A budget is kept by
+ * and measured arena, its host's, what this process holds of the card, loss. A budget is kept by
  * exact levers alone. Every step gets the same batch, drawn once, so that no loader is measured;
  * --part trains one network of a system alone (bench/parts.h); --random feeds random numbers
  * (latents, which no drawn data has); --top N adds the N operators that take the longest, alone;
@@ -34,14 +34,14 @@ typedef struct Bench {
     Recipe     *opened;
     Session    *session;
     Feeds       feeds;
+    int32_t     counters[COUNTER_WORDS];     /* read once, as training does */
 } Bench;
 
 static Err step_run(Bench *b, int64_t step)
 {
     TrainGraph *g = &b->graph.train;
-    int32_t     counters[COUNTER_WORDS];
+    int32_t    *counters = b->counters;
     float       rates[RATE_GROUPS + 2] = { 0 };
-    TRY(session_read(b->session, g->counters.id, counters));
     counters[COUNTER_STEP] = (int32_t)step;
     rates[RATE_EMA_DECAY] = 0.9999f;
     for (int i = 0; i < b->graph.n_groups; i++)
@@ -182,6 +182,7 @@ static Err bench(Pool *pool, Bench *b)
         TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
         TRY(feeds_fill(&b->feeds, 0, 0));
     }
+    TRY(session_read(b->session, b->graph.train.counters.id, b->counters));
     for (int i = 0; i < 3; i++)
         TRY(step_run(b, i));
     TRY(device_wait(device));

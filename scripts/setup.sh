@@ -7,7 +7,6 @@ need() { command -v "$1" > /dev/null 2>&1 || missing="$missing $2"; }
 need cc gcc
 need cmake cmake
 need ninja ninja-build
-need pkg-config pkg-config
 [ -f /usr/include/png.h ] || missing="$missing libpng-dev"
 [ -f /usr/include/dnnl.h ] || [ -n "${PLIMSOLL_NO_DNNL:-}" ] || missing="$missing libdnnl-dev"
 [ -f /usr/include/stdio.h ] || missing="$missing libc6-dev"

@@ -1,16 +1,13 @@
-/* file.c -- reading, mapping and atomic writing of files; folders. */
+/* file.c -- reading, mapping and atomic writing of files. */
 #include "base/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,8 +29,7 @@ static const char *file_remedy(int error)
     }
 }
 
-/* "a/b/c" -> "a/b", "c" -> ".", "/c" -> "/". */
-static void file_folder(const char *path, char *folder, size_t room)
+void file_folder(const char *path, char *folder, size_t room)
 {
     const char *slash = strrchr(path, '/');
     if (!slash)
@@ -120,6 +116,23 @@ Err file_open_plain(const char *path, int *fd, size_t *n)
     return err;
 }
 
+Err file_read_at(int fd, const char *path, size_t offset, void *to, size_t n)
+{
+    while (n) {
+        ssize_t got = pread(fd, to, n, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return file_fail("read", path, errno);
+        if (got == 0)
+            return fail(E_IO, "%s became shorter while it was read", path);
+        to = (char *)to + got;
+        offset += (size_t)got;
+        n -= (size_t)got;
+    }
+    return OK;
+}
+
 static void file_unmap(void *arg)
 {
     MapFile *map = arg;
@@ -167,40 +180,6 @@ static int file_open_temp(FileOut *out)
             return fd;
     }
     return -1;
-}
-
-static void folder_unlock(void *fd)
-{
-    close((int)(intptr_t)fd);
-}
-
-Err folder_lock(Pool *pool, const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return file_fail("open", path, errno);
-    pool_at_free(pool, folder_unlock, (void *)(intptr_t)fd);
-    /* where locks are not known, do without */
-    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        return fail(E_IO, "%s is in use by another process; wait for it, or name another folder",
-                    path);
-    return OK;
-}
-
-void folder_tidy(const char *path)
-{
-    DIR *dir = opendir(path);
-    if (!dir)
-        return;
-    for (struct dirent *entry; (entry = readdir(dir)); ) {
-        long     writer = 0;
-        unsigned serial;
-        int      end = 0;
-        if (sscanf(entry->d_name, ".plimsoll-%ld-%u.tmp%n", &writer, &serial, &end) == 2 && end &&
-            !entry->d_name[end] && writer > 0 && kill((pid_t)writer, 0) != 0 && errno == ESRCH)
-            unlinkat(dirfd(dir), entry->d_name, 0);
-    }
-    closedir(dir);
 }
 
 Err file_out_init(FileOut *out, const char *path)
@@ -289,19 +268,6 @@ void file_out_print(FileOut *out, const char *fmt, ...)
     va_end(again);
 }
 
-/* A new name is on the disk only once its folder is. Some file systems cannot sync a folder. */
-static int file_sync_folder(const char *path)
-{
-    char folder[FILE_PATH_MAX];
-    file_folder(path, folder, sizeof folder);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == EACCES ? 0 : errno;  /* a folder may be written but not listed */
-    int error = fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
-    close(fd);
-    return error;
-}
-
 Err file_out_done(FileOut *out, Err err)
 {
     bool renamed = false;
@@ -315,7 +281,9 @@ Err file_out_done(FileOut *out, Err err)
     out->fd = -1;
     if (!err && !out->failed && !out->direct) {
         renamed = rename(out->temp, out->path) == 0;
-        out->failed = renamed ? file_sync_folder(out->path) : errno;
+        char folder[FILE_PATH_MAX];
+        file_folder(out->path, folder, sizeof folder);
+        out->failed = renamed ? folder_sync(folder) : errno;
     }
     if (!renamed && !out->direct)
         unlink(out->temp);
@@ -350,96 +318,4 @@ bool file_exists(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0;
-}
-
-bool folder_exists(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-bool folder_within(const char *folder, const char *path)
-{
-    char up[FILE_PATH_MAX], down[FILE_PATH_MAX];
-    if (!folder_exists(path) || !realpath(folder, up) || !realpath(path, down))
-        return false;
-    size_t n = strlen(down);
-    bool   above = n == 1 || (!strncmp(up, down, n) && (!up[n] || up[n] == '/'));
-    return !above;
-}
-
-Err folder_make(const char *path)
-{
-    char   part[FILE_PATH_MAX];
-    size_t n = strlen(path);
-    if (n >= sizeof part)
-        return file_fail("make the folder", path, ENAMETOOLONG);
-    if (n == 0)
-        return fail(E_IO, "cannot make a folder without a name; give a path");
-    memcpy(part, path, n + 1);
-    for (size_t i = 1; i <= n; i++) {
-        if (i < n && part[i] != '/')
-            continue;
-        part[i] = '\0';
-        if (mkdir(part, 0777) != 0 && !folder_exists(part)) {
-            int error = errno == EEXIST ? ENOTDIR : errno;
-            return file_fail("make the folder", part, error);
-        }
-        part[i] = path[i];
-    }
-    return OK;
-}
-
-int file_name_order(const char *a, const char *b)
-{
-    const char *p = a, *q = b;
-    while (*p && *q) {
-        bool digits = *p >= '0' && *p <= '9' && *q >= '0' && *q <= '9';
-        if (!digits) {
-            if (*p != *q)
-                return (unsigned char)*p < (unsigned char)*q ? -1 : 1;
-            p++;
-            q++;
-            continue;
-        }
-        p += strspn(p, "0");
-        q += strspn(q, "0");
-        size_t n = strspn(p, "0123456789"), m = strspn(q, "0123456789");
-        int    order = n != m ? (n < m ? -1 : 1) : memcmp(p, q, n);
-        if (order)
-            return order < 0 ? -1 : 1;
-        p += n;
-        q += m;
-    }
-    if (*p || *q)
-        return *q ? -1 : 1;
-    int order = strcmp(a, b);                /* "01" and "1" differ, though they count the same */
-    return (order > 0) - (order < 0);
-}
-
-static int file_name_compare(const void *a, const void *b)
-{
-    return file_name_order(*(char *const *)a, *(char *const *)b);
-}
-
-Err folder_list(Pool *pool, const char *path, char ***names, int *n)
-{
-    DIR *dir = opendir(path);
-    if (!dir)
-        return errno == ENOTDIR ? fail(E_IO, "cannot list %s: it is not a folder", path)
-                                : file_fail("list", path, errno);
-    char **list = NULL;
-    int    count = 0, cap = 0;
-    for (struct dirent *entry; errno = 0, (entry = readdir(dir)); )
-        if (entry->d_name[0] != '.')
-            VEC_ADD(pool, list, count, cap, pool_text(pool, entry->d_name));
-    int error = errno;
-    closedir(dir);
-    if (error)
-        return file_fail("list", path, error);
-    if (count)
-        qsort(list, (size_t)count, sizeof *list, file_name_compare);
-    *names = list;
-    *n = count;
-    return OK;
 }

@@ -1,4 +1,4 @@
-/* file.h -- whole files in, whole files out, folders.
+/* file.h -- whole files in, whole files out (file.c); folders (folder.c).
  *
  * Reading: into a pool, or mapped (unmapped when the pool is freed).
  * Writing is all or nothing: the bytes go to a new temporary file in the same folder, which takes
@@ -31,6 +31,8 @@ Err file_read(Pool *pool, const char *path, char **bytes, size_t *n);   /* a '\0
 Err file_map(Pool *pool, const char *path, MapFile *out);
 /* to read; folders, devices and pipes are refused */
 Err file_open_plain(const char *path, int *fd, size_t *n);
+/* exactly n bytes of an open file */
+Err file_read_at(int fd, const char *path, size_t offset, void *to, size_t n);
 
 enum { FILE_PATH_MAX = 4096, FILE_BUFFER = 32 * 1024 };
 
@@ -58,11 +60,17 @@ bool folder_exists(const char *path);
 /* a folder, and not a link back to one that holds it */
 bool folder_within(const char *folder, const char *path);
 Err  folder_make(const char *path);            /* with its parents; fine if it is there */
+Err  folder_try(const char *path);  /* could it be made, and files in it? As file_try */
+/* A new name is on the disk only once its folder is: errno, or 0. Some file systems cannot. */
+int  folder_sync(const char *path);
 /* against other processes, until the pool is freed */
 Err  folder_lock(Pool *pool, const char *path);
 void folder_tidy(const char *path);            /* removes temporaries of writers that were killed */
 /* Names in the order of file_name_order, without those that start with '.'. */
 Err  folder_list(Pool *pool, const char *path, char ***names, int *n);
+
+/* "a/b/c" -> "a/b", "c" -> ".", "/c" -> "/" */
+void file_folder(const char *path, char *folder, size_t room);
 
 /* Order in which people count: "step9" before "step10"; equal only if the bytes are. */
 int  file_name_order(const char *a, const char *b);

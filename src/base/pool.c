@@ -125,6 +125,7 @@ void *pool_room(Pool *pool, void *list, int32_t n, int32_t *cap, size_t size)
 {
     if (n < *cap)
         return list;
+    REQUIRE(*cap <= INT32_MAX / 2);
     int32_t more = *cap ? 2 * *cap : 8;
     list = pool_grow(pool, list, (size_t)n * size, (size_t)more * size);
     *cap = more;

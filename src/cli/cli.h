@@ -36,6 +36,19 @@ typedef struct Option {
     const char *help;
 } Option;
 
+/* What every search takes; the rows are for a SearchOptions called o. */
+typedef struct SearchOptions {
+    int64_t effort, seed;
+    double  time_limit;      /* seconds; 0: none */
+} SearchOptions;
+
+#define SEARCH_OPTIONS(o, moves)                                                                \
+    { "effort", OPT_NATURAL, &(o).effort, "N", moves },                                         \
+    { "time-limit", OPT_SECONDS, &(o).time_limit, "S", "cut the search off after S seconds" },  \
+    { "seed", OPT_INT, &(o).seed, "N", "of the search" }
+
+enum { WHAT_IF_SECONDS = 60 };   /* of --what-if in all, unless --time-limit says otherwise */
+
 typedef struct Command {
     const char   *name, *arguments, *summary;
     const Option *options;   /* ends with a NULL name */

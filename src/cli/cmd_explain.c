@@ -32,8 +32,6 @@ static const Option options[] = {
     { 0 }
 };
 
-enum { WHAT_IF_SECONDS = 60 };
-
 /* What is done within the budget, beside everything kept; "nothing fits" is an answer here. */
 static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
 {

@@ -9,16 +9,17 @@
 #include "report/sheet.h"
 #include "train/fit.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 static ModelOptions model;
 static struct {
     const char *allow, *out;
-    int64_t     effort, seed;
-    double      time_limit, prove_limit;
+    double      prove_limit;
     bool        json, curve, what_if, prove;
 } opt;
+static SearchOptions search;
 
 static const Option options[] = {
     MODEL_OPTIONS(model),
@@ -29,15 +30,10 @@ static const Option options[] = {
     { "prove", OPT_FLAG, &opt.prove, NULL, "how far from the best possible: a lower bound" },
     { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S",
       "seconds for CBC, where it is installed; default 30" },
-    { "effort", OPT_NATURAL, &opt.effort, "N",
-      "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit", OPT_SECONDS, &opt.time_limit, "S", "cut the search off after S seconds" },
-    { "seed", OPT_INT, &opt.seed, "N", "of the search" },
+    SEARCH_OPTIONS(search, "search moves; the default takes about 10 s on 2 cores"),
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { 0 }
 };
-
-enum { WHAT_IF_SECONDS = 60 };
 
 typedef struct Shown {           /* everything there is to print */
     const Recipe *recipe;        /* as asked */
@@ -52,7 +48,8 @@ typedef struct Shown {           /* everything there is to print */
 
 static double percent(double now, double before)
 {
-    return before > 0 ? 100 * (now / before - 1) : 0;
+    double more = before > 0 ? 100 * (now / before - 1) : 0;
+    return fabs(more) < 1e-6 ? 0 : more;             /* no "-0.0" from the order of a sum */
 }
 
 /* ---- as JSON ---- */
@@ -60,14 +57,21 @@ static double percent(double now, double before)
 /* How much of the step's time a better plan might still save, %. */
 static double avoidable(const Shown *s)
 {
-    return s->proof.reached || s->fit.step_ns <= 0 ? 0
-                                                   : 100 * (1 - s->proof.cost_ns / s->fit.step_ns);
+    double cost_ns = s->fit.engine->cost_ns;
+    return s->proof.reached || cost_ns <= 0 ? 0 : 100 * (1 - s->proof.cost_ns / cost_ns);
+}
+
+/* As a forecast, like the plan's own time beside it. */
+static double proof_ns(const Shown *s)
+{
+    const Engine *engine = s->fit.engine;
+    return engine_forecast_ns(engine, s->proof.cost_ns, engine->arena_bytes);
 }
 
 static void json_proof(JsonOut *o, const Shown *s)
 {
     json_out_object_row(o, "proof");
-    json_out_number(o, "step_ms", s->proof.cost_ns * 1e-6);
+    json_out_number(o, "step_ms", proof_ns(s) * 1e-6);
     json_out_int(o, "bytes", s->proof.bytes);
     json_out_number(o, "gap_percent", avoidable(s));
     json_out_bool(o, "optimal", s->proof.reached);
@@ -200,9 +204,8 @@ static void show_proof(Pool *pool, const Shown *s)
     else
         print_sentence(stdout,
                        "Proof, under these levers: no plan within the budget takes less than %s a "
-                       "step, so "
-                       "at most %.2f %% of this plan's time could be saved; %s.",
-                       step_text(pool, s->proof.cost_ns), avoidable(s), at_all);
+                       "step, so at most %.2f %% of this plan's time could be saved; %s.",
+                       step_text(pool, proof_ns(s)), avoidable(s), at_all);
 }
 
 static void show_curve(Pool *pool, const Shown *s)
@@ -248,9 +251,9 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     Device    *device;
     Shown     *s = NEW(pool, Shown);
     FitOptions how = { .allow = ALLOW_DEFAULT,
-                       .effort = opt.effort,
-                       .time_limit_s = opt.time_limit,
-                       .seed = (uint64_t)opt.seed };
+                       .effort = search.effort,
+                       .time_limit_s = search.time_limit,
+                       .seed = (uint64_t)search.seed };
 
     if (n_args != 1)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");

@@ -2,25 +2,22 @@
 #include "cli/cli.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
 #include "layout/layout.h"
 
 static struct {
     const char *capacity, *out;
-    int64_t effort, seed;
-    double time_limit;
-    bool json;
+    bool        json;
 } opt;
+static SearchOptions search;
 
 static const Option options[] = {
     { "capacity", OPT_TEXT, &opt.capacity, "BYTES",
       "size of the arena; without it the smallest is sought" },
     { "o", OPT_TEXT, &opt.out, "FILE", "write the CSV with an offset column here" },
-    { "effort", OPT_NATURAL, &opt.effort, "N",
-      "search nodes; the default is enough for real graphs" },
-    { "time-limit", OPT_SECONDS, &opt.time_limit, "S", "cut the search off after S seconds" },
-    { "seed", OPT_INT, &opt.seed, "N", "of the search" },
+    SEARCH_OPTIONS(search, "search nodes; the default is enough for real graphs"),
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { 0 }
 };
@@ -49,33 +46,35 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
 {
     LayoutFile    file;
     LayoutResult  result;
-    LayoutOptions options_in = { .max_nodes = opt.effort,
-                                 .time_limit_s = opt.time_limit,
-                                 .seed = (uint64_t)opt.seed };
+    LayoutOptions how = { .max_nodes = search.effort,
+                          .time_limit_s = search.time_limit,
+                          .seed = (uint64_t)search.seed };
 
     if (n_args != 1)
         return fail(E_USAGE,
                     "layout takes one file: plimsoll layout buffers.csv --capacity N -o out.csv");
     if (opt.capacity)
-        TRY(bytes_read(opt.capacity, 0, &options_in.capacity));
-    if (opt.capacity && options_in.capacity <= 0)
+        TRY(bytes_read(opt.capacity, 0, &how.capacity));
+    if (opt.capacity && how.capacity <= 0)
         return fail(E_USAGE, "--capacity must be more than 0 bytes");
+    if (opt.out)
+        TRY(file_try(opt.out));
     TRY(layout_read(pool, args[0], &file));
 
     double start = clock_now();
-    Err    err = layout_solve(pool, file.buffers, file.n, &options_in, &result);
+    Err    err = layout_solve(pool, file.buffers, file.n, &how, &result);
     double seconds = clock_now() - start;
     if (err && err != E_BUDGET)
         return err;
     /* hopeless: look for the least there is instead */
-    if (err && result.bound_bytes > options_in.capacity) {
-        LayoutOptions least = options_in;
+    if (err && result.bound_bytes > how.capacity) {
+        LayoutOptions least = how;
         least.capacity = 0;
         TRY(layout_solve(pool, file.buffers, file.n, &least, &result));
     }
     TRY(layout_check(file.buffers, file.n, result.arena_bytes));
     if (opt.json)
-        TRY(layout_json(&file, &result, options_in.capacity, !err, seconds));
+        TRY(layout_json(&file, &result, how.capacity, !err, seconds));
     else
         print_sentence(stdout,
                        "%d buffers in %lld bytes (largest live sum %lld, gap %lld%s), %lld search "
@@ -87,7 +86,7 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
         return fail(E_BUDGET,
                     "no layout within %lld bytes was found: the least found takes %lld, the "
                     "largest live sum is %lld%s",
-                    (long long)options_in.capacity, (long long)result.arena_bytes,
+                    (long long)how.capacity, (long long)result.arena_bytes,
                     (long long)result.bound_bytes,
                     result.proved ? " (proved: none smaller exists)" : "; try a larger --effort");
     return opt.out ? layout_write(opt.out, &file) : OK;

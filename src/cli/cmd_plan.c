@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
 #include "plan/prove.h"
@@ -12,10 +13,10 @@ enum { CURVE_POINTS = 20 };
 
 static struct {
     const char *budget, *out, *prove_lp;
-    int64_t     effort, seed;
-    double      time_limit, prove_limit;
+    double      prove_limit;
     bool        json, layout, prove, curve;
 } opt;
+static SearchOptions search;
 
 static const Option options[] = {
     { "budget", OPT_TEXT, &opt.budget, "BYTES",
@@ -31,10 +32,7 @@ static const Option options[] = {
       "seconds for CBC on each of its two programs, default 30" },
     { "prove-lp", OPT_TEXT, &opt.prove_lp, "FILE",
       "write the integer program here instead of solving it" },
-    { "effort", OPT_NATURAL, &opt.effort, "N",
-      "search moves; the default takes about 10 s on 2 cores" },
-    { "time-limit", OPT_SECONDS, &opt.time_limit, "S", "cut the search off after S seconds" },
-    { "seed", OPT_INT, &opt.seed, "N", "of the search" },
+    SEARCH_OPTIONS(search, "search moves; the default takes about 10 s on 2 cores"),
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { 0 }
 };
@@ -138,8 +136,7 @@ static void plan_print_proof(const Found *f)
     else
         print_sentence(stdout,
                        "proof, any order: no plan costs less than %.6g (%+.3f %%); at most %.1f %% "
-                       "of the extra "
-                       "cost is avoidable; none needs less than %s",
+                       "of the extra cost is avoidable; none needs less than %s",
                        proof->any_cost, extra_percent(f->plan, proof->any_cost),
                        gap_percent(f->plan, proof->any_cost), bytes_text(proof->any_bytes));
     if (!proof->order_tried)
@@ -147,14 +144,12 @@ static void plan_print_proof(const Found *f)
     else if (proof->order_closed && proof->order_cost >= f->plan->cost * (1 - 1e-9))
         print_sentence(stdout,
                        "proof, input order: optimal: no plan that keeps the order of first runs "
-                       "costs less (%lld "
-                       "columns, CBC)",
+                       "costs less (%lld columns, CBC)",
                        (long long)proof->order_columns);
     else
         print_sentence(stdout,
                        "proof, input order: no plan that keeps the order of first runs costs less "
-                       "than %.6g "
-                       "(%+.3f %%), gap %.2f %%%s",
+                       "than %.6g (%+.3f %%), gap %.2f %%%s",
                        proof->order_cost, extra_percent(f->plan, proof->order_cost),
                        gap_percent(f->plan, proof->order_cost),
                        proof->order_closed ? "" : ": CBC ran out of time; try --prove-limit");
@@ -200,8 +195,7 @@ static Err plan_refuse(const Found *f)
 {
     return fail(E_BUDGET,
                 "no plan within %lld bytes was found: the least peak found is %lld (no plan can do "
-                "with "
-                "less than %lld); ask for that",
+                "with less than %lld); ask for that",
                 (long long)f->plan->budget_bytes, (long long)plan_peak_bytes(f->plan),
                 (long long)f->plan->bound_bytes);
 }
@@ -222,18 +216,19 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
 {
     PGraph     *graph;
     Plan       *keep, *plan;
-    PlanOptions how = { .effort = opt.effort,
-                        .seed = (uint64_t)opt.seed,
-                        .time_limit_s = opt.time_limit,
+    PlanOptions how = { .effort = search.effort,
+                        .seed = (uint64_t)search.seed,
+                        .time_limit_s = search.time_limit,
                         .layout = opt.layout };
     if (n_args != 1)
         return fail(E_USAGE,
                     "plan takes one file: plimsoll plan graph.json --budget B -o plan.json");
     if (opt.curve && opt.layout)
         return fail(E_USAGE, "--curve counts live bytes: leave out --layout");
-    if (opt.effort < 0 || opt.time_limit < 0 || opt.prove_limit < 0)
-        return fail(E_USAGE,
-                    "--effort, --time-limit and --prove-limit take 0 (the default) or more");
+    if (opt.out)
+        TRY(file_try(opt.out));
+    if (opt.prove_lp)
+        TRY(file_try(opt.prove_lp));
     TRY(pgraph_read(pool, args[0], &graph));
     TRY(plan_keep_all(pool, graph, &keep));
     int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : keep->live_bytes;

@@ -66,9 +66,8 @@ static Err probe_memory(Pool *pool, const Device *device, Profile *profile)
     profile->runtime_bytes = device_runtime_bytes(device, 0);
     profile->memory_origin = pool_print(
         pool,
-        "total: the system's or the control group's word; usable: taken and "
-        "written (%s); runtime: this program with its libraries, resident; measured "
-        "on %s",
+        "total: the system's or the control group's word; usable: taken and written (%s); runtime: "
+        "this program with its libraries, resident; measured on %s",
         taken.ended_by, device->model);
     return OK;
 }
@@ -132,8 +131,7 @@ static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
            recipe->name, m.nodes, m.calls, m.step_ms, m.nodes_ms);
     profile->ops_origin = pool_print(pool,
                                      "measured on %s with %s, %d threads: medians inside real "
-                                     "steps, scaled to "
-                                     "the best step",
+                                     "steps, scaled to the best step",
                                      device->model, device->library, device->threads);
     return OK;
 }
@@ -206,8 +204,8 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
         TRY(probe_recipe(pool, opt.recipes.items[i], profile));
     profile_ready(pool, profile);
     if (!opt.out) {
-        char *folder = pool_text(pool, path);
-        *strrchr(folder, '/') = '\0';
+        char folder[FILE_PATH_MAX];
+        file_folder(path, folder, sizeof folder);
         TRY(folder_make(folder));
     }
     TRY(profile_write(profile, path));

@@ -1,7 +1,6 @@
 /* cmd_sample.c -- `sample`: results from a trained run. */
 #include "cli/model_options.h"
 
-#include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
 #include "train/sample.h"
@@ -57,19 +56,14 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     Recipe      *recipe;
     Device      *device;
     SampleReport report;
-    const char  *more[2];
+    const char  *more[2], *path;
     int          n = 0;
     int64_t      budget;
     if (n_args != 1)
         return fail(E_USAGE, "sample takes one run: plimsoll sample RUN -n 4 -o DIR");
-    const char *path = pool_print(pool, "%s/recipe.yaml", args[0]);
-    if (!file_exists(path))
-        return fail(E_USAGE,
-                    "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes "
-                    "one)",
-                    args[0]);
     if (opt.n < 1 || opt.n > 4096)
         return fail(E_USAGE, "-n takes 1 to 4096, not %lld", (long long)opt.n);
+    TRY(run_recipe(pool, args[0], &path));
     if (opt.steps >= 0)
         more[n++] = pool_print(pool, "sampler.steps=%lld", (long long)opt.steps);
     if (!isnan(opt.guidance))

@@ -1,7 +1,6 @@
 /* cmd_train.c -- `train`: run a recipe's plan. */
 #include "cli/model_options.h"
 
-#include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
 #include "train/fit.h"
@@ -102,6 +101,36 @@ static const char *quoted(Pool *pool, const char *path)
     return text.at;
 }
 
+static void train_print(const Recipe *recipe, const TrainResult *r, const char *run)
+{
+    if (!r->steps) {
+        print_sentence(
+            stdout, "%s: nothing is left to do: step %lld of %lld is done; --steps N asks for more",
+            recipe->name, (long long)r->step, (long long)recipe->steps);
+        return;
+    }
+    print_sentence(
+        stdout, "%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured",
+        recipe->name, (long long)r->steps, r->loss_first, r->loss_last, r->step_ms,
+        count_text(r->planned_bytes), count_text(r->measured_bytes));
+    print_sentence(stdout,
+                   "predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, "
+                   "graph, batch buffers)",
+                   r->predicted_ms, r->time_source, bytes_text(r->runtime_bytes));
+    if (r->batch != recipe->batch)
+        printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n",
+               (long long)r->accumulate, (long long)r->batch, (long long)recipe->accumulate,
+               (long long)recipe->batch);
+    if (r->recomputed)
+        print_sentence(stdout,
+                       "%d nodes are run a second time in each step to stay within the budget "
+                       "(predicted %+.1f %% time)",
+                       r->recomputed, 100 * (r->slowdown - 1));
+    if (r->interrupted && run)
+        printf("stopped at step %lld; go on with: plimsoll train --resume %s\n",
+               (long long)r->step, run);
+}
+
 static Err cmd_train_run(Pool *pool, int n_args, char **args)
 {
     Recipe     *recipe;
@@ -127,12 +156,9 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
         more[n++] = pool_print(pool, "seed=%lld", (long long)opt.seed);
     if (opt.data)
         more[n++] = pool_print(pool, "data.path=%s", quoted(pool, opt.data));
-    if (!n_args && !file_exists(pool_print(pool, "%s/recipe.yaml", opt.resume)))
-        return fail(E_USAGE,
-                    "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes "
-                    "one)",
-                    opt.resume);
-    const char *name = n_args ? args[0] : pool_print(pool, "%s/recipe.yaml", opt.resume);
+    const char *name = args[0];
+    if (!n_args)
+        TRY(run_recipe(pool, opt.resume, &name));
     /* A plan holds for one thread count, and so do a run's bits. */
     const char *plan = opt.plan ? opt.plan
                        : opt.resume ? pool_print(pool, "%s/plan.json", opt.resume) : NULL;
@@ -153,34 +179,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     TRY(train_run(pool, recipe, device, &run, &result));
     if (opt.json)
         return train_json(recipe, &result);
-    if (!result.steps) {
-        print_sentence(
-            stdout, "%s: nothing is left to do: step %lld of %lld is done; --steps N asks for more",
-            recipe->name, (long long)result.step, (long long)recipe->steps);
-        return OK;
-    }
-    print_sentence(
-        stdout, "%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured",
-        recipe->name, (long long)result.steps, result.loss_first, result.loss_last, result.step_ms,
-        count_text(result.planned_bytes), count_text(result.measured_bytes));
-    print_sentence(stdout,
-                   "predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, "
-                   "graph, batch "
-                   "buffers)",
-                   result.predicted_ms, result.time_source, bytes_text(result.runtime_bytes));
-    if (result.batch != recipe->batch)
-        printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n",
-               (long long)result.accumulate, (long long)result.batch, (long long)recipe->accumulate,
-               (long long)recipe->batch);
-    if (result.recomputed)
-        print_sentence(stdout,
-                       "%d nodes are run a second time in each step to stay within the budget "
-                       "(predicted "
-                       "%+.1f %% time)",
-                       result.recomputed, 100 * (result.slowdown - 1));
-    if (result.interrupted && run.out)
-        printf("stopped at step %lld; go on with: plimsoll train --resume %s\n",
-               (long long)result.step, run.out);
+    train_print(recipe, &result, run.out);
     return OK;
 }
 

@@ -1,6 +1,7 @@
 /* model_options.c -- opening the recipe and device a command works on. */
 #include "cli/model_options.h"
 
+#include "base/file.h"
 #include "base/text.h"
 
 #include <string.h>
@@ -54,5 +55,16 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
                     "libraries",
                     bytes_text(*budget_bytes + (*device)->runtime_bytes), (*device)->name,
                     bytes_text((*device)->runtime_bytes));
+    return OK;
+}
+
+Err run_recipe(Pool *pool, const char *run, const char **path)
+{
+    *path = pool_print(pool, "%s/recipe.yaml", run);
+    if (!file_exists(*path))
+        return fail(E_USAGE,
+                    "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes "
+                    "one)",
+                    run);
     return OK;
 }

@@ -38,4 +38,7 @@ typedef struct ModelOptions {
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
                Recipe **recipe, Device **device, int64_t *budget_bytes);
 
+/* RUN/recipe.yaml, which every run has. */
+Err run_recipe(Pool *pool, const char *run, const char **path);
+
 #endif

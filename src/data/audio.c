@@ -10,13 +10,8 @@
  */
 #include "data/kinds.h"
 
-#include "base/file.h"
-#include "data/image.h"
-#include "data/levels.h"
 #include "data/wav.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "models/levels.h"
 
 enum { NOT_COUNTED = -100 };
 
@@ -71,15 +66,8 @@ static void audio_tokens(const Audio *a, const Sound *file, const float *last, c
 
 static const Sound *audio_file(const Audio *a, int64_t id, int64_t *first, int64_t *frames)
 {
-    int32_t low = 0, high = a->n;
-    while (high - low > 1) {
-        int32_t mid = low + (high - low) / 2;
-        if (a->files[mid].first_chunk <= id)
-            low = mid;
-        else
-            high = mid;
-    }
-    const Sound *file = &a->files[low];
+    int32_t      at = span_find(&a->files->first_chunk, sizeof *a->files, a->n, id);
+    const Sound *file = &a->files[at];
     *first = (id - file->first_chunk) * a->frames;
     *frames = file->info.frames - *first < a->frames ? file->info.frames - *first : a->frames;
     return file;
@@ -166,24 +154,6 @@ static Err audio_add(Pool *pool, Audio *a, const char *path, int64_t *n_chunks)
     return OK;
 }
 
-static Err audio_walk(Pool *pool, Audio *a, const char *folder, int depth, int64_t *n_chunks,
-                      int *n_files)
-{
-    char **names;
-    int    n;
-    TRY(folder_list(pool, folder, &names, &n));
-    for (int i = 0; i < n; i++) {
-        const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        if (depth && folder_within(folder, path))
-            TRY(audio_walk(pool, a, path, depth - 1, n_chunks, n_files));
-        else if (name_ends(names[i], ".wav") && !folder_exists(path)) {
-            TRY(audio_add(pool, a, path, n_chunks));
-            ++*n_files;
-        }
-    }
-    return OK;
-}
-
 static Err audio_new(Pool *pool, const DataSpec *spec, const char *kind, Audio **out)
 {
     Audio *a = *out = NEW(pool, Audio);
@@ -230,27 +200,18 @@ static Err audio_ranges(Pool *pool, Audio *a, size_t work_bytes)
 
 Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
 {
-    Audio  *a;
-    int64_t n_chunks = 0, n_files = 0, most = 1;
-    int     seen = 0;
+    Audio   *a;
+    PathList files;
+    int64_t  n_chunks = 0, most = 1;
     TRY(audio_new(pool, spec, "audio", &a));
-    if (!file_exists(spec->path))
-        return fail(E_IO, "there is no folder or file %s", spec->path);
-    if (folder_exists(spec->path))
-        TRY(audio_walk(pool, a, spec->path, 8, &n_chunks, &seen));
-    else {
-        TRY(audio_add(pool, a, pool_text(pool, spec->path), &n_chunks));
-        seen = 1;
-    }
-    n_files = seen;
-    if (!n_files)
-        return fail(E_FORMAT, "%s holds no .wav files", spec->path);
+    TRY(files_list(pool, spec->path, ".wav", &files));
+    for (int32_t i = 0; i < files.n; i++)
+        TRY(audio_add(pool, a, files.paths[i], &n_chunks));
     if (!n_chunks)
         return fail(E_FORMAT,
-                    "%s: none of its %lld WAV files has the %lld frames of a sample; take a "
-                    "smaller model.length or "
-                    "data.keep_rest: true",
-                    spec->path, (long long)n_files, (long long)a->frames);
+                    "%s: none of its %d WAV files has the %lld frames of a sample; take a smaller "
+                    "model.length or data.keep_rest: true",
+                    spec->path, files.n, (long long)a->frames);
     for (int32_t i = 0; i < a->n; i++)
         most = a->files[i].info.channels > most ? a->files[i].info.channels : most;
     size_t frames = (size_t)(a->frames + 1);  /* with carry, a frame of the chunk before */

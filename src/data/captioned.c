@@ -23,7 +23,7 @@
 typedef struct Captioned {
     const char  *name, *npy;         /* npy: the clip's file, or NULL: frames */
     const char **frames;
-    int32_t      n_frames, cap_frames;
+    int32_t      n_frames;
     const char  *caption;
     float       *text;               /* embedding, or NULL without that feed */
 } Captioned;

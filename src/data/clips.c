@@ -76,15 +76,7 @@ static Err range_load(const Clips *c, const char *path, float *to, uint8_t *mask
 
 static const Sequence *clips_sequence(const Clips *c, int64_t id)
 {
-    int32_t low = 0, high = c->n;
-    while (high - low > 1) {
-        int32_t mid = low + (high - low) / 2;
-        if (c->sequences[mid].first_clip <= id)
-            low = mid;
-        else
-            high = mid;
-    }
-    return &c->sequences[low];
+    return &c->sequences[span_find(&c->sequences->first_clip, sizeof *c->sequences, c->n, id)];
 }
 
 static Err clips_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
@@ -248,7 +240,7 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
     TRY(clips_new(pool, spec, "clips", &c));
     if (!folder_exists(spec->path))
         return fail(E_IO, "there is no folder %s", spec->path);
-    TRY(clips_walk(pool, c, spec->path, 8));
+    TRY(clips_walk(pool, c, spec->path, FOLDERS_DEEP));
     if (!c->n)
         return fail(E_FORMAT, "%s holds no frames (.png or .npy)", spec->path);
     int64_t length = c->n_observed + c->n_future;

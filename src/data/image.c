@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 void raster_floats(const Raster *r, int64_t y0, int64_t x0, int64_t height, int64_t width,
                    int64_t channels, float *to)
@@ -103,12 +102,6 @@ void image_resize(const float *from, int64_t h, int64_t w, int64_t channels, flo
 
 /* ---- files ---- */
 
-bool name_ends(const char *name, const char *ending)
-{
-    size_t n = strlen(name), m = strlen(ending);
-    return n > m && !strcasecmp(name + n - m, ending);
-}
-
 Err channels_check(const char *kind, Shape shape)
 {
     int64_t c = dim(shape, -1);
@@ -132,39 +125,17 @@ void largest_note(PngInfo *most, const PngInfo *info)
                        .bytes = larger(most->bytes, info->bytes) };
 }
 
-static Err list_add(Pool *pool, const char *path, PictureList *list)
-{
-    PngInfo info;
-    TRY(png_look(path, &info));
-    largest_note(&list->largest, &info);
-    VEC_ADD(pool, list->paths, list->n, list->cap, path);
-    return OK;
-}
-
-static Err list_walk(Pool *pool, const char *folder, int depth, PictureList *list)
-{
-    char **names;
-    int    n;
-    TRY(folder_list(pool, folder, &names, &n));
-    for (int i = 0; i < n; i++) {
-        const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        if (depth && folder_within(folder, path))
-            TRY(list_walk(pool, path, depth - 1, list));
-        else if (name_ends(names[i], ".png") && !folder_exists(path))
-            TRY(list_add(pool, path, list));
-    }
-    return OK;
-}
-
 Err picture_list(Pool *pool, const char *path, PictureList *list)
 {
-    *list = (PictureList){ 0 };
-    if (!file_exists(path))
-        return fail(E_IO, "there is no folder or file %s", path);
-    if (!folder_exists(path))
-        return list_add(pool, pool_text(pool, path), list);
-    TRY(list_walk(pool, path, 8, list));
-    return list->n ? OK : fail(E_FORMAT, "%s holds no .png files", path);
+    PathList files;
+    TRY(files_list(pool, path, ".png", &files));
+    *list = (PictureList){ .paths = files.paths, .n = files.n };
+    for (int32_t i = 0; i < files.n; i++) {
+        PngInfo info;
+        TRY(png_look(files.paths[i], &info));
+        largest_note(&list->largest, &info);
+    }
+    return OK;
 }
 
 size_t picture_open_work(const PngInfo *largest)

@@ -16,12 +16,11 @@ size_t image_resize_work(int64_t h, int64_t w, int64_t channels, int64_t to_h, i
 
 typedef struct PictureList {
     const char **paths;
-    int32_t      n, cap;
+    int32_t      n;
     PngInfo      largest;            /* each field the largest of all files */
 } PictureList;
 
 Err  channels_check(const char *kind, Shape shape);          /* its last axis must be 1 or 3 */
-bool name_ends(const char *name, const char *ending);        /* letter case aside */
 void largest_note(PngInfo *largest, const PngInfo *info);
 
 /* A PNG file, or all PNG files of a folder and its folders, looked at. None is an error. */

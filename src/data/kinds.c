@@ -118,8 +118,7 @@ Err data_open(Pool *pool, const DataSpec *spec, DataSource **source)
     if (kind->drawn && !spec->path)
         return fail(E_USAGE,
                     "data kind '%s' reads %s: name the folder with --data DIR or data.path, or "
-                    "take kind '%s', "
-                    "which needs none",
+                    "take kind '%s', which needs none",
                     kind->name, kind->help, kind->drawn);
     if (!kind->drawn && spec->samples < 1)
         return fail(E_USAGE, "data.samples must be at least 1");

@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,9 +27,7 @@ static Err bytes_get(const Bytes *b, size_t offset, void *to, size_t n)
         memcpy(to, b->at + offset, n);
         return OK;
     }
-    ssize_t got = pread(b->fd, to, n, (off_t)offset);
-    return got == (ssize_t)n ? OK : got < 0 ? file_fail("read", b->name, errno)
-                                            : fail(E_FORMAT, "%s is a truncated PNG", b->name);
+    return file_read_at(b->fd, b->name, offset, to, n);
 }
 
 static uint32_t big32(const unsigned char *p)
@@ -250,8 +247,7 @@ static Err png_none(const char *name)
 {
     return fail(E_IO,
                 "%s cannot be read: this program was built without libpng (install libpng-dev and "
-                "build again, or "
-                "give .npy files where the data kind takes them)",
+                "build again, or give .npy files where the data kind takes them)",
                 name);
 }
 

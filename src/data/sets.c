@@ -34,15 +34,7 @@ static int64_t class_count(const ClassOf *c) { return c->records ? c->n : c->fil
 
 static const ClassOf *sets_class(const Sets *s, int64_t id)
 {
-    int32_t low = 0, high = s->n;
-    while (high - low > 1) {
-        int32_t mid = low + (high - low) / 2;
-        if (s->classes[mid].first_set <= id)
-            low = mid;
-        else
-            high = mid;
-    }
-    return &s->classes[low];
+    return &s->classes[span_find(&s->classes->first_set, sizeof *s->classes, s->n, id)];
 }
 
 static void record_load(const Sets *s, const unsigned char *planes, float *to, Work *work)

@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 
-#include <errno.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 int64_t shuffled(int64_t count, uint64_t seed, uint64_t epoch, int64_t place)
@@ -75,7 +75,7 @@ void *work_take(Work *work, size_t n)
 Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n)
 {
     int    fd;
-    size_t size, done = 0, start = (work->used + 63) / 64 * 64;
+    size_t size, start = (work->used + 63) / 64 * 64;
     TRY(file_open_plain(path, &fd, &size));
     if (start > work->n || size > work->n - start) {
         close(fd);
@@ -83,20 +83,56 @@ Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t 
                     size);
     }
     char *to = work_take(work, size);
-    while (done < size) {
-        ssize_t got = read(fd, to + done, size - done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            int error = errno;
-            close(fd);
-            return got < 0 ? file_fail("read", path, error)
-                           : fail(E_IO, "%s became shorter while it was read", path);
-        }
-        done += (size_t)got;
-    }
+    Err   err = file_read_at(fd, path, 0, to, size);
     close(fd);
     *bytes = (const unsigned char *)to;
     *n = size;
+    return err;
+}
+
+bool name_ends(const char *name, const char *ending)
+{
+    size_t n = strlen(name), m = strlen(ending);
+    return n > m && !strcasecmp(name + n - m, ending);
+}
+
+static Err files_walk(Pool *pool, const char *folder, const char *ending, int depth, PathList *list)
+{
+    char **names;
+    int    n;
+    TRY(folder_list(pool, folder, &names, &n));
+    for (int i = 0; i < n; i++) {
+        const char *path = pool_print(pool, "%s/%s", folder, names[i]);
+        if (depth && folder_within(folder, path))
+            TRY(files_walk(pool, path, ending, depth - 1, list));
+        else if (name_ends(names[i], ending) && !folder_exists(path))
+            VEC_ADD(pool, list->paths, list->n, list->cap, path);
+    }
     return OK;
+}
+
+Err files_list(Pool *pool, const char *path, const char *ending, PathList *list)
+{
+    *list = (PathList){ 0 };
+    if (!file_exists(path))
+        return fail(E_IO, "there is no folder or file %s", path);
+    if (!folder_exists(path)) {
+        VEC_ADD(pool, list->paths, list->n, list->cap, pool_text(pool, path));
+        return OK;
+    }
+    TRY(files_walk(pool, path, ending, FOLDERS_DEEP, list));
+    return list->n ? OK : fail(E_FORMAT, "%s holds no %s files", path, ending);
+}
+
+int32_t span_find(const int64_t *first, size_t stride, int32_t n, int64_t id)
+{
+    int32_t low = 0, high = n;
+    while (high - low > 1) {
+        int32_t mid = low + (high - low) / 2;
+        if (*(const int64_t *)(const void *)((const char *)first + (size_t)mid * stride) <= id)
+            low = mid;
+        else
+            high = mid;
+    }
+    return low;
 }

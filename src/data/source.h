@@ -95,6 +95,22 @@ static inline size_t work_size(size_t n) { return (n + 63) / 64 * 64 + 64; }
  * at. */
 Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n);
 
+/* Files by their ending, letter case aside: the file itself, or those of a folder and of the
+ * folders in it, in the order of file_name_order. None is an error. */
+enum { FOLDERS_DEEP = 8 };           /* folders within folders that are looked into */
+
+typedef struct PathList {
+    const char **paths;
+    int32_t      n, cap;
+} PathList;
+
+bool name_ends(const char *name, const char *ending);
+Err  files_list(Pool *pool, const char *path, const char *ending, PathList *list);
+
+/* The one of n things that has sample `id`: the last whose first sample, at `first` and every
+ * `stride` bytes from there, is not after it. */
+int32_t span_find(const int64_t *first, size_t stride, int32_t n, int64_t id);
+
 /* Random numbers of a sample: its own for drawn pictures, those of the draw for what varies. */
 static inline RandomKey sample_key(const DataSource *source, const char *what, int64_t number)
 {

@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -99,38 +98,16 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
     }
 }
 
-/* Reads exactly n bytes at a place of a file that is opened for it. */
-static Err read_at(const char *path, size_t offset, void *to, size_t n, size_t *file_bytes)
-{
-    ssize_t got = 0;
-    size_t  size;
-    int     fd, error = 0;
-    TRY(file_open_plain(path, &fd, &size));
-    if (file_bytes) {
-        *file_bytes = size;
-        n = size < n ? size : n;
-    }
-    for (size_t done = 0; !error && done < n; done += (size_t)got) {
-        got = pread(fd, (char *)to + done, n - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR)
-            got = 0;
-        else if (got <= 0) {
-            error = got ? errno : -1;
-            break;
-        }
-    }
-    close(fd);
-    if (error < 0)
-        return fail(E_IO, "%s became shorter while it was read", path);
-    return error ? file_fail("read", path, error) : OK;
-}
-
 Err wav_look(const char *path, WavInfo *info)
 {
     static _Thread_local unsigned char head[WAV_HEAD];
-    size_t file_bytes = 0;
-    TRY(read_at(path, 0, head, WAV_HEAD, &file_bytes));
-    return wav_parse(path, head, file_bytes < WAV_HEAD ? file_bytes : WAV_HEAD, file_bytes, info);
+    size_t file_bytes, n;
+    int    fd;
+    TRY(file_open_plain(path, &fd, &file_bytes));
+    n = file_bytes < WAV_HEAD ? file_bytes : WAV_HEAD;
+    Err err = file_read_at(fd, path, 0, head, n);
+    close(fd);
+    return err ? err : wav_parse(path, head, n, file_bytes, info);
 }
 
 void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n, float *to)
@@ -158,8 +135,12 @@ Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, un
              float *to)
 {
     enum { NOT_FINITE = 0x7f800000 };        /* all bits of the exponent: NaN or infinite */
-    size_t frame = wav_frame_bytes(info);
-    TRY(read_at(path, info->offset + (size_t)first * frame, raw, (size_t)n * frame, NULL));
+    size_t frame = wav_frame_bytes(info), file_bytes;
+    int    fd;
+    TRY(file_open_plain(path, &fd, &file_bytes));
+    Err err = file_read_at(fd, path, info->offset + (size_t)first * frame, raw, (size_t)n * frame);
+    close(fd);
+    TRY(err);
     for (int64_t i = 0; info->floats && i < n * info->channels; i++)
         if ((little32(raw + 4 * i) & NOT_FINITE) == NOT_FINITE)
             return fail(E_FORMAT,

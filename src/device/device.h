@@ -40,7 +40,7 @@ typedef struct DeviceApi {
      * is recorded next may be told to follow one or two places alone. NULL: one after the other. */
     Err  (*record_place)(const Device *device, Pool *pool, void **place);
     Err  (*record_after)(const Device *device, void *const *places, int n);
-    Err  (*used_bytes)(const Device *device, int64_t *used); /* of the card, as its driver counts */
+    Err  (*used_bytes)(const Device *device, int64_t *used); /* of the card, by this process */
     /* The device's own clock: a stamp, also in a recording, notes when all before it is done. */
     Err  (*stamp_new)(const Device *device, void **stamp);
     void (*stamp_free)(const Device *device, void *stamp);

@@ -103,17 +103,7 @@ static __global__ void weights_kernel(const float4 *parts, int pieces, int lines
                                       float *sums)
 {
     if ((int)blockIdx.x < sum_blocks) {
-        int k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
-        if (k >= columns)
-            return;
-        float all = 0;
-        for (int p = lane; p < lines; p += 32)
-            all += job.sums[(int64_t)p * columns + k];
-#pragma unroll
-        for (int d = 16; d; d >>= 1)
-            all += __shfl_xor_sync(0xffffffffu, all, d);
-        if (lane == 0)
-            sums[k] = job.sums_before ? job.sums_before[k] + all : all;
+        lines_sum(job, lines, columns, sums);
         return;
     }
     int64_t i = (blockIdx.x - (int64_t)sum_blocks) * blockDim.x + threadIdx.x,

@@ -70,6 +70,23 @@ inline __device__ float2 wide2(const void *p, __half)
     return __half22float2(*(const __half2 *)p);
 }
 
+/* The lines of column sums that the blocks left, added in a fixed order: a warp to a column. */
+static __device__ __forceinline__ void lines_sum(const Job &job, int lines, int columns,
+                                                 float *sums)
+{
+    int   k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
+    float all = 0;
+    if (k >= columns)
+        return;
+    for (int p = lane; p < lines; p += 32)
+        all += job.sums[(int64_t)p * columns + k];
+#pragma unroll
+    for (int d = 16; d; d >>= 1)
+        all += __shfl_xor_sync(0xffffffffu, all, d);
+    if (lane == 0)
+        sums[k] = job.sums_before ? job.sums_before[k] + all : all;
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 struct At { int n, d, h, w; };

@@ -198,17 +198,7 @@ static __global__ void phase_weights_sum(const float4 *parts, int pieces, int co
     const Job &job = phases.job;
     int        up = phases.up, taps = (up + 2) * (up + 2);
     if ((int)blockIdx.x < sum_blocks) {
-        int k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
-        if (k >= columns)
-            return;
-        float all = 0;
-        for (int p = lane; p < pieces * taps; p += 32)
-            all += job.sums[(int64_t)p * columns + k];
-#pragma unroll
-        for (int d = 16; d; d >>= 1)
-            all += __shfl_xor_sync(0xffffffffu, all, d);
-        if (lane == 0)
-            sums[k] = job.sums_before ? job.sums_before[k] + all : all;
+        lines_sum(job, pieces * taps, columns, sums);
         return;
     }
     int64_t i = (blockIdx.x - (int64_t)sum_blocks) * blockDim.x + threadIdx.x;

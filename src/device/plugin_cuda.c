@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "device/device.h"
 #include "device/plugin_cuda_blas.h"
+#include "device/plugin_cuda_memory.h"
 #include "device/probe_cuda.h"
 
 #include <cublasLt.h>
@@ -247,11 +248,8 @@ static void cuda_forget(const Device *device, void *recording)
 
 static Err cuda_used(const Device *device, int64_t *used)
 {
-    size_t free_bytes, total;
-    CARD_TRY("asking for free memory", cudaStreamSynchronize(handle_of(device)->stream));
-    CARD_TRY("asking for free memory", cudaMemGetInfo(&free_bytes, &total));
-    *used = (int64_t)(total - free_bytes);
-    return OK;
+    CARD_TRY("asking for the memory in use", cudaStreamSynchronize(handle_of(device)->stream));
+    return card_memory_ours(used);
 }
 
 /* --- the card's clock: events as nodes of a recording --- */
@@ -408,9 +406,13 @@ Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char 
 
 Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
 {
-    size_t free_bytes, total;
+    size_t  free_bytes, total;
+    int64_t ours;
     if (!state.open) {
+        char bus[32];
         TRY(cuda_card());
+        CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof bus, 0));
+        card_memory_watch(bus);
         CUDA_TRY(cudaSetDevice(0));
         CARD_TRY("opening the card",
                  cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
@@ -438,6 +440,7 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
         state.open = true;
     }
     CARD_TRY("asking for free memory", cudaMemGetInfo(&free_bytes, &total));
+    TRY(card_memory_ours(&ours));
     CudaHandle *handle = pool_alloc(pool, 1, sizeof *handle);
     *handle = state.handle;
     handle->tf32 = options->tf32;
@@ -448,7 +451,7 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
                         .threads = 1,
                         .align = 256,
                         .memory_bytes = (int64_t)free_bytes - RECORDINGS,
-                        .runtime_bytes = (int64_t)(total - free_bytes) + RECORDINGS,
+                        .runtime_bytes = ours + RECORDINGS,
                         .blas = cuda_blas(handle),
                         .tf32 = options->tf32,
                         .api = &api,

@@ -34,6 +34,8 @@ typedef struct OpTime {          /* one distinct node: operator, shapes, types, 
     /* the model it was measured in: among other buffers caches serve it otherwise */
     uint64_t    graph;
     const char *op, *type;
+    const char *kin;             /* of a call to be predicted: an operator that does the same, or
+                                  * NULL */
     double      flops, bytes;    /* as the operator's cost rule counts them */
     double      ns;
 } OpTime;
@@ -101,13 +103,15 @@ double profile_tight(const Profile *profile, uint64_t graph, double saved);
 /* How a time was found. */
 typedef enum TimeBasis {
     TIME_MEASURED,               /* this very call was measured, in this model or else in others */
-    /* calls of this operator were, by another algorithm, at other sizes or in another type */
+    /* calls of this operator or its kin were, by another algorithm, at other sizes or in another
+     * type */
     TIME_FAMILY,
     TIME_ROOFLINE,               /* from rates and bandwidth alone */
     TIME_BASES
 } TimeBasis;
 
-/* The predicted time of one call; within a family it never falls as work grows. */
+/* The predicted time of one call; within a family it never falls as work grows, and parts of a
+ * measured call never take less together than the call. */
 double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis);
 double profile_roofline_ns(const Profile *profile, const char *op, const char *type, double flops,
                            double bytes);

@@ -1,7 +1,8 @@
 /* profile_time.c -- from a profile to the time of one call: measured, else of the same work in its
- * model by another algorithm, else by its family, else a roofline.
+ * model by another algorithm or at another batch, else by its family, else a roofline.
  *
- * A family is every measured call of one operator and type. Its points (roofline time, measured
+ * A family is every measured call of one operator and type, in one model or (graph 0) in all. Its
+ * points (roofline time, measured
  * time) are made non-decreasing by pooling neighbours that disagree (Ayer et al. 1955) and joined
  * by straight lines on logarithmic axes; outside the measured range time grows as the roofline
  * does. So a call that needs more work is never predicted to be faster, and the error of the
@@ -19,6 +20,7 @@ typedef struct Point {
 
 struct Family {
     const char *op, *type;
+    uint64_t    graph;           /* 0: all models */
     Point      *points;          /* x rising, y not falling */
     int32_t     n;
 };
@@ -93,11 +95,17 @@ static int op_order(const void *a, const void *b)
                             : (x->graph > y->graph) - (x->graph < y->graph);
 }
 
+typedef struct Member {          /* a call as one of a family */
+    const OpTime *op;
+    uint64_t      graph;
+} Member;
+
 static int family_order(const void *a, const void *b)
 {
-    const OpTime *x = *(const OpTime *const *)a, *y = *(const OpTime *const *)b;
-    int order = strcmp(x->op, y->op);
-    return order ? order : strcmp(x->type, y->type);
+    const Member *x = a, *y = b;
+    int order = strcmp(x->op->op, y->op->op);
+    order = order ? order : strcmp(x->op->type, y->op->type);
+    return order ? order : (x->graph > y->graph) - (x->graph < y->graph);
 }
 
 static int point_order(const void *a, const void *b)
@@ -140,19 +148,23 @@ void profile_ready(Pool *pool, Profile *profile)
     profile->n_families = 0;
     if (!profile->n_ops)
         return;
-    Pool          *work = pool_new(NULL, "families");
-    const OpTime **by_family = NEWN(work, const OpTime *, profile->n_ops + 1);
+    Pool   *work = pool_new(NULL, "families");
+    Member *members = NEWN(work, Member, 2 * profile->n_ops + 1);
+    int32_t n = 0;
     qsort(profile->ops, (size_t)profile->n_ops, sizeof *profile->ops, op_order);
-    for (int32_t i = 0; i < profile->n_ops; i++)
-        by_family[i] = &profile->ops[i];
-    qsort(by_family, (size_t)profile->n_ops, sizeof *by_family, family_order);
-    for (int32_t i = 0, end; i < profile->n_ops; i = end) {
-        for (end = i + 1; end < profile->n_ops && !family_order(&by_family[i], &by_family[end]);
-             end++)
+    for (int32_t i = 0; i < profile->n_ops; i++) {
+        members[n++] = (Member){ &profile->ops[i], 0 };
+        if (profile->ops[i].graph)
+            members[n++] = (Member){ &profile->ops[i], profile->ops[i].graph };
+    }
+    qsort(members, (size_t)n, sizeof *members, family_order);
+    for (int32_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && !family_order(&members[i], &members[end]); end++)
             ;
-        Family family = { by_family[i]->op, by_family[i]->type, NEWN(pool, Point, end - i), 0 };
+        Family family = { members[i].op->op, members[i].op->type, members[i].graph,
+                          NEWN(pool, Point, end - i), 0 };
         for (int32_t k = i; k < end; k++) {
-            const OpTime *op = by_family[k];
+            const OpTime *op = members[k].op;
             double roofline = profile_roofline_ns(profile, op->op, op->type, op->flops, op->bytes);
             family.points[family.n++] = (Point){ log(roofline), log(op->ns), 1 };
         }
@@ -162,9 +174,8 @@ void profile_ready(Pool *pool, Profile *profile)
     pool_free(work);
 }
 
-/* An operator measured in another type only: how far it stays behind its roofline is the best guess
- * there is. */
-static const Family *profile_family(const Profile *profile, const char *op, const char *type)
+static const Family *family_find(const Profile *profile, const char *op, const char *type,
+                                 uint64_t graph)
 {
     int32_t low = 0, high = profile->n_families;
     while (low < high) {
@@ -172,6 +183,7 @@ static const Family *profile_family(const Profile *profile, const char *op, cons
         const Family *family = &profile->families[middle];
         int           order = strcmp(op, family->op);
         order = order ? order : strcmp(type, family->type);
+        order = order ? order : (graph > family->graph) - (graph < family->graph);
         if (!order)
             return family;
         if (order < 0)
@@ -179,10 +191,22 @@ static const Family *profile_family(const Profile *profile, const char *op, cons
         else
             low = middle + 1;
     }
-    for (int32_t i = low - 1; i <= low; i++)  /* its neighbours in order of operator, then type */
-        if (i >= 0 && i < profile->n_families && !strcmp(op, profile->families[i].op))
-            return &profile->families[i];
     return NULL;
+}
+
+/* The calls of its own model first: how far they stay behind the roofline is what their parts and
+ * multiples do, and a step by measured times is compared with one by times of the same origin. Then
+ * those of all models; then, for an operator measured in other types only, those: their distance
+ * from the roofline is the best guess there is. */
+static const Family *profile_family(const Profile *profile, const char *op, const char *type,
+                                    uint64_t graph)
+{
+    const Family *family = family_find(profile, op, type, graph);
+    family = family ? family : family_find(profile, op, type, 0);
+    for (int32_t i = 0; i < profile->n_families && !family; i++)
+        if (!strcmp(op, profile->families[i].op) && profile->families[i].graph == 0)
+            family = &profile->families[i];
+    return family;
 }
 
 static double family_ns(const Family *family, double roofline_ns)
@@ -238,6 +262,46 @@ static double alike_ns(const Profile *profile, const OpTime *call)
     return n ? sum / n : 0;
 }
 
+/* The same call of its own model at another batch: a whole part or multiple of the work, bytes as
+ * near to that as can be (weights are read whole). It is as far behind its roofline as the one that
+ * was measured, so n parts are never predicted to be faster than the whole; 0: there is none. */
+static double scaled_ns(const Profile *profile, const OpTime *call, double roofline_ns)
+{
+    double nearest = log(4), ns = 0;             /* farther apart it is another call */
+    for (int32_t i = 0; i < profile->n_ops; i++) {
+        const OpTime *op = &profile->ops[i];
+        if (op->graph != call->graph || strcmp(op->op, call->op) || strcmp(op->type, call->type))
+            continue;
+        bool   by_flops = op->flops > 0 && call->flops > 0;
+        double ratio = by_flops ? op->flops / call->flops : op->bytes / call->bytes;
+        double n = ratio >= 1 ? ratio : 1 / ratio;
+        double apart = fabs(log(ratio * call->bytes / op->bytes)) + 1e-3 * log(n);
+        if (!(fabs(n - round(n)) <= 1e-6 * n && apart < nearest))
+            continue;
+        nearest = apart;
+        ns = op->ns * roofline_ns /
+             profile_roofline_ns(profile, op->op, op->type, op->flops, op->bytes);
+    }
+    return ns;
+}
+
+/* An operator that was never measured beside one that does the same and was: as far behind its
+ * roofline, and no faster than any measured call of its kin that needs no more. Its own roofline is
+ * a floor: beside measured times it would win by not having been tried. */
+static double kin_ns(const Profile *profile, const OpTime *call, const Family *kin,
+                     double roofline_ns)
+{
+    double ns = family_ns(kin, roofline_ns);
+    for (int32_t i = 0; i < profile->n_ops; i++) {
+        const OpTime *op = &profile->ops[i];
+        if (strcmp(op->op, call->kin) || strcmp(op->type, call->type) || op->ns <= ns)
+            continue;
+        if (profile_roofline_ns(profile, op->op, op->type, op->flops, op->bytes) <= roofline_ns)
+            ns = op->ns;
+    }
+    return ns;
+}
+
 double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
 {
     double measured = measured_ns(profile, call);
@@ -249,7 +313,15 @@ double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
     if (alike > 0)
         return alike;
     double roofline = profile_roofline_ns(profile, call->op, call->type, call->flops, call->bytes);
-    const Family *family = profile_family(profile, call->op, call->type);
-    *basis = family ? TIME_FAMILY : TIME_ROOFLINE;
-    return family ? family_ns(family, roofline) : roofline;
+    double scaled = scaled_ns(profile, call, roofline);
+    if (scaled > 0)
+        return scaled;
+    const Family *family = profile_family(profile, call->op, call->type, call->graph);
+    const Family *kin = NULL;
+    if (!family && call->kin)
+        kin = profile_family(profile, call->kin, call->type, call->graph);
+    *basis = family || kin ? TIME_FAMILY : TIME_ROOFLINE;
+    return family ? family_ns(family, roofline)
+           : kin  ? kin_ns(profile, call, kin, roofline)
+                  : roofline;
 }

@@ -3,22 +3,19 @@
 
 /* Of an H200, roughly: only whether a branch pays is decided by them. */
 static const double cross_ns = 1500;     /* an edge between lanes, more than one within a lane */
-static const double least_ns = 4000;     /* a shorter launch is not worth two edges */
-static const double most_ns = 100000;    /* a longer one fills the card */
+static const double behind_ns = 80000;   /* what goes aside may come so much later there */
 
-enum { LOOK_BACK = 256 };                /* launches; older ones count as in the way */
+enum {
+    LOOK_BACK = 256,                     /* launches; older ones count as in the way */
+    LOOK_AHEAD = 64,                     /* launches that one may stand in the way of */
+};
 
 static bool in_the_way(const LaneItem *a, const LaneItem *b)
 {
-    if (a->alone || b->alone)
-        return true;
     for (int32_t i = 0; i < a->n_extents; i++)
-        for (int32_t j = 0; j < b->n_extents; j++) {
-            const Extent *x = &a->extents[i], *y = &b->extents[j];
-            if ((x->written || y->written) && x->offset < y->offset + y->bytes &&
-                y->offset < x->offset + x->bytes)
+        for (int32_t j = 0; j < b->n_extents; j++)
+            if (extents_meet(&a->extents[i], &b->extents[j]))
                 return true;
-        }
     return false;
 }
 
@@ -39,18 +36,27 @@ static int32_t way_block(const Way *way, int32_t lane, int32_t i)
     return -1;
 }
 
-/* The lane whose last launch both i and the next wait for, if the next does not need i: then i goes
- * aside, and the next one is the way on. -1: there is none. */
-static int32_t way_on(const Way *way, int32_t n, int32_t i)
+/* What follows each launch, itself included, one after the other: the longest way to the end. */
+static double *ways_left(Pool *pool, const LaneItem *items, int32_t n)
 {
-    const LaneItem *items = way->items;
-    if (items[i].ns < least_ns || i + 1 >= n || in_the_way(&items[i], &items[i + 1]))
-        return -1;
-    for (int32_t lane = 0; lane < 2; lane++)
-        if (way->last[lane] >= 0 && in_the_way(&items[i], &items[way->last[lane]]) &&
-            in_the_way(&items[i + 1], &items[way->last[lane]]))
-            return lane;
-    return -1;
+    double *left = NEWN(pool, double, n + 1);
+    for (int32_t i = n - 1; i >= 0; i--) {
+        for (int32_t j = i + 1; j < n && j - i <= LOOK_BACK; j++)
+            if (left[j] > left[i] && in_the_way(&items[i], &items[j]))
+                left[i] = left[j];
+        left[i] += items[i].ns;
+    }
+    return left;
+}
+
+/* Does a launch soon after i have a longer way to go? It does not need i, then, and i goes aside,
+ * or it would stand in its way. */
+static bool goes_aside(const double *left, int32_t n, int32_t i)
+{
+    for (int32_t j = i + 1; j < n && j - i <= LOOK_AHEAD; j++)
+        if (left[j] > left[i])
+            return true;
+    return false;
 }
 
 static double way_start(const Way *way, int32_t lane, int32_t block)
@@ -64,15 +70,15 @@ void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *place
     Pool *scratch = pool_new(pool, "lanes");
     Way   way = { .items = items, .ends = NEWN(scratch, double, n + 1), .last = { -1, -1 },
                   .before = NEWN(scratch, int32_t, n + 1), .known = { -1, -1 } };
+    const double *left = ways_left(scratch, items, n);
     for (int32_t i = 0; i < n; i++) {
         int32_t block[2] = { way_block(&way, 1, i), way_block(&way, 0, i) };
         double  start[2] = { way_start(&way, 0, block[0]), way_start(&way, 1, block[1]) };
         int32_t lane = items[i].aside;
-        if (!items[i].alone && !items[i].aside && items[i].ns <= most_ns) {
-            int32_t on = way_on(&way, n, i);
+        if (!items[i].aside) {
             lane = start[1] + (items[i].ns > 0 ? cross_ns : 0) < start[0];
-            if (on >= 0)
-                lane = start[1 - on] <= start[on] + cross_ns ? 1 - on : on;
+            if (goes_aside(left, n, i))
+                lane = start[1] <= start[0] + behind_ns;
         }
         places[i] = (LanePlace){ lane, block[lane] };
         if (block[lane] >= 0)
@@ -86,7 +92,7 @@ void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *place
 
 /* --- the judge --- */
 
-static bool extents_meet(const Extent *a, const Extent *b)
+static bool extents_cross(const Extent *a, const Extent *b)
 {
     int64_t from = a->offset > b->offset ? a->offset : b->offset;
     int64_t a_end = a->offset + a->bytes, b_end = b->offset + b->bytes;
@@ -95,10 +101,10 @@ static bool extents_meet(const Extent *a, const Extent *b)
 
 static bool must_follow(const LaneItem *later, const LaneItem *earlier)
 {
-    bool must = later->alone || earlier->alone;
+    bool must = false;
     for (int32_t i = 0; i < later->n_extents; i++)
         for (int32_t j = 0; j < earlier->n_extents; j++)
-            must |= extents_meet(&later->extents[i], &earlier->extents[j]) &&
+            must |= extents_cross(&later->extents[i], &earlier->extents[j]) &&
                     (later->extents[i].written || earlier->extents[j].written);
     return must;
 }
@@ -148,14 +154,10 @@ Err lanes_before(Lanes *lanes, int32_t launch)
     return lanes_follow(lanes, lanes->last[place.lane], place.after);
 }
 
-Err lanes_behind(Lanes *lanes, int32_t launch, int32_t n)
+Err lanes_behind(Lanes *lanes, int32_t launch)
 {
-    void *spot;
-    TRY(lanes->device->api->record_place(lanes->device, lanes->pool, &spot));
-    for (int32_t i = 0; i < n; i++)
-        lanes->spots[launch + i] = spot;
-    lanes->last[lanes->now] = launch + n - 1;
-    return OK;
+    lanes->last[lanes->now] = launch;
+    return lanes->device->api->record_place(lanes->device, lanes->pool, &lanes->spots[launch]);
 }
 
 Err lanes_join(Lanes *lanes)

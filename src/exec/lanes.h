@@ -21,11 +21,17 @@ typedef struct Extent {          /* bytes of the arena that a launch is handed *
     bool    written;
 } Extent;
 
-typedef struct LaneItem {        /* a launch */
+/* Must one of two launches come after the other, by these bytes? */
+static inline bool extents_meet(const Extent *a, const Extent *b)
+{
+    return (a->written || b->written) && a->offset < b->offset + b->bytes &&
+           b->offset < a->offset + a->bytes;
+}
+
+typedef struct LaneItem {        /* a launch, or several that go in one */
     const Extent *extents;
     int32_t       n_extents;
     double        ns;            /* expected, alone; 0: it only begins or awaits a copy */
-    bool          alone;         /* nothing runs beside it: it keeps its place among all launches */
     bool          aside;         /* in lane 1 in any case: copies of what the host staged */
 } LaneItem;
 
@@ -42,8 +48,8 @@ void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *place
  * lanes_assign. */
 Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places);
 
-/* Carries places out while a device records: call lanes_before and lanes_behind around each launch
- * (or a group of n that go in one), lanes_join at the end. */
+/* Carries places out while a device records: call lanes_before and lanes_behind around each launch,
+ * lanes_join at the end. */
 typedef struct Lanes {
     const Device    *device;
     Pool            *pool;       /* lives as long as the recording is made */
@@ -55,7 +61,7 @@ typedef struct Lanes {
 
 Lanes lanes_begin(Pool *pool, const Device *device, const LanePlace *places, int32_t n);
 Err   lanes_before(Lanes *lanes, int32_t launch);
-Err   lanes_behind(Lanes *lanes, int32_t launch, int32_t n);
+Err   lanes_behind(Lanes *lanes, int32_t launch);
 Err   lanes_join(Lanes *lanes);
 
 #endif

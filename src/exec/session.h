@@ -44,6 +44,7 @@ void   session_one_lane(Session *session);
 /* Bytes of a graph output (ir/graph.h), on the host, good after its part has run and until the next
  * run; NULL if the graph has none of that name or the device failed. */
 const void *session_output(Session *session, const char *name);
+const void *session_output_at(Session *session, int32_t output);     /* by its place in the graph */
 
 /* Runs the part once and writes each node's time, of its last run where it runs again; by the
  * device's own clock where it has one. For benches and profiles. */

@@ -1,5 +1,5 @@
 /* graph.c -- building graphs: values, nodes, parameters, scopes. */
-#include "ir/graph.h"
+#include "ir/graph_int.h"
 
 #include "base/hash.h"
 #include "ir/op.h"
@@ -35,8 +35,7 @@ Graph *graph_new(Pool *pool, Type compute)
     graph->pool = pool;
     graph->compute = compute;
     graph->part = PART_MICRO;
-    VEC_ADD(pool, graph->modules, graph->n_modules, graph->cap_modules,
-            (Module){ "", -1 });
+    VEC_ADD(pool, graph->modules, graph->n_modules, graph->cap_modules, (Module){ "", -1 });
     return graph;
 }
 
@@ -106,10 +105,16 @@ void scope_close(Graph *graph)
     graph->module = graph->scopes[--graph->n_scopes];
 }
 
-static int32_t value_new(Graph *graph, const char *name, Type type, Shape shape, Class class,
-                         int32_t maker)
+int32_t value_new(Graph *graph, const char *name, Type type, Shape shape, Class class,
+                  int32_t maker)
 {
     int32_t id = graph->n_values;
+    int64_t bytes;
+    if (!shape_bytes(shape, type_bytes(type), &bytes)) {
+        graph_poison(graph, E_SHAPE, "a tensor of %s has more bytes than can be counted",
+                     shape_text(shape));
+        bytes = 0;
+    }
     VEC_ADD(graph->pool, graph->values, graph->n_values, graph->cap_values,
             (Value){ .name = name,
                      .shape = shape,
@@ -117,7 +122,7 @@ static int32_t value_new(Graph *graph, const char *name, Type type, Shape shape,
                      .class = class,
                      .root = id,
                      .maker = maker,
-                     .bytes = shape_count(shape) * type_bytes(type),
+                     .bytes = bytes,
                      .module = graph->module,
                      .source = graph->source,
                      .persistent = maker < 0 });
@@ -157,10 +162,9 @@ Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int 
                                 shape_text(disk), shape_text(old->disk));
         return graph->stand_in ? graph->stand_in(graph, old) : (Tensor){ graph, old->value };
     }
-    for (int i = 0; i < disk.rank; i++)
-        if (disk.dim[i] < 1)
-            return graph_poison(graph, E_SHAPE, "parameter %s would have shape %s", full,
-                                shape_text(disk));
+    if (!shape_filled(disk))
+        return graph_poison(graph, E_SHAPE, "parameter %s would have shape %s", full,
+                            shape_text(disk));
 
     Param param = { .name = full,
                     .disk = disk,
@@ -178,8 +182,7 @@ Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int 
         param.permuted |= param.axis[i] != i;
     }
     param.value = value_new(graph, full, graph->compute, shape, CLASS_PARAMETERS, -1);
-    VEC_ADD(graph->pool, graph->params, graph->n_params, graph->cap_params,
-            param);
+    VEC_ADD(graph->pool, graph->params, graph->n_params, graph->cap_params, param);
     return (Tensor){ graph, param.value };
 }
 
@@ -309,94 +312,25 @@ Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *i
         node.in[i] = in[i].id;
     for (int i = 0; i < op->n_out; i++)
         node.out[i] = TENSOR_NONE;
-    VEC_ADD(graph->pool, graph->nodes, graph->n_nodes, graph->cap_nodes,
-            node);
+    VEC_ADD(graph->pool, graph->nodes, graph->n_nodes, graph->cap_nodes, node);
 
     Err err = op->shape(&graph->nodes[node.id]);
     if (err) {
         graph->n_nodes--;
         return graph_poison(graph, err, "%s", err_text());
     }
+    if (graph->error)                        /* an output of more bytes than can be counted */
+        return poisoned;
     for (int i = 0; i < op->n_out; i++) {
         int32_t id = node.out[i];            /* the array is shared with the stored node */
         REQUIRE(id >= 0 || id == TENSOR_NONE);
-        if (id >= 0 && shape_count(graph->values[id].shape) <= 0)
+        if (id >= 0 && !shape_filled(graph->values[id].shape))
             return graph_poison(graph, E_SHAPE, "%s would give an empty tensor %s", op->name,
                                 shape_text(graph->values[id].shape));
         if (out)
             out[i] = (Tensor){ graph, id };
     }
     return op->n_out ? (Tensor){ graph, node.out[0] } : tensor_none(graph);
-}
-
-void out_set(Node *n, int i, Type type, Shape shape)
-{
-    REQUIRE(i < n->n_out && n->out[i] == TENSOR_NONE);
-    n->out[i] = value_new(n->graph, NULL, type, shape, CLASS_ACTIVATIONS, n->id);
-}
-
-void out_is_input(Node *n, int i, int input)
-{
-    REQUIRE(i < n->n_out && value_at(n->graph, n->in[input])->persistent);
-    n->out[i] = n->in[input];
-    n->once = true;
-}
-
-void out_view(Node *n, int64_t offset_bytes, Type type, Shape shape)
-{
-    Value *seen = value_at(n->graph, n->in[0]);
-    int32_t root = seen->root;
-    int64_t offset = seen->offset + offset_bytes;
-    Class   class = seen->class;
-    bool    persistent = seen->persistent;
-    int32_t id = value_new(n->graph, NULL, type, shape, class, n->id);
-    Value  *view = value_at(n->graph, id);
-    view->root = root;
-    view->offset = offset;
-    view->persistent = persistent;
-    n->out[0] = id;
-}
-
-void out_class(Node *n, int i, Class class)
-{
-    value_at(n->graph, n->out[i])->class = class;
-}
-
-void in_class(Node *n, int i, Class class)
-{
-    Value *value = value_at(n->graph, n->in[i]);
-    Value *root = value_at(n->graph, value->root);
-    if (root->class == CLASS_ACTIVATIONS)
-        root->class = value->class = class;
-}
-
-Shape  in_shape(const Node *n, int i)  { return value_at(n->graph, n->in[i])->shape; }
-Type   in_type(const Node *n, int i)   { return value_at(n->graph, n->in[i])->type; }
-Shape  out_shape(const Node *n, int i) { return value_at(n->graph, n->out[i])->shape; }
-Type   out_type(const Node *n, int i)  { return value_at(n->graph, n->out[i])->type; }
-bool   in_given(const Node *n, int i)  { return i < n->n_in && n->in[i] >= 0; }
-double in_bytes(const Node *n, int i)
-{
-    return in_given(n, i) ? (double)value_at(n->graph, n->in[i])->bytes : 0;
-}
-double in_count(const Node *n, int i)
-{
-    return in_given(n, i) ? (double)shape_count(in_shape(n, i)) : 0;
-}
-
-double out_bytes(const Node *n, int i)
-{
-    return n->out[i] >= 0 ? (double)value_at(n->graph, n->out[i])->bytes : 0;
-}
-
-double node_bytes(const Node *n)
-{
-    double bytes = 0;
-    for (int i = 0; i < n->n_in; i++)
-        bytes += in_bytes(n, i);
-    for (int i = 0; i < n->n_out; i++)
-        bytes += out_bytes(n, i);
-    return bytes;
 }
 
 /* Models ask a poisoned tensor for its axes like any other: it has them all. */

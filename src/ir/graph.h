@@ -19,7 +19,7 @@
 #include "device/type.h"
 #include "ir/shape.h"
 
-/* What bytes are for; the words are the keys of every report (contract: first match wins). */
+/* What bytes are for; the words are the keys of every report (docs/CONTRACT.md 1). */
 #define CLASS_LIST(X)                         \
     X(CLASS_PARAMETERS,  "parameters")        \
     X(CLASS_GRADIENTS,   "gradients")         \
@@ -89,8 +89,8 @@ typedef struct Value {
     Type        type;
     Class       class;
     bool        persistent;
-    bool hosted; /* persistent, and kept on the host where the device has a memory of its own; it
-                              * comes by for the nodes that touch it */
+    bool        hosted;      /* persistent, and kept on the host where the device has a memory of
+                              * its own; it comes by for the nodes that touch it */
 } Value;
 
 typedef struct Node {
@@ -129,9 +129,8 @@ typedef struct Init {  /* how a parameter starts; numbers come from base/random.
 typedef struct Param {
     const char *name;        /* as on disk */
     Shape       disk;        /* its shape on disk */
-    /* axis a in the arena is disk axis axis[a] (flattened views allowed: */
-    int         axis[MAX_RANK];
-    bool        permuted;    /*  permuted == false means the same bytes as on disk) */
+    int         axis[MAX_RANK];  /* axis a in the arena is axis[a] on disk */
+    bool        permuted;    /* false: the same bytes as on disk */
     Init        init;
     int32_t     value;       /* used by forward and backward, in the compute type */
     int32_t     grad, m, v, ema, master;   /* -1: has none; filled by autodiff/train_graph.c */
@@ -165,10 +164,11 @@ struct Graph {
     bool      given_noise;   /* noise and timesteps are fed, for comparison with other programs */
     bool      stored_attention; /* attention keeps its probabilities instead of making them again */
     bool      phases;        /* 3x3 convolutions of enlarged maps are done from the small map */
-    int64_t pieces; /* above 1: this is one of so many equal pieces of a recipe's micro-batch, so a
-                              * loss that counts what it is a mean of must count over all of them */
-    /* such a loss is told its count although the micro-batch is whole: it may be cut */
-    bool      counts_given;
+    int64_t   pieces;        /* above 1: this is one of so many equal pieces of a recipe's
+                              * micro-batch, so a loss that counts what it is a mean of must count
+                              * over all of them */
+    bool      counts_given;  /* such a loss is told its count although the micro-batch is whole: it
+                              * may be cut */
     Value    *values;
     Node     *nodes;
     Param    *params;

@@ -51,6 +51,8 @@ struct OpDef {
     Err  (*shape)(Node *);       /* type and shape of every output, by out_set */
     void (*grad)(Grad *);        /* builds the backward nodes; NULL: not differentiable */
     Cost (*cost)(const Node *);  /* a model; a measured profile overrides it */
+    /* does the same by another algorithm: a profile that knows only that one judges by it */
+    const OpDef *kin;
     Kernel cpu;
 };
 /* In place is a permission: graph_take_inplace grants it where nothing else reads the input. */

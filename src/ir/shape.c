@@ -47,6 +47,23 @@ bool shape_same(Shape a, Shape b)
     return true;
 }
 
+bool shape_filled(Shape shape)
+{
+    for (int i = 0; i < shape.rank; i++)
+        if (shape.dim[i] < 1)
+            return false;
+    return true;
+}
+
+bool shape_bytes(Shape shape, int64_t element_bytes, int64_t *bytes)
+{
+    bool overflow = false;
+    *bytes = element_bytes;
+    for (int i = 0; i < shape.rank; i++)
+        overflow |= __builtin_mul_overflow(*bytes, shape.dim[i], bytes);
+    return !overflow;
+}
+
 Shape shape_with(Shape shape, int axis, int64_t extent)
 {
     int at = axis < 0 ? axis + shape.rank : axis;

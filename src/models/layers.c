@@ -318,9 +318,3 @@ Tensor schedule_linear(Graph *graph, int64_t steps, double first, double last)
     return alpha_bar_constant(graph, alpha_bar_table(graph->pool, NOISE_LINEAR, steps, first, last),
                               steps);
 }
-
-Tensor schedule_cosine(Graph *graph, int64_t steps)
-{
-    return alpha_bar_constant(graph, alpha_bar_table(graph->pool, NOISE_COSINE, steps, 0, 0),
-                              steps);
-}

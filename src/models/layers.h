@@ -96,7 +96,6 @@ int64_t respaced_time(int64_t steps, int64_t of, int64_t i);
 
 /* Cumulative products of (1 - beta) as a constant table. */
 Tensor schedule_linear(Graph *graph, int64_t steps, double first, double last);
-Tensor schedule_cosine(Graph *graph, int64_t steps);
 
 #ifndef LAYERS_OWN_LINES
 static inline Tensor at_tensor(Tensor t, const char *file, int line)

@@ -32,7 +32,7 @@ typedef struct SampleResult {
     int64_t     columns;         /* images: that many side by side belong together; 0: none do */
 } SampleResult;
 
-/* What a sampling loop may use; train/sample.c fills it. Loops run on the host in plain C: a chain
+/* What a sampling loop may use; train/drawing.c fills it. Loops run on the host in plain C: a chain
  * step feeds x and t, runs PART_SAMPLE and reads the prediction. */
 typedef struct Sampler Sampler;
 struct Sampler {

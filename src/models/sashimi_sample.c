@@ -4,6 +4,7 @@
  * Sequences know nothing of each other. Random numbers are drawn for a block of steps, then each
  * sequence runs through the block on a thread of its own.
  */
+#include "models/levels.h"
 #include "models/sashimi.h"
 
 #include <math.h>
@@ -33,15 +34,6 @@ int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
     return (int64_t)fmin(bin, (double)(levels - 1));
 }
 
-/* A level as it sounds, in [-1,1). */
-static float sashimi_sound(const Sashimi *m, int64_t token)
-{
-    double levels = (double)sashimi_levels(m), mu = levels - 1, x = 2 * (double)token / levels - 1;
-    if (m->encoding == ENCODING_MU_LAW)
-        x = copysign((pow(1 + mu, fabs(x)) - 1) / mu, x);
-    return (float)x;
-}
-
 typedef struct Voice {               /* one sequence */
     SashimiState *state;
     float        *outputs;
@@ -58,12 +50,13 @@ static void voice_run(const SashimiNet *net, const Sashimi *m, double temperatur
                       int64_t index, Voice *v, float *sound)
 {
     int64_t choices = sashimi_choices(m);
+    Levels  levels = { .count = sashimi_levels(m), .mu_law = m->encoding == ENCODING_MU_LAW };
     for (int64_t i = 0; i < b->steps; i++) {
         int64_t at = i * b->n + index;
         sashimi_step(net, v->state, v->token, v->outputs);
         v->token = sashimi_pick(m, temperature, v->outputs, b->choice + at * choices,
                                 (double)b->u[at]);
-        sound[i] = sashimi_sound(m, v->token);
+        sound[i] = (float)level_sound(&levels, (int32_t)v->token);
     }
 }
 

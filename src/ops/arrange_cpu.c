@@ -46,7 +46,7 @@ static void copy_rows(char *dst, int64_t dst_stride, const char *src, int64_t sr
 static void copy_runs(const Call *call, char *dst, int64_t dst_stride, const char *src,
                       int64_t src_stride, int64_t bytes, int64_t rows)
 {
-    int threads = parallel_threads(call->device->threads, rows * bytes / 4);
+    int threads = call->device->threads;
 #pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
@@ -124,7 +124,7 @@ Err pad_cpu(const Call *call)
     Runs    runs = runs_of(y, axis, in_type(n, 0));
     int64_t row = y.dim[axis] * runs.inner, bytes = x.dim[axis] * runs.inner,
             head = at->before[axis] * runs.inner;
-    int     threads = parallel_threads(call->device->threads, runs.outer * row / 4);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < runs.outer; r++) {

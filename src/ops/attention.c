@@ -171,6 +171,7 @@ const OpDef op_attention_stored = {
     .name = "attention_stored", .doc = "softmax(scale q k^T) v; also the probabilities",
     .attr_bytes = sizeof(AttentionAttr), .n_in = ATTENTION_INPUTS, .n_out = 2,
     .shape = attention_stored_shape, .grad = attention_stored_grad, .cost = attention_cost,
+    .kin = &op_attention,
     .cpu = { .choose = attention_stored_choose, .run = attention_stored_cpu },
 };
 
@@ -178,6 +179,7 @@ const OpDef op_attention_stored_grad = {
     .name = "attention_stored_grad", .doc = "gradients of attention from its stored probabilities",
     .attr_bytes = sizeof(AttentionAttr), .n_in = ATTENTION_INPUTS + 2, .n_out = ATTENTION_INPUTS,
     .shape = attention_grad_shape, .cost = attention_stored_grad_cost,
+    .kin = &op_attention_grad,
     .cpu = { .choose = attention_stored_grad_choose, .run = attention_stored_grad_cpu },
 };
 

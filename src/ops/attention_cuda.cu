@@ -5,11 +5,12 @@
  */
 #include "ops/attention_mma.h"
 
-enum { KEYS = 64 };
+/* Of a tile: what shared memory holds. */
+template <class T, int D> constexpr int forward_keys = sizeof(T) == 4 && D > 80 ? 32 : 64;
 
 template <class T, int D, int MT> struct ForwardShared {
-    T q[64 * MT][D + 8];
-    T k[2][KEYS][D + 8], v[2][KEYS][D + 8];
+    T q[64 * MT][ROW<T, D>];
+    T k[2][forward_keys<T, D>][ROW<T, D>], v[2][forward_keys<T, D>][ROW<T, D>];
 };
 
 /* Four warps, each with MT times 16 queries. */
@@ -18,7 +19,7 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
 {
     extern __shared__ __align__(16) char memory[];
     ForwardShared<T, D, MT> &s = *(ForwardShared<T, D, MT> *)memory;
-    constexpr int rows = 64 * MT;
+    constexpr int rows = 64 * MT, KEYS = forward_keys<T, D>, half = FRAGMENT<T> / 2;
     int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * rows;
     int     warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld;
@@ -34,7 +35,7 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
     copy_commit();
 
     float top[MT][2], sum[MT][2], y[MT][D / 8][4];
-    uint32_t qf[MT][D / 16][4];
+    uint32_t qf[MT][D / 16][FRAGMENT<T>];
 #pragma unroll
     for (int m = 0; m < MT; m++) {
         top[m][0] = top[m][1] = -INFINITY;
@@ -79,12 +80,12 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
         for (int d = 0; d < D / 16; d++)
 #pragma unroll
             for (int n = 0; n < KEYS / 16; n++) {
-                uint32_t b[4];
+                uint32_t b[FRAGMENT<T>];
                 fragment_b_rows<T, D>(b, s.k[stage], n * 16, d * 16);
 #pragma unroll
                 for (int m = 0; m < MT; m++) {
-                    mma(score[m][2 * n], qf[m][d], b[0], b[1], T());
-                    mma(score[m][2 * n + 1], qf[m][d], b[2], b[3], T());
+                    mma(score[m][2 * n], qf[m][d], b, T());
+                    mma(score[m][2 * n + 1], qf[m][d], b + half, T());
                 }
             }
 
@@ -127,18 +128,18 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
         }
 #pragma unroll
         for (int n = 0; n < KEYS / 16; n++) {
-            uint32_t p[MT][4];
+            uint32_t p[MT][FRAGMENT<T>];
 #pragma unroll
             for (int m = 0; m < MT; m++)
                 fragment_of_scores<T>(p[m], score[m][2 * n], score[m][2 * n + 1]);
 #pragma unroll
             for (int d = 0; d < D / 16; d++) {
-                uint32_t b[4];
+                uint32_t b[FRAGMENT<T>];
                 fragment_b_columns<T, D>(b, s.v[stage], n * 16, d * 16);
 #pragma unroll
                 for (int m = 0; m < MT; m++) {
-                    mma(y[m][2 * d], p[m], b[0], b[1], T());
-                    mma(y[m][2 * d + 1], p[m], b[2], b[3], T());
+                    mma(y[m][2 * d], p[m], b, T());
+                    mma(y[m][2 * d + 1], p[m], b + half, T());
                 }
             }
         }
@@ -156,8 +157,8 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
             if (t == 0 && row + g + 8 * h < a.lq)
                 lse_put(a, head * a.lq + row + g + 8 * h, top[m][h], sum[m][h]);
         }
-        fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width, a.copy > 2, y[m],
-                             1 / sum[m][0], 1 / sum[m][1]);
+        fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width,
+                             a.copy > (int)sizeof(T), y[m], 1 / sum[m][0], 1 / sum[m][1]);
     }
 }
 
@@ -291,18 +292,20 @@ void attention_cuda_gradients(const Call *call, AttentionCuda *a)
     a->dv = attention_cuda_side(call->node, attr->v, call->out);
 }
 
-bool attention_cuda_mma(const Node *n)
+bool attention_cuda_mma(const Node *n, const Device *device)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    return in_type(n, attr->q.source) != F32 && attr->width <= 128;
+    bool rounds = ((const CudaHandle *)device->handle)->tf32;
+    return (in_type(n, attr->q.source) != F32 || rounds) && attr->width <= 128;
 }
 
 bool attention_cuda_wgmma(const Node *n, const Device *device)
 {
 #ifdef PLIMSOLL_SM90A
-    bool copied = ATTR(n, AttentionAttr)->width % 2 == 0;        /* copies take 4 bytes at least */
-    return ((const CudaHandle *)device->handle)->capability == 90 && attention_cuda_mma(n) &&
-           copied;
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    return ((const CudaHandle *)device->handle)->capability == 90 &&
+           in_type(n, attr->q.source) != F32 && attr->width <= 128 &&
+           attr->width % 2 == 0;                 /* copies take 4 bytes at least */
 #else
     (void)n;
     (void)device;
@@ -320,8 +323,10 @@ bool attention_cuda_head(const Node *n, const Device *device)
 
 const char *attention_cuda_name(const Node *n, const Device *device)
 {
-    return attention_cuda_head(n, device) ? "heads"
-         : attention_cuda_wgmma(n, device) ? "wgmma" : attention_cuda_mma(n) ? "mma" : "tiles";
+    return attention_cuda_head(n, device)    ? "heads"
+           : attention_cuda_wgmma(n, device) ? "wgmma"
+           : attention_cuda_mma(n, device)   ? "mma"
+                                             : "tiles";
 }
 
 static int chunks_of(int64_t width) { return (int)ceil_div(width, width <= 64 ? 64 : 128); }
@@ -334,13 +339,14 @@ int64_t attention_cuda_heat(const Node *n)
 }
 
 /* The most bytes that divide every place and distance of a side. */
-static int copy_bytes(const SideCuda *side, int width, int most)
+static int copy_bytes(const SideCuda *side, int width, int size, int most)
 {
     if (!side->data)
         return most;
     uint64_t all =
         (uint64_t)(uintptr_t)side->data |
-        (uint64_t)(side->ld | side->batch_stride | side->column | side->head_stride | width) * 2;
+        (uint64_t)(side->ld | side->batch_stride | side->column | side->head_stride | width) *
+        (uint64_t)size;
     while (all % (uint64_t)most)
         most /= 2;
     return most;
@@ -351,7 +357,7 @@ void attention_cuda_set(AttentionCuda *a)
     const SideCuda *sides[] = { &a->q, &a->k, &a->v, &a->y, &a->dy, &a->dq, &a->dk, &a->dv };
     a->copy = 16;
     for (const SideCuda *side : sides)
-        a->copy = copy_bytes(side, a->width, a->copy);
+        a->copy = copy_bytes(side, a->width, a->type == F32 ? 4 : 2, a->copy);
     a->chunks = chunks_of(a->width);
 }
 
@@ -384,9 +390,10 @@ template <class T> static Err forward_with(const Call *call, const AttentionCuda
     /* then smaller blocks */
     bool few = a.n_heads * ceil_div(a.lq, 128) < 2 * cuda_handle(call)->sms;
     WITH_WIDTH(a.width, D, {
-        if (D > 80 || few)
+        constexpr int most = D > 80 || sizeof(T) == 4 ? 1 : 2;   /* what the registers hold */
+        if (few)
             return launch_mma<T, D, 1>(call, a);
-        return launch_mma<T, D, (D > 80 ? 1 : 2)>(call, a);
+        return launch_mma<T, D, most>(call, a);
     });
 }
 
@@ -397,8 +404,11 @@ Err attention_cuda_forward(const Call *call, AttentionCuda a)
         return attention_head_forward(call, a);
     if (attention_cuda_wgmma(call->node, call->device))
         return attention_wgmma_forward(call, a);
-    if (attention_cuda_mma(call->node))
-        return a.type == BF16 ? forward_with<bf16>(call, a) : forward_with<f16>(call, a);
+    /* Stored probabilities are made from exact scores, and so must be what they are divided by. */
+    if (attention_cuda_mma(call->node, call->device) && !(a.type == F32 && a.part))
+        return a.type == BF16  ? forward_with<bf16>(call, a)
+               : a.type == F16 ? forward_with<f16>(call, a)
+                               : forward_with<float>(call, a);
     WITH_FLOAT(a.type, T, {
         if (a.width <= 64)
             return launch_tiles<T, 64>(call, a);

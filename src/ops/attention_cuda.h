@@ -5,8 +5,9 @@
  *   heads          bf16 and fp16 on Hopper, up to 288 positions, heads of even width up to 64: a
  *                  block has all keys of a head (attention_head.h)
  *   warpgroups     bf16 and fp16 on Hopper, heads of even width up to 128: products of 64 rows,
- *                  tiles fetched by warps of their own (attention_wgmma.h)
- *   tensor cores   elsewhere, and odd widths: products of 16 x 8 x 16 (attention_mma.h)
+ *                  tiles fetched by the copy engine (attention_ring.h)
+ *   tensor cores   elsewhere, odd widths, and fp32 where its factors may be rounded to tf32:
+ *                  products of 16 rows by 8 (attention_mma.h)
  *   floats         fp32, and wider heads: 64 x 64 scores by 128 threads, each 8 rows by 4 columns;
  *                  the summed index comes in slices, results in chunks of columns, so that any
  *                  width fits (every chunk makes the scores anew)
@@ -50,7 +51,7 @@ SideCuda      attention_cuda_side(const Node *n, AttentionSlice slice, void *con
 SideCuda      attention_cuda_side_y(const Node *n, void *data);
 void          attention_cuda_gradients(const Call *call, AttentionCuda *a);
 void          attention_cuda_set(AttentionCuda *a);  /* copy and chunks, once all sides are set */
-bool          attention_cuda_mma(const Node *n);     /* tensor cores? */
+bool          attention_cuda_mma(const Node *n, const Device *device);       /* tensor cores? */
 bool          attention_cuda_wgmma(const Node *n, const Device *device);     /* by warpgroups? */
 /* A head a block? And the family's name. */
 bool          attention_cuda_head(const Node *n, const Device *device);

@@ -44,8 +44,8 @@ template <class T, int N> __global__ void __launch_bounds__(256) delta_rows(Atte
 /* ---- tensor cores ---- */
 
 template <class T, int D, int QUERIES> struct KeysShared {
-    T     k[64][D + 8], v[64][D + 8];
-    T     q[2][QUERIES][D + 8], dy[2][QUERIES][D + 8];
+    T     k[64][ROW<T, D>], v[64][ROW<T, D>];
+    T     q[2][QUERIES][ROW<T, D>], dy[2][QUERIES][ROW<T, D>];
     float lse[2][QUERIES], delta[2][QUERIES];
     float lines[32];
 };
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
     }
 
     int64_t row = key + warp * 16;
-    bool    pairs = a.copy > 2;
+    bool    pairs = a.copy > (int)sizeof(T);
     if (want_v)
         fragment_store<T, D>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, a.lk - row,
                              a.width, pairs, dv, 1, 1);
@@ -156,8 +156,8 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
 }
 
 template <class T, int D, int KEYS> struct QueriesShared {
-    T q[64][D + 8], dy[64][D + 8];
-    T k[2][KEYS][D + 8], v[2][KEYS][D + 8];
+    T q[64][ROW<T, D>], dy[64][ROW<T, D>];
+    T k[2][KEYS][ROW<T, D>], v[2][KEYS][ROW<T, D>];
 };
 
 template <class T, int D, int KEYS>
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int6
     }
     row = query + warp * 16;
     fragment_store<T, D>(head_rows<T>(a, a.dq, head) + row * a.dq.ld, a.dq.ld, a.lq - row, a.width,
-                         a.copy > 2, dq, scale, scale);
+                         a.copy > (int)sizeof(T), dq, scale, scale);
 }
 
 /* ---- floats ---- */
@@ -518,8 +518,8 @@ extern "C" Err attention_grad_cuda(const Call *call)
             TRY(attention_wgmma_keys(call, a));
         if (a.dq.data)
             TRY(attention_wgmma_queries(call, a));
-    } else if (attention_cuda_mma(n)) {
-        TRY(a.type == BF16 ? backward_mma<bf16>(call, a) : backward_mma<f16>(call, a));
+    } else if (attention_cuda_mma(n, call->device)) {
+        WITH_FLOAT(a.type, T, { TRY(backward_mma<T>(call, a)); });
     } else {
         WITH_FLOAT(a.type, T, {
             if (a.width <= 64)
@@ -530,7 +530,8 @@ extern "C" Err attention_grad_cuda(const Call *call)
     }
     if (!a.heat)
         return OK;
-    int64_t parts = a.n_heads * ceil_div(a.lk, TILE) * (attention_cuda_mma(n) ? 1 : a.chunks);
+    bool    mma = attention_cuda_mma(n, call->device);
+    int64_t parts = a.n_heads * ceil_div(a.lk, TILE) * (mma ? 1 : a.chunks);
     return attention_cuda_heat_sum(call, &a, parts);
 }
 

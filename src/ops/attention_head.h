@@ -1,9 +1,12 @@
 /* attention_head.h -- pieces for short sequences on Hopper: a head's keys all in shared memory.
  *
- * Each warpgroup has 64 queries. Tiles lie as in attention_wgmma.h and
- * have room for R rows, a constant, so that every place in them is one too; rows beyond the end are
- * zeros. The last warpgroup may read rows that its tile does not have: they are those of the next
- * column or tile, and what comes of them is never stored.
+ * Each warpgroup has 64 queries. A tile in shared memory is a row of columns 16 bytes wide, each
+ * with all rows of the tile: eight rows of a column are the 128 bytes that the tensor cores take at
+ * a time, so the same tile serves with the summed index along its rows and down its columns, for
+ * any width in steps of 8. The 16 bytes between columns put the pieces of one row, which are stored
+ * together, into different banks. There is room for R rows, a constant, so that every place is one
+ * too; rows beyond the end are zeros. The last warpgroup may read rows that its tile does not have:
+ * they are those of the next column or tile, and what comes of them is never stored.
  */
 #ifndef OPS_ATTENTION_HEAD_H
 #define OPS_ATTENTION_HEAD_H
@@ -11,6 +14,11 @@
 #include "ops/attention_wgmma.h"
 
 enum { HEAD_MOST = 288, HEAD_WIDTH = 64 };       /* rows that fit, and columns */
+
+template <int ROWS, int D> struct WideTile {
+    enum { STEP = ROWS * 16 + 16 };              /* bytes from a column to the next */
+    char at[D / 8 * STEP];
+};
 
 #define WITH_HEAD_WIDTHS(width, K, N, ...)                                                    \
     do {                                                                                      \
@@ -38,6 +46,74 @@ static Err head_launch(const Call *call, Kernel kernel, const AttentionCuda &a, 
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* N numbers of 4 bytes from global memory, 0 where there is nothing, and to shared memory.
+ * Volatile: the compiler must leave the load where it is, far ahead of the store. */
+template <int N>
+__device__ __forceinline__ void piece_load(uint32_t (&x)[N], const char *p, bool there)
+{
+    if constexpr (N == 4)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n mov.b32 %0, 0;\n mov.b32 %1, "
+                     "0;\n mov.b32 %2, 0;\n"
+                     " mov.b32 %3, 0;\n @p ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, "
+                     "[%4];\n}"
+                     : "=&r"(x[0]), "=&r"(x[1]), "=&r"(x[2]), "=&r"(x[3])
+                     : "l"(p), "r"((int)there));
+    else if constexpr (N == 2)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n"
+                     " @p ld.global.nc.L1::no_allocate.v2.b32 {%0, %1}, [%2];\n}"
+                     : "=&r"(x[0]), "=&r"(x[1]) : "l"(p), "r"((int)there));
+    else
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
+                     " @p ld.global.nc.L1::no_allocate.b32 %0, [%1];\n}"
+                     : "=&r"(x[0])
+                     : "l"(p), "r"((int)there));
+}
+template <int N>
+__device__ __forceinline__ void piece_store(uint32_t at, const uint32_t (&x)[N], bool wanted)
+{
+    if constexpr (N == 4)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n @p st.shared.v4.b32 [%0], {%1, "
+                     "%2, %3, %4};\n}" ::"r"(at),
+                     "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"((int)wanted)
+                     : "memory");
+    else if constexpr (N == 2)
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n @p st.shared.v2.b32 [%0], {%1, "
+                     "%2};\n}" ::"r"(at),
+                     "r"(x[0]), "r"(x[1]), "r"((int)wanted)
+                     : "memory");
+    else
+        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n @p st.shared.b32 [%0], %1;\n}"
+                     ::"r"(at), "r"(x[0]), "r"((int)wanted) : "memory");
+}
+
+/* Zeros in the columns beyond the head's width. */
+template <int ROWS, int D>
+__device__ __forceinline__ void tile_fill_up(WideTile<ROWS, D> &t, int width)
+{
+    int from = width / 8 * WideTile<ROWS, D>::STEP;
+    for (int i = from + 16 * (int)threadIdx.x; i < (int)sizeof t.at; i += 16 * (int)blockDim.x)
+        *(uint4 *)(t.at + i) = make_uint4(0, 0, 0, 0);
+}
+
+/* Where the tensor cores find a tile's pieces, summed along the rows or down the columns. */
+__device__ __forceinline__ uint64_t place_at(uint32_t p, int leading, int stride)
+{
+    return (uint64_t)(p >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32;
+}
+__device__ __forceinline__ uint64_t place_of(const void *p, int leading, int stride)
+{
+    return place_at(shared_at(p), leading, stride);
+}
+template <int ROWS, int D>
+__device__ __forceinline__ uint64_t along(const WideTile<ROWS, D> &t, int row)
+{
+    return place_of(t.at + row * 16, WideTile<ROWS, D>::STEP, 128);
+}
+template <int ROWS, int D> __device__ __forceinline__ uint64_t down(const WideTile<ROWS, D> &t)
+{
+    return place_of(t.at, 128, WideTile<ROWS, D>::STEP);
+}
 
 struct HeadPlace {               /* of a head: divided once, in 32 bits */
     int batch, head;

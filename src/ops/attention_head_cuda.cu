@@ -77,7 +77,9 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
         bool mask = a.mask_diagonal && key < row + 16 && row < key + KEYS;
         if (mask || key + KEYS > lk)
             scores_mask<KEYS>(score, -INFINITY, lk - key, mask, row - key);
-        softmax_step<KEYS, N>(score, y, rows, scale);
+        float factor[2];
+        if (softmax_step<KEYS>(score, rows, scale, factor))
+            rows_scale<N>(y, factor);
         uint32_t p[KEYS / 16][4];
         fragments_of<T, KEYS>(p, score);
         hold(y);
@@ -90,7 +92,9 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
         wgmma_wait<0>();
         hold(y);
     }
-    softmax_end<T, N>(a, head, row, y, rows, scale);
+    softmax_end(a, head, row, rows, scale);
+    quad_store<T, N>(at.rows<T>(a.y) + row * a.y.ld, a.y.ld, lq - row, a.width, a.copy, y,
+                     rows.sum[0], rows.sum[1]);
 #endif
 }
 

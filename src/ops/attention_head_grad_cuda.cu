@@ -226,9 +226,10 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
         writes_visible();
         __syncthreads();
         queries_add<T, N>(dq, s.ds, group * 64, s.k, tile, lk);
-        for (int unit = 0; unit < 2 * N / PART;
-             unit++, owner = owner + 1 == GROUPS ? 0 : owner + 1) {
-            if (owner != group)
+        for (int unit = 0; unit < 2 * N / PART; unit++) {
+            bool mine = owner == group;
+            owner = owner + 1 == GROUPS ? 0 : owner + 1;
+            if (!mine)
                 continue;
             bool            keys = unit % 2;     /* their gradient, or the values'? */
             int             own = tile + row % 64, column = unit / 2 * PART;
@@ -236,8 +237,8 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             float           sum[PART / 8][4], factor = keys ? scale : 1;
             keys_sum<T, PART>(sum, keys ? s.ds : s.p, keys ? s.q : s.dy, column);
             if (side.data)
-                fragment_store<T, PART>(at.rows<T>(side) + own * side.ld + column, side.ld,
-                                        lk - own, a.width - column, true, sum, factor, factor);
+                quad_store<T, PART>(at.rows<T>(side) + own * side.ld + column, side.ld, lk - own,
+                                    a.width - column, a.copy, sum, factor, factor);
             if (keys && a.heat) {
                 float heat = heat_of<T, PART>(s.k, own, column, lk, sum);
                 if (threadIdx.x % 32 == 0)
@@ -248,8 +249,8 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
     wgmma_wait<0>();
     hold(dq);
     if (a.dq.data)
-        fragment_store<T, N>(at.rows<T>(a.dq) + row * a.dq.ld, a.dq.ld, a.lq - row, a.width, true,
-                             dq, scale, scale);
+        quad_store<T, N>(at.rows<T>(a.dq) + row * a.dq.ld, a.dq.ld, (int)a.lq - row, a.width,
+                         a.copy, dq, scale, scale);
     if (a.heat) {
         __syncthreads();
         float heat = 0;

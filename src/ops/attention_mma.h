@@ -1,14 +1,20 @@
 /* attention_mma.h -- tensor-core pieces for attention: rows in shared memory, fragments, products.
  *
- * Rows lie D + 8 elements apart, so that the eight rows of one ldmatrix fall into different banks.
- * Heads narrower than D are filled up with zeros; rows beyond the end are zeros.
+ * Rows lie D elements and 16 bytes apart, so that what a warp reads of eight of them falls into
+ * different banks. Heads narrower than D are filled up with zeros; rows beyond the end are zeros.
+ * Floats are rounded to tf32 where they become factors.
  */
 #ifndef OPS_ATTENTION_MMA_H
 #define OPS_ATTENTION_MMA_H
 
 #include "ops/attention_cuda.h"
 
-enum { MMA_THREADS = 128, MMA_WARPS = 4 };
+enum { MMA_THREADS = 128 };
+
+/* Elements from a row to the next; registers of 16 of the summed index: of 16 rows on the left, of
+ * two blocks of 8 on the right. */
+template <class T, int D> constexpr int ROW = D + 16 / (int)sizeof(T);
+template <class T> constexpr int FRAGMENT = 2 * (int)sizeof(T);
 
 __device__ __forceinline__ uint32_t shared_at(const void *p)
 {
@@ -58,11 +64,12 @@ template <int N> __device__ __forceinline__ void copy_wait()
 /* ROWS rows from x on, n of which exist; neighbours take one row. Only the width columns are
  * written. */
 template <class T, int D, int ROWS>
-__device__ __forceinline__ void rows_load(T (*to)[D + 8], const T *x, int64_t ld, int64_t n,
+__device__ __forceinline__ void rows_load(T (*to)[ROW<T, D>], const T *x, int64_t ld, int64_t n,
                                           int width, int copy)
 {
-    int      count = width * 2 / copy, step = MMA_THREADS / count, first = (int)threadIdx.x / count;
-    int      c = (int)threadIdx.x % count * (copy / 2);
+    constexpr int size = (int)sizeof(T);
+    int      count = width * size / copy, step = MMA_THREADS / count,
+             first = (int)threadIdx.x / count, c = (int)threadIdx.x % count * (copy / size);
     const T *from = x + (int64_t)first * ld + c;
     if (first >= step)
         return;
@@ -93,46 +100,83 @@ __device__ __forceinline__ void ldmatrix_turned(uint32_t (&r)[4], const void *p)
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(p)) : "memory");
 }
 
-/* Fragments. A: 16 rows by 16 of the summed index. B from rows: two blocks of 8 rows of y, the
- * summed index along the row (x y^T). B from columns: the summed index down the rows (p y), two
- * blocks of 8 columns. Registers 0-1 are the first block of B, 2-3 the second. */
-template <class T, int D>
-__device__ __forceinline__ void fragment_a(uint32_t (&r)[4], T (*x)[D + 8], int row, int k)
+__device__ __forceinline__ uint32_t tf32(float x)
 {
-    int lane = (int)threadIdx.x % 32;
-    ldmatrix(r, &x[row + lane % 16][k + lane / 16 * 8]);
-}
-template <class T, int D>
-__device__ __forceinline__ void fragment_b_rows(uint32_t (&r)[4], T (*y)[D + 8], int row, int k)
-{
-    int lane = (int)threadIdx.x % 32;
-    ldmatrix(r, &y[row + lane % 8 + lane / 16 * 8][k + lane / 8 % 2 * 8]);
-}
-template <class T, int D>
-__device__ __forceinline__ void fragment_b_columns(uint32_t (&r)[4], T (*y)[D + 8], int k,
-                                                   int column)
-{
-    int lane = (int)threadIdx.x % 32;
-    ldmatrix_turned(r, &y[k + lane % 16][column + lane / 16 * 8]);
+    uint32_t y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return y;
 }
 
-__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
-                                    bf16)
+/* Fragments. A: 16 rows by 16 of the summed index. B from rows: two blocks of 8 rows of y, the
+ * summed index along the row (x y^T). B from columns: the summed index down the rows (p y), two
+ * blocks of 8 columns. The first half of the registers is the first block of B, the rest the
+ * second. Floats go in two steps of 8; down the rows in the order in which scores lie in registers,
+ * neighbours in the same thread, and fragment_of_scores gives them so. */
+template <class T, int D>
+__device__ __forceinline__ void fragment_a(uint32_t (&r)[FRAGMENT<T>], T (*x)[ROW<T, D>], int row,
+                                           int k)
+{
+    int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    if constexpr (sizeof(T) == 2) {
+        ldmatrix(r, &x[row + lane % 16][k + lane / 16 * 8]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            r[i] = tf32(x[row + g + i % 2 * 8][k + i / 4 * 8 + i / 2 % 2 * 4 + t]);
+    }
+}
+template <class T, int D>
+__device__ __forceinline__ void fragment_b_rows(uint32_t (&r)[FRAGMENT<T>], T (*y)[ROW<T, D>],
+                                                int row, int k)
+{
+    int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    if constexpr (sizeof(T) == 2) {
+        ldmatrix(r, &y[row + lane % 8 + lane / 16 * 8][k + lane / 8 % 2 * 8]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            r[i] = tf32(y[row + i / 4 * 8 + g][k + i % 4 * 4 + t]);
+    }
+}
+template <class T, int D>
+__device__ __forceinline__ void fragment_b_columns(uint32_t (&r)[FRAGMENT<T>], T (*y)[ROW<T, D>],
+                                                   int k, int column)
+{
+    int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    if constexpr (sizeof(T) == 2) {
+        ldmatrix_turned(r, &y[k + lane % 16][column + lane / 16 * 8]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            r[i] = tf32(y[k + i / 2 % 2 * 8 + 2 * t + i % 2][column + i / 4 * 8 + g]);
+    }
+}
+
+/* c += a b, b one block of 8. */
+__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t *b, bf16)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                 "{%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
-                                    f16)
+__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t *b, f16)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-                 "{%8,%9}, "
-                 "{%0,%1,%2,%3};"
+                 "{%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[8], const uint32_t *b, float)
+{
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, "
+                     "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[4 * k]), "r"(a[4 * k + 1]), "r"(a[4 * k + 2]), "r"(a[4 * k + 3]),
+                       "r"(b[2 * k]), "r"(b[2 * k + 1]));
 }
 
 __device__ __forceinline__ uint32_t pair(float lo, float hi, bf16)
@@ -148,19 +192,27 @@ __device__ __forceinline__ uint32_t pair(float lo, float hi, f16)
 
 /* Two neighbouring blocks of scores as the left-hand side of the next product. */
 template <class T>
-__device__ __forceinline__ void fragment_of_scores(uint32_t (&r)[4], const float (&lo)[4],
+__device__ __forceinline__ void fragment_of_scores(uint32_t (&r)[FRAGMENT<T>], const float (&lo)[4],
                                                    const float (&hi)[4])
 {
-    r[0] = pair(lo[0], lo[1], T());
-    r[1] = pair(lo[2], lo[3], T());
-    r[2] = pair(hi[0], hi[1], T());
-    r[3] = pair(hi[2], hi[3], T());
+    if constexpr (sizeof(T) == 2) {
+        r[0] = pair(lo[0], lo[1], T());
+        r[1] = pair(lo[2], lo[3], T());
+        r[2] = pair(hi[0], hi[1], T());
+        r[3] = pair(hi[2], hi[3], T());
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            r[i] = tf32(lo[i % 2 * 2 + i / 2]);
+            r[4 + i] = tf32(hi[i % 2 * 2 + i / 2]);
+        }
+    }
 }
 
 /* s = x[row..row+16) y^T over N rows of y. */
 template <class T, int D, int N>
-__device__ __forceinline__ void product_rows(float (&s)[N / 8][4], T (*x)[D + 8], int row,
-                                             T (*y)[D + 8])
+__device__ __forceinline__ void product_rows(float (&s)[N / 8][4], T (*x)[ROW<T, D>], int row,
+                                             T (*y)[ROW<T, D>])
 {
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
@@ -169,14 +221,14 @@ __device__ __forceinline__ void product_rows(float (&s)[N / 8][4], T (*x)[D + 8]
             s[n][e] = 0;
 #pragma unroll
     for (int k = 0; k < D; k += 16) {
-        uint32_t a[4];
+        uint32_t a[FRAGMENT<T>];
         fragment_a<T, D>(a, x, row, k);
 #pragma unroll
         for (int n = 0; n < N / 16; n++) {
-            uint32_t b[4];
+            uint32_t b[FRAGMENT<T>];
             fragment_b_rows<T, D>(b, y, n * 16, k);
-            mma(s[2 * n], a, b[0], b[1], T());
-            mma(s[2 * n + 1], a, b[2], b[3], T());
+            mma(s[2 * n], a, b, T());
+            mma(s[2 * n + 1], a, b + FRAGMENT<T> / 2, T());
         }
     }
 }
@@ -184,18 +236,18 @@ __device__ __forceinline__ void product_rows(float (&s)[N / 8][4], T (*x)[D + 8]
 /* acc += s y: s is 16 rows by N, y has N rows of D columns. */
 template <class T, int D, int N>
 __device__ __forceinline__ void product_columns(float (&acc)[D / 8][4], const float (&s)[N / 8][4],
-                                                T (*y)[D + 8])
+                                                T (*y)[ROW<T, D>])
 {
 #pragma unroll
     for (int k = 0; k < N / 16; k++) {
-        uint32_t a[4];
+        uint32_t a[FRAGMENT<T>];
         fragment_of_scores<T>(a, s[2 * k], s[2 * k + 1]);
 #pragma unroll
         for (int d = 0; d < D / 16; d++) {
-            uint32_t b[4];
+            uint32_t b[FRAGMENT<T>];
             fragment_b_columns<T, D>(b, y, k * 16, d * 16);
-            mma(acc[2 * d], a, b[0], b[1], T());
-            mma(acc[2 * d + 1], a, b[2], b[3], T());
+            mma(acc[2 * d], a, b, T());
+            mma(acc[2 * d + 1], a, b + FRAGMENT<T> / 2, T());
         }
     }
 }
@@ -234,8 +286,11 @@ __device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int
             float lo = acc[d][2 * half] * factor, hi = acc[d][2 * half + 1] * factor;
             if (g + 8 * half >= n || c >= width)
                 continue;
-            if (pairs) {                         /* an even width, 4-byte places */
-                *(uint32_t *)(rows[half] + 8 * d) = pair(lo, hi, T());
+            if (pairs) {                         /* an even width, places of two */
+                if constexpr (sizeof(T) == 2)
+                    *(uint32_t *)(rows[half] + 8 * d) = pair(lo, hi, T());
+                else
+                    *(float2 *)(rows[half] + 8 * d) = make_float2(lo, hi);
             } else {
                 put(rows[half], 8 * d, lo);
                 if (c + 1 < width)

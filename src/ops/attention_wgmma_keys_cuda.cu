@@ -1,152 +1,160 @@
 /* attention_wgmma_keys_cuda.cu -- gradients of keys and values on Hopper: attention_grad_cuda.cu's,
- * by warpgroups. Each has 64 keys and walks over the queries. Products are queued two ahead: dv +=
- * p dy runs while ds is made, dk += ds q and the next tile's scores while all wait for them. dk and
- * dv are both made even if only one is wanted. */
-#include "ops/attention_wgmma.h"
+ * by warpgroups. Each has 64 keys and walks over the queries. While exponentials are taken v dy^T
+ * runs, while ds is made dv += p dy. dk and dv are both made even if only one is wanted. */
+#include "ops/attention_ring.h"
 
-enum { GROUPS = 2 };
+enum { GROUPS = 2, STAGES = 3 };
 
-template <int K, int QUERIES> struct WideKeys {
-    WideTile<64 * GROUPS, K> k, v;
-    WideTile<QUERIES, K>     q[STAGES], dy[STAGES];
-    float                    lse[STAGES][QUERIES], delta[STAGES][QUERIES];
-    uint64_t                 ring[2 * STAGES];
-    float                    parts[GROUPS][4];
+template <int K, int QUERIES> struct KeysShared {
+    RingShared<K, 2, 64 * GROUPS, QUERIES, STAGES> ring;
+    float lse[STAGES][QUERIES], delta[STAGES][QUERIES];
+    float parts[GROUPS][4];
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* A query beyond the end has q, dy and delta 0, so that it adds nothing. */
-template <int K, int QUERIES> struct Lines {     /* lse and delta of a tile */
-    WideKeys<K, QUERIES> &s;
-    const float *lse, *delta;
-    int64_t      n;              /* queries from this thread's on */
-    uint32_t     x[1], y[1];
+/* lse, as a power of two, and delta of a tile's queries, by one warp. A query beyond the end has q,
+ * dy and delta 0, so that it adds nothing. */
+template <int K, int QUERIES> struct Lines {
+    KeysShared<K, QUERIES> &s;
+    const float   *lse, *delta;
+    int64_t        n;            /* queries left */
+    float          x[(QUERIES + 31) / 32], y[(QUERIES + 31) / 32];
+    __device__ __forceinline__ Lines(KeysShared<K, QUERIES> &shared, const AttentionCuda &a,
+                                     int64_t head)
+        : s(shared), lse(a.lse + head * a.lq), delta(a.delta + head * a.lq), n(a.lq)
+    {
+    }
     __device__ __forceinline__ void load()
     {
-        piece_load<1>(x, (const char *)lse, n > 0);
-        piece_load<1>(y, (const char *)delta, n > 0);
+#pragma unroll
+        for (int i = 0; i < (QUERIES + 31) / 32; i++) {
+            int  at = (int)threadIdx.x % 128 + 32 * i;
+            bool there = threadIdx.x % 128 < 32 && at < n && at < QUERIES;
+            x[i] = there ? lse[at] * LOG2_E : 0.0f;
+            y[i] = there ? delta[at] : 0.0f;
+        }
         lse += QUERIES;
         delta += QUERIES;
         n -= QUERIES;
     }
     __device__ __forceinline__ void store(int stage) const
     {
-        int i = (int)threadIdx.x % 128;
-        piece_store<1>(shared_at(&s.lse[stage][i]), x, i < QUERIES);
-        piece_store<1>(shared_at(&s.delta[stage][i]), y, i < QUERIES);
+#pragma unroll
+        for (int i = 0; i < (QUERIES + 31) / 32; i++)
+            if (threadIdx.x % 128 < 32 && threadIdx.x % 32 + 32 * i < QUERIES) {
+                s.lse[stage][threadIdx.x % 32 + 32 * i] = x[i];
+                s.delta[stage][threadIdx.x % 32 + 32 * i] = y[i];
+            }
     }
 };
 
-template <int COPY, class T, int N, int K, int QUERIES>
-__device__ __forceinline__ void keys_fetch(const AttentionCuda &a, WideKeys<K, QUERIES> &s,
-                                           int64_t head, int64_t tiles)
-{
-    Feed<COPY, QUERIES, K, N, (N > 80 ? 8 : 20)> q(s.q, head_rows<T>(a, a.q, head), a.q.ld, a.lq,
-                                                   a.width);
-    Feed<COPY, QUERIES, K, N, (N > 80 ? 8 : 20)> dy(s.dy, head_rows<T>(a, a.dy, head), a.dy.ld,
-                                                    a.lq, a.width);
-    int64_t            i = (int64_t)threadIdx.x % 128, at = head * a.lq + i;
-    Lines<K, QUERIES> lines = { s,     a.lse + at, a.delta + at, i < QUERIES ? a.lq - i : 0,
-                                { 0 }, { 0 } };
-    ring_fill(*(Ring *)s.ring, tiles, q, dy, lines);
-}
-
-template <int COPY, class T, int K, int QUERIES>
-__device__ __forceinline__ void own_keys_fetch(const AttentionCuda &a, WideKeys<K, QUERIES> &s,
-                                               int64_t head, int64_t key, int group)
-{
-    tile_fetch<COPY>(s.k, group * 64, 64, head_rows<T>(a, a.k, head) + key * a.k.ld, a.k.ld,
-                     a.lk - key, a.width);
-    tile_fetch<COPY>(s.v, group * 64, 64, head_rows<T>(a, a.v, head) + key * a.v.ld, a.v.ld,
-                     a.lk - key, a.width);
-    copy_commit();
-    copy_wait<0>();
-    writes_visible();
-    group_sync(group);
-}
-
 template <class T, int N, int K, int QUERIES>
-__device__ __forceinline__ void keys_walk(const AttentionCuda &a, WideKeys<K, QUERIES> &s,
+__device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, QUERIES> &s,
                                           int64_t head, int64_t key, int group, int64_t tiles)
 {
-    Ring   &ring = *(Ring *)s.ring;
+    constexpr bool held = N <= 64;       /* what the registers hold */
+    auto   &ring = s.ring;
     float   scale = attention_scale_of(a), steep = scale * LOG2_E;
     int     g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     int64_t row = key + (int)threadIdx.x % 128 / 32 * 16;        /* of the warp */
     float   dk[N / 8][4], dv[N / 8][4], score[QUERIES / 8][4], ds[QUERIES / 8][4];
-#pragma unroll
-    for (int d = 0; d < N / 8; d++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            dk[d][e] = dv[d][e] = 0;
-    hold(dk);
-    hold(dv);
+    uint32_t pf[QUERIES / 16][4], dsf[QUERIES / 16][4], kf[held ? K / 16 : 1][4],
+        vf[held ? K / 16 : 1][4];
     Place at = { 0, 0 };
+    auto  scores = [&](int stage) {      /* k q^T */
+        wgmma_begin();
+        if constexpr (held)
+            scores_queue<T, K>(score, kf, ring.one[stage]);
+        else
+            scores_queue<T, K>(score, ring.own[0], group * 64, ring.one[stage]);
+        wgmma_commit();
+    };
+    auto products = [&](int stage) {     /* v dy^T */
+        wgmma_begin();
+        if constexpr (held)
+            scores_queue<T, K>(ds, vf, ring.two[stage]);
+        else
+            scores_queue<T, K>(ds, ring.own[1], group * 64, ring.two[stage]);
+        wgmma_commit();
+    };
+    auto exponentials = [&](int64_t tile, int stage) {
+        int64_t query = tile * QUERIES;
+#pragma unroll
+        for (int n = 0; n < QUERIES / 8; n++) {
+            float2 l = *(const float2 *)&s.lse[stage][n * 8 + 2 * t];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                score[n][e] = fast_exp2(fmaf(score[n][e], steep, -(e & 1 ? l.y : l.x)));
+        }
+        if (a.mask_diagonal && query < row + 16 && row < query + QUERIES)
+            scores_mask<QUERIES>(score, 0, QUERIES, true, (int)(row - query));
+        fragments_of<T, QUERIES>(pf, score);
+        wgmma_begin();
+        sums_queue<T, N>(dv, pf, ring.two[stage]);
+        wgmma_commit();
+    };
+    auto differences = [&](int stage) {
+#pragma unroll
+        for (int n = 0; n < QUERIES / 8; n++) {
+            float2 d = *(const float2 *)&s.delta[stage][n * 8 + 2 * t];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                ds[n][e] = score[n][e] * (ds[n][e] - (e & 1 ? d.y : d.x));
+        }
+        fragments_of<T, QUERIES>(dsf, ds);
+    };
+    auto sums = [&](int stage) {
+        wgmma_begin();
+        sums_queue<T, N>(dk, dsf, ring.one[stage]);
+        wgmma_commit();
+    };
+    clear(dk);
+    clear(dv);
+    barrier_wait(&ring.ready, 0);
+    if constexpr (held) {
+        rows_get<K>(kf, ring.own[0], group * 64);
+        rows_get<K>(vf, ring.own[1], group * 64);
+    }
     barrier_wait(&ring.full[0], 0);
-    wgmma_begin();
-    scores_queue<T, K>(score, s.k, group * 64, s.q[0]);
-    wgmma_commit();
-    scores_queue<T, K>(ds, s.v, group * 64, s.dy[0]);
-    wgmma_commit();
-    for (int64_t tile = 0;; tile++) {
-        int64_t      query = tile * QUERIES;
-        const float *lse = s.lse[at.stage], *delta = s.delta[at.stage];
-        wgmma_wait<1>();                         /* all but ds: the scores, and the tile before */
+    Turns<GROUPS> turns(group);
+    turns.take();
+    scores(0);
+    products(0);
+    turns.pass();
+    for (int64_t tile = 0;; tile++) {    /* under way: dk of the tile before, scores, v dy^T */
+        wgmma_wait<1>();
         hold(score);
         hold(dk);
         hold(dv);
         if (tile && threadIdx.x % 32 == 0)
             barrier_arrive(&ring.empty[at.stage ? at.stage - 1 : STAGES - 1]);
-#pragma unroll
-        for (int n = 0; n < QUERIES / 8; n++) {
-            float2 l = *(const float2 *)&lse[n * 8 + 2 * t];
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                score[n][e] = fast_exp2(fmaf(score[n][e], steep, -(e & 1 ? l.y : l.x) * LOG2_E));
-        }
-        if (a.mask_diagonal && query < row + 16 && row < query + QUERIES)
-            scores_mask<QUERIES>(score, 0, QUERIES, true, (int)(row - query));
-        uint32_t p[QUERIES / 16][4];
-        fragments_of<T, QUERIES>(p, score);
-        wgmma_begin();
-        sums_queue<T, N>(dv, p, s.dy[at.stage]);
-        wgmma_commit();
-
+        exponentials(tile, at.stage);
         wgmma_wait<1>();
         hold(ds);
-#pragma unroll
-        for (int n = 0; n < QUERIES / 8; n++) {
-            float2 d = *(const float2 *)&delta[n * 8 + 2 * t];
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                ds[n][e] = score[n][e] * (ds[n][e] - (e & 1 ? d.y : d.x));
-        }
-        uint32_t dsf[QUERIES / 16][4];
-        fragments_of<T, QUERIES>(dsf, ds);
-        wgmma_begin();
-        sums_queue<T, N>(dk, dsf, s.q[at.stage]);
-        wgmma_commit();
-        at.next();
-        if (tile + 1 == tiles)
+        differences(at.stage);
+        turns.take();
+        sums(at.stage);
+        at.next<STAGES>();
+        if (tile + 1 == tiles) {
+            turns.pass();
             break;
+        }
         barrier_wait(&ring.full[at.stage], at.phase);
-        wgmma_begin();
-        scores_queue<T, K>(score, s.k, group * 64, s.q[at.stage]);
-        wgmma_commit();
-        scores_queue<T, K>(ds, s.v, group * 64, s.dy[at.stage]);
-        wgmma_commit();
+        scores(at.stage);
+        products(at.stage);
+        turns.pass();
     }
     wgmma_wait<0>();
     hold(dk);
     hold(dv);
 
     if (a.dv.data)
-        fragment_store<T, N>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, a.lk - row,
-                             a.width, true, dv, 1, 1);
+        quad_store<T, N>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, a.lk - row,
+                         a.width, a.copy, dv, 1, 1);
     if (a.dk.data)
-        fragment_store<T, N>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, a.lk - row,
-                             a.width, true, dk, scale, scale);
+        quad_store<T, N>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, a.lk - row,
+                         a.width, a.copy, dk, scale, scale);
     if (a.heat && key < a.lk) {
         const T *k = head_rows<T>(a, a.k, head) + row * a.k.ld;
         float    heat = 0;
@@ -172,49 +180,42 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, WideKeys<K, QU
 
 template <class T, int K, int N, int QUERIES>
 __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
-    keys_wgmma(const __grid_constant__ AttentionCuda a, int64_t blocks)
+    keys_wgmma(const __grid_constant__ AttentionCuda a, const __grid_constant__ RingArgs r)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    extern __shared__ __align__(128) char memory[];
-    WideKeys<K, QUERIES> &s = *(WideKeys<K, QUERIES> *)memory;
-    int64_t head = blockIdx.x / blocks, tiles = (a.lq + QUERIES - 1) / QUERIES;
-    int     group = (int)threadIdx.x / 128;
-    int64_t key = blockIdx.x % blocks * 64 * GROUPS + group * 64;
+    extern __shared__ __align__(1024) char memory[];
+    KeysShared<K, QUERIES> &s = *(KeysShared<K, QUERIES> *)memory;
+    int64_t head = blockIdx.x / r.blocks, tiles = (a.lq + QUERIES - 1) / QUERIES;
+    int     group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+    int64_t key = blockIdx.x % r.blocks * 64 * GROUPS;
 
-    if (threadIdx.x == 0)
-        ring_init(*(Ring *)s.ring, 4 * GROUPS);
-    tile_fill_up(s.k, a.width);
-    tile_fill_up(s.v, a.width);
-#pragma unroll
-    for (int i = 0; i < STAGES; i++) {
-        tile_fill_up(s.q[i], a.width);
-        tile_fill_up(s.dy[i], a.width);
-    }
-    writes_visible();
-    __syncthreads();
+    ring_begin(s.ring, a);
     if (group == GROUPS) {
-        registers_give<(N > 80 ? 40 : 72)>();
-        WITH_COPY(a.copy, COPY, { keys_fetch<COPY, T, N>(a, s, head, tiles); });
+        registers_give<registers_fetching(GROUPS)>();
+        ring_fetch(s.ring, a, r, head, key, tiles, Lines<K, QUERIES>(s, a, head));
     } else {
-        registers_take<(N > 80 ? 232 : 216)>();
-        WITH_COPY(a.copy, COPY, { own_keys_fetch<COPY, T>(a, s, head, key, group); });
-        keys_walk<T, N>(a, s, head, key, group, tiles);
+        registers_take<registers_reading(GROUPS)>();
+        keys_walk<T, N>(a, s, head, key + group * 64, group, tiles);
     }
 #endif
 }
 
 /* ---- host ---- */
 
-template <class T, int K, int N> static Err launch(const Call *call, const AttentionCuda &a)
-{
-    constexpr int queries = N <= 80 ? 64 : 48;   /* what the registers hold */
-    return wgmma_launch(call, keys_wgmma<T, K, N, queries>, a, a.lk, GROUPS,
-                        sizeof(WideKeys<K, queries>));
-}
-
 template <class T> static Err keys_with(const Call *call, const AttentionCuda &a)
 {
-    WITH_WIDTHS(a.width, K, N, { return launch<T, K, N>(call, a); });
+    RingArgs r = {};
+    r.own[0] = a.k;
+    r.own[1] = a.v;
+    r.walk[0] = a.q;
+    r.walk[1] = a.dy;
+    r.own_rows = a.lk;
+    r.walk_rows = a.lq;
+    WITH_WIDTHS(a.width, K, N, {
+        constexpr int queries = N <= 80 ? 64 : 48;       /* what the registers hold */
+        return ring_launch<K, 2, 64 * GROUPS, queries>(call, keys_wgmma<T, K, N, queries>, a, r,
+                                                       sizeof(KeysShared<K, queries>));
+    });
 }
 
 Err attention_wgmma_keys(const Call *call, const AttentionCuda &a)

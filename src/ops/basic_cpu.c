@@ -19,7 +19,7 @@ Err add_cpu(const Call *call)
     const Node *n = call->node;
     int64_t count = shape_count(out_shape(n, 0));
     Type    ta = in_type(n, 0), tb = in_type(n, 1), ty = out_type(n, 0);
-    int     threads = parallel_threads(call->device->threads, count);
+    int     threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {
@@ -44,7 +44,7 @@ Err cast_cpu(const Call *call)
     const Node *n = call->node;
     int64_t count = shape_count(out_shape(n, 0));
     Type    tx = in_type(n, 0), ty = out_type(n, 0);
-    int     threads = parallel_threads(call->device->threads, count);
+    int     threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {

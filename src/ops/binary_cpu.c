@@ -114,7 +114,7 @@ static Err along_cpu(const Call *call, AlongFn *fn)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
     int64_t rows = at->a * at->m;
-    int     threads = parallel_threads(call->device->threads, rows * at->k);
+    int     threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {

@@ -80,7 +80,7 @@ static void add_bias(const Call *call)
     int64_t width = dim(out_shape(n, 0), -1), rows = shape_rows(out_shape(n, 0));
     int64_t group = width < ROW_BLOCK ? ROW_BLOCK / width : 1;
     Type    type = out_type(n, 0), type_bias = in_type(n, 2);
-    int     threads = parallel_threads(call->device->threads, rows * width);
+    int     threads = call->device->threads;
 #pragma omp parallel num_threads(threads)
     {
         float buffer[ROW_BLOCK], line[ROW_BLOCK];

@@ -11,7 +11,6 @@
 
 #include "device/convert.h"
 #include "ops/loss.h"
-#include "ops/parallel.h"
 #include "ops/vmath.h"
 
 enum { BLOCK = 64 };
@@ -135,7 +134,7 @@ Err dml_loss_cpu(const Call *call)
     const float    *given = call->in[2];
     int64_t rows = shape_rows(in_shape(n, 0)), blocks = dml_blocks(n), counted;
     double *partial = call->workspace, total = 0;
-    int     threads = parallel_threads(call->device->threads, 16 * shape_count(in_shape(n, 0)));
+    int     threads = call->device->threads;
     TRY(loss_targets("dml_loss", call->in[1], rows, at->levels, &counted));
 
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -179,7 +178,7 @@ Err dml_loss_grad_cpu(const Call *call)      /* in: x, target, denominator, dy *
     int64_t blocks = dml_blocks(n), width = dim(in_shape(n, 0), -1);
     Type    type = out_type(n, 0);
     float   factor = ATTR(n, LossAttr)->scale / *(float *)call->in[2] * *(float *)call->in[3];
-    int     threads = parallel_threads(call->device->threads, 16 * shape_count(in_shape(n, 0)));
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t p = 0; p < blocks; p++) {

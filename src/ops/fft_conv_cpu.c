@@ -30,16 +30,15 @@ typedef struct Conv {            /* tasks are (group of channels, piece of the b
 } Conv;
 
 /* Channels are cut first, the batch only where there are more threads than groups of channels. */
-static Conv conv_of(const Node *n, const float *table, int device_threads, int signals)
+static Conv conv_of(const Node *n, const float *table, int threads, int signals)
 {
     Shape u = in_shape(n, 0);
     Conv  c = { .f = fft_open(FFT_ANGLE, fft_next(u.dim[1]), table), .signals = signals,
                 .batch = u.dim[0], .length = u.dim[1], .channels = u.dim[2],
                 .groups = (u.dim[2] + FFT_LANES - 1) / FFT_LANES };
-    int   threads = parallel_threads(device_threads, shape_count(u));
     c.pieces = threads / c.groups > 1 ? threads / c.groups : 1;
     c.pieces = c.batch < c.pieces ? c.batch : c.pieces;
-    c.slots = c.groups * c.pieces < threads ? (int)(c.groups * c.pieces) : threads;
+    c.slots = parallel_threads(threads, c.groups * c.pieces);
     return c;
 }
 

@@ -50,7 +50,7 @@ static Err gate_cpu(const Call *call, GateFn *fn)
     Shape   s = out_shape(call->node, 0);
     int64_t rows = shape_rows(s), c = dim(s, -1);
     Type    tx = in_type(call->node, 0), ty = out_type(call->node, 0);
-    int     threads = parallel_threads(call->device->threads, rows * c);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
@@ -71,7 +71,7 @@ static Err gate_grad_cpu(const Call *call, GateGradFn *fn)
     Shape   s = in_shape(call->node, 1);
     int64_t rows = shape_rows(s), c = dim(s, -1);
     Type    tx = in_type(call->node, 0), td = in_type(call->node, 1), ty = out_type(call->node, 0);
-    int     threads = parallel_threads(call->device->threads, rows * c);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {

@@ -129,8 +129,7 @@ static Err layernorm_modulate_shape(Node *n)
         attr->scale_at + c > packed.dim[1])
         return fail(
             E_SHAPE,
-            "layernorm_modulate: %lld columns from %lld (shift) and %lld (scale) are not all "
-            "in %s",
+            "layernorm_modulate: %lld columns from %lld (shift) and %lld (scale) are not all in %s",
             (long long)c, (long long)attr->shift_at, (long long)attr->scale_at, shape_text(packed));
     int64_t apart = attr->shift_at - attr->scale_at;
     if (apart < c && -apart < c)

@@ -36,11 +36,10 @@ static Rows rows_of(const Node *n, int64_t per, int dy, const Device *device)
 {
     Shape   x = in_shape(n, 0);
     int64_t width = dim(x, -1), rows = shape_count(x) / width;
-    int     most = parallel_threads(device->threads, rows * width);
     Rows    job = {
         .rows = rows, .width = width, .per = per > 0 ? per : rows,
         .stage_rows = STAGE_FLOATS / width > 1 ? STAGE_FLOATS / width : 1,
-        .threads = rows < most ? (int)rows : most,
+        .threads = parallel_threads(device->threads, rows),
         .type = in_type(n, 0), .type_y = dy < 0 ? out_type(n, 0) : in_type(n, dy), .type_w = F32,
     };
     return job;

@@ -33,10 +33,10 @@ static int64_t rows_blocks(const RowsCuda *job, int sms)
                                                      : job->width % 4 == 0  ? 4
                                                                             : 1;
     Team team = team_of(job->width / v);
-    return (int64_t)sms * (team.packs ? back_blocks(team.packs * v) : 4);
+    return (int64_t)sms * (team.packs ? back_blocks(team.packs * v, job->scalar) : 4);
 }
 
-static RowsCuda rows_of(const Node *n, int64_t samples, int sms)
+static RowsCuda rows_of(const Node *n, int64_t samples, int sms, bool scalar)
 {
     const int64_t least = BACK_THREADS / 32;     /* rows of a piece: one for each warp */
     Shape    x = in_shape(n, 0);
@@ -46,6 +46,7 @@ static RowsCuda rows_of(const Node *n, int64_t samples, int sms)
     job.per = job.rows / samples;
     job.type = in_type(n, 0);
     job.type_w = F32;
+    job.scalar = scalar;
     job.eps = ATTR(n, LayernormAttr)->eps;
     int64_t want = rows_blocks(&job, sms) / samples, most = ceil_div(job.per, least);
     want = want < 1 ? 1 : want;              /* no more than the card holds: one too many doubles */
@@ -60,14 +61,23 @@ static size_t rows_bytes(const RowsCuda *job)
            sizeof(float);
 }
 
-static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+/* To packs of v, or to 16 bytes where that is less. */
+static bool aligned(const void *p, Type type, int v)
+{
+    int64_t bytes = v * type_bytes(type);
+    return (intptr_t)p % (bytes < 16 ? bytes : 16) == 0;
+}
 
 static bool vectors_fit(RowsCuda *job, int v)
 {
-    if (v > 1 && (job->width % v || !aligned(job->x) || !aligned(job->dy) || !aligned(job->y) ||
-                  !aligned(job->before)))
+    const void *rows[] = { job->x, job->dy, job->y, job->before };
+    if (v > 1 && job->width % v)
         return false;
-    job->vectors_w = v > 1 && aligned(job->weight) && aligned(job->bias) && job->pitch % v == 0;
+    for (const void *p : rows)
+        if (v > 1 && !aligned(p, job->type, v))
+            return false;
+    job->vectors_w = v > 1 && aligned(job->weight, job->type_w, v) &&
+                     aligned(job->bias, job->type_w, v) && job->pitch % v == 0;
     return true;
 }
 
@@ -81,6 +91,31 @@ static bool vectors_fit(RowsCuda *job, int v)
     default: { constexpr int K = 5; __VA_ARGS__ } break;        \
     }
 
+/* One number at a time needs no forms. */
+#define WITH_AFFINE(form, FORM, ...)                                                            \
+    switch (V > 1 ? (form) : AFFINE_ANY) {                                                      \
+    case AFFINE_SAME: {                                                                         \
+        constexpr Affine FORM = V > 1 ? AFFINE_SAME : AFFINE_ANY;                               \
+        __VA_ARGS__                                                                             \
+    } break;                                                                                    \
+    case AFFINE_SCALAR: {                                                                       \
+        constexpr Affine FORM = V > 1 ? AFFINE_SCALAR : AFFINE_ANY;                             \
+        __VA_ARGS__                                                                             \
+    } break;                                                                                    \
+    default: {                                                                                  \
+        constexpr Affine FORM = AFFINE_ANY;                                                     \
+        __VA_ARGS__                                                                             \
+    } break;                                                                                    \
+    }
+
+static Affine affine_of(const RowsCuda *job, bool both)
+{
+    bool given = job->weight && (!both || job->bias);
+    return job->scalar                                                  ? AFFINE_SCALAR
+           : given && job->vectors_w && job->type_w == job->type        ? AFFINE_SAME
+                                                                        : AFFINE_ANY;
+}
+
 template <class T, int V> static void launch_forward(const Call *call, RowsCuda job)
 {
     int64_t      count = job.width / V;
@@ -88,13 +123,16 @@ template <class T, int V> static void launch_forward(const Call *call, RowsCuda 
     cudaStream_t stream = cuda_stream(call);
     job.lanes = team.lanes;
     unsigned     blocks = cuda_blocks(call, job.rows * job.lanes, ROW_THREADS);
+    Affine       form = affine_of(&job, true);
     if (team.packs) {
-        WITH_PACKS(team.packs, K, cuda_launch(stream, rows_forward<T, V, K, false>, blocks,
-                                              ROW_THREADS, 0, job);)
+        WITH_AFFINE(form, FORM, WITH_PACKS(team.packs, K,
+                                           cuda_launch(stream, rows_forward<T, V, K, false, FORM>,
+                                                       blocks, ROW_THREADS, 0, job);))
     } else if (count <= BLOCK_ROW_THREADS) {
         job.lanes = (int)ceil_div(count, 32) * 32;
         blocks = cuda_blocks(call, job.rows * job.lanes, job.lanes);
-        cuda_launch(stream, rows_forward<T, V, 1, true>, blocks, (unsigned)job.lanes, 0, job);
+        WITH_AFFINE(form, FORM, cuda_launch(stream, rows_forward<T, V, 1, true, FORM>, blocks,
+                                            (unsigned)job.lanes, 0, job);)
     } else {
         blocks = cuda_blocks(call, job.rows * ROW_THREADS, ROW_THREADS);
         job.vectors_w = false;
@@ -108,17 +146,20 @@ template <class T, int V> static void launch_backward(const Call *call, RowsCuda
     Team         team = team_of(count);
     cudaStream_t stream = cuda_stream(call);
     unsigned     blocks = (unsigned)(job.rows / job.per * job.pieces);
+    Affine       form = affine_of(&job, false);
     job.lanes = team.lanes;
     if (team.packs) {
         size_t shared = 0;
         if (job.partial && !job.scalar)
             shared = (size_t)(BACK_THREADS / 32 * join_numbers(team.lanes, team.packs * V)) *
                      sizeof(float);
-        WITH_PACKS(team.packs, K, cuda_launch(stream, rows_backward<T, V, K, false>, blocks,
-                                              BACK_THREADS, shared, job);)
+        WITH_AFFINE(form, FORM, WITH_PACKS(team.packs, K,
+                                           cuda_launch(stream, rows_backward<T, V, K, false, FORM>,
+                                                       blocks, BACK_THREADS, shared, job);))
     } else if (count <= BLOCK_ROW_THREADS) {
         job.lanes = (int)ceil_div(count, 32) * 32;
-        cuda_launch(stream, rows_backward<T, V, 1, true>, blocks, (unsigned)job.lanes, 0, job);
+        WITH_AFFINE(form, FORM, cuda_launch(stream, rows_backward<T, V, 1, true, FORM>, blocks,
+                                            (unsigned)job.lanes, 0, job);)
     } else {
         job.vectors_w = false;
         cuda_launch(stream, rows_backward_wide<T>, blocks, ROW_THREADS, 0, job);
@@ -178,7 +219,7 @@ static int sms_of(const Device *device) { return ((const CudaHandle *)device->ha
 
 static RowsCuda layernorm_rows(const Call *call)
 {
-    RowsCuda job = rows_of(call->node, 1, cuda_handle(call)->sms);
+    RowsCuda job = rows_of(call->node, 1, cuda_handle(call)->sms, false);
     if (in_given(call->node, 1))
         job.type_w = in_type(call->node, 1);
     job.weight = call->in[1];
@@ -199,7 +240,7 @@ static bool layernorm_sums(const Node *n)
 
 extern "C" Err layernorm_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    RowsCuda job = rows_of(n, 1, sms_of(device));
+    RowsCuda job = rows_of(n, 1, sms_of(device), false);
     choice->workspace_bytes = layernorm_sums(n) ? rows_bytes(&job) : 0;
     choice->name = "own";
     return OK;
@@ -227,7 +268,7 @@ static RowsCuda modulate_rows(const Node *n, const void *packed, int sms)
 {
     const LayernormAttr *attr = ATTR(n, LayernormAttr);
     Shape                shape = in_shape(n, 1);
-    RowsCuda             job = rows_of(n, shape.dim[0], sms);
+    RowsCuda             job = rows_of(n, shape.dim[0], sms, false);
     size_t               bytes = in_type(n, 1) == F32 ? 4 : 2;
     job.type_w = in_type(n, 1);
     job.pitch = shape.dim[1];
@@ -245,7 +286,7 @@ extern "C" Err layernorm_modulate_cuda(const Call *call)
 extern "C" Err layernorm_modulate_grad_choose_cuda(const Node *n, const Device *device,
                                                    Choice *choice)
 {
-    RowsCuda job = rows_of(n, in_shape(n, 1).dim[0], sms_of(device));
+    RowsCuda job = rows_of(n, in_shape(n, 1).dim[0], sms_of(device), false);
     choice->workspace_bytes = ATTR(n, LayernormAttr)->wants[1] ? rows_bytes(&job) : 0;
     choice->name = "own";
     return OK;
@@ -272,9 +313,8 @@ extern "C" Err layernorm_modulate_grad_cuda(const Call *call)
 
 static RowsCuda scalar_rows(const Node *n, int sms)
 {
-    RowsCuda job = rows_of(n, 1, sms);
+    RowsCuda job = rows_of(n, 1, sms, true);
     job.eps = 0;
-    job.scalar = true;
     return job;
 }
 

@@ -16,11 +16,21 @@
 
 enum { ROW_THREADS = 256, BACK_THREADS = 128, BLOCK_ROW_THREADS = 512 };
 
+/* What weight and bias are: anything; given, of x's type, and so placed that packs of them can be
+ * fetched with the row; or the two numbers of scalar_norm. */
+typedef enum Affine { AFFINE_ANY, AFFINE_SAME, AFFINE_SCALAR } Affine;
+
 /* Blocks of BACK_THREADS that a multiprocessor shall hold in a gradient, by the numbers of a row in
- * one lane: each needs two sums, x and g in registers. */
-__host__ __device__ constexpr int back_blocks(int numbers)
+ * one lane: each needs x and g in registers, and two sums where a column has its own. */
+__host__ __device__ constexpr int back_blocks(int numbers, bool scalar)
 {
-    return numbers <= 8 ? 6 : numbers <= 16 ? 4 : numbers <= 24 ? 3 : 2;
+    return scalar ? (numbers <= 16 ? 6 : numbers <= 24 ? 4 : 3)
+                  : (numbers <= 8 ? 6 : numbers <= 16 ? 4 : numbers <= 24 ? 3 : 2);
+}
+
+__host__ __device__ constexpr int forward_blocks(int numbers, bool scalar)
+{
+    return scalar ? (numbers >= 20 ? 3 : 5) : numbers >= 20 ? 2 : 3;
 }
 
 typedef struct RowsCuda {        /* one run, forward or backward */
@@ -143,55 +153,87 @@ __device__ __forceinline__ void row_moments(const RowsCuda &job, const Pack<T, V
     }
     *mean = row_sum<BLOCK>(sum, job.lanes, lines) / (float)job.width;
 #pragma unroll
-    for (int k = 0; k < K; k++)
-        if (lane + k * job.lanes < count) {
-            float part = 0;
+    for (int k = 0; k < K; k++) {
+        float part = 0;
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                float away = get(x[k].at, j) - *mean;
-                part += away * away;
-            }
-            squares += part;
+        for (int j = 0; j < V; j++) {
+            float away = get(x[k].at, j) - *mean;
+            part += away * away;
         }
+        squares += lane + k * job.lanes < count ? part : 0;
+    }
     squares = row_sum<BLOCK>(squares, job.lanes, lines);
     *rstd = 1.0f / sqrtf(squares / (float)job.width + job.eps);
 }
 
-template <class T, int V, int K, bool BLOCK>
-__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS)
+/* Pack k of weight or bias as numbers: from what was fetched with the row, else from where it lies,
+ * `absent` where it is not given. */
+template <class T, int V, Affine FORM>
+__device__ __forceinline__ void affine_pack(const RowsCuda &job, const Pack<T, V> &fetched,
+                                            const void *p, int64_t at, bool inside, float absent,
+                                            float *w)
+{
+    if constexpr (FORM == AFFINE_SAME) {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            w[j] = get(fetched.at, j);
+    } else if constexpr (FORM == AFFINE_SCALAR) {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            w[j] = absent;
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            w[j] = 0;
+        if (inside)
+            affine_get<V>(job, p, at, absent, w);
+    }
+}
+
+/* Packs beyond a row's end are worked on like all others, as zeros, and not stored: without
+ * branches between them the packs do not wait for one another. */
+template <class T, int V, int K, bool BLOCK, Affine FORM>
+__global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS,
+                                  BLOCK ? 1 : forward_blocks(K * V, FORM == AFFINE_SCALAR))
     rows_forward(RowsCuda job)
 {
     cuda_begin();
     __shared__ float lines[32];
     int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
     int     teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
-    float   m = job.scalar ? number(job.type_w, job.bias) : 0;
-    float   s = job.scalar ? number(job.type_w, job.weight) : 1;
+    bool    scalar = FORM == AFFINE_SCALAR || (FORM == AFFINE_ANY && job.scalar);
+    float   m = scalar ? number(job.type_w, job.bias) : 0;
+    float   s = scalar ? number(job.type_w, job.weight) : 1;
     for (int64_t first = (int64_t)blockIdx.x * teams; first < job.rows;
          first += (int64_t)gridDim.x * teams) {
         int64_t row = first + team;          /* all lanes of a warp stay: their sums need them */
         bool    live = row < job.rows;
+        int64_t sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
+        int64_t affine = sample * job.pitch;
         float   mean, rstd;
-        Pack<T, V> x[K];
+        Pack<T, V> x[K], weight[K], bias[K];
         row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
+        if constexpr (FORM == AFFINE_SAME) {
+            row_get<T, V, K>((const T *)job.weight, affine, lane, lanes, count, live, weight);
+            row_get<T, V, K>((const T *)job.bias, affine, lane, lanes, count, live, bias);
+        }
         row_moments<T, V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
         if (!live)
             continue;
-        int64_t sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
-        int64_t affine = sample * job.pitch;
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            int   v = lane + k * lanes;
-            float w[V], b[V], y[V];
-            if (v >= count)
-                break;
-            affine_get<V>(job, job.scalar ? NULL : job.weight, affine + (int64_t)v * V, s, w);
-            affine_get<V>(job, job.scalar ? NULL : job.bias, affine + (int64_t)v * V, s * rstd * m,
-                          b);
+            int     v = lane + k * lanes;
+            int64_t at = affine + (int64_t)v * V;
+            float   w[V], b[V], y[V];
+            affine_pack<T, V, FORM>(job, weight[k], scalar ? NULL : job.weight, at, v < count,
+                                    s, w);
+            affine_pack<T, V, FORM>(job, bias[k], scalar ? NULL : job.bias, at, v < count,
+                                    s * rstd * m, b);
 #pragma unroll
             for (int j = 0; j < V; j++)
                 y[j] = (get(x[k].at, j) - mean) * rstd * (w[j] + job.plus) + b[j];
-            put_pack<V>((T *)job.y, row * job.width + (int64_t)v * V, y);
+            if (v < count)
+                put_pack<V>((T *)job.y, row * job.width + (int64_t)v * V, y);
         }
     }
 }
@@ -274,9 +316,9 @@ __device__ void scalars_join(const RowsCuda &job, float team_s, float team_m, fl
 
 /* dx = before + rstd (g - mean(g) - xhat mean(g (xhat + add))), g = weight dy. A block takes one
  * piece. */
-template <class T, int V, int K, bool BLOCK>
+template <class T, int V, int K, bool BLOCK, Affine FORM>
 __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
-                                  BLOCK ? 1 : back_blocks(K * V))
+                                  BLOCK ? 1 : back_blocks(K * V, FORM == AFFINE_SCALAR))
     rows_backward(RowsCuda job)
 {
     cuda_begin();
@@ -286,8 +328,9 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
     int64_t sample = blockIdx.x / job.pieces, from = blockIdx.x % job.pieces * job.piece;
     int64_t to = from + job.piece < job.per ? from + job.piece : job.per;
     int64_t affine = sample * job.pitch;
-    float   m = job.scalar ? number(job.type_w, job.bias) : 0;
-    float   s = job.scalar ? number(job.type_w, job.weight) : 1;
+    bool    scalar = FORM == AFFINE_SCALAR || (FORM == AFFINE_ANY && job.scalar);
+    float   m = scalar ? number(job.type_w, job.bias) : 0;
+    float   s = scalar ? number(job.type_w, job.weight) : 1;
     float   one[K][V], two[K][V], sum_s = 0, sum_m = 0, inverse = 1 / (float)job.width;
 #pragma unroll
     for (int k = 0; k < K; k++)
@@ -298,23 +341,28 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
         int64_t row = sample * job.per + first + team;
         bool    live = first + team < to;
         float   g[K][V], mean, rstd, sum = 0, dot = 0;
-        Pack<T, V> x[K], d[K];
+        Pack<T, V> x[K], d[K], weight[K];
         row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
         row_get<T, V, K>((const T *)job.dy, row * job.width, lane, lanes, count, live, d);
         row_moments<T, V, K, BLOCK>(job, x, lane, count, lines, &mean, &rstd);
+        if (!live)                               /* zeros throughout, whatever 1 / std is */
+            mean = rstd = 0;
         float add = rstd * m;
+        if constexpr (FORM == AFFINE_SAME)
+            row_get<T, V, K>((const T *)job.weight, affine, lane, lanes, count, live, weight);
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            float w[V], part = 0, part_dot = 0;
-            if (!live || lane + k * lanes >= count)
-                break;
-            affine_get<V>(job, job.scalar ? NULL : job.weight,
-                          affine + (int64_t)(lane + k * lanes) * V, 1, w);
+            int     v = lane + k * lanes;
+            float   w[V], part = 0, part_dot = 0;
+            affine_pack<T, V, FORM>(job, weight[k], scalar ? NULL : job.weight,
+                                    affine + (int64_t)v * V, live && v < count, 1, w);
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 float xhat = (get(x[k].at, j) - mean) * rstd, dy = get(d[k].at, j);
-                one[k][j] += dy * xhat;
-                two[k][j] += dy;
+                if constexpr (FORM != AFFINE_SCALAR) {
+                    one[k][j] += dy * xhat;
+                    two[k][j] += dy;
+                }
                 g[k][j] = dy * (w[j] + job.plus);
                 part += g[k][j];
                 part_dot += g[k][j] * (xhat + add);
@@ -333,8 +381,7 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
             continue;
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            if (lane + k * lanes >= count)
-                break;
+            int v = lane + k * lanes;
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 float xhat = (get(x[k].at, j) - mean) * rstd;
@@ -342,13 +389,14 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
                 if (job.before)
                     g[k][j] += get(d[k].at, j);
             }
-            put_pack<V>((T *)job.y, row * job.width + (int64_t)(lane + k * lanes) * V, g[k]);
+            if (v < count)
+                put_pack<V>((T *)job.y, row * job.width + (int64_t)v * V, g[k]);
         }
     }
     if (!job.partial)
         return;
     float *sums = job.partial + blockIdx.x * 2 * job.width;
-    if (job.scalar) {
+    if (scalar) {
         scalars_join<BLOCK>(job, sum_s, sum_m, lines);
     } else if (BLOCK) {
         if (lane < count)

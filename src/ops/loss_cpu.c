@@ -74,7 +74,7 @@ static double loss_total(const Call *call, PartFn *fn, bool masked)
     const Node *n = call->node;
     int64_t count = shape_count(in_shape(n, 0)), pieces = pieces_of(count, LOSS_PIECE);
     double *partial = call->workspace, total = 0;
-    int     threads = parallel_threads(call->device->threads, count);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t p = 0; p < pieces; p++) {
@@ -191,7 +191,7 @@ Err cross_entropy_cpu(const Call *call)
     int64_t rows = shape_rows(s), n = dim(s, -1), pieces = pieces_of(rows, LOSS_ROWS), counted;
     float  *lse = call->out[2];
     double *partial = call->workspace, total = 0;
-    int     threads = parallel_threads(call->device->threads, rows * n);
+    int     threads = call->device->threads;
     TRY(loss_targets("cross_entropy", target, rows, n, &counted));
 
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -225,7 +225,7 @@ Err cross_entropy_grad_cpu(const Call *call)     /* in: x, target, denominator, 
     Type    tx = in_type(node, 0), ty = out_type(node, 0);
     int64_t rows = shape_rows(s), n = dim(s, -1);
     float   factor = ATTR(node, LossAttr)->scale / *(float *)call->in[2] * *(float *)call->in[4];
-    int     threads = parallel_threads(call->device->threads, rows * n);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {

@@ -14,9 +14,8 @@ typedef struct Cells { int64_t rows, cols, height, width, channels; int threads;
 static Cells cells_of(Shape x, const Device *device)
 {
     int64_t rows = x.dim[0] * (x.dim[1] / 2);
-    int     most = parallel_threads(device->threads, shape_count(x));
     return (Cells){ rows, x.dim[2] / 2, x.dim[1], x.dim[2], x.dim[3],
-                    rows < most ? (int)rows : most };
+                    parallel_threads(device->threads, rows) };
 }
 
 /* The four corners of a cell, channels c .. c + n. */

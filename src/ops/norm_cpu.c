@@ -16,11 +16,10 @@ NormPlan norm_plan(int64_t samples, int64_t pixels, int64_t channels, int64_t gr
     if (!may_fold || channels >= 64 || pixels < 4 * fold)
         fold = 1;
     int64_t wide = fold * channels, rows = NORM_BLOCK / wide, all = samples * pixels;
-    int     most = parallel_threads(threads, all * channels);
     return (NormPlan){
         .samples = samples, .pixels = pixels, .channels = channels, .groups = groups,
         .fold = fold, .wide = wide, .rows = rows > 8 ? rows : 8,
-        .threads = all < most ? (int)all : most,         /* no run is empty */
+        .threads = parallel_threads(threads, all),
     };
 }
 

@@ -27,6 +27,26 @@ template <int V> __device__ __forceinline__ Place place_of(const NormCuda &run)
     return p;
 }
 
+/* The next vectors of a thread, v, v + step, ... < end: asked for all at once, since what is stored
+ * may lie where x lay and a load behind a store waits for it. */
+template <class T, int V, int AHEAD>
+__device__ __forceinline__ void packs_get(const Place &p, const T *at, int64_t v,
+                                          Pack<T, V> (&packs)[AHEAD])
+{
+#pragma unroll
+    for (int s = 0; s < AHEAD; s++)
+        if (v + s * p.step < p.end)
+            packs[s] = *(const Pack<T, V> *)(at + (v + s * p.step) * V);
+}
+
+template <class T, int V>
+__device__ __forceinline__ void pack_numbers(const Pack<T, V> &pack, float *x)
+{
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        x[j] = get(pack.at, j);
+}
+
 /* The channels of a thread's vector and their groups, one after the other. */
 struct Channel {
     int at, group, in_group, width, channels;
@@ -113,6 +133,7 @@ __device__ __forceinline__ float middle(const NormCuda &run, const Place &p, int
 template <class T, int V>
 __global__ void __launch_bounds__(NORM_THREADS) moments(NormCuda run, float *partial)
 {
+    cuda_begin();
     Place    p = place_of<V>(run);
     const T *x = (const T *)run.x + p.sample * run.pixels * run.channels;
     Channel  c(run, p.column * V);
@@ -165,6 +186,7 @@ __device__ double block_sum_double(double x, double *lines)      /* lines: 32 */
 /* One block for each group of each sample joins what the chunks found. */
 __global__ void join_moments(NormCuda run, const float *partial)
 {
+    cuda_begin();
     __shared__ double lines[32];
     int64_t width = run.channels / run.groups, sample = blockIdx.x / run.groups;
     int64_t group = blockIdx.x % run.groups, n = width * run.chunks;
@@ -252,28 +274,42 @@ __device__ __forceinline__ int64_t map_at(const NormCuda &run, const Place &p, i
 template <class T, int V, bool MAP>
 __global__ void __launch_bounds__(NORM_THREADS, 2) apply(NormCuda run)
 {
+    cuda_begin();
+    constexpr int AHEAD = MAP ? 2 : 4;
     Place      p = place_of<V>(run);
     int64_t    base = p.sample * run.pixels * run.channels;
     Columns<V> k;
     columns_of<V>(run, p, k);
-#pragma unroll 2
-    for (int64_t v = p.at; v < p.end; v += p.step) {
-        float a[V], gamma[V], beta[V];
-        get_pack<V>((const T *)run.x, base + v * V, a);
-        if (MAP) {
-            int64_t at = map_at<V>(run, p, v);
-            get_pack<V>((const T *)run.gamma, at, gamma);
-            if (run.packed)
-                get_pack<V>((const T *)run.gamma, at + run.channels, beta);
-            else
-                get_pack<V>((const T *)run.beta, at, beta);
-        }
+    for (int64_t v = p.at; v < p.end; v += AHEAD * p.step) {
+        Pack<T, V> x[AHEAD], gammas[AHEAD], betas[AHEAD];
+        packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
+        if (MAP)
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            float z = (a[j] - k.mean[j]) * k.rstd[j] * k.weight[j] + k.bias[j];
-            a[j] = MAP ? z * (1 + gamma[j]) + beta[j] : act_of(run.act, z);
+            for (int s = 0; s < AHEAD; s++)
+                if (v + s * p.step < p.end) {
+                    int64_t  at = map_at<V>(run, p, v + s * p.step);
+                    const T *beta = run.packed ? (const T *)run.gamma + run.channels
+                                               : (const T *)run.beta;
+                    gammas[s] = *(const Pack<T, V> *)((const T *)run.gamma + at);
+                    betas[s] = *(const Pack<T, V> *)(beta + at);
+                }
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+            float a[V], gamma[V], beta[V];
+            if (v + s * p.step >= p.end)
+                break;
+            pack_numbers<T, V>(x[s], a);
+            if (MAP) {
+                pack_numbers<T, V>(gammas[s], gamma);
+                pack_numbers<T, V>(betas[s], beta);
+            }
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                float z = (a[j] - k.mean[j]) * k.rstd[j] * k.weight[j] + k.bias[j];
+                a[j] = MAP ? z * (1 + gamma[j]) + beta[j] : act_of(run.act, z);
+            }
+            put_pack<V>((T *)run.y, base + (v + s * p.step) * V, a);
         }
-        put_pack<V>((T *)run.y, base + v * V, a);
     }
 }
 
@@ -281,6 +317,8 @@ __global__ void __launch_bounds__(NORM_THREADS, 2) apply(NormCuda run)
 template <class T, int V, bool MAP>
 __global__ void __launch_bounds__(NORM_THREADS, 2) slopes(NormCuda run, float *partial)
 {
+    cuda_begin();
+    constexpr int AHEAD = MAP ? 2 : 3;
     Place      p = place_of<V>(run);
     int64_t    base = p.sample * run.pixels * run.channels;
     Columns<V> k;
@@ -289,20 +327,33 @@ __global__ void __launch_bounds__(NORM_THREADS, 2) slopes(NormCuda run, float *p
 #pragma unroll
     for (int j = 0; j < V; j++)
         one[j] = two[j] = 0;
-#pragma unroll 2
-    for (int64_t v = p.at; v < p.end; v += p.step) {
-        float a[V], d[V], gamma[V];
-        get_pack<V>((const T *)run.x, base + v * V, a);
-        get_pack<V>((const T *)run.dy, base + v * V, d);
+    for (int64_t v = p.at; v < p.end; v += AHEAD * p.step) {
+        Pack<T, V> x[AHEAD], dy[AHEAD], gammas[AHEAD];
+        packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
+        packs_get<T, V, AHEAD>(p, (const T *)run.dy + base, v, dy);
         if (MAP)
-            get_pack<V>((const T *)run.gamma, map_at<V>(run, p, v), gamma);
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            float xhat = (a[j] - k.mean[j]) * k.rstd[j];
-            float dz = d[j] *
-                       (MAP ? 1 + gamma[j] : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
-            one[j] += dz;
-            two[j] += dz * xhat;
+            for (int s = 0; s < AHEAD; s++)
+                if (v + s * p.step < p.end)
+                    gammas[s] = *(const Pack<T, V> *)((const T *)run.gamma +
+                                                      map_at<V>(run, p, v + s * p.step));
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+            float a[V], d[V], gamma[V];
+            if (v + s * p.step >= p.end)
+                break;
+            pack_numbers<T, V>(x[s], a);
+            pack_numbers<T, V>(dy[s], d);
+            if (MAP)
+                pack_numbers<T, V>(gammas[s], gamma);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                float xhat = (a[j] - k.mean[j]) * k.rstd[j];
+                float dz = d[j] * (MAP ? 1 + gamma[j]
+                                       : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
+                one[j] += dz;
+                two[j] += dz * xhat;
+            }
         }
     }
     sum_columns<V>(run, p, one, two, [&](int c, float s, float q) {
@@ -316,6 +367,7 @@ __global__ void __launch_bounds__(NORM_THREADS, 2) slopes(NormCuda run, float *p
  * dxhat and of dxhat * xhat over the group. */
 __global__ void join_slopes(NormCuda run, const float *partial, double *totals, float *means)
 {
+    cuda_begin();
     __shared__ double lines[2][32];
     int64_t width = run.channels / run.groups, sample = blockIdx.x / run.groups;
     int64_t first = blockIdx.x % run.groups * width;
@@ -353,6 +405,7 @@ __global__ void join_slopes(NormCuda run, const float *partial, double *totals, 
 
 __global__ void affine_grads(NormCuda run, const double *totals)
 {
+    cuda_begin();
     int64_t c = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (c >= run.channels)
         return;
@@ -372,6 +425,8 @@ __global__ void affine_grads(NormCuda run, const double *totals)
 template <class T, int V, bool MAP>
 __global__ void __launch_bounds__(NORM_THREADS, 2) back(NormCuda run, const float *means)
 {
+    cuda_begin();
+    constexpr int AHEAD = MAP ? 1 : 3;
     Place      p = place_of<V>(run);
     int64_t    base = p.sample * run.pixels * run.channels;
     Columns<V> k;
@@ -386,34 +441,47 @@ __global__ void __launch_bounds__(NORM_THREADS, 2) back(NormCuda run, const floa
         one[j] = m.x;
         two[j] = m.y;
     }
-#pragma unroll 2
-    for (int64_t v = p.at; v < p.end; v += p.step) {
-        float a[V], d[V], gamma[V];
-        get_pack<V>((const T *)run.x, base + v * V, a);
-        get_pack<V>((const T *)run.dy, base + v * V, d);
-        if (MAP) {
-            int64_t at = map_at<V>(run, p, v);
-            get_pack<V>((const T *)run.gamma, at, gamma);
-            if (run.dgamma) {
-                float dg[V];
+    for (int64_t v = p.at; v < p.end; v += AHEAD * p.step) {
+        Pack<T, V> x[AHEAD], dy[AHEAD], gammas[AHEAD];
+        packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
+        packs_get<T, V, AHEAD>(p, (const T *)run.dy + base, v, dy);
+        if (MAP)
 #pragma unroll
-                for (int j = 0; j < V; j++)
-                    dg[j] = d[j] * ((a[j] - k.mean[j]) * k.rstd[j] * k.weight[j] + k.bias[j]);
-                put_pack<V>((T *)run.dgamma, at, dg);
-                if (run.packed)                  /* the gradient of beta is dy itself */
-                    put_pack<V>((T *)run.dgamma, at + run.channels, d);
+            for (int s = 0; s < AHEAD; s++)
+                if (v + s * p.step < p.end)
+                    gammas[s] = *(const Pack<T, V> *)((const T *)run.gamma +
+                                                      map_at<V>(run, p, v + s * p.step));
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+            float a[V], d[V], gamma[V];
+            if (v + s * p.step >= p.end)
+                break;
+            pack_numbers<T, V>(x[s], a);
+            pack_numbers<T, V>(dy[s], d);
+            if (MAP) {
+                pack_numbers<T, V>(gammas[s], gamma);
+                if (run.dgamma) {
+                    int64_t at = map_at<V>(run, p, v + s * p.step);
+                    float   dg[V];
+#pragma unroll
+                    for (int j = 0; j < V; j++)
+                        dg[j] = d[j] * ((a[j] - k.mean[j]) * k.rstd[j] * k.weight[j] + k.bias[j]);
+                    put_pack<V>((T *)run.dgamma, at, dg);
+                    if (run.packed)              /* the gradient of beta is dy itself */
+                        put_pack<V>((T *)run.dgamma, at + run.channels, d);
+                }
+                if (!run.dx)
+                    continue;
             }
-            if (!run.dx)
-                continue;
-        }
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            float xhat = (a[j] - k.mean[j]) * k.rstd[j];
-            float dz = d[j] *
-                       (MAP ? 1 + gamma[j] : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
-            a[j] = k.rstd[j] * (dz * k.weight[j] - one[j] - xhat * two[j]);
+            for (int j = 0; j < V; j++) {
+                float xhat = (a[j] - k.mean[j]) * k.rstd[j];
+                float dz = d[j] * (MAP ? 1 + gamma[j]
+                                       : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
+                a[j] = k.rstd[j] * (dz * k.weight[j] - one[j] - xhat * two[j]);
+            }
+            put_pack<V>((T *)run.dx, base + (v + s * p.step) * V, a);
         }
-        put_pack<V>((T *)run.dx, base + v * V, a);
     }
 }
 
@@ -500,20 +568,17 @@ Err norm_forward_cuda(const Call *call, NormCuda run)
         return norm_group_forward_cuda(call, run);
     if (!run.var) {
         cut_sums(&run, sms);
-        WITH_VECTORS(
-            run, { moments<T, V><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, partial); });
+        WITH_VECTORS(run, cuda_launch(stream, moments<T, V>, norm_blocks(&run), NORM_THREADS, 0,
+                                      run, partial););
         CUDA_LAUNCHED();
         unsigned threads = join_threads(run.channels / run.groups * run.chunks);
-        join_moments<<<(unsigned)(run.samples * run.groups), threads, 0, stream>>>(run, partial);
+        cuda_launch(stream, join_moments, (unsigned)(run.samples * run.groups), threads, 0, run,
+                    partial);
         CUDA_LAUNCHED();
     }
     cut_maps(&run, sms);
-    WITH_VECTORS(run, {
-        if (run.gamma)
-            apply<T, V, true><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run);
-        else
-            apply<T, V, false><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run);
-    });
+    WITH_VECTORS(run, cuda_launch(stream, run.gamma ? apply<T, V, true> : apply<T, V, false>,
+                                  norm_blocks(&run), NORM_THREADS, 0, run););
     CUDA_LAUNCHED();
     return OK;
 }
@@ -529,31 +594,24 @@ Err norm_backward_cuda(const Call *call, NormCuda run)
     cut_sums(&run, sms);
     float       *means = partial + 2 * run.samples * run.chunks * run.channels;
     if (run.dweight || run.dbias || (run.dx && !run.var)) {
-        WITH_VECTORS(run, {
-            if (run.gamma)
-                slopes<T, V, true><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, partial);
-            else
-                slopes<T, V, false><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, partial);
-        });
+        WITH_VECTORS(run, cuda_launch(stream, run.gamma ? slopes<T, V, true> : slopes<T, V, false>,
+                                      norm_blocks(&run), NORM_THREADS, 0, run, partial););
         CUDA_LAUNCHED();
         unsigned threads = join_threads(run.channels / run.groups * 32);
-        join_slopes<<<(unsigned)(run.samples * run.groups), threads, 0, stream>>>(run, partial,
-                                                                                  totals, means);
+        cuda_launch(stream, join_slopes, (unsigned)(run.samples * run.groups), threads, 0, run,
+                    partial, totals, means);
         CUDA_LAUNCHED();
         if (run.dweight || run.dbias) {
-            affine_grads<<<(unsigned)ceil_div(run.channels, 128), 128, 0, stream>>>(run, totals);
+            cuda_launch(stream, affine_grads, (unsigned)ceil_div(run.channels, 128), 128, 0, run,
+                        totals);
             CUDA_LAUNCHED();
         }
     }
     if (!run.dx && !run.dgamma)
         return OK;
     cut_maps(&run, sms);
-    WITH_VECTORS(run, {
-        if (run.gamma)
-            back<T, V, true><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, means);
-        else
-            back<T, V, false><<<norm_blocks(&run), NORM_THREADS, 0, stream>>>(run, means);
-    });
+    WITH_VECTORS(run, cuda_launch(stream, run.gamma ? back<T, V, true> : back<T, V, false>,
+                                  norm_blocks(&run), NORM_THREADS, 0, run, means););
     CUDA_LAUNCHED();
     return OK;
 }

@@ -1,8 +1,6 @@
 /* ops.c -- the table of operators. */
 #include "ops/ops.h"
 
-#include <string.h>
-
 const OpDef *const ops_all[] = {
 #define OP(name)      &op_##name,
 #define OP_PART(name) &op_##name,
@@ -12,14 +10,6 @@ const OpDef *const ops_all[] = {
 };
 
 const int ops_count = (int)(sizeof ops_all / sizeof *ops_all);
-
-const OpDef *op_find(const char *name)
-{
-    for (int i = 0; i < ops_count; i++)
-        if (!strcmp(ops_all[i]->name, name))
-            return ops_all[i];
-    return NULL;
-}
 
 const Kernel *op_kernel(const OpDef *op, const Device *device)
 {

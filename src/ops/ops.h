@@ -13,7 +13,6 @@
 extern const OpDef *const ops_all[];
 extern const int          ops_count;
 
-const OpDef  *op_find(const char *name);                            /* NULL if there is none */
 const Kernel *op_kernel(const OpDef *op, const Device *device);  /* run == NULL: cannot run there */
 
 #endif

@@ -16,7 +16,7 @@ Err accumulate_cpu(const Call *call)
     bool    first = counters[COUNTER_MICRO] == 0;
     int64_t count = shape_count(in_shape(n, 0));
     Type    type = in_type(n, 1);
-    int     threads = parallel_threads(call->device->threads, count);
+    int     threads = call->device->threads;
     float  *sum = call->out[0];
 
 #pragma omp parallel num_threads(threads)
@@ -73,7 +73,7 @@ Err grad_norm_cpu(const Call *call)
     for (int i = 0; i < n->n_in; i++) {
         const float *g = call->in[i];
         int64_t count = shape_count(in_shape(n, i)), pieces = (count + NORM_PIECE - 1) / NORM_PIECE;
-        int     threads = parallel_threads(call->device->threads, count);
+        int     threads = call->device->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
         for (int64_t p = 0; p < pieces; p++) {
             int64_t from = p * NORM_PIECE,
@@ -169,7 +169,7 @@ static Err update_cpu(const Call *call,
     bool    finite = progress[PROGRESS_FINITE] != 0;
     int64_t count = shape_count(in_shape(n, 0));
     Type    type = in_type(n, 0);
-    int     threads = parallel_threads(call->device->threads, count);
+    int     threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {

@@ -10,30 +10,6 @@ extern "C" {
 }
 #undef class
 
-/* The sum is read only from the second micro-batch on. */
-struct Accumulate {
-    const int32_t *counters;
-    AnyIn          sum;
-    bool           fresh;
-    __device__ void begin() { fresh = counters[COUNTER_MICRO] == 0; }
-    template <int N> __device__ void run(int64_t i, const float (&x)[1][N], float (&y)[N]) const
-    {
-        float have[N] = { 0 };
-        if (!fresh)
-            any_get<N>(sum, i, have);
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            y[j] = fresh ? x[0][j] : have[j] + x[0][j];
-    }
-};
-
-extern "C" Err accumulate_cuda(const Call *call)
-{
-    Accumulate f = { (const int32_t *)call->in[2], any_in(call, 0), false };
-    /* the output is the sum: its pack holds for both */
-    return rows_cuda_of<1>(call, f, { 1 }, { 8 });
-}
-
 __global__ void seed_fill(float *seed, const float *progress, int64_t count)
 {
     cuda_begin();
@@ -64,6 +40,82 @@ __device__ __forceinline__ int job_of(const int32_t *first, int n)
     }
     return low;
 }
+
+/* Sums over micro-batches, as many tensors in a launch as its arguments hold. The sum is read only
+ * from the second micro-batch on. */
+enum { ACCUMULATE_PIECE = 8192, ACCUMULATE_MOST = 640 };
+
+typedef struct Accumulate {
+    float      *sum;
+    AnyIn       x;
+    int64_t     count;
+    bool        aligned;         /* four at a time */
+} Accumulate;
+
+typedef struct AccumulateJob {
+    Accumulate     of[ACCUMULATE_MOST];
+    int32_t        first[ACCUMULATE_MOST + 1];       /* its first piece in this launch */
+    int32_t        n;
+    const int32_t *counters;
+} AccumulateJob;
+
+static_assert(sizeof(AccumulateJob) < 32000, "AccumulateJob is passed to a kernel by value");
+
+template <int N>
+__device__ __forceinline__ void accumulate_pack(const Accumulate &of, bool fresh, int64_t i)
+{
+    float x[N], have[N] = { 0 };
+    any_get<N>(of.x, i, x);
+    if (!fresh)
+        get_pack<N>((const float *)of.sum, i, have);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        x[j] = fresh ? x[j] : have[j] + x[j];
+    put_pack<N>(of.sum, i, x);
+}
+
+__global__ void __launch_bounds__(ROW_THREADS)
+    accumulate_all(const __grid_constant__ AccumulateJob job)
+{
+    cuda_begin();
+    int        at = job_of(job.first, job.n);
+    Accumulate of = job.of[at];
+    bool       fresh = job.counters[COUNTER_MICRO] == 0;
+    int64_t    from = (int64_t)((int32_t)blockIdx.x - job.first[at]) * ACCUMULATE_PIECE;
+    int64_t    to = from + ACCUMULATE_PIECE < of.count ? from + ACCUMULATE_PIECE : of.count;
+    int64_t    packed = of.aligned ? from + (to - from) / 4 * 4 : from;
+    for (int64_t i = from + threadIdx.x * 4; i < packed; i += ROW_THREADS * 4)
+        accumulate_pack<4>(of, fresh, i);
+    for (int64_t i = packed + threadIdx.x; i < to; i += ROW_THREADS)
+        accumulate_pack<1>(of, fresh, i);
+}
+
+/* in: sum x counters; out: sum */
+extern "C" Err accumulate_all_cuda(const Call *const *calls, int n)
+{
+    for (int from = 0; from < n; from += ACCUMULATE_MOST) {
+        AccumulateJob job = {};
+        job.n = n - from < ACCUMULATE_MOST ? n - from : ACCUMULATE_MOST;
+        job.counters = (const int32_t *)calls[from]->in[2];
+        for (int i = 0; i < job.n; i++) {
+            const Call *call = calls[from + i];
+            job.of[i] = { (float *)call->out[0], any_in(call, 1),
+                          shape_count(out_shape(call->node, 0)),
+                          pack_aligned(call->out[0]) && pack_aligned(call->in[1]) };
+            if (out_type(call->node, 0) != F32 || !type_is_float(job.of[i].x.type))
+                return fail(E_DEVICE, "accumulate: no CUDA kernel for a sum that is not fp32");
+            job.first[i + 1] =
+                job.first[i] + (int32_t)ceil_div(job.of[i].count, ACCUMULATE_PIECE);
+        }
+        if (!job.first[job.n])
+            continue;
+        cuda_launch(cuda_stream(calls[0]), accumulate_all, (unsigned)job.first[job.n], ROW_THREADS,
+                    0, job);
+        CUDA_LAUNCHED();
+    }
+    return OK;
+}
+extern "C" Err accumulate_cuda(const Call *call) { return accumulate_all_cuda(&call, 1); }
 
 /* Norm: pieces of fixed size, each by a block in double; as many tensors in a launch as its
  * arguments hold. The pieces' sums are then added by one block in a fixed order. */

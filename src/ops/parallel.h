@@ -2,7 +2,8 @@
  *
  * Every loop is cut into pieces whose bounds depend only on the extent and the thread count, never
  * on timing, and every reduction adds its pieces in index order: so results repeat bit for
- * bit. */
+ * bit. Little work is no reason for fewer threads: a team of another size makes libgomp throw the
+ * old one away and allocate, in every step. */
 #ifndef OPS_PARALLEL_H
 #define OPS_PARALLEL_H
 
@@ -11,12 +12,10 @@
 
 enum { ROW_BLOCK = 1024 }; /* fp32 values staged on the stack at a time (device/convert.h) */
 
-/* Threads of a region with this much elementwise work: always all of them, however small the work.
- * A team of another size makes libgomp throw the old one away and allocate, in every step. */
-static inline int parallel_threads(int threads, int64_t elements)
+/* Threads for so many tasks: no run is empty. */
+static inline int parallel_threads(int threads, int64_t tasks)
 {
-    (void)elements;
-    return threads;
+    return tasks < threads ? (int)tasks : threads;
 }
 
 /* Piece i of n of [0, count), cut at multiples of unit. */

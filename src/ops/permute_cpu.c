@@ -5,7 +5,6 @@
  * transposed tile by tile, so that both sides touch whole cache lines. */
 #include "ops/permute.h"
 
-#include "ops/parallel.h"
 
 #include <string.h>
 
@@ -44,7 +43,7 @@ Err permute_cpu(const Call *call)
     int64_t     count = shape_count(at->shape), size = type_bytes(in_type(call->node, 0));
     const char *x = call->in[0];
     char       *y = call->out[0];
-    int last = axes.rank - 1, inner = 0, threads = parallel_threads(call->device->threads, count);
+    int last = axes.rank - 1, inner = 0, threads = call->device->threads;
     while (axes.from[inner] != 1)
         inner++;
 

@@ -92,7 +92,7 @@ Err sum_rows_cpu(const Call *call, const SumRows *job)
     SumCuts cuts = sum_cuts(at);
     float  *partial = call->workspace;
     int64_t tasks = at->a * cuts.pieces * cuts.blocks;
-    int     threads = parallel_threads(call->device->threads, at->a * at->m * at->k);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < tasks; t++) {
@@ -141,7 +141,7 @@ Err repeat_cpu(const Call *call)
     int64_t rows = at->a * at->m;
     size_t  bytes = (size_t)(at->k * type_bytes(at->type));
     bool    copy = at->scale == 1 && in_type(call->node, 0) == at->type;
-    int     threads = parallel_threads(call->device->threads, rows * at->k);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++)

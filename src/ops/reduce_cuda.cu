@@ -1,8 +1,9 @@
 /* reduce_cuda.cu -- sums over the middle of (A, M, K), and repetition, on CUDA.
  *
- * There are three ways, taken by the shape alone, so that a sum has one order:
+ * There are four ways, taken by the shape alone, so that a sum has one order:
  *   own     many outputs: a thread owns a pack of them and walks M
  *   warp    K is 1 and there are many rows: a warp sums a row
+ *   thin    M is short: a block has few packs of columns and all of M, so that one launch does
  *   block   few outputs: M is cut into pieces and a block sums one; a second kernel adds the
  *           pieces.
  * A block takes whole lines of the (M, K) slab, as many rows side by side as fit, so that narrow
@@ -16,9 +17,10 @@ extern "C" {
 }
 #undef class
 
-enum { SUM_THREADS = 256, SUM_AHEAD = 8, PIECE_LANES = 32 };    /* AHEAD: packs in flight */
+/* AHEAD: packs in flight; THIN: packs of columns of a thin block, each summed by 32 threads */
+enum { SUM_THREADS = 256, SUM_AHEAD = 8, PIECE_LANES = 32, SUM_THIN = SUM_THREADS / 32 };
 
-typedef enum SumWay { SUM_OWN, SUM_WARP, SUM_BLOCK } SumWay;
+typedef enum SumWay { SUM_OWN, SUM_WARP, SUM_THIN_ROWS, SUM_BLOCK } SumWay;
 
 typedef struct SumCuts {
     SumWay  way;
@@ -36,6 +38,10 @@ static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
     }
     if (k == 1 && (m <= 1024 || a >= (int64_t)sms * 32)) {
         cuts.way = SUM_WARP;
+        return cuts;
+    }
+    if (k >= 64 && m <= 32 * SUM_AHEAD) {
+        cuts.way = SUM_THIN_ROWS;
         return cuts;
     }
     int64_t blocks = a * ceil_div(k, wide), want = ceil_div((int64_t)sms * 4, blocks);
@@ -148,6 +154,34 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
         if (lane == 0)
             any_put<1>(job.out, a, &total);
     }
+}
+
+/* Threads (SUM_THIN, 32): packs of columns, rows; blocks (columns, A). */
+template <int N, bool GATED>
+__global__ void __launch_bounds__(SUM_THREADS) sum_thin(SumJob job)
+{
+    cuda_begin();
+    __shared__ float lines[32][SUM_THIN * N];
+    int64_t pack = (int64_t)blockIdx.x * SUM_THIN + threadIdx.x, k = pack * N, a = blockIdx.y;
+    int     row = threadIdx.y, at = threadIdx.x * N;
+    float   sum[N] = { 0 };
+    if (k < job.k)
+        sum_packs<N, GATED>(job, (a * job.m + row) * job.k + k, 32 * job.k,
+                            row < job.m ? (job.m - row + 31) / 32 : 0, a, k, sum);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        lines[row][at + j] = sum[j];
+    __syncthreads();
+    int thread = threadIdx.y * SUM_THIN + threadIdx.x;
+    k = (int64_t)blockIdx.x * (SUM_THIN * N) + thread;
+    if (thread >= SUM_THIN * N || k >= job.k)
+        return;
+    float parts[4] = { 0 };                      /* 32 in a row would wait for one another */
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        parts[i % 4] += lines[i][thread];
+    float whole = sum_whole(job, a * job.k + k, parts[0] + parts[1] + (parts[2] + parts[3]));
+    any_put<1>(job.out, a * job.k + k, &whole);
 }
 
 __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float sum, float *partial)
@@ -283,6 +317,13 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
                   cuda_launch(cuda_stream(call),
                               job.gate.p ? sum_warp<N, true> : sum_warp<N, false>, blocks,
                               SUM_THREADS, 0, job);)
+    } else if (cuts.way == SUM_THIN_ROWS) {
+        pack_along(&pack, job.k);
+        WITH_PACK(pack, N,
+                  dim3 blocks((unsigned)ceil_div(job.k, SUM_THIN * N), (unsigned)job.a);
+                  cuda_launch(cuda_stream(call),
+                              job.gate.p ? sum_thin<N, true> : sum_thin<N, false>, blocks,
+                              dim3(SUM_THIN, 32), 0, job);)
     } else
         return sum_by_blocks(call, &job, cuts, pack);
     CUDA_LAUNCHED();

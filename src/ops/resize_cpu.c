@@ -125,15 +125,13 @@ static Resize resize_of(const Node *n, bool transposed, const Device *device)
     Shape      out = transposed ? src : dst;
     ResizeMode mode = ATTR(n, ResizeAttr)->mode;
     int64_t    rows = dst.dim[0] * dst.dim[1];
-    int64_t    work = shape_count(src) > shape_count(dst) ? shape_count(src) : shape_count(dst);
-    int        most = parallel_threads(device->threads, work);
     return (Resize){
         .y = { mode, in.dim[1], out.dim[1] }, .x = { mode, in.dim[2], out.dim[2] },
         .transposed = transposed,
         .images = src.dim[0], .channels = src.dim[3],
         .src_h = src.dim[1], .src_w = src.dim[2], .dst_h = dst.dim[1], .dst_w = dst.dim[2],
         .type_src = in_type(n, 0), .type_dst = out_type(n, 0),
-        .threads = rows < most ? (int)rows : most,
+        .threads = parallel_threads(device->threads, rows),
     };
 }
 

@@ -17,9 +17,7 @@ static Job job_of(const Node *n, const float *table, int device_threads)
     Shape           x = in_shape(n, 0);
     Job job = { .f = fft_open(FFT_REAL, attr->n, table), .batch = x.dim[0], .channels = x.dim[2],
                 .groups = (x.dim[2] + FFT_LANES - 1) / FFT_LANES, .n_freq = attr->n / 2 + 1 };
-    int64_t tasks = job.batch * job.groups;
-    job.threads = parallel_threads(device_threads, shape_count(x));
-    job.threads = tasks < job.threads ? (int)tasks : job.threads;
+    job.threads = parallel_threads(device_threads, job.batch * job.groups);
     job.thread_vecs =
         fft_signal_vecs(&job.f) + fft_spectrum_vecs(&job.f) + fft_scratch_vecs(&job.f);
     return job;

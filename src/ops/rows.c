@@ -9,7 +9,7 @@ Err rows_run(const Call *call, int n_in, RowFn *fn)
     const Node *n = call->node;
     int64_t count = shape_count(out_shape(n, 0));
     Type    type = out_type(n, 0);
-    int     threads = parallel_threads(call->device->threads, count);
+    int     threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {
@@ -32,7 +32,7 @@ Err rows_run(const Call *call, int n_in, RowFn *fn)
 Err rows_run_bf16(const Call *call, int n_in, RowBf16Fn *fn)
 {
     int64_t count = shape_count(out_shape(call->node, 0));
-    int     threads = parallel_threads(call->device->threads, count);
+    int     threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {

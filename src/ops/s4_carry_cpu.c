@@ -59,7 +59,7 @@ Err s4_begin_cpu(const Call *call)
     Begin   s = begin_of(call);
     float  *y = call->out[0], *used = call->out[1];
     int64_t rows = s.batch * s.channels;
-#pragma omp parallel for schedule(static) num_threads(parallel_threads(call->device->threads, rows))
+#pragma omp parallel for schedule(static) num_threads(call->device->threads)
     for (int64_t at = 0; at < rows; at++) {
         float *to = y + 2 * at * s.pairs;
         size_t bytes = (size_t)(2 * s.pairs) * sizeof *to;

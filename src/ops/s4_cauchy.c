@@ -16,8 +16,8 @@ S4 s4_of(const Call *call, const Node *n, int threads, bool grad)
                 .groups = (c.dim[1] + FFT_LANES - 1) / FFT_LANES };
     s.f = fft_open(FFT_REAL, s.length, call ? call->in[S4_PARAMS] : NULL);
     s.n_freq = s.length / 2 + 1;
-    s.threads = parallel_threads(threads, s.channels * s.poles * s.n_freq);
-    s.wave = s.groups < s.threads ? (int)s.groups : s.threads;
+    s.threads = threads;
+    s.wave = parallel_threads(threads, s.groups);
     for (int i = 0; call && i < S4_PARAMS; i++)
         s.param[i] = call->in[i];
     s.tangents = call ? call->in[S4_PARAMS + 1] : NULL;

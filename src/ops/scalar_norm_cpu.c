@@ -20,10 +20,9 @@ typedef struct ScalarRows {
 static ScalarRows scalar_rows(const Node *n, const Device *device)
 {
     int64_t width = dim(in_shape(n, 0), -1), rows = shape_rows(in_shape(n, 0));
-    int     most = parallel_threads(device->threads, rows * width);
     return (ScalarRows){ .rows = rows, .width = width,
                          .stage_rows = STAGE_FLOATS / width > 1 ? STAGE_FLOATS / width : 1,
-                         .threads = rows < most ? (int)rows : most };
+                         .threads = parallel_threads(device->threads, rows) };
 }
 
 /* Sums of dm and ds per thread, then stages of the tensors that are not fp32. */

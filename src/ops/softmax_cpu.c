@@ -76,7 +76,7 @@ static Err softmax_rows(const Call *call, RowWay way)
     Shape   s = in_shape(node, 0);
     Type    tx = in_type(node, 0), ty = out_type(node, 0);
     int64_t rows = shape_rows(s), n = dim(s, -1);
-    int     threads = parallel_threads(call->device->threads, rows * n);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
@@ -115,7 +115,7 @@ Err logsumexp_cpu(const Call *call)
     Shape   s = in_shape(call->node, 0);
     int64_t rows = shape_rows(s), n = dim(s, -1);
     float  *y = call->out[0];
-    int     threads = parallel_threads(call->device->threads, rows * n);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
@@ -144,7 +144,7 @@ static Err softmax_grads(const Call *call, RowWay way)
     Shape   s = in_shape(node, 0);
     Type    ty = in_type(node, 0), td = in_type(node, 1), tx = out_type(node, 0);
     int64_t rows = shape_rows(s), n = dim(s, -1);
-    int     threads = parallel_threads(call->device->threads, rows * n);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
@@ -202,7 +202,7 @@ Err logsumexp_grad_cpu(const Call *call)     /* in: x, lse, dy */
     Shape   s = in_shape(node, 0);
     Type    tx = in_type(node, 0), td = in_type(node, 2), ty = out_type(node, 0);
     int64_t rows = shape_rows(s), n = dim(s, -1);
-    int     threads = parallel_threads(call->device->threads, rows * n);
+    int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {

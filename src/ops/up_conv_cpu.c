@@ -68,7 +68,7 @@ static void enlarge(const Call *call, const ConvDesc *d, const char *x, char *to
 {
     int64_t up = up_conv_factor(call->node), w = d->in[2] / up, rows = d->n * d->in[1] / up;
     size_t  pixel = (size_t)(d->ci * type_bytes(d->type_x)), row = (size_t)d->in[2] * pixel;
-    int     threads = parallel_threads(call->device->threads, rows * d->in[2] * d->ci);
+    int     threads = call->device->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
         char *first = to + (size_t)(r * up) * row;
@@ -83,7 +83,7 @@ static void enlarge(const Call *call, const ConvDesc *d, const char *x, char *to
 static void gather(const Call *call, const ConvDesc *d, const char *from, void *dx)
 {
     int64_t up = up_conv_factor(call->node), w = d->in[2] / up, rows = d->n * d->in[1] / up;
-    int     threads = parallel_threads(call->device->threads, rows * up * d->in[2] * d->ci);
+    int     threads = call->device->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t p = 0; p < rows * w; p++)
         for (int64_t c = 0; c < d->ci; c += ROW_BLOCK) {

@@ -13,8 +13,7 @@ static Weight weight_of(const Node *n, const Device *device)
 {
     Shape   v = in_shape(n, 1);
     int64_t count = shape_count(v);
-    int     most = parallel_threads(device->threads, count);
-    return (Weight){ v.dim[0], count / v.dim[0], v.dim[0] < most ? (int)v.dim[0] : most };
+    return (Weight){ v.dim[0], count / v.dim[0], parallel_threads(device->threads, v.dim[0]) };
 }
 
 /* Rows are converted here: v, and w or dw. */

@@ -254,19 +254,19 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
 {
     int64_t room = options->budget_bytes - engine->persistent_bytes,
             elsewhere = engine_elsewhere(engine, program, true);
-    PlanOptions search = {
+    PlanOptions how = {
         .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed,
         .layout = true,
         .host_budget_bytes = engine_slots_budget(engine), .progress = options->progress,
         .progress_arg = options->progress_arg,
     };
-    bool refused = false;
+    Pool       *scratch = pool_new(pool, "engine_solve");
+    PlanSearch *search = plan_search_new(scratch, program->pgraph, &how);
+    bool        refused = false;
     for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
-        Plan *plan;
-        search.budget_bytes = options->budget_bytes - elsewhere - room / 100 * engine_less[i];
-        if (search.budget_bytes < 1)
-            search.budget_bytes = 1;
-        Err err = plan_solve(pool, program->pgraph, &search, &plan);
+        Plan   *plan;
+        int64_t budget = options->budget_bytes - elsewhere - room / 100 * engine_less[i];
+        Err     err = plan_search_within(pool, search, budget < 1 ? 1 : budget, &plan);
         if (err && err != E_BUDGET)
             return err;
         refused |= i == 0 && err;
@@ -276,6 +276,7 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         if (err || cheaper || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
             break;
     }
+    pool_free(scratch);
     /* A least plan is placed as small as it goes, not as asked for: what is named is then named
      * again. */
     return engine_place(pool, engine, program, refused ? 0 : options->budget_bytes, NULL, NULL);
@@ -423,22 +424,32 @@ bool engine_fits(const Engine *engine, int64_t budget_bytes)
            (!host || engine->host_bytes <= host);
 }
 
-double engine_saved(const Engine *engine)
+static double engine_saved_by(const Engine *engine, int64_t arena_bytes)
 {
     double all = (double)engine->keep_all_bytes;
-    return all > 0 ? fmax(1 - (double)engine->arena_bytes / all, 0) : 0;
+    return all > 0 ? fmax(1 - (double)arena_bytes / all, 0) : 0;
+}
+
+double engine_saved(const Engine *engine)
+{
+    return engine_saved_by(engine, engine->arena_bytes);
+}
+
+double engine_forecast_ns(const Engine *engine, double sum_ns, int64_t arena_bytes)
+{
+    const Profile *profile = engine->device->profile;
+    return profile ? sum_ns * profile_tight(profile, graph_identity(engine->graph),
+                                            engine_saved_by(engine, arena_bytes)) : sum_ns;
 }
 
 double engine_step_ns(const Engine *engine, int64_t accumulate)
 {
-    const Profile *profile = engine->device->profile;
-    double         ns = 0;
+    double ns = 0;
     for (int i = 0; i < engine->n_programs; i++)
         if (program_in_step(&engine->programs[i]))
             ns += engine->programs[i].meter.cost *
                   (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
-    return profile ? ns * profile_tight(profile, graph_identity(engine->graph),
-                                        engine_saved(engine)) : ns;
+    return engine_forecast_ns(engine, ns, engine->arena_bytes);
 }
 
 const char *engine_time_source(const Engine *engine)

@@ -77,7 +77,7 @@ typedef struct Engine {
     int64_t       live_bytes, arena_bytes;   /* the largest over the programs */
     int64_t       keep_all_bytes;    /* arena with everything kept */
     int64_t       bound_bytes;       /* no plan can do with less */
-    /* predicted time of one step: each of its programs as often as it repeats */
+    /* sum of node times of one step: each of its programs as often as it repeats */
     double        cost_ns, keep_all_ns;
     int32_t       recomputed;        /* second runs in all programs */
     int32_t       moved;             /* saved values that are no state, in all programs */
@@ -92,6 +92,9 @@ typedef struct Engine {
 /* The predicted time of one step, and where it comes from: "profile NAME", "roofline of profile
  * NAME" or "roofline"; the share of the time that rests on each basis. */
 double      engine_step_ns(const Engine *engine, int64_t accumulate);
+/* The same from the sum of the nodes' times under a plan with such an arena (docs/TIME.md, a tight
+ * arena). Plans are compared by their sums, people are told forecasts. */
+double      engine_forecast_ns(const Engine *engine, double sum_ns, int64_t arena_bytes);
 double      engine_saved(const Engine *engine);  /* of keep_all_bytes: this share is not needed */
 const char *engine_time_source(const Engine *engine);
 double      engine_time_share(const Engine *engine, TimeBasis basis);

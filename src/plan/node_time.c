@@ -59,6 +59,7 @@ OpTime node_call(const Device *device, const Node *node, const Choice *choice, u
     return (OpTime){ .key = key,
                      .graph = graph,
                      .op = node->op->name,
+                     .kin = node->op->kin ? node->op->kin->name : NULL,
                      .type = name,
                      .flops = cost.flops,
                      .bytes = cost.bytes };

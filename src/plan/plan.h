@@ -100,4 +100,11 @@ Err  plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, con
  * of least peak, and the sentence names it and the structural lower bound. */
 Err  plan_solve(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan);
 
+/* The same for a (checked) graph that is asked for several budgets: the least peak and the ladder
+ * are searched once. It lives in the pool; options->budget_bytes is not looked at, and a time limit
+ * counts for all answers together. */
+typedef struct PlanSearch PlanSearch;
+PlanSearch *plan_search_new(Pool *pool, const PGraph *graph, const PlanOptions *options);
+Err  plan_search_within(Pool *pool, PlanSearch *search, int64_t budget_bytes, Plan **plan);
+
 #endif

@@ -265,33 +265,32 @@ Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
 
 /* The search cannot see where windows really lie, so what it found is judged once the copies are in
  * it; where that is too large it is asked for as much less, and at last for its least. */
-Err plan_solve_hosted(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan)
+Err plan_stage_within(Pool *pool, const PGraph *graph, PlanSearch *search, bool layout,
+                      int64_t budget, Plan **plan)
 {
-    const PGraph *unhosted = pgraph_unhosted(pool, graph);
-    PlanOptions   search = *options;
-    int64_t       budget = options->budget_bytes;
-    Err           err = OK;
+    int64_t aim = budget;
+    Err     err = OK;
     *plan = NULL;
     for (int tries = 0; tries <= STAGE_TRIES; tries++) {
         Plan *found;
-        if (budget > 0 && (tries == STAGE_TRIES || search.budget_bytes < 1))
-            search.budget_bytes = 1;
-        err = plan_solve(pool, unhosted, &search, &found);
+        if (budget > 0 && (tries == STAGE_TRIES || aim < 1))
+            aim = 1;
+        err = plan_search_within(pool, search, aim, &found);
         if (err && err != E_BUDGET)
             return err;
         TRY(plan_stage(pool, graph, found, &found));
         found->budget_bytes = budget;
-        if (options->layout)
+        if (layout)
             TRY(plan_place(graph, found, budget));
         if (!*plan || plan_peak_bytes(found) < plan_peak_bytes(*plan))
             *plan = found;
         if (budget <= 0 || plan_peak_bytes(found) <= budget) {
             *plan = found;
-            return plan_check(graph, found, options->layout ? 0 : budget);
+            return plan_check(graph, found, layout ? 0 : budget);
         }
         if (err)                                 /* that was the least already */
             break;
-        search.budget_bytes -= plan_peak_bytes(found) - budget;
+        aim -= plan_peak_bytes(found) - budget;
     }
     return fail(E_BUDGET,
                 "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "

@@ -13,7 +13,8 @@ PGraph *pgraph_unhosted(Pool *pool, const PGraph *graph);
 /* A plan of the unhosted graph with the copies put in: a plan of the graph. */
 Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **staged);
 
-/* plan_solve, for graphs that have hosted values. */
-Err plan_solve_hosted(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan);
+/* plan_search_within, for graphs that have hosted values; the search is the unhosted graph's. */
+Err plan_stage_within(Pool *pool, const PGraph *graph, PlanSearch *search, bool layout,
+                      int64_t budget_bytes, Plan **plan);
 
 #endif

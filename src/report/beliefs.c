@@ -52,9 +52,8 @@ Err beliefs_find(Pool *pool, Explained *e)
     TRY(sums_of(e, r, &more));
     belief_add(pool, e, &cap, "Gradient accumulation stores a second set of gradients.",
                pool_print(pool,
-                          "Micro-batches are summed in place: %s bytes of gradients at "
-                          "accumulate %lld and %s at %lld; the peak "
-                          "moves by %s bytes.",
+                          "Micro-batches are summed in place: %s bytes of gradients at accumulate "
+                          "%lld and %s at %lld; the peak moves by %s bytes.",
                           count_text(one.classes[CLASS_GRADIENTS]), (long long)(r->accumulate / 2),
                           count_text(more.classes[CLASS_GRADIENTS]), (long long)r->accumulate,
                           count_text(more.peak_bytes - one.peak_bytes)));
@@ -69,8 +68,7 @@ Err beliefs_find(Pool *pool, Explained *e)
         r->precision = 1;
         TRY(sums_of(e, r, &low));
         belief_add(pool, e, &cap,
-                   "Half precision halves the memory of weights, gradients, "
-                   "optimizer and EMA.",
+                   "Half precision halves the memory of weights, gradients, optimizer and EMA.",
                    pool_print(pool,
                               "With fp32 master copies the state goes from %s to %s bytes "
                               "(%+.1f %%): trained weights are there twice. "
@@ -97,9 +95,8 @@ Err beliefs_find(Pool *pool, Explained *e)
     if (scores)
         belief_add(pool, e, &cap, "What a plain implementation stores has to be stored.",
                    pool_print(pool,
-                              "%s of scores, kernels and maps before their activation are "
-                              "computed where they are needed and "
-                              "never stored; the whole step needs %s.",
+                              "%s of scores, kernels and maps before their activation are computed "
+                              "where they are needed and never stored; the whole step needs %s.",
                               bytes_text(scores), bytes_text(e->sheet->peak_bytes)));
     belief_add(pool, e, &cap, "The framework adds an overhead that cannot be known.",
                pool_print(pool,

@@ -72,9 +72,8 @@ void compare_text(FILE *to, const Comparison *c, bool colour)
     }
     print_sentence(to,
                    "peak: everything kept; least: the least budget found (?: time was up); yes: "
-                   "fits, everything kept; "
-                   "+N%%: fits re-planned, so much slower by %s (* search cut short); no: no "
-                   "plan was found",
+                   "fits, everything kept; +N%%: fits re-planned, so much slower by %s (* search "
+                   "cut short); no: no plan was found",
                    c->time_source ? c->time_source : "roofline");
 }
 

@@ -180,10 +180,12 @@ static Err run_loss(Run *run)
 static Err run_regions(Run *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
-    if (r->batch < 2)
+    r->levers.regions = recipe_most_lots(r);
+    if (r->levers.regions < 2)
         return OK;
-    r->levers.regions = r->batch;
-    return run_lots(run, (WhatIf){ .name = "regions sample by sample, batch norm whole",
+    return run_lots(run, (WhatIf){ .name = r->levers.regions == r->batch
+                                               ? "regions sample by sample, batch norm whole"
+                                               : "regions in lots, batch norm whole",
                                    .how = "fit --allow split, within a budget" }, r,
                     "no run of per-sample operators keeps more than it hands on");
 }

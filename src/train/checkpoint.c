@@ -4,10 +4,9 @@
 #include "base/file.h"
 #include "base/json_out.h"
 #include "base/safetensors.h"
-#include "base/text.h"
 #include "train/lengths.h"
+#include "train/weights.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,13 +24,8 @@ struct Saver {
     const char *header;
     size_t      n_header;
     float      *room;            /* the largest tensor in disk order */
+    FileOut     out;
 };
-
-static SafeType safe_type(Type type)
-{
-    static const SafeType map[] = { SAFE_F32, SAFE_BF16, SAFE_F16, SAFE_I32, SAFE_U8 };
-    return map[type];
-}
 
 static void entry_add(Pool *pool, SafeTensor **list, int32_t *n, int32_t *cap, const char *name,
                       Shape shape, Type type, Entry entry)
@@ -103,6 +97,17 @@ static void checkpoint_path(char *to, size_t n, const char *folder, int64_t step
     snprintf(to, n, "%s/step-%06lld%s", folder, (long long)step, ending);
 }
 
+/* The step of a file that makes a checkpoint whole, or -1. */
+static int64_t checkpoint_named(const char *name)
+{
+    long long step;
+    char      again[32];
+    if (sscanf(name, "step-%lld", &step) != 1 || step < 0)
+        return -1;
+    snprintf(again, sizeof again, "step-%06lld.json", step);
+    return strcmp(name, again) ? -1 : step;
+}
+
 static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newest `keep` */
 {
     Pool   *pool = pool_new(NULL, "forget");
@@ -110,12 +115,8 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
     int     n, whole = 0;
     Err     err = folder_list(pool, saver->folder, &names, &n);
     for (int i = n - 1; !err && i >= 0; i--) {
-        long long step;
-        int       end = 0;
-        if (sscanf(names[i], "step-%lld.json%n", &step, &end) != 1 || names[i][end] || !end ||
-            step > newest)
-            continue;
-        if (++whole <= saver->keep)
+        int64_t step = checkpoint_named(names[i]);
+        if (step < 0 || step > newest || ++whole <= saver->keep)
             continue;
         checkpoint_path(path, sizeof path, saver->folder, step, ".safetensors");
         err = file_remove(path);
@@ -128,17 +129,33 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
     return err;
 }
 
-static void plateau_write(FileOut *out, const Plateau *p)
+static void state_write(FileOut *out, const RunState *state, int32_t n_tensors)
 {
-    file_out_print(out,
-                   "  \"plateau\": {\"bad\": %lld, \"cooldown\": %lld, \"sum\": %.17g, \"count\": "
-                   "%lld, \"rates\": "
-                   "[%.17g, %.17g]",
-                   (long long)p->bad, (long long)p->cooldown, p->sum, (long long)p->count,
-                   p->rates[0], p->rates[1]);
-    if (p->seen)
-        file_out_print(out, ", \"best\": %.17g", p->best);
-    file_out_print(out, "},\n");
+    const Plateau *p = &state->plateau;
+    JsonOut        o;
+    json_out_file(&o, out, JSON_PRETTY);
+    json_out_object(&o, NULL);
+    json_out_string(&o, "format", "plimsoll-checkpoint-1");
+    json_out_int(&o, "step", state->step);
+    json_out_int(&o, "drawn", state->drawn);
+    json_out_int(&o, "seed", state->seed);
+    if (p->on) {
+        json_out_object_row(&o, "plateau");
+        json_out_int(&o, "bad", p->bad);
+        json_out_int(&o, "cooldown", p->cooldown);
+        json_out_number(&o, "sum", p->sum);
+        json_out_int(&o, "count", p->count);
+        json_out_array(&o, "rates");
+        json_out_number(&o, NULL, p->rates[0]);
+        json_out_number(&o, NULL, p->rates[1]);
+        json_out_end(&o);
+        if (p->seen)
+            json_out_number(&o, "best", p->best);
+        json_out_end(&o);
+    }
+    json_out_int(&o, "tensors", n_tensors);
+    json_out_end(&o);
+    json_out_done(&o);                       /* file_out_done tells of what went wrong */
 }
 
 /* A run whose schedule has only become one begins it anew. */
@@ -163,80 +180,57 @@ static Err plateau_read(const Json *checkpoint, Plateau *p)
 
 Err saver_save(Saver *saver, const RunState *state)
 {
-    static FileOut out;          /* 40 KiB: not on the stack of a small thread, not on the heap */
-    Session       *session = saver->session;
-    const Graph   *graph = session_engine(session)->graph;
-    char           path[FILE_PATH_MAX];
-    Err            err = OK;
+    FileOut *out = &saver->out;
+    char     path[FILE_PATH_MAX];
+    Err      err = OK;
 
     checkpoint_path(path, sizeof path, saver->folder, state->step, ".safetensors");
-    TRY(file_out_init(&out, path));
-    file_out_add(&out, saver->header, saver->n_header);
+    TRY(file_out_init(out, path));
+    file_out_add(out, saver->header, saver->n_header);
     for (int32_t i = 0; i < saver->n && !err; i++) {
         const Entry *entry = saver->tensors[i].data;
-        if (entry->param >= 0) {
-            err = session_get_param(session, entry->param, entry->value, saver->room);
-            file_out_add(&out, saver->room, saver->tensors[i].n_bytes);
-        } else {
-            err = session_read(session, entry->value, saver->room);
-            file_out_add(&out, saver->room, (size_t)value_at(graph, entry->value)->bytes);
-        }
+        err = entry->param >= 0
+                  ? session_get_param(saver->session, entry->param, entry->value, saver->room)
+                  : session_read(saver->session, entry->value, saver->room);
+        file_out_add(out, saver->room, saver->tensors[i].n_bytes);
     }
-    TRY(file_out_done(&out, err));
+    TRY(file_out_done(out, err));
 
     checkpoint_path(path, sizeof path, saver->folder, state->step, ".json");
-    TRY(file_out_init(&out, path));
-    file_out_print(&out,
-                   "{\n  \"format\": \"plimsoll-checkpoint-1\",\n  \"step\": %lld,\n  \"drawn\": "
-                   "%lld,\n"
-                   "  \"seed\": %lld,\n",
-                   (long long)state->step, (long long)state->drawn, (long long)state->seed);
-    if (state->plateau.on)
-        plateau_write(&out, &state->plateau);
-    file_out_print(&out, "  \"tensors\": %d\n}\n", saver->n);
-    TRY(file_out_done(&out, OK));
+    TRY(file_out_init(out, path));
+    state_write(out, state, saver->n);
+    TRY(file_out_done(out, OK));
     return saver_forget(saver, state->step);
 }
 
-Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step)
+/* The newest of those before `end`, or -1. */
+static Err checkpoint_before(Pool *pool, const char *folder, int64_t end, int64_t *step)
 {
     char **names;
     int    n;
     *step = -1;
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
-        long long at;
-        int       end = 0;
-        if (sscanf(names[i], "step-%lld.json%n", &at, &end) == 1 && end && !names[i][end] &&
-            at > *step)
+        int64_t at = checkpoint_named(names[i]);
+        if (at > *step && at < end)
             *step = at;
     }
+    return OK;
+}
+
+Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step)
+{
+    TRY(checkpoint_before(pool, folder, INT64_MAX, step));
     return *step >= 0
                ? OK
-               : fail(E_IO, "%s holds no whole checkpoint; start the run anew without --resume",
-                      folder);
+               : fail(E_IO,
+                      "%s holds no whole checkpoint: its run ended before the first was saved; "
+                      "begin it again with --out %s",
+                      folder, folder);
 }
 
-static bool tensor_fits(const SafeTensor *t, Shape shape)
-{
-    if (t->rank != shape.rank)
-        return false;
-    for (int i = 0; i < shape.rank; i++)
-        if (t->shape[i] != shape.dim[i])
-            return false;
-    return true;
-}
-
-static Err tensor_misfit(const char *path, const SafeTensor *t, Shape shape)
-{
-    Shape found = { .rank = t->rank < MAX_RANK ? t->rank : MAX_RANK };
-    for (int i = 0; i < found.rank; i++)
-        found.dim[i] = t->shape[i];
-    return fail(E_FORMAT, "%s: %s is %s, the model has %s", path, t->name, shape_text(found),
-                shape_text(shape));
-}
-
-Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state)
+static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int64_t step,
+                          RunState *state)
 {
     const Graph *graph = session_engine(session)->graph;
     char         path[FILE_PATH_MAX];
@@ -266,8 +260,11 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
         Shape             shape = shape_of(want[i].shape, want[i].rank);
         if (!t)
             return fail(E_FORMAT, "%s lacks %s: it belongs to another recipe", path, want[i].name);
-        if (!tensor_fits(t, shape) || t->type != want[i].type)
+        if (!tensor_fits(t, shape))
             return tensor_misfit(path, t, shape);
+        if (t->type != want[i].type)
+            return fail(E_FORMAT, "%s: %s holds %s, not %s", path, t->name,
+                        safe_type_name(t->type), safe_type_name(want[i].type));
         if (entry->param >= 0)
             TRY(session_put_param(session, entry->param, entry->value, t->data));
         else
@@ -277,136 +274,36 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
     return OK;
 }
 
-/* A saved state that belongs to the model rather than to the run: batch-norm statistics. */
-static const Value *state_find(const Graph *graph, const char *name)
+Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state)
 {
-    for (int32_t i = 0; i < graph->n_constants; i++) {
-        const Value *value = value_at(graph, graph->constants[i].value);
-        if (graph->constants[i].saved && value->class == CLASS_CONSTANTS &&
-            strncmp(name, "optimizer.", 10) && !strcmp(value->name, name))
-            return value;
-    }
-    return NULL;
-}
-
-/* PyTorch counts batches in int64, we in i32; all else is fp32 on both sides. */
-static Err state_load(Pool *pool, Session *session, const char *path, const Value *value,
-                      int32_t id, const SafeTensor *t)
-{
-    int64_t count = shape_count(value->shape);
-    if (t->type == safe_type(value->type) && t->n_bytes == (size_t)value->bytes)
-        return session_write(session, id, t->data);
-    if (value->type != I32 || t->type != SAFE_I64 || t->n_bytes != (size_t)count * 8)
-        return tensor_misfit(path, t, value->shape);
-    int32_t *narrow = NEWN(pool, int32_t, count + 1);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t x;
-        memcpy(&x, (const char *)t->data + 8 * i, 8);
-        narrow[i] = (int32_t)x;
-    }
-    return session_write(session, id, narrow);
-}
-
-static Err states_load(Pool *pool, Session *session, const char *path, const SafeFile *file)
-{
-    const Graph *graph = session_engine(session)->graph;
-    for (int i = 0; i < file->n; i++) {
-        const Value *state = state_find(graph, file->tensors[i].name);
-        if (state)
-            TRY(state_load(pool, session, path, state, (int32_t)(state - graph->values),
-                           &file->tensors[i]));
-    }
-    return OK;
+    RunState older = *state;
+    Err      err = checkpoint_put(pool, session, folder, step, state);
+    if (!err)
+        return OK;
+    const char *why = pool_text(pool, err_text());
+    while (!checkpoint_before(pool, folder, step, &step) && step >= 0)
+        if (!checkpoint_put(pool, session, folder, step, &older))
+            return fail(err,
+                        "%s; step %lld is whole: to go on from there, take the newer .json files "
+                        "out of %s",
+                        why, (long long)step, folder);
+    return fail(err, "%s", why);
 }
 
 Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
                        bool *averaged)
 {
-    const Graph *graph = session_engine(session)->graph;
-    char         path[FILE_PATH_MAX];
-    SafeFile     file;
-    Pool        *work = pool_new(pool, "weights");
-
+    char path[FILE_PATH_MAX];
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
-    TRY(safetensors_read(work, path, &file));
-    *averaged = false;
-    for (int32_t i = 0; i < graph->n_params; i++) {
-        const Param      *p = &graph->params[i];
-        Pool             *one = pool_new(work, "tensor");
-        const SafeTensor *t = raw ? NULL
-                                  : safetensors_find(&file, pool_print(one, "ema/%s", p->name));
-        float            *data = NULL;
-        *averaged = *averaged || t;
-        t = t ? t : safetensors_find(&file, p->name);
-        if (!t)
-            return fail(E_FORMAT, "%s lacks %s: it belongs to another recipe", path, p->name);
-        if (!tensor_fits(t, p->disk))
-            return tensor_misfit(path, t, p->disk);
-        TRY(tensor_f32(one, path, t, &data));
-        TRY(session_set_param(session, i, data));
-        pool_free(one);
+    Err err = weights_load_run(pool, session, path, raw, averaged);
+    if (!err)
+        return OK;
+    const char *why = pool_text(pool, err_text());
+    while (!checkpoint_before(pool, folder, step, &step) && step >= 0) {
+        checkpoint_path(path, sizeof path, folder, step, ".safetensors");
+        if (!weights_load_run(pool, session, path, raw, averaged))
+            return fail(err, "%s; step %lld is whole: --checkpoint %lld takes it", why,
+                        (long long)step, (long long)step);
     }
-    TRY(states_load(work, session, path, &file));
-    pool_free(work);
-    return OK;
-}
-
-/* Said here, where the tensor is known; the loss would only say that something is wrong. */
-static Err weights_finite(const char *path, const Param *param, const float *data)
-{
-    int64_t n = shape_count(param->disk);
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(data[i]))
-            return fail(E_FORMAT, "%s: number %lld of %s is not finite; these weights are spoilt",
-                        path, (long long)i, param->name);
-    return OK;
-}
-
-Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
-{
-    const Graph *graph = session_engine(session)->graph;
-    SafeFile     file;
-    Pool        *work = pool_new(pool, "weights");
-    int          missing = 0, unused = 0;
-    const char  *first_missing = NULL, *first_unused = NULL;
-
-    TRY(safetensors_read(work, path, &file));
-    for (int32_t i = 0; i < graph->n_params; i++) {
-        const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
-        if (t && !tensor_fits(t, graph->params[i].disk))
-            return tensor_misfit(path, t, graph->params[i].disk);
-        if (!t && !missing++)
-            first_missing = graph->params[i].name;
-    }
-    for (int i = 0; i < file.n; i++)
-        if (!param_find((Graph *)(uintptr_t)graph, file.tensors[i].name) &&
-            !state_find(graph, file.tensors[i].name) && !unused++)
-            first_unused = file.tensors[i].name;
-    if (!partial && (missing || unused))
-        return fail(E_USAGE,
-                    "%s does not match the model: %d parameters missing%s%s, %d tensors "
-                    "unused%s%s; "
-                    "--init-partial takes what fits",
-                    path, missing, missing ? " (first: " : "",
-                    missing ? pool_print(pool, "%s)", first_missing) : "", unused,
-                    unused ? " (first: " : "", unused ? pool_print(pool, "%s)", first_unused) : "");
-    if (missing == graph->n_params)
-        return fail(E_USAGE, "%s holds no parameter of this model%s%s; another file is meant", path,
-                    unused ? ", but for example " : "", unused ? first_unused : "");
-    for (int32_t i = 0; i < graph->n_params; i++) {
-        const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
-        float            *data = NULL;
-        Pool             *one = pool_new(work, "tensor");
-        if (t) {
-            TRY(lengths_tensor(one, path, &file, graph, &graph->params[i], t, &data));
-            TRY(weights_finite(path, &graph->params[i], data));
-            TRY(session_set_param(session, i, data));
-            if (graph->params[i].ema >= 0)
-                TRY(session_put_param(session, i, graph->params[i].ema, data));
-        }
-        pool_free(one);
-    }
-    TRY(states_load(work, session, path, &file));
-    pool_free(work);
-    return OK;
+    return fail(err, "%s", why);
 }

@@ -16,12 +16,13 @@ typedef struct RunState {        /* what a run needs besides its tensors */
     Plateau plateau;             /* where the schedule is one */
 } RunState;
 
-typedef struct Saver Saver;  /* header and buffers made before step 1: saving allocates nothing */
+typedef struct Saver Saver;  /* header and buffers; saving only makes a list of the folder */
 
 Err  saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **saver);
 Err  saver_save(Saver *saver, const RunState *state);
 
-/* The newest whole checkpoint of a run. Every tensor must be there and fit. */
+/* The newest whole checkpoint of a run. Every tensor must be there and fit; where one does not, the
+ * sentence names the newest older checkpoint that can be used instead, and how. */
 Err  checkpoint_newest(Pool *pool, const char *folder, int64_t *step);  /* E_IO if there is none */
 Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step,
                     RunState *state);
@@ -30,8 +31,5 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
  * were. */
 Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
                        bool *averaged);
-
-/* Starting weights from elsewhere: names missing and unused tensors and refuses, unless partial. */
-Err  weights_load(Pool *pool, Session *session, const char *path, bool partial);
 
 #endif

@@ -62,7 +62,7 @@ static const float *drawing_output(Sampler *s, const char *name)
     if (s->dry)
         return d->wide[i];
     const Value *value = value_at(graph, graph->outputs[i].value);
-    const void  *data = session_output(d->session, name);
+    const void  *data = session_output_at(d->session, i);    /* other parts may use the name too */
     if (value->type == F32 || !data)
         return data;
     convert_rows(F32, d->wide[i], value->type, data, (size_t)shape_count(value->shape));

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* Inputs that no data gives: how many targets count in all micro-batches of a step, and how many
- * places of `mask` are set in all pieces of one (contract 2). */
+ * places of `mask` are set in all pieces of one (docs/CONTRACT.md 2). */
 static const char DENOMINATOR[] = "denominator";
 static const char MASK_COUNT[] = "mask_count";
 /* 0: this row begins anew; the data says so where a file begins */

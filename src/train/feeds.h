@@ -34,11 +34,10 @@ typedef struct Feeds {
     const DataSource *source;    /* serves inputs in `served` */
     uint64_t          seed;
     int64_t           held;      /* samples of the source kept out of training */
-    int64_t
-        first; /* held-out samples: the first one's number, then in order, again from there where
-                                  * they are too few; -1: drawn */
-    /* row r of each micro-batch follows row r of the one before (feed `carry`) */
-    bool              follow;
+    int64_t           first;     /* held-out samples: the first one's number, then in order, again
+                                  * from there where they are too few; -1: drawn */
+    bool              follow;    /* row r of each micro-batch follows row r of the one before (feed
+                                  * `carry`) */
     int32_t          *served;    /* places in list, in the order of the source's spec */
     int32_t           n_served;
     int64_t           share;     /* micro-batches of a step */

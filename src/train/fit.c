@@ -1,7 +1,8 @@
 /* fit.c -- which levers, then which plan.
  *
- * A candidate is the recipe under one setting of the levers that are allowed. Each has a price
- * before any search: its step with everything kept. They are tried in the order of that price:
+ * A candidate (fit_candidates.c) is the recipe under one setting of the levers that are allowed.
+ * Each has a price before any search: its step with everything kept. They are tried in the order of
+ * that price:
  *
  *   everything kept fits      its price is known; nothing dearer need be looked at
  *   no plan of it can fit     the structural bound is above the budget: passed over
@@ -10,13 +11,11 @@
  *
  * The list of candidates does not depend on the budget, and every candidate's plans get faster with
  * more of it: so more memory never gives a slower plan. */
-#include "train/fit.h"
+#include "train/fit_int.h"
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "ops/ops.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,12 +74,6 @@ static void fit_change(FitResult *r, bool exact, const char *what, const char *f
     r->changes[r->n_changes++] = (FitChange){ what, from, to, exact };
 }
 
-static void fit_note(FitResult *r, const char *sentence)
-{
-    if (r->n_notes < (int)(sizeof r->notes / sizeof *r->notes))
-        r->notes[r->n_notes++] = sentence;
-}
-
 static const char *const fit_host_words[] = { "all state on the device", "EMA on the host",
                                               "EMA, moments and master copies on the host" };
 
@@ -124,223 +117,13 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
                    pool_print(pool, "%d runs again", r->engine->recomputed));
 }
 
-/* ---- candidates ---- */
-
-enum { MOST_CANDIDATES = 64 };
-
-typedef struct Candidate {
-    Pool         *pool;
-    Recipe       *recipe;
-    TrainingGraph graph;
-    Engine       *kept;          /* everything kept */
-    bool          twin;  /* the next one is the same with gradient release: never searched */
-    bool          asked;         /* every lever as the recipe has it */
-} Candidate;
-
-typedef struct Fit {
-    Pool             *pool;
-    const Recipe     *recipe;
-    const Device     *device;
-    const FitOptions *options;
-    double            deadline_s;
-    bool              cut;           /* some could not be built in time */
-    Candidate         list[MOST_CANDIDATES];
-    int               n;
-} Fit;
-
-static Err fit_build(Pool *pool, const Recipe *recipe, const Device *device,
-                     const FitOptions *options, const EngineOptions *how, TrainingGraph *graph,
-                     Engine **engine)
-{
-    EngineOptions with = *how;
-    TRY(recipe_suits(recipe, device));
-    with.accumulate = recipe->accumulate;
-    with.validate = recipe_validation(recipe).batches;
-    with.most_scratch = recipe->levers.most_scratch;
-    TRY(recipe_graph(pool, recipe, options->given_noise, graph));
-    return engine_new(pool, graph->graph, device, &with, engine);
-}
-
-/* A time limit cuts searches off. Building what could be searched takes its time too: once the
- * limit has passed twice, what is not built is left out, and so is what was not looked at. */
-static bool fit_late(const Fit *fit)
-{
-    double limit_s = fit->options->time_limit_s;
-    return limit_s > 0 && clock_now() > fit->deadline_s + limit_s;
-}
-
-static Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
-{
-    if (fit->n > 0 && fit_late(fit))
-        fit->cut = true;
-    if (fit->n == MOST_CANDIDATES || fit->cut)
-        return OK;
-    Candidate *c = &fit->list[fit->n];
-    *c =
-        (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .asked = fit->n == 0 };
-    c->recipe = recipe_for(c->pool, recipe, fit->device);
-    Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 },
-                        &c->graph, &c->kept);
-    bool no_room = err == E_BUDGET && recipe->levers.host;  /* on the host, for that much state */
-    if (err && !no_room)
-        return err;
-    bool cut = recipe->levers.regions > 1 || recipe->levers.chunks > 1;
-    if (no_room || (recipe->levers.most_scratch && !c->kept->leaner && !c->asked) ||
-        (cut && !c->graph.cut))
-        pool_free(c->pool);                  /* not possible, or the same as without */
-    else
-        fit->n++;
-    return OK;
-}
-
-/* One setting of the other levers: as it is, and with gradient release where that is possible. */
-static Err fit_add_both(Fit *fit, Recipe *recipe)
-{
-    bool can = !recipe->levers.release && !recipe_no_release(recipe);
-    TRY(fit_add(fit, recipe, can));
-    if (!can)
-        return OK;
-    int both = fit->n;
-    recipe->levers.release = true;
-    Err err = fit_add(fit, recipe, false);
-    recipe->levers.release = false;
-    if (both > 0 && fit->n == both)          /* no twin: it must be searched itself */
-        fit->list[both - 1].twin = false;
-    return err;
-}
-
-/* The same with state on the host, where the device has a memory of its own and the step does not
- * fit as it is: what is kept there is only ever slower. */
-static Err fit_add_all(Fit *fit, Recipe *recipe)
-{
-    int first = fit->n, host = recipe->levers.host;
-    TRY(fit_add_both(fit, recipe));
-    if (fit->device->to_host <= 0 || first == fit->n ||
-        fit->list[first].kept->keep_all_bytes <= fit->options->budget_bytes)
-        return OK;
-    for (recipe->levers.host = host + 1; recipe->levers.host <= HOST_STATE; recipe->levers.host++) {
-        if (recipe->levers.host == HOST_EMA && recipe->ema.rule == EMA_NONE)
-            continue;
-        TRY(fit_add_both(fit, recipe));
-    }
-    recipe->levers.host = host;
-    return OK;
-}
-
-static const int64_t chunk_counts[] = { 4, 16 };
-
-/* What is done otherwise within a micro-batch that stays whole: one thing at a time. */
-static Err fit_add_inside(Fit *fit, Recipe *recipe)
-{
-    unsigned allow = fit->options->allow;
-    Levers   asked = recipe->levers, *levers = &recipe->levers;
-    bool     plain = asked.regions <= 1 && asked.chunks <= 1;
-    for (int64_t lots = 2; allow & ALLOW_SPLIT && plain && lots <= recipe->batch; lots++) {
-        /* Halves or thirds, and single samples: what lies between is seldom better than both. */
-        if (recipe->batch % lots || (levers->regions > 1 && lots < recipe->batch))
-            continue;
-        levers->regions = lots;
-        TRY(fit_add_all(fit, recipe));
-    }
-    *levers = asked;
-    for (size_t i = 0;
-         allow & ALLOW_CHUNK && plain && i < sizeof chunk_counts / sizeof *chunk_counts; i++) {
-        levers->chunks = chunk_counts[i];
-        TRY(fit_add_all(fit, recipe));
-    }
-    *levers = asked;
-    if (allow & ALLOW_ALGORITHM &&
-        graph_has(fit->list[0].graph.graph,
-                  asked.stored_attention ? &op_attention_stored : &op_attention)) {
-        levers->stored_attention = !asked.stored_attention;
-        TRY(fit_add_all(fit, recipe));
-    }
-    *levers = asked;
-    return OK;
-}
-
-static int64_t fit_most_scratch(const Engine *engine)
-{
-    size_t most = 0;
-    for (int32_t i = 0; i < engine->graph->n_nodes; i++)
-        if (engine->choices[i].workspace_bytes > most)
-            most = engine->choices[i].workspace_bytes;
-    return (int64_t)most;
-}
-
-static Err fit_candidates(Fit *fit, FitResult *r)
-{
-    unsigned      allow = fit->options->allow;
-    const Recipe *asked = fit->recipe;
-    bool          down = allow & ALLOW_PRECISION && recipe_type(asked) == F32;
-    bool          split = allow & ALLOW_SPLIT && asked->batch > 1 && !fit->options->given_noise;
-    bool lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU &&
-                fit->device->blas != blas_own();
-    const char   *why_not = recipe_no_release(asked);
-    TRY(fit_add_all(fit, recipe_copy(fit->pool, asked)));
-    if (split && graph_has(fit->list[0].graph.graph, &op_batchnorm) &&
-        !(allow & ALLOW_BATCHNORM_SPLIT)) {
-        split = false;
-        fit_note(r, "The micro-batch was not split: batch norm would take its statistics from "
-                    "fewer samples. Recomputation "
-                    "and regions in lots keep them as they are; --allow batchnorm-split permits "
-                    "the split.");
-    }
-    if (split && recipe_no_cut(asked)) {
-        split = false;
-        fit_note(r,
-                 pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_cut(asked)));
-    }
-    if (why_not)
-        fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
-    /* Any algorithm; lean ones in place of those that want most; lean ones everywhere. */
-    int64_t scratch[] = { asked->levers.most_scratch, fit_most_scratch(fit->list[0].kept) / 4, 1 };
-    for (int leaner = 0; leaner <= (lean ? 2 : 0); leaner++)
-        for (int low = 0; low <= (down ? 1 : 0); low++)
-            for (int64_t pieces = 1; pieces <= (split ? asked->batch : 1); pieces++) {
-                Recipe *recipe = recipe_copy(fit->pool, asked);
-                if (asked->batch % pieces || (leaner == 1 && (scratch[1] <= 1 || pieces > 1)))
-                    continue;
-                TRY(recipe_cut(recipe, pieces));
-                if (low)
-                    recipe->precision = 1;           /* bf16 */
-                recipe->levers.most_scratch = scratch[leaner];
-                if (leaner || low || pieces > 1)     /* else it is the first */
-                    TRY(fit_add_all(fit, recipe));
-                if (pieces == 1 && !leaner)
-                    TRY(fit_add_inside(fit, recipe));
-            }
-    return OK;
-}
-
-static int candidate_order(const void *a, const void *b)
-{
-    const Candidate *x = a, *y = b;
-    int64_t x_ns = llround(x->kept->keep_all_ns), y_ns = llround(y->kept->keep_all_ns);
-    if (x_ns != y_ns)
-        return x_ns < y_ns ? -1 : 1;
-    /* The same price: what stays nearest to the recipe. */
-    const Levers *p = &x->recipe->levers, *q = &y->recipe->levers;
-    int64_t apart[] = { (p->most_scratch > 0) - (q->most_scratch > 0),
-                        q->most_scratch - p->most_scratch,
-                        p->stored_attention - q->stored_attention,
-                        p->pieces - q->pieces,
-                        p->chunks - q->chunks,
-                        p->regions - q->regions,
-                        p->host - q->host,
-                        p->release - q->release,
-                        x->recipe->precision - y->recipe->precision };
-    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
-        if (apart[i])
-            return apart[i] < 0 ? -1 : 1;
-    return 0;
-}
-
 /* ---- searching ---- */
 
 /* The effort of one search: all of it under the recipe's own numeric levers, whatever else is
  * allowed, so that allowing more never finds less; half of it for smaller micro-batches and lower
- * precision, which gain most; an eighth under every other setting, of which there are many. */
+ * precision, which gain most; an eighth under every other setting, of which there are many. The
+ * placements of state that a card offers share it: they are the same step with more or less room.
+ */
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
     const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
@@ -354,6 +137,10 @@ static int64_t fit_share(const Fit *fit, const Candidate *c)
         if (c->kept->programs[i].pgraph->n_nodes > nodes)
             nodes = c->kept->programs[i].pgraph->n_nodes;
     int64_t effort = fit->options->effort > 0 ? fit->options->effort : plan_default_effort(nodes);
+    int     placements = 1;
+    for (int host = asked->host + 1; host <= HOST_STATE; host++)
+        placements += fit_can_host(fit, host);
+    effort = effort / placements + 1;
     return own ? effort : effort / (inside ? 8 : 2) + 1;
 }
 
@@ -377,7 +164,7 @@ static void fit_take(FitResult *r, const Candidate *c, const TrainingGraph *grap
     r->recipe = c->recipe;
     r->graph = *graph;
     r->engine = engine;
-    r->step_ns = engine->cost_ns;
+    r->step_ns = engine_step_ns(engine, c->recipe->accumulate);
 }
 
 static bool fit_faster(double a_ns, double b_ns)     /* by more than the order of a sum makes */
@@ -391,7 +178,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
     int64_t       budget = fit->options->budget_bytes;
     TrainingGraph graph = c->graph;
     Engine       *engine = c->kept;
-    if (r->fits && !fit_faster(c->kept->keep_all_ns, r->step_ns))
+    if (r->fits && !fit_faster(c->kept->keep_all_ns, r->engine->cost_ns))
         return OK;
     if (r->engine && fit_late(fit)) {
         r->cut = true;
@@ -408,7 +195,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
     }
     bool fits = engine_fits(engine, budget);
     r->cut |= engine->cut || fit->cut;
-    bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->step_ns)
+    bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->engine->cost_ns)
                        : !r->fits && (!r->engine || engine->arena_bytes < r->engine->arena_bytes);
     if (better)
         fit_take(r, c, &graph, engine);
@@ -444,7 +231,7 @@ static Err fit_refuse(const FitResult *r, const FitOptions *options)
 static Err fit_choose(Fit *fit, FitResult *r)
 {
     const Candidate *asked = NULL;
-    qsort(fit->list, (size_t)fit->n, sizeof *fit->list, candidate_order);
+    fit_order(fit);
     for (int i = 0; i < fit->n; i++)
         if (fit->list[i].asked)
             asked = &fit->list[i];
@@ -508,13 +295,14 @@ static int point_order(const void *a, const void *b)
     const FitPoint *x = a, *y = b;
     if (x->peak_bytes != y->peak_bytes)
         return x->peak_bytes > y->peak_bytes ? -1 : 1;
-    return (x->step_ns > y->step_ns) - (x->step_ns < y->step_ns);
+    return (x->sum_ns > y->sum_ns) - (x->sum_ns < y->sum_ns);
 }
 
-static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double step_ns, int32_t recomputed)
+static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double sum_ns, int32_t recomputed)
 {
     return (FitPoint){ .peak_bytes = peak_bytes,
-                       .step_ns = step_ns,
+                       .sum_ns = sum_ns,
+                       .step_ns = engine_forecast_ns(c->kept, sum_ns, peak_bytes),
                        .recomputed = recomputed,
                        .batch = c->recipe->batch,
                        .accumulate = c->recipe->accumulate,
@@ -584,7 +372,7 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
     FitPoint *front = NEWN(pool, FitPoint, n + 1);
     int64_t   apart = n ? (points[0].peak_bytes - points[n - 1].peak_bytes) / CURVE_APART : 0;
     for (int i = n - 1; i >= 0; i--)
-        if (!kept || points[i].step_ns < front[kept - 1].step_ns) {
+        if (!kept || points[i].sum_ns < front[kept - 1].sum_ns) {
             if (kept > 1 && (points[i].peak_bytes - front[kept - 2].peak_bytes < apart ||
                              points[i].peak_bytes - front[kept - 1].peak_bytes < apart / 4))
                 kept--;                      /* never the least itself */

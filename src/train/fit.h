@@ -63,7 +63,8 @@ typedef struct FitResult {
     int           n_changes;
     const char   *notes[8];      /* whole sentences: what could not be used and why */
     int           n_notes;
-    /* predicted; of everything kept with every lever at its default */
+    /* forecasts, as train and explain have them; of everything kept with every lever at its
+     * default */
     double        step_ns, default_ns;
     int64_t       default_bytes;
     /* least arena found with what is allowed; only where nothing fits */
@@ -84,11 +85,11 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
 /* Cuts every micro-batch of a copied recipe into so many pieces. E_USAGE if they are not equal. */
 Err recipe_cut(Recipe *recipe, int64_t pieces);
 
-/* Budget against time: points of falling peak and rising time, the first with everything kept.
+/* Budget against time: points of falling peak and rising sums, the first with everything kept.
  * Every point's plan was placed. */
 typedef struct FitPoint {
     int64_t peak_bytes;
-    double  step_ns;
+    double  sum_ns, step_ns;     /* of its nodes' times, by which points are compared; forecast */
     int32_t recomputed;
     int64_t batch, accumulate;
     int     precision;

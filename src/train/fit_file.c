@@ -132,8 +132,7 @@ static Err read_levers(const Json *root, Recipe *recipe)
         recipe->accumulate * pieces != accumulate)
         return fail(E_PLAN,
                     "%s was made for micro-batches of %lld x %lld in %lld pieces, which those of "
-                    "this recipe, "
-                    "%lld x %lld, are not; make a plan for it by plimsoll fit",
+                    "this recipe, %lld x %lld, are not; make a plan for it by plimsoll fit",
                     json_name(root), (long long)batch, (long long)accumulate, (long long)pieces,
                     (long long)recipe->batch, (long long)recipe->accumulate);
     recipe->precision = now;
@@ -187,7 +186,7 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
     TRY(engine_read(pool, root, r->graph.graph, device, &how, &r->engine));
     r->fits = true;
     r->recipe = recipe;
-    r->step_ns = r->engine->cost_ns;
+    r->step_ns = engine_step_ns(r->engine, recipe->accumulate);
     TRY(json_need_number(root, "default_cost", &r->default_ns));     /* for reports only */
     TRY(json_need_int(root, "default_bytes", &r->default_bytes));
     r->bound_bytes = r->engine->bound_bytes;

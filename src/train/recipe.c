@@ -186,8 +186,7 @@ Err recipe_suits(const Recipe *recipe, const Device *device)
     if (recipe_tf32(recipe) && !device->tf32)
         return fail(E_USAGE,
                     "tf32 is how a card's tensor cores round fp32 factors, and %s does not; use "
-                    "fp32, which is "
-                    "more exact, or a card (--device)",
+                    "fp32, which is more exact, or a card (--device)",
                     device->name);
     if (device->tf32 && !recipe_tf32(recipe) && recipe_type(recipe) == F32)
         return fail(E_USAGE, "the card was opened for tf32, and %s is in fp32", recipe->name);
@@ -237,8 +236,7 @@ static Err recipe_phases_check(const Recipe *recipe)
         !recipe->validate.every)
         return fail(E_USAGE,
                     "%s: schedule.kind: plateau watches the validation's loss, and validate.every "
-                    "is 0; set "
-                    "validate.every, or schedule.watch: loss",
+                    "is 0; set validate.every, or schedule.watch: loss",
                     recipe->path);
     if (recipe->sample.every && !recipe->model->sample)
         return fail(E_USAGE,
@@ -350,6 +348,14 @@ Validation recipe_validation(const Recipe *recipe)
 const char *recipe_no_cut(const Recipe *recipe)
 {
     return recipe->model->no_cut ? recipe->model->no_cut(recipe->config) : NULL;
+}
+
+int64_t recipe_most_lots(const Recipe *recipe)
+{
+    int64_t lots = recipe->batch < OFFERED_LOTS ? recipe->batch : OFFERED_LOTS;
+    while (recipe->batch % lots)
+        lots--;
+    return lots;
 }
 
 const char *recipe_no_release(const Recipe *recipe)

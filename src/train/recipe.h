@@ -61,19 +61,22 @@ typedef struct EveryConfig {
     int64_t every, keep, n, batches, batch;
 } EveryConfig;
 
-enum { MOST_LOTS = 4096 };
+/* Lots of levers.regions and levers.chunks, each with nodes of its own: the most that a plan file
+ * may ask for, and the most that are offered. */
+enum { MOST_LOTS = 4096, OFFERED_LOTS = 256 };
 
 /* How the step is done, beyond what a recipe file says; { 0 }: every lever at its default. `fit`
  * moves them (train/fit.h), a plan file keeps them. `release` and `host` are exact; the others may
  * change rounding. */
 typedef struct Levers {
-    int64_t pieces;   /* the recipe's micro-batches are cut into so many; 0: whole. batch and
-                                  * accumulate then are those of the pieces */
-    int64_t regions;  /* runs of per-sample operators are done in so many lots; 0: at once */
-    /* the rows before the loss are done in so many lots; 0: at once. Not with regions */
-    int64_t chunks;
-    /* an algorithm with more scratch bytes gives way to a leaner one; 0: any */
-    int64_t most_scratch;
+    int64_t pieces;              /* the recipe's micro-batches are cut into so many; 0: whole. batch
+                                  * and accumulate then are those of the pieces */
+    int64_t regions;             /* runs of per-sample operators are done in so many lots; 0: at
+                                  * once */
+    int64_t chunks;              /* the rows before the loss are done in so many lots; 0: at once.
+                                  * Not with regions */
+    int64_t most_scratch;        /* an algorithm with more scratch bytes gives way to a leaner one;
+                                  * 0: any */
     bool    stored_attention;    /* attention keeps its probabilities */
     bool    phases;              /* of the device, not chosen: see Blas.phases */
     bool    release;             /* a parameter moves as soon as its gradient is final */
@@ -154,6 +157,8 @@ typedef struct TrainingGraph {
 
 const char *recipe_no_release(const Recipe *recipe);     /* NULL, or why levers.release cannot be */
 const char *recipe_no_cut(const Recipe *recipe);  /* NULL, or why micro-batches must stay whole */
+/* The most equal lots that regions are offered in: single samples, up to OFFERED_LOTS. */
+int64_t     recipe_most_lots(const Recipe *recipe);
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);
 
 #endif

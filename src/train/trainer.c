@@ -9,6 +9,7 @@
 #include "train/feeds.h"
 #include "train/fit.h"
 #include "train/phases.h"
+#include "train/weights.h"
 
 #include <errno.h>
 #include <math.h>
@@ -35,7 +36,7 @@ typedef struct Trainer {
     const char         *log_path;
     double              flushed;     /* when the log last reached its file */
     RunState            state;
-    bool                begun;       /* the step after it: what a checkpoint holds has moved */
+    bool                begun;       /* the step after it: what a checkpoint holds may have moved */
     int32_t             counters[COUNTER_WORDS];     /* what the next step is given */
     float               rates[RATE_GROUPS + 2];
     bool                moves_early;
@@ -75,13 +76,40 @@ static Err log_cut(Pool *pool, const char *path, int64_t step)
 
 static Err log_flush(const Trainer *t)
 {
-    return !t->log || fflush(t->log) == 0 ? OK : file_fail("write", t->log_path, errno);
+    errno = 0;
+    if (!t->log || (fflush(t->log) == 0 && !ferror(t->log)))
+        return OK;
+    return file_fail("write", t->log_path, errno ? errno : EIO);
 }
 
 static Err train_save(Trainer *t)
 {
     TRY(log_flush(t));               /* the log reaches at least as far as the checkpoint */
     return saver_save(t->saver, &t->state);
+}
+
+/* A new run may go there. */
+static Err train_free(Pool *pool, const char *out)
+{
+    int64_t step;
+    if (folder_exists(out) && !checkpoint_newest(pool, out, &step))
+        return fail(E_USAGE,
+                    "%s already holds a run at step %lld; continue it with --resume %s, or name "
+                    "another folder",
+                    out, (long long)step, out);
+    return OK;
+}
+
+/* What would stop a run only after it was planned; nothing is changed yet. */
+static Err train_try(Pool *pool, const TrainOptions *o)
+{
+    int64_t step;
+    if (!o->out)
+        return OK;
+    if (o->resume)
+        return checkpoint_newest(pool, o->out, &step);
+    TRY(folder_try(o->out));
+    return train_free(pool, o->out);
 }
 
 static Err train_open(Pool *pool, Trainer *t)
@@ -126,16 +154,10 @@ static Err train_open(Pool *pool, Trainer *t)
         if (t->state.seed != t->recipe->seed)
             return fail(E_USAGE,
                         "%s was begun with seed %lld; with seed %lld it would not be the same run. "
-                        "Leave out --seed, or "
-                        "begin another with --init",
+                        "Leave out --seed, or begin another with --init",
                         o->out, (long long)t->state.seed, (long long)t->recipe->seed);
     } else {
-        int64_t step;
-        if (!checkpoint_newest(pool, o->out, &step))
-            return fail(E_USAGE,
-                        "%s already holds a run at step %lld; continue it with --resume %s, or "
-                        "name another folder",
-                        o->out, (long long)step, o->out);
+        TRY(train_free(pool, o->out));
     }
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
     if (t->state.step < t->recipe->steps || !o->resume) {    /* what does nothing changes nothing */
@@ -213,6 +235,7 @@ static Err train_step(Trainer *t, double *loss)
     TRY(session_run(t->session, PART_UPDATE));
     t->state.step++;
     t->state.drawn += recipe->accumulate * recipe->batch;
+    t->begun = false;                /* all of a step: it can be saved */
     return OK;
 }
 
@@ -306,7 +329,8 @@ static double train_median(Trainer *t)       /* without the first steps of this 
     return (double)t->times_ms[skip + (n - skip) / 2];
 }
 
-/* Samples that cannot be read any more end a run; the steps before them stay. */
+/* A sample that cannot be read any more, or results that cannot be written, end a run; the steps
+ * before stay. */
 static Err train_rescue(Trainer *t, Err err)
 {
     char why[512];
@@ -334,8 +358,9 @@ static Err train_loop(Trainer *t, TrainResult *result)
         t->times_ms[t->n_times++ % MAX_TIMES] = (float)ms;
         bool looked = false;
         err = train_validate(t, loss, result, &looked);
-        const double *validation = looked ? &result->validation_last : NULL;
-        err = err ? err : train_log(t, loss, ms, validation);
+        const double *validation = looked && !err ? &result->validation_last : NULL;
+        Err           logged = train_log(t, loss, ms, validation);   /* it was done all the same */
+        err = err ? err : logged;
         train_show(t, loss, ms, validation, t->state.step == t->recipe->steps || train_stop);
         if (!err && t->phases && phase_due(&t->recipe->sample, t->state.step))
             err = phases_sample(t->phases, t->state.step);
@@ -385,6 +410,7 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
 {
     const TrainOptions *options = t->options;
     const Recipe       *recipe;
+    TRY(train_try(pool, options));
     TRY(train_plan(pool, t, device));
     const Engine *engine = t->fit.engine;
     recipe = t->recipe = t->fit.recipe;
@@ -403,7 +429,9 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
                 engine->host_bytes ? bytes_text(engine->host_bytes) : "",
                 engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
-    struct sigaction action = { .sa_handler = train_on_signal }, old_int, old_term;
+    struct sigaction action = { .sa_handler = train_on_signal, .sa_flags = SA_RESTART };
+    struct sigaction old_int, old_term;
+    train_stop = 0;                          /* an earlier run of the process may have set it */
     sigaction(SIGINT, &action, &old_int);
     sigaction(SIGTERM, &action, &old_term);
     Err err = train_loop(t, result);

@@ -306,6 +306,18 @@ static void folders(void)
     says("cannot make the folder");
     CHECK_INT(folder_make(in_home("a/b/c/a")), E_IO);
     CHECK_INT(folder_make(""), E_IO);
+    CHECK_OK(folder_try(in_home("a/b/c")));
+    CHECK_OK(folder_try(in_home("a/b/new/er/")));
+    CHECK(!file_exists(in_home("a/b/new")));
+    CHECK_OK(folder_try("no_such_folder"));
+    CHECK_INT(folder_try(in_home("a/b/c/a")), E_IO);
+    says("Not a directory");
+    CHECK_INT(folder_try(in_home("a/b/c/a/x/y")), E_IO);
+    CHECK_INT(folder_try(""), E_IO);
+    if (folder_exists("/sys/kernel")) {      /* refused, to anybody: for its own reason */
+        CHECK_INT(folder_make("/sys/kernel/plimsoll_test"), E_IO);
+        CHECK(!strstr(err_text(), "No such file"));
+    }
     CHECK_INT(folder_list(pool, in_home("a/b/c/a"), &names, &n), E_IO);
     says("it is not a folder");
     CHECK_INT(folder_list(pool, in_home("none"), &names, &n), E_IO);

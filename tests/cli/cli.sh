@@ -100,6 +100,7 @@ expect 0 "believed, but not so" explain unet-small $small --what-if --effort 20
 expect 0 "# Memory of one training step" explain unet-small $small --effort 20 --md /dev/stdout
 is "explain --html should write a page" sh -c "'$program' explain unet-small $small --effort 20 --html '$work/e.html' > /dev/null && grep -q '</html>' '$work/e.html'"
 expect 0 "no plan found" explain unet-small $small --budget 100KiB --effort 20
+expect 0 "regions in lots" explain unet-small $small --batch 1000000 --what-if --effort 20 --time-limit 2   # not a million of them
 expect 0 "least budget: at most" explain unet-small
 expect 0 "only re-planned, if at all" explain stdiff-64x2048 --effort -1
 expect 0 '"fits": false' explain unet-small --device rtx-3060 --budget 100MiB --json
@@ -159,6 +160,10 @@ expect 0 '"curve"' plan "$work/g.json" --budget 40 --curve --json
 expect 0 "the program was written" plan "$work/g.json" --budget 40 --prove-lp "$work/g.lp"
 is "plan wrote no program" grep -q Minimize "$work/g.lp"
 expect 1 "no/such" plan "$work/g.json" --budget 40 --prove-lp "$work/no/such/g.lp"
+expect 1 "no/such does not exist" plan "$work/g.json" --budget 40 -o "$work/no/such/p.json"
+is "a plan that cannot be kept should not be sought" [ ! -s "$work/out" ]
+expect 1 "no/such does not exist" layout "$work/b.csv" -o "$work/no/such/o.csv"
+is "nor a layout" [ ! -s "$work/out" ]
 expect 2 "leave out --layout" plan "$work/g.json" --budget 40 --curve --layout
 printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
 expect 1 "cut.json" plan "$work/cut.json" --budget 40
@@ -175,6 +180,8 @@ expect 0 "unet-small: 2 steps" train --resume "$work/half" --steps 6
 is "resuming does not give the bits of an uninterrupted run" cmp -s "$work/whole/step-000006.safetensors" "$work/half/step-000006.safetensors"
 is "keep: 2 checkpoints should be left" [ "$(ls "$work/half" | grep -c safetensors)" = 2 ]
 expect 2 "already holds a run" train unet-small $small --steps 6 --out "$work/whole"
+expect 1 "Not a directory" train unet-small $small --steps 6 --out "$work/b.csv/run"
+is "a run that cannot be kept should not be planned" [ "$(wc -l < "$work/err")" = 1 ]
 expect 2 "was begun with seed" train --resume "$work/half" --steps 8 --seed 77
 expect 2 "is not a run" train --resume "$work/nowhere"
 expect 0 "nothing is left to do: step 6 of 5" train --resume "$work/half" --steps 5 --set optimizer.lr=9

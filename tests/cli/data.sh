@@ -101,6 +101,19 @@ else
     echo "a picture that goes away: exit code $got, step '$step'" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
 fi
 
+# Results that cannot be written while training: the steps before are saved, and the run goes on from them.
+mkdir -p "$work/held-run" && : > "$work/held-run/samples"
+"$program" train $same --steps 5 --set sample.every=3 --set sample.n=1 --set sampler.steps=2 --out "$work/held-run" > "$work/out" 2> "$work/err"
+got=$?
+rm -f "$work/held-run/samples"
+if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && grep -q "held-run/samples.*step 3 is saved" "$work/err" &&
+   "$program" train --resume "$work/held-run" --quiet > "$work/out" 2>&1 && grep -q "2 steps" "$work/out" &&
+   [ "$(sed 's/^{"step": \([0-9]*\), .*}$/\1/' "$work/held-run/log.jsonl" | tr '\n' ' ')" = "1 2 3 4 5 " ]; then
+    passed=$((passed + 1))
+else
+    echo "results that cannot be written: exit code $got" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
+fi
+
 # StableSR: pictures, or latents that were computed before
 pictures good
 short_picture good/sample-009.png

@@ -2,8 +2,8 @@
 #include "../test.h"
 
 #include "base/file.h"
-#include "data/levels.h"
 #include "data/wav.h"
+#include "models/levels.h"
 
 #include <stdlib.h>
 

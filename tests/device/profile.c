@@ -214,6 +214,65 @@ static void times(void)
     CHECK_INT(basis, TIME_MEASURED);
 }
 
+/* An alternative that nobody measured, beside the operator it could replace: a roofline is a floor,
+ * so it must not win by that. */
+static void kin(void)
+{
+    Profile  *p;
+    TimeBasis basis;
+    CHECK_OK(parse(small, &p));
+    OpTime call = { .key = 1, .graph = 1, .op = "linear_other", .type = "f32", .flops = 1e4,
+                    .bytes = 10 };
+    double floor_ns = profile_ns(p, &call, &basis);
+    CHECK_INT(basis, TIME_ROOFLINE);
+    call.kin = "never seen either";
+    CHECK_NEAR(profile_ns(p, &call, &basis), floor_ns, 0);
+    CHECK_INT(basis, TIME_ROOFLINE);
+    call.kin = "linear";
+    CHECK_NEAR(profile_ns(p, &call, &basis), 5000, 1e-6);    /* as far behind as its kin */
+    CHECK_INT(basis, TIME_FAMILY);
+    double before = 0;
+    for (double flops = 1; flops < 1e12; flops *= 1.07) {
+        call.flops = flops;
+        double ns = profile_ns(p, &call, &basis);
+        CHECK(ns >= before * (1 - 1e-12));
+        before = ns;
+        for (int32_t i = 0; i < p->n_ops; i++)  /* pooled points lie below some calls */
+            CHECK(strcmp(p->ops[i].op, "linear") || p->ops[i].flops > flops || ns >= p->ops[i].ns);
+    }
+    call.flops = 1e4;
+    profile_add_op(pool, p, (OpTime){ .key = 7, .graph = 1, .op = "linear_other", .type = "f32",
+                                      .flops = 1e4, .bytes = 10, .ns = 300 });
+    profile_ready(pool, p);
+    CHECK_NEAR(profile_ns(p, &call, &basis), 300, 1e-9);     /* measured itself: its own word */
+}
+
+/* Other batches of a measured call keep its distance from the roofline, whatever other calls of the
+ * family do: cut in pieces it is not faster, and a multiple is no slower than its pieces. */
+static void batches(void)
+{
+    Profile  *p;
+    TimeBasis basis;
+    CHECK_OK(parse(small, &p));
+    OpTime slow = { .key = 0xae, .graph = 1, .op = "linear", .type = "f32", .flops = 3e7,
+                    .bytes = 3e3, .ns = 5e6 };           /* far behind its family */
+    profile_add_op(pool, p, slow);
+    profile_ready(pool, p);
+    for (int n = 2; n <= 16; n++) {
+        OpTime part = slow, many = slow;
+        part.key = many.key = 1;
+        part.flops /= n;
+        part.bytes = part.bytes / n + 50;                    /* weights are read by every piece */
+        many.flops *= n;
+        many.bytes = many.bytes * n - 50 * (n - 1);
+        CHECK(n * profile_ns(p, &part, &basis) >= slow.ns * (1 - 1e-12));
+        CHECK_INT(basis, TIME_FAMILY);
+        CHECK(profile_ns(p, &many, &basis) <= n * slow.ns * (1 + 1e-12));
+        part.graph = 9;                          /* a model nobody measured: the family's word */
+        CHECK(n * profile_ns(p, &part, &basis) < slow.ns);
+    }
+}
+
 static void shipped(void)
 {
     char **names;
@@ -270,6 +329,8 @@ int main(void)
     RUN(bad_files);
     RUN(written_reads_back);
     RUN(times);
+    RUN(kin);
+    RUN(batches);
     RUN(tight_arenas);
     RUN(shipped);
     RUN(unknown_names);

@@ -52,6 +52,23 @@ static void pointwise(void)
     REFUSED(glu(input(F32, SHAPE(2, 3))), "does not halve");
 }
 
+/* 2^63 bytes and more, also where the product wraps round to something small; and empty axes, also
+ * two whose signs cancel. */
+static void sizes(void)
+{
+    int64_t big = (int64_t)1 << 31;
+    REFUSED(input(F32, SHAPE(big, big)), "(2147483648,2147483648) has more bytes than can be");
+    REFUSED(input(F32, SHAPE(big, big, 16)), "more bytes than can be counted");
+    REFUSED(cast(input(BF16, SHAPE(big, big / 2)), F32), "more bytes than can be counted");
+    REFUSED(silu(param_add(graph, "w", SHAPE(big, big, 4), (Init){ 0 })), "more bytes than can");
+    REFUSED(param_add(graph, "w", SHAPE(-2, -3), (Init){ 0 }), "parameter w would have shape");
+    REFUSED(input(F32, SHAPE(-2, -3)), "empty tensor (-2,-3)");
+    REFUSED(input(F32, SHAPE(0, big, big, big)), "");
+    graph = graph_new(pool, F32);
+    CHECK(tensor_ok(input(U8, SHAPE(big, big - 1))));    /* no fault yet: less than 2^62 */
+    CHECK_OK(graph_check(graph));
+}
+
 static Tensor split_first(Tensor x, int n, int axis)
 {
     Tensor parts[64];
@@ -180,6 +197,7 @@ int main(void)
 {
     pool = pool_new(NULL, "test");
     RUN(pointwise);
+    RUN(sizes);
     RUN(arrangement);
     RUN(numbers);
     RUN(views_cost_nothing);

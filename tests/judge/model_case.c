@@ -10,9 +10,9 @@
 #include "base/safetensors.h"
 #include "device/convert.h"
 #include "ops/optim.h"
-#include "train/checkpoint.h"
 #include "train/feeds.h"
 #include "train/recipe.h"
+#include "train/weights.h"
 
 #include <stdlib.h>
 

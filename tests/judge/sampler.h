@@ -9,9 +9,9 @@
 #include "../test.h"
 
 #include "base/safetensors.h"
-#include "train/checkpoint.h"
 #include "train/feeds.h"
 #include "train/recipe.h"
+#include "train/weights.h"
 
 typedef struct SampleCase {
     Pool    *pool;

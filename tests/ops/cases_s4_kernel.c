@@ -1,5 +1,5 @@
-/* cases_s4_kernel.c -- the S4 convolution kernel, against the formulas of facts/models.md 3.3 with
- * all Cauchy matrices stored. */
+/* cases_s4_kernel.c -- the S4 convolution kernel, against its formulas with all Cauchy matrices
+ * stored. */
 #include "cases.h"
 
 #include "ops/s4_kernel.h"

@@ -208,6 +208,60 @@ static void random_graphs_pass_the_checker(void)
     CHECK(moved > 100);
 }
 
+/* What a refusal names counts copies: it works, and nothing below it does. */
+static void the_least_counts_copies(void)
+{
+    int lower = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        Pool   *pool = pool_new(NULL, "test");
+        PGraph *g = make_layered(pool, 24 + (int32_t)seed, seed);
+        Plan   *without, *least, *plan;
+        PlanOptions options = { .budget_bytes = 1, .effort = 20000, .layout = seed % 2 };
+        CHECK_INT(plan_solve(pool, g, &options, &without), E_BUDGET);
+        g->to_host   = 1 + (double)(seed * 7 % 23);
+        g->to_device = 1 + (double)(seed * 5 % 19);
+        CHECK_INT(plan_solve(pool, g, &options, &least), E_BUDGET);
+        CHECK(plan_peak_bytes(least) <= plan_peak_bytes(without));
+        CHECK(plan_peak_bytes(least) >= plan_bound_bytes(g));
+        lower += plan_peak_bytes(least) < plan_peak_bytes(without);
+        options.budget_bytes = plan_peak_bytes(least);
+        CHECK_OK(plan_solve(pool, g, &options, &plan));
+        CHECK(plan_peak_bytes(plan) <= options.budget_bytes && plan->cost <= least->cost);
+        for (int64_t less = 1; less < 2000; less *= 7) {
+            options.budget_bytes = plan_peak_bytes(least) - less;
+            CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
+            CHECK_INT(plan_peak_bytes(plan), plan_peak_bytes(least));
+        }
+        pool_free(pool);
+    }
+    printf("copies lower the least of %d graphs of 12\n", lower);
+    CHECK(lower >= 6);
+}
+
+/* One search that is asked for several budgets gives what each fresh search would, or better. */
+static void one_search_many_budgets(void)
+{
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        Pool       *pool = pool_new(NULL, "test");
+        PGraph     *g = make_layered(pool, 40, seed);
+        Plan       *all, *fresh, *plan;
+        PlanOptions options = { .effort = 30000 };
+        if (seed % 2)
+            g->to_host = g->to_device = 5;
+        CHECK_OK(plan_keep_all(pool, g, &all));
+        PlanSearch *search = plan_search_new(pool, g, &options);
+        for (int64_t k = 9; k > 4; k--) {
+            options.budget_bytes = all->live_bytes * k / 10;
+            Err err = plan_solve(pool, g, &options, &fresh);
+            CHECK_INT(plan_search_within(pool, search, options.budget_bytes, &plan), err);
+            CHECK_OK(plan_check(g, plan, err ? 0 : options.budget_bytes));
+            CHECK(err ? plan->live_bytes == fresh->live_bytes
+                      : plan->cost <= fresh->cost * (1 + 1e-12));
+        }
+        pool_free(pool);
+    }
+}
+
 int main(void)
 {
     RUN(waits_add_up_by_hand);
@@ -215,5 +269,7 @@ int main(void)
     RUN(random_graphs_pass_the_checker);
     RUN(below_the_least_peak);
     RUN(planner_uses_the_host);
+    RUN(the_least_counts_copies);
+    RUN(one_search_many_budgets);
     return test_end();
 }

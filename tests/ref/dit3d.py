@@ -1,4 +1,4 @@
-"""DiT3D, text to sign video (facts/models.md 4): two readings of one document.
+"""DiT3D, text to sign video: two readings of one document.
 
 Reading B, `dit3d`: a diffusion transformer over 3-D patches, text and time by adaLN-Zero.
 Reading A, `dit3d-wrap`: a frozen 2-D DiT looks at each frame, its pooled features are mixed in

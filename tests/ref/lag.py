@@ -1,4 +1,4 @@
-"""Few-shot set diffusion in "lag" mode (facts/models.md 2): JAX/Flax names and (in, out) kernels.
+"""Few-shot set diffusion in "lag" mode: JAX/Flax names and (in, out) kernels.
 
 A set of images is encoded with one image left out; the 256 patch tokens of that encoding are what
 the DiT cross-attends to while it denoises the image left out. Sets are (b, ns, 3, H, W).

@@ -1,4 +1,4 @@
-"""SaShiMi with a mixture-of-logistics head (facts/models.md 3): S4 over audio at three rates.
+"""SaShiMi with a mixture-of-logistics head: S4 over audio at three rates.
 
 Tokens (B, L) -> (B, L, H); down by 4 twice, S4 and feed-forward blocks at each rate on the way up,
 additive skips. The S4 kernel is written with plain Cauchy sums. Also here: the recurrent form that

@@ -1,4 +1,4 @@
-"""StableSR with an edge branch (facts/models.md 1): super-resolution in latent space.
+"""StableSR with an edge branch: super-resolution in latent space.
 
 LQ latent and t -> struct encoder -> maps at four sizes; they steer every residual block of the UNet
 by SPADE. An edge map goes through the edge processor and is fused with the noisy latent. Trained:

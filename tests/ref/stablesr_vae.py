@@ -1,4 +1,4 @@
-"""StableSR's frozen KL autoencoder (facts/models.md 1.5): images to 4-channel latents and back."""
+"""StableSR's frozen KL autoencoder: images to 4-channel latents and back."""
 import torch
 from torch import nn
 from torch.nn import functional as F

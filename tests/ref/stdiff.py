@@ -1,4 +1,4 @@
-"""STDiff: video and range-image prediction (facts/models.md 0).
+"""STDiff: video and range-image prediction.
 
 Differences of the observed frames -> convolutional encoder -> ConvGRU -> motion state m; m runs on
 through the future by a stochastic differential equation; a UNet denoises each future frame, given

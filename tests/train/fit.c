@@ -3,6 +3,7 @@
 #include "../test.h"
 
 #include "base/file.h"
+#include "plan/node_time.h"
 #include "train/fit.h"
 #include "train/trainer.h"
 
@@ -299,6 +300,45 @@ static void lots(void)
 }
 
 /* A curve falls in bytes and rises in time, and offers name only what is not allowed yet. */
+/* The time that fit names is the one that train and explain name for the same plan: with the
+ * profile's word on tight arenas (docs/TIME.md 6), also when the plan is read from its file. */
+static void forecasts(void)
+{
+    Pool      *pool = pool_new(NULL, "forecasts");
+    Device    *device = cpu(pool, 2, "own");
+    Recipe    *recipe = unet(pool, "accumulate=2");
+    Bandwidth  bandwidth = { 2, 1e10, 1e10, 1e10 };
+    Profile    profile = { .name = "p", .launch_ns = 10, .bandwidth = &bandwidth,
+                           .n_bandwidth = 1 };
+    FitResult  kept, fit, again;
+    FitOptions how = { .effort = 500, .allow = ALLOW_NONE };
+    device->profile = &profile;
+    CHECK_OK(fit_run(pool, recipe, device, &how, &kept));
+    profile_add_tight(pool, &profile,
+                      (Tightness){ graph_identity(kept.graph.graph), 0.1, 0.25 });
+    CHECK_NEAR(kept.step_ns, engine_step_ns(kept.engine, 2), 1e-6);
+    how.budget_bytes = 1;
+    CHECK_INT(fit_run(pool, recipe, device, &how, &fit), E_BUDGET);
+    how.budget_bytes = fit.minimum_bytes;
+    CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
+    CHECK(fit.engine->recomputed > 0);
+    CHECK_NEAR(fit.step_ns, engine_step_ns(fit.engine, fit.recipe->accumulate), 1e-6);
+    CHECK(fit.step_ns < 0.9 * fit.engine->cost_ns);          /* the least saves some % */
+    CHECK_NEAR(fit.default_ns, kept.step_ns, 1e-6);
+    CHECK_OK(fit_write(PLAN, recipe, &fit));
+    CHECK_OK(fit_read(pool, PLAN, recipe, device, false, &again));
+    CHECK_NEAR(again.step_ns, fit.step_ns, 1e-6 * fit.step_ns);
+    unlink(PLAN);
+    FitPoint *points;
+    int       n;
+    CHECK_OK(fit_curve(pool, recipe, device, &how, &points, &n));
+    for (int i = 0; i < n; i++)
+        CHECK_NEAR(points[i].step_ns,
+                   engine_forecast_ns(kept.engine, points[i].sum_ns, points[i].peak_bytes), 1e-3);
+    CHECK(n > 1 && points[n - 1].step_ns < points[n - 1].sum_ns);
+    pool_free(pool);
+}
+
 static void curve(void)
 {
     Pool      *pool = pool_new(NULL, "curve");
@@ -330,5 +370,6 @@ int main(void)
     RUN(damaged);
     RUN(lots);
     RUN(curve);
+    RUN(forecasts);
     return test_end();
 }

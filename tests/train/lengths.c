@@ -8,6 +8,7 @@
 #include "models/sashimi.h"
 #include "train/checkpoint.h"
 #include "train/recipe.h"
+#include "train/weights.h"
 
 #include <math.h>
 #include <stdlib.h>

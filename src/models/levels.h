@@ -1,10 +1,7 @@
 /* levels.h -- sound as one of Q levels a step: linear, or mu-law, which spends levels on quiet
- * sound.
- *
- * facts of the system: u in [0,1] becomes floor(u (Q - 0.01) + 0.005); decoded as 2k/Q -
- * 1. */
-#ifndef DATA_LEVELS_H
-#define DATA_LEVELS_H
+ * sound. SaShiMi's way: u in [0,1] becomes floor(u (Q - 0.01) + 0.005), decoded as 2k/Q - 1. */
+#ifndef MODELS_LEVELS_H
+#define MODELS_LEVELS_H
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,0 +1,52 @@
+/* map_cuda.h -- the copy engine's map of a tensor of 2-byte numbers: where its boxes lie. */
+#ifndef DEVICE_MAP_CUDA_H
+#define DEVICE_MAP_CUDA_H
+
+#include <cuda.h>
+
+extern "C" {
+#include "device/cuda.h"
+#include "device/type.h"
+}
+
+typedef CUresult (*MapEncode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                              const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                              const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/* Rows of a box are as long as the swizzle: 128, 64 or 32 bytes. between: elements from
+ * one to the next along axes 1, 2, ...; NULL: they lie close. */
+static inline Err map_make(Type type, int rank, const int64_t *extent, const int64_t *between,
+                           const int *box, const void *p, CUtensorMap *map)
+{
+    static MapEncode encode;
+    cuuint64_t       dims[5], strides[5], bytes = 2;
+    cuuint32_t       sides[5], ones[5] = { 1, 1, 1, 1, 1 };
+    if (!encode) {
+        cudaDriverEntryPointQueryResult found;
+        CUDA_TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000,
+                                                  cudaEnableDefault, &found));
+        if (found != cudaDriverEntryPointSuccess || !encode)
+            return fail(E_DEVICE, "the NVIDIA driver has no cuTensorMapEncodeTiled; update it");
+    }
+    for (int i = 0; i < rank; i++) {
+        dims[i] = (cuuint64_t)extent[i];
+        sides[i] = (cuuint32_t)box[i];
+        bytes *= dims[i];
+        strides[i] = between && i + 1 < rank ? 2 * (cuuint64_t)between[i] : bytes;
+    }
+    CUtensorMapSwizzle swizzle = box[0] == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                 : box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                : CU_TENSOR_MAP_SWIZZLE_32B;
+    CUresult status = encode(
+        map, type == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        (cuuint32_t)rank, (void *)(uintptr_t)p, dims, strides, sides, ones,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (status != CUDA_SUCCESS)
+        return fail(E_DEVICE, "the copy engine does not take a tensor at %p (status %d)", p,
+                    (int)status);
+    return OK;
+}
+
+#endif

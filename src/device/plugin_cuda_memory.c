@@ -1,0 +1,93 @@
+/* plugin_cuda_memory.c -- how much of the card's memory this process holds.
+ *
+ * Free memory is the whole card's: what another program takes or gives would count as ours. NVML
+ * (the driver's own library, nvidia-smi's) counts by process, so that is asked first. Where it does
+ * not know this process by its number (containers with numbers of their own, cards that do not
+ * count by process), what was in use before the card was opened is taken off what is in use now:
+ * right while no other program comes or goes in between. Where there is no NVML everything in use
+ * counts.
+ */
+#include "device/plugin_cuda_memory.h"
+
+#include "device/cuda.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* NVML's names and forms, of which no header is needed: a driver keeps those of a version. */
+typedef struct NvmlProcess {     /* nvmlProcessInfo_v2_t */
+    unsigned           pid;
+    unsigned long long used;     /* all ones: not counted */
+    unsigned           instance, compute_instance;
+} NvmlProcess;
+
+typedef struct NvmlMemory {      /* nvmlMemory_t */
+    unsigned long long total, free, used;
+} NvmlMemory;
+
+enum { NVML_SUCCESS = 0, NVML_ERROR_INSUFFICIENT_SIZE = 7, PROCESSES = 64 };
+
+static struct {
+    void *card;                  /* NULL: no NVML */
+    int (*processes)(void *card, unsigned *n, NvmlProcess *list);
+    int (*memory)(void *card, NvmlMemory *memory);
+    int64_t before;              /* in use by others when the card was opened */
+} nvml;
+
+void card_memory_watch(const char *bus)
+{
+    int (*init)(void);
+    int (*find)(const char *, void **);
+    void       *card, *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    NvmlMemory  now;
+    if (!lib)
+        return;
+    *(void **)&init = dlsym(lib, "nvmlInit_v2");
+    *(void **)&find = dlsym(lib, "nvmlDeviceGetHandleByPciBusId_v2");
+    *(void **)&nvml.processes = dlsym(lib, "nvmlDeviceGetComputeRunningProcesses_v3");
+    *(void **)&nvml.memory = dlsym(lib, "nvmlDeviceGetMemoryInfo");
+    if (!init || !find || !nvml.memory || init() != NVML_SUCCESS ||
+        find(bus, &card) != NVML_SUCCESS || nvml.memory(card, &now) != NVML_SUCCESS)
+        return;
+    nvml.card = card;
+    nvml.before = (int64_t)now.used;
+}
+
+/* As NVML counts this process; -1: it does not. */
+static int64_t memory_of_process(void)
+{
+    NvmlProcess few[PROCESSES], *list = few;
+    unsigned    n = PROCESSES;
+    int64_t     used = -1;
+    if (!nvml.card || !nvml.processes)
+        return -1;
+    int err = nvml.processes(nvml.card, &n, list);
+    if (err == NVML_ERROR_INSUFFICIENT_SIZE) {
+        n += PROCESSES;                      /* some may have started since it was counted */
+        list = calloc(n, sizeof *list);
+        err = list ? nvml.processes(nvml.card, &n, list) : err;
+    }
+    for (unsigned i = 0; err == NVML_SUCCESS && i < n; i++)
+        if (list[i].pid == (unsigned)getpid() && list[i].used != ~0ull)
+            used = (int64_t)list[i].used;
+    if (list != few)
+        free(list);
+    return used;
+}
+
+Err card_memory_ours(int64_t *used)
+{
+    size_t     free_bytes, total;
+    NvmlMemory now;
+    *used = memory_of_process();
+    if (*used >= 0)
+        return OK;
+    if (nvml.card && nvml.memory(nvml.card, &now) == NVML_SUCCESS) {
+        *used = (int64_t)now.used > nvml.before ? (int64_t)now.used - nvml.before : 0;
+        return OK;
+    }
+    CUDA_TRY(cudaMemGetInfo(&free_bytes, &total));
+    *used = (int64_t)(total - free_bytes);
+    return OK;
+}

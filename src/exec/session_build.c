@@ -1,0 +1,309 @@
+/* session_build.c -- the arena taken, and every step of every plan turned into a launch.
+ *
+ * Walks a plan once, keeping track of where each value lies after each step: in the arena, and in
+ * its slot on the host. Each launch then has its pointers for good; what it was handed is noted,
+ * for the meter and for recordings with branches. */
+#include "exec/session_int.h"
+
+#include "ops/basic.h"
+#include "ops/ops.h"
+
+#include <string.h>
+
+/* One buffer handed to a kernel; a view counts as its root. */
+static void session_note(Session *session, int64_t offset, int64_t bytes, bool written)
+{
+    VEC_ADD(session->pool, session->extents, session->n_extents, session->cap_extents,
+            (Extent){ offset, bytes, written });
+}
+
+typedef struct Places {          /* while walking a plan: where each pgraph value is now */
+    const Program *program;
+    int32_t       *buffer;       /* per pgraph value: current buffer, or -1 */
+    int32_t       *index;        /* per graph value: pgraph value of its root, or -1 */
+    int32_t        next_stay;
+    int32_t       *slot;         /* per pgraph value: current slot on the host, or -1 */
+    int32_t        next_slot;
+    Copy         **pending;      /* per pgraph value */
+    void         **mark;         /* per pgraph value, once it was copied */
+} Places;
+
+static void *place_of(Session *session, const Places *places, int32_t value, bool written)
+{
+    const Engine *engine = session->engine;
+    const Value  *v = value_at(engine->graph, value);
+    int64_t       root = engine->offset[v->root];
+    if (root < 0) {
+        int32_t buffer = places->buffer[places->index[v->root]];
+        REQUIRE(buffer >= 0);
+        root = engine->persistent_bytes + places->program->buffers.buffers[buffer].offset +
+               (engine->guards ? GUARD_BYTES : 0);
+    }
+    session_note(session, root, value_at(engine->graph, v->root)->bytes, written);
+    return session->arena->base + root + v->offset;
+}
+
+static Err session_feed_index(Session *session, const Node *node, int32_t *index)
+{
+    const char *name = ATTR(node, FeedAttr)->name;
+    for (*index = 0; *index < session->n_feeds; (*index)++)
+        if (session->feeds[*index].part == node->part && !strcmp(session->feeds[*index].name, name))
+            return OK;
+    Feed feed = { .name = name,
+                  .part = node->part,
+                  .bytes = value_at(node->graph, node->out[0])->bytes };
+    if (session->engine->device->api)
+        TRY(device_host_bytes(session->pool, session->engine->device, feed.bytes, &feed.staged));
+    VEC_ADD(session->pool, session->feeds, session->n_feeds, session->cap_feeds, feed);
+    return OK;
+}
+
+/* Stays that begin up to this step: outputs, workspace, what is loaded. */
+static void places_open(Session *session, Places *places, int32_t step, Call *call)
+{
+    const Engine      *engine = session->engine;
+    const PlanBuffers *buffers = &places->program->buffers;
+    for (; places->next_stay < buffers->n_stays &&
+           buffers->stays[places->next_stay].first_step <= step;
+         places->next_stay++) {
+        const Stay *stay = &buffers->stays[places->next_stay];
+        if (stay->value >= 0) {
+            places->buffer[stay->value] = stay->buffer;
+        } else {
+            const Buffer *buffer = &buffers->buffers[stay->buffer];
+            int64_t guard = engine->guards ? GUARD_BYTES : 0;
+            int64_t at = engine->persistent_bytes + buffer->offset + guard;
+            call->workspace = session->arena->base + at;
+            session_note(session, at, buffer->size - 2 * guard, true);
+        }
+    }
+}
+
+/* Where a value lies on the host: at home, or in the slot that it has now. */
+static int64_t host_place(const Engine *engine, Places *places, int32_t step, int32_t value)
+{
+    const PlanBuffers *slots = &places->program->slots;
+    int64_t            home = engine->host_offset[places->program->value_of[value]];
+    for (; places->next_slot < slots->n_stays && slots->stays[places->next_slot].first_step <= step;
+         places->next_slot++)
+        places->slot[slots->stays[places->next_slot].value] =
+            slots->stays[places->next_slot].buffer;
+    if (home >= 0)
+        return home;
+    REQUIRE(places->slot[value] >= 0);
+    return engine->host_persistent_bytes + slots->buffers[places->slot[value]].offset;
+}
+
+/* A save, a load or a wait; `at` is its launch. */
+static Err session_copy(Session *session, Places *places, int32_t index, Step step, int32_t at,
+                        Launch *launch)
+{
+    *launch = (Launch){ .feed = -1, .first_end = session->n_extents };
+    if (step.kind == STEP_WAIT) {
+        launch->copy = places->pending[step.id];
+        launch->copy->joined = at;
+        launch->joins = true;
+        return OK;
+    }
+    Copy *copy = launch->copy = places->pending[step.id] = NEW(session->pool, Copy);
+    if (step.kind == STEP_LOAD)
+        places_open(session, places, index, NULL);
+    if (!places->mark[step.id])
+        TRY(copies_mark(&session->copies, &places->mark[step.id]));
+    int64_t home = host_place(session->engine, places, index, step.id);
+    void   *host = session->host + home;
+    bool    out = step.kind == STEP_SAVE;
+    void   *device = place_of(session, places, places->program->value_of[step.id], !out);
+    *copy = (Copy){ .way = out ? COPY_TO_HOST : COPY_TO_DEVICE,
+                    .to = out ? host : device,
+                    .from = out ? device : host,
+                    .bytes = (size_t)places->program->pgraph->values[step.id].bytes,
+                    .mark = places->mark[step.id],
+                    .begun = at };
+    copy->host_end = home + (int64_t)copy->bytes;
+    copy->touches[0] = session->extents[launch->first_end];
+    copy->touches[1] = (Extent){ HOST_OFFSET + home, (int64_t)copy->bytes, out };
+    return OK;
+}
+
+static Err session_launch(Session *session, Places *places, int32_t step, int32_t node_id,
+                          Launch *launch)
+{
+    const Engine *engine = session->engine;
+    const Node   *node = &engine->graph->nodes[node_id];
+    const Kernel *kernel = op_kernel(node->op, engine->device);
+    Call         *call = &launch->call;
+
+    *launch = (Launch){ .run = kernel->run,
+                        .run_all = kernel->run_all,
+                        .part = node->part,
+                        .feed = -1,
+                        .first_end = session->n_extents };
+    *call = (Call){ .node = node,
+                    .device = engine_device(engine, node_id),
+                    .choice = &engine->choices[node_id],
+                    .in = NEWN(session->pool, void *, node->n_in + 1),
+                    .out = NEWN(session->pool, void *, node->n_out + 1) };
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i] >= 0)
+            call->in[i] = place_of(session, places, node->in[i], false);
+    places_open(session, places, step, call);  /* inputs were placed above: an output may move in */
+    for (int i = 0; i < node->n_out; i++)
+        if (node->out[i] >= 0)
+            call->out[i] = place_of(session, places, node->out[i], true);
+    launch->n_ends = session->n_extents - launch->first_end;
+    if (node->op == &op_feed)
+        TRY(session_feed_index(session, node, &launch->feed));
+    return kernel->prepare ? kernel->prepare(session->pool, call) : OK;
+}
+
+static bool launches_meet(const Session *session, const Launch *a, const Launch *b)
+{
+    for (int32_t i = 0; i < a->n_ends; i++)
+        for (int32_t j = 0; j < b->n_ends; j++)
+            if (extents_meet(&session->extents[a->first_end + i],
+                             &session->extents[b->first_end + j]))
+                return true;
+    return false;
+}
+
+/* What can go in one launch is brought together: each waits for the next of its kind where nothing
+ * in between touches its bytes, so that it reads and writes what it would have. */
+static void session_gather(const Session *session, Launch *launches, int32_t from, int32_t to)
+{
+    for (int32_t i = to - 1; i >= from; i--) {
+        Launch  moved = launches[i];
+        int32_t next = i + 1;
+        while (moved.run_all && next < to && launches[next].run_all != moved.run_all &&
+               !launches[next].copy && !launches_meet(session, &moved, &launches[next]))
+            next++;
+        if (!moved.run_all || next == to || launches[next].run_all != moved.run_all)
+            continue;
+        memmove(&launches[i], &launches[i + 1], (size_t)(next - i - 1) * sizeof *launches);
+        launches[next - 1] = moved;
+    }
+}
+
+static Err session_program(Session *session, const Program *program)
+{
+    const Graph *graph = session->engine->graph;
+    Places places = { .program = program,
+                      .buffer = NEWN(session->pool, int32_t, program->pgraph->n_values),
+                      .index = NEWN(session->pool, int32_t, graph->n_values),
+                      .slot = NEWN(session->pool, int32_t, program->pgraph->n_values),
+                      .pending = NEWN(session->pool, Copy *, program->pgraph->n_values),
+                      .mark = NEWN(session->pool, void *, program->pgraph->n_values) };
+    for (int32_t i = 0; i < graph->n_values; i++)
+        places.index[i] = -1;
+    for (int32_t i = 0; i < program->pgraph->n_values; i++) {
+        places.buffer[i] = places.slot[i] = -1;
+        places.index[program->value_of[i]] = i;
+    }
+    Launch      *launches = NEWN(session->pool, Launch, program->plan->n_steps);
+    const Call **calls = NEWN(session->pool, const Call *, program->plan->n_steps);
+    int32_t n = 0, first_update = -1;
+    for (int32_t s = 0; s < program->plan->n_steps; s++) {
+        Step step = program->plan->steps[s];
+        if (step.kind == STEP_DROP || step.kind == STEP_FREE_HOST)
+            continue;
+        if (step.kind != STEP_RUN) {
+            REQUIRE(session->engine->device->queues);
+            TRY(session_copy(session, &places, s, step, n, &launches[n]));
+            n++;
+            continue;
+        }
+        int32_t id = program->node_of[step.id];
+        if (graph->nodes[id].part == PART_UPDATE && first_update < 0)
+            first_update = n;
+        calls[n] = &launches[n].call;
+        TRY(session_launch(session, &places, s, id, &launches[n++]));
+    }
+    session_gather(session, launches, 0, first_update < 0 ? n : first_update);
+    session_gather(session, launches, first_update < 0 ? n : first_update, n);
+    /* A joined program may update a parameter before the last gradients are made: `micro` runs what
+     * comes before the first update, `update` all the rest, in the plan's own order. */
+    for (int p = 0; p < PART_COUNT; p++)
+        if (program->parts[p]) {
+            bool joined = program->parts[PART_MICRO] && program->parts[PART_UPDATE] &&
+                          first_update >= 0;
+            session->launches[p] = launches;
+            session->calls[p] = calls;
+            session->from[p] = joined && p == PART_UPDATE ? first_update : 0;
+            session->to[p] = joined && p == PART_MICRO ? first_update : n;
+        }
+    for (int32_t i = 0; i < graph->n_outputs; i++)
+        if (program->parts[graph->outputs[i].part])
+            session->outputs[i] = place_of(session, &places, graph->outputs[i].value, false);
+    return OK;
+}
+
+/* On devices the host cannot read: where its copies lie, taken before the first step. */
+static Err session_rooms(Session *session)
+{
+    const Graph  *graph = session->engine->graph;
+    const Device *device = session->engine->device;
+    int64_t       most = 1;
+    if (!device->api)
+        return OK;
+    for (int32_t i = 0; i < graph->n_values; i++)
+        if (value_at(graph, i)->persistent && value_at(graph, i)->bytes > most)
+            most = value_at(graph, i)->bytes;
+    TRY(device_host_bytes(session->pool, device, most, &session->room));
+    session->read = NEWN(session->pool, void *, graph->n_outputs + 1);
+    for (int32_t i = 0; i < graph->n_outputs; i++)
+        TRY(device_host_bytes(session->pool, device,
+                              value_at(graph, graph->outputs[i].value)->bytes, &session->read[i]));
+    return OK;
+}
+
+static void session_forget(void *arg)
+{
+    Session *session = arg;
+    for (int part = 0; part < PART_COUNT; part++) {
+        if (session->recording[part])
+            session->device->api->forget(session->device, session->recording[part]);
+        if (session->read_feeds[part])
+            session->device->api->stamp_free(session->device, session->read_feeds[part]);
+    }
+    copies_done(&session->copies);
+}
+
+/* Stamps the place where a part has read what the host staged: from there on the host may stage the
+ * next. */
+static Err session_stamps(Session *session)
+{
+    const Device *device = session->device;
+    for (int part = 0; part < PART_COUNT; part++) {
+        session->last_feed[part] = -1;
+        for (int32_t i = session->from[part]; i < session->to[part]; i++)
+            if (session->launches[part][i].feed >= 0)
+                session->last_feed[part] = i;
+        if (device->api && session->last_feed[part] >= 0)
+            TRY(device->api->stamp_new(device, &session->read_feeds[part]));
+    }
+    return OK;
+}
+
+Err session_new(Pool *pool, const Engine *engine, Session **out)
+{
+    Session *session = NEW(pool, Session);
+    session->pool = pool;
+    session->engine = engine;
+    session->device = engine->device;
+    session->outputs = NEWN(pool, void *, engine->graph->n_outputs + 1);
+    TRY(arena_new(pool, engine->device, engine->arena_bytes, &session->arena));
+    TRY(session_rooms(session));
+    session->copies = (Copies){ .pool = pool, .device = engine->device };
+    if (engine->host_bytes) {
+        void *host;
+        TRY(device_host_bytes(pool, engine->device, engine->host_bytes, &host));
+        session->host = host;
+    }
+    pool_at_free(pool, session_forget, session);
+    for (int i = 0; i < engine->n_programs; i++)
+        TRY(session_program(session, &engine->programs[i]));
+    TRY(session_stamps(session));
+    *out = session;
+    return OK;
+}
+

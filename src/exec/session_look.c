@@ -1,0 +1,140 @@
+/* session_look.c -- a part run for the sake of looking: the time of each node, the first number
+ * that is not finite. */
+#include "exec/session_int.h"
+
+#include "base/clock.h"
+#include "device/convert.h"
+
+#include <math.h>
+
+/* Launches that went in one share its time by the bytes they write. */
+static void session_share(const Launch *launches, int32_t n, double all, double *ns)
+{
+    double bytes = 0;
+    for (int32_t i = 0; i < n; i++)
+        bytes += out_bytes(launches[i].call.node, 0) + 1;
+    for (int32_t i = 0; i < n; i++)
+        ns[launches[i].call.node->id] = all * (out_bytes(launches[i].call.node, 0) + 1) / bytes;
+}
+
+/* By the device's own clock: a stamp before every launch, in a recording, as the step itself runs.
+ * What two stamps in a row take is the clock's own. */
+static Err session_stamped(Session *session, Part part, void **stamps, double *ns)
+{
+    const Device    *device = session->engine->device;
+    const DeviceApi *api = device->api;
+    void            *recording = NULL;
+    int32_t          at = 0, n;
+    double           own, all;
+    TRY(api->record_begin(device));
+    Err err = api->stamp(device, stamps[at++]);
+    for (int32_t i = session->from[part]; i < session->to[part] && !err; i += n) {
+        Launch *launch = &session->launches[part][i];
+        n = session_together(session, part, i);
+        err = api->stamp(device, stamps[at++]);
+        if (!err)
+            err = launch->copy ? session_move(session, part, launch)
+                  : n > 1      ? launch->run_all(&session->calls[part][i], n)
+                               : launch->run(&launch->call);
+    }
+    err = err ? err : api->stamp(device, stamps[at]);
+    err = err ? err : session_settle(session, part);
+    Err ended = api->record_end(device, &recording);
+    if (!err && !ended) {
+        err = api->replay(device, recording);
+        err = err ? err : device_wait(device);
+    }
+    if (recording)
+        api->forget(device, recording);
+    TRY(err ? err : ended);
+    TRY(api->stamp_ns(device, stamps[0], stamps[1], &own));
+    at = 1;
+    for (int32_t i = session->from[part]; i < session->to[part]; i += n, at++) {
+        const Launch *launch = &session->launches[part][i];
+        n = session_together(session, part, i);
+        if (launch->copy)
+            continue;
+        TRY(api->stamp_ns(device, stamps[at], stamps[at + 1], &all));
+        session_share(launch, n, fmax(100, all - own), ns);
+    }
+    return OK;
+}
+
+static Err session_profile_recorded(Session *session, Part part, double *ns)
+{
+    const Device *device = session->engine->device;
+    Pool         *pool = pool_new(session->pool, "stamps");
+    int32_t       n = session->to[part] - session->from[part] + 2, made = 0;
+    void        **stamps = NEWN(pool, void *, n);
+    Err           err = OK;
+    for (; made < n && !err; made++)
+        err = device->api->stamp_new(device, &stamps[made]);
+    err = err ? err : session_stamped(session, part, stamps, ns);
+    for (int32_t i = 0; i < made; i++)
+        device->api->stamp_free(device, stamps[i]);
+    pool_free(pool);
+    return err;
+}
+
+Err session_profile(Session *session, Part part, double *ns)
+{
+    const Device *device = session->engine->device;
+    TRY(session_give(session, part));
+    TRY(device_wait(device));
+    if (device->api && device->api->stamp && session->from[part] < session->to[part])
+        return session_profile_recorded(session, part, ns);
+    for (int32_t i = session->from[part], n; i < session->to[part]; i += n) {
+        Launch *launch = &session->launches[part][i];
+        n = session_together(session, part, i);
+        if (launch->copy) {
+            TRY(session_move(session, part, launch));
+            continue;
+        }
+        double start = clock_now();
+        TRY(n > 1 ? launch->run_all(&session->calls[part][i], n) : launch->run(&launch->call));
+        TRY(device_wait(device));
+        session_share(launch, n, (clock_now() - start) * 1e9, ns);
+    }
+    return session_settle(session, part);
+}
+
+const char *session_first_bad(Session *session, Part part)
+{
+    const Graph *graph = session->engine->graph;
+    Pool        *pool = pool_new(session->pool, "looking");
+    const char  *found = NULL;
+    for (int32_t i = session->from[part]; i < session->to[part] && !found; i++) {
+        Launch     *launch = &session->launches[part][i];
+        const Node *node = launch->call.node;
+        if (launch->copy) {
+            if (session_move(session, part, launch))
+                break;
+            continue;
+        }
+        if (launch->run(&launch->call))
+            break;
+        for (int j = 0; j < node->n_out && !found; j++) {
+            if (node->out[j] < 0 || !type_is_float(out_type(node, j)))
+                continue;
+            int64_t count = shape_count(out_shape(node, j)),
+                    bytes = count * type_bytes(out_type(node, j));
+            const void *data = launch->call.out[j];
+            float       buffer[1];
+            if (session->room) {
+                void *copy = pool_alloc(pool, (size_t)bytes, 1);
+                if (device_read(session->engine->device, copy, data, (size_t)bytes))
+                    break;
+                data = copy;
+            }
+            for (int64_t e = 0; e < count && !found; e++)
+                if (!isfinite(*row_load(out_type(node, j), data, e, 1, buffer)))
+                    found = value_text(graph, node->out[j]);
+        }
+        if (session->room) {
+            pool_free(pool);
+            pool = pool_new(session->pool, "looking");
+        }
+    }
+    pool_free(pool);
+    return found;
+}

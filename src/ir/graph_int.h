@@ -1,0 +1,12 @@
+/* graph_int.h -- between graph.c and rule.c. */
+#ifndef IR_GRAPH_INT_H
+#define IR_GRAPH_INT_H
+
+#include "ir/graph.h"
+
+/* A value of the current module and line; maker: its node, or -1: persistent. More bytes than can
+ * be counted poison the graph. */
+int32_t value_new(Graph *graph, const char *name, Type type, Shape shape, Class class,
+                  int32_t maker);
+
+#endif

@@ -1,0 +1,74 @@
+/* rule.c -- what a shape or cost rule may ask of its node, and say of its outputs (ir/op.h). */
+#include "ir/op.h"
+
+#include "ir/graph_int.h"
+
+void out_set(Node *n, int i, Type type, Shape shape)
+{
+    REQUIRE(i < n->n_out && n->out[i] == TENSOR_NONE);
+    n->out[i] = value_new(n->graph, NULL, type, shape, CLASS_ACTIVATIONS, n->id);
+}
+
+void out_is_input(Node *n, int i, int input)
+{
+    REQUIRE(i < n->n_out && value_at(n->graph, n->in[input])->persistent);
+    n->out[i] = n->in[input];
+    n->once = true;
+}
+
+void out_view(Node *n, int64_t offset_bytes, Type type, Shape shape)
+{
+    Value *seen = value_at(n->graph, n->in[0]);
+    int32_t root = seen->root;
+    int64_t offset = seen->offset + offset_bytes;
+    Class   class = seen->class;
+    bool    persistent = seen->persistent;
+    int32_t id = value_new(n->graph, NULL, type, shape, class, n->id);
+    Value  *view = value_at(n->graph, id);
+    view->root = root;
+    view->offset = offset;
+    view->persistent = persistent;
+    n->out[0] = id;
+}
+
+void out_class(Node *n, int i, Class class)
+{
+    value_at(n->graph, n->out[i])->class = class;
+}
+
+void in_class(Node *n, int i, Class class)
+{
+    Value *value = value_at(n->graph, n->in[i]);
+    Value *root = value_at(n->graph, value->root);
+    if (root->class == CLASS_ACTIVATIONS)
+        root->class = value->class = class;
+}
+
+Shape  in_shape(const Node *n, int i)  { return value_at(n->graph, n->in[i])->shape; }
+Type   in_type(const Node *n, int i)   { return value_at(n->graph, n->in[i])->type; }
+Shape  out_shape(const Node *n, int i) { return value_at(n->graph, n->out[i])->shape; }
+Type   out_type(const Node *n, int i)  { return value_at(n->graph, n->out[i])->type; }
+bool   in_given(const Node *n, int i)  { return i < n->n_in && n->in[i] >= 0; }
+double in_bytes(const Node *n, int i)
+{
+    return in_given(n, i) ? (double)value_at(n->graph, n->in[i])->bytes : 0;
+}
+double in_count(const Node *n, int i)
+{
+    return in_given(n, i) ? (double)shape_count(in_shape(n, i)) : 0;
+}
+
+double out_bytes(const Node *n, int i)
+{
+    return n->out[i] >= 0 ? (double)value_at(n->graph, n->out[i])->bytes : 0;
+}
+
+double node_bytes(const Node *n)
+{
+    double bytes = 0;
+    for (int i = 0; i < n->n_in; i++)
+        bytes += in_bytes(n, i);
+    for (int i = 0; i < n->n_out; i++)
+        bytes += out_bytes(n, i);
+    return bytes;
+}

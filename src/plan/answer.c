@@ -1,0 +1,370 @@
+/* answer.c -- from lists of runs (solve.c) to the plan that is given: judged, placed if asked, with
+ * copies to the host where the graph has bandwidths.
+ *
+ *   keep everything       fits? done: nothing can be cheaper
+ *   the least             with copies where there are any; below it nothing is accepted, so what a
+ *                         refusal names is the least that is ever given
+ *   the budget            the cheapest list within it that can be placed
+ *   the host              dearer budgets' lists and keep-all, with idle values copied to the host
+ *                         and back until they fit (offload.c)
+ *   the cheapest of all that fits
+ *
+ * Every plan given passes plan_check. */
+#include "base/text.h"
+#include "plan/plan_buffers.h"
+#include "plan/solve_int.h"
+#include "plan/stage.h"
+
+enum {
+    ANSWER_PLACES = 12,      /* lists that are placed, at most */
+    ANSWER_AIMS = 6,         /* searches for less, where what was found could not be placed */
+    ANSWER_HALVINGS = 24     /* of the range that the least with copies lies in */
+};
+
+struct PlanSearch {
+    Pool         *pool;
+    const PGraph *graph;
+    PlanSearch   *unhosted;      /* of the graph as solvers see it; NULL: it has no hosted values */
+    PlanOptions   options;
+    Solve         solve;
+    bool          begun;
+    /* the least with copies: of which list, asked for how many bytes; 0: copies do not help */
+    RunList       moved_list;
+    int64_t       moved_aim;
+    bool          moved_known;
+};
+
+static Err answer_plan(Pool *pool, const Solve *s, const RunList *list, Plan **plan)
+{
+    Pool    *scratch = pool_new(NULL, "answer_plan");
+    int32_t *runs, n;
+    task_runs(scratch, s->task, list->node, list->n, &runs, &n);
+    Err err = plan_from_runs(pool, s->graph, runs, n, plan);
+    pool_free(scratch);
+    TRY(err);
+    (*plan)->cut = s->cut;
+    (*plan)->budget_bytes = s->options.budget_bytes;
+    return plan_check(s->graph, *plan, 0);
+}
+
+Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
+{
+    Pool          *scratch = pool_new(NULL, "plan_place");
+    PlanBuffers    buffers;
+    LayoutResult   result = { 0 };
+    int64_t        fixed = 0;
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        const PValue *value = &graph->values[v];
+        if (value->persistent && value->view_of < 0)
+            fixed += (value->bytes + graph->align - 1) / graph->align * graph->align;
+    }
+    /* A short search, under a second: another plan is often easier to place than this one. */
+    LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0,
+                              .max_nodes = PLACE_NODES, .remember = true };
+    Err err = plan_buffers(scratch, graph, plan, &buffers);
+    if (!err && buffers.n_buffers > 0) {
+        err = layout_solve(scratch, buffers.buffers, buffers.n_buffers, &options, &result);
+        if (err == E_BUDGET)         /* an answer here, not a failure: the caller compares */
+            err = OK;
+        if (!err)
+            err = layout_check(buffers.buffers, buffers.n_buffers, result.arena_bytes);
+    }
+    plan->arena_bytes = fixed + result.arena_bytes;
+    pool_free(scratch);
+    return err;
+}
+
+/* The plan of least peak. It is placed without regard to the budget: the least that is named is the
+ * same whatever was asked for. */
+static Err answer_least(Pool *pool, Solve *s, Plan **plan)
+{
+    TRY(answer_plan(pool, s, &s->least, plan));
+    return s->options.layout ? plan_place(s->graph, *plan, 0) : OK;
+}
+
+static Err answer_refuse(const Solve *s, const Plan *least)
+{
+    return fail(E_BUDGET,
+                "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "
+                "plan can do with less than %s (%lld bytes)", bytes_text(s->options.budget_bytes),
+                (long long)s->options.budget_bytes, bytes_text(plan_peak_bytes(least)),
+                (long long)plan_peak_bytes(least), bytes_text(least->bound_bytes),
+                (long long)least->bound_bytes);
+}
+
+/* Cheapest first, until one can be placed within the budget; where the bytes fit but not the
+ * placement, what needs no search (its lifetimes are nested, which is easy to place) and a search
+ * with fewer bytes join the list. `least` is placed within it already. */
+static Err answer_placed(Pool *pool, Solve *s, RunList first, Plan *least, Plan **plan)
+{
+    int64_t budget = s->options.budget_bytes, aim = budget, floor_bytes = s->least.peak_bytes;
+    RunList candidates[LADDER_MOST + 2 * ANSWER_AIMS + 2];
+    int32_t n = 0;
+    candidates[n++] = first;
+    for (int32_t k = 0; k < s->n_rung; k++) {
+        if (s->rung[k].node && s->rung[k].peak_bytes <= budget)
+            candidates[n++] = s->rung[k];
+    }
+    for (int32_t tries = 0; n > 0; tries++) {
+        int32_t pick = 0;
+        for (int32_t i = 1; i < n; i++) {
+            if (candidates[i].cost < candidates[pick].cost)
+                pick = i;
+        }
+        RunList list = candidates[pick];
+        candidates[pick] = candidates[--n];
+        if (list.cost >= s->least.cost)
+            break;
+        if (tries >= ANSWER_PLACES && list.peak_bytes > floor_bytes)
+            continue;
+        TRY(answer_plan(pool, s, &list, plan));
+        TRY(plan_place(s->graph, *plan, budget));
+        int64_t over = (*plan)->arena_bytes - budget;
+        if (over <= 0)
+            return OK;
+        if (tries >= ANSWER_AIMS || aim <= floor_bytes)
+            continue;
+        solve_seed(s, aim, &list);
+        if (list.node)
+            candidates[n++] = list;
+        aim = aim - over > floor_bytes ? aim - over : floor_bytes + (aim - floor_bytes) / 2;
+        solve_budget(s, aim, s->effort / (2 * s->rungs), solve_highest(s, aim), &list);
+        if (list.node)
+            candidates[n++] = list;
+    }
+    *plan = least;
+    return OK;
+}
+
+/* One list with copies, by arena if asked; NULL: it cannot be made to fit. */
+static Err answer_moved(Pool *pool, Solve *s, const RunList *list, Plan **moved)
+{
+    const PlanOptions *options = &s->options;
+    Pool    *scratch = pool_new(NULL, "answer_moved");
+    int64_t  aim = options->budget_bytes;
+    int32_t *runs, n;
+    Err      err = OK;
+    task_runs(scratch, s->task, list->node, list->n, &runs, &n);
+    for (int32_t tries = 0; tries < 4; tries++) {
+        err = plan_offload(pool, s->graph, runs, n, aim, options->host_budget_bytes, moved);
+        if (err || !*moved || !options->layout)
+            break;
+        err = plan_place(s->graph, *moved, options->budget_bytes);
+        if (err || (*moved)->arena_bytes <= options->budget_bytes)
+            break;
+        aim -= (*moved)->arena_bytes - options->budget_bytes;
+        *moved = NULL;
+    }
+    pool_free(scratch);
+    if (!err && *moved) {
+        (*moved)->budget_bytes = options->budget_bytes;
+        (*moved)->cut = s->cut;
+    }
+    return err;
+}
+
+static RunList answer_keep_all(const Solve *s)
+{
+    RunList all = { .n = s->task->n_nodes, .cost = s->task->base_cost,
+                    .peak_bytes = s->keep_all_bytes };
+    all.node = NEWN(s->pool, int32_t, all.n + 1);
+    for (int32_t i = 0; i < all.n; i++)
+        all.node[i] = i;
+    return all;
+}
+
+static bool answer_has_host(const PGraph *graph)
+{
+    return graph->to_host > 0 && graph->to_device > 0;
+}
+
+/* A plan with copies that is cheaper than *plan, which fits, if there is one. */
+static Err answer_cheaper_moved(Pool *pool, Solve *s, Plan **plan)
+{
+    RunList candidates[LADDER_MOST + 3];
+    int32_t n = 0;
+    solve_ladder(s, s->keep_all_bytes);
+    candidates[n++] = answer_keep_all(s);
+    for (int32_t k = s->n_rung - 1; k >= 0; k--) {
+        if (s->rung[k].node)
+            candidates[n++] = s->rung[k];
+    }
+    candidates[n++] = s->least;
+    for (int32_t i = 0; i < n; i++) {
+        Plan *moved = NULL;
+        if (candidates[i].cost >= (*plan)->cost)
+            continue;
+        TRY(answer_moved(pool, s, &candidates[i], &moved));
+        if (moved && moved->cost < (*plan)->cost)
+            *plan = moved;
+    }
+    return OK;
+}
+
+/* The least that this list can do with by copies, by halving; below *aim, or nothing is changed. */
+static Err answer_squeeze(PlanSearch *search, const RunList *list, int64_t *aim)
+{
+    Solve   *s = &search->solve;
+    Pool    *scratch = pool_new(NULL, "answer_squeeze");
+    int64_t  low = s->bound_bytes, high = *aim;
+    int32_t *runs, n;
+    Err      err = OK;
+    task_runs(scratch, s->task, list->node, list->n, &runs, &n);
+    for (int i = 0; i < ANSWER_HALVINGS && low < high && !err && !solve_late(s); i++) {
+        Pool   *once = pool_new(scratch, "offload");
+        int64_t middle = i == 0 ? low : low + (high - low) / 2;
+        Plan   *moved;
+        err = plan_offload(once, s->graph, runs, n, middle, s->options.host_budget_bytes, &moved);
+        if (!err && moved) {
+            high = middle;
+            *aim = middle;
+            search->moved_list = *list;
+            search->moved_aim  = middle;
+        } else {
+            low = middle + 1;
+        }
+        pool_free(once);
+    }
+    pool_free(scratch);
+    return err;
+}
+
+/* *least becomes a plan with copies where that needs less. Neither list nor bytes depend on the
+ * budget, so what is named here is found again. */
+static Err answer_least_moved(Pool *pool, PlanSearch *search, Plan **least)
+{
+    Solve *s = &search->solve;
+    if (!search->moved_known) {
+        int64_t aim = s->least.peak_bytes;
+        RunList all = answer_keep_all(s);
+        TRY(answer_squeeze(search, &s->least, &aim));
+        TRY(answer_squeeze(search, &all, &aim));
+        search->moved_known = true;
+    }
+    if (!search->moved_aim)
+        return OK;
+    Pool    *scratch = pool_new(NULL, "answer_least_moved");
+    int32_t *runs, n;
+    Plan    *moved;
+    task_runs(scratch, s->task, search->moved_list.node, search->moved_list.n, &runs, &n);
+    Err err = plan_offload(pool, s->graph, runs, n, search->moved_aim, s->options.host_budget_bytes,
+                           &moved);
+    pool_free(scratch);
+    TRY(err);
+    if (s->options.layout)
+        TRY(plan_place(s->graph, moved, 0));
+    if (plan_peak_bytes(moved) >= plan_peak_bytes(*least))
+        return OK;
+    moved->cut = s->cut;
+    moved->budget_bytes = s->options.budget_bytes;
+    *least = moved;
+    return OK;
+}
+
+static Err answer_within(Pool *pool, PlanSearch *search, int64_t budget, Plan **plan)
+{
+    Solve        *s = &search->solve;
+    const PGraph *graph = search->graph;
+    Plan         *least;
+    TRY(plan_keep_all(pool, graph, plan));
+    TRY(plan_check(graph, *plan, 0));
+    (*plan)->budget_bytes = budget;
+    if (search->options.layout && (budget <= 0 || (*plan)->live_bytes <= budget))
+        TRY(plan_place(graph, *plan, budget));
+    if (budget <= 0 || plan_peak_bytes(*plan) <= budget)
+        return OK;
+    search->options.budget_bytes = budget;
+    if (!search->begun)
+        solve_begin(s, search->pool, graph, &search->options, *plan);
+    search->begun = true;
+    s->options.budget_bytes = budget;
+    TRY(answer_least(pool, s, &least));
+    *plan = least;
+    if (plan_peak_bytes(least) <= budget) {
+        RunList best;
+        solve_asked(s, budget, &best);
+        TRY(s->options.layout ? answer_placed(pool, s, best, least, plan)
+                              : answer_plan(pool, s, &best, plan));
+    } else if (answer_has_host(graph)) {
+        TRY(answer_least_moved(pool, search, plan));
+    }
+    if (plan_peak_bytes(*plan) > budget)
+        return answer_refuse(s, *plan);
+    if (answer_has_host(graph))
+        TRY(answer_cheaper_moved(pool, s, plan));
+    solve_tell(s, 1, "done");
+    return plan_check(graph, *plan, s->options.layout ? 0 : budget);
+}
+
+PlanSearch *plan_search_new(Pool *pool, const PGraph *graph, const PlanOptions *options)
+{
+    PlanSearch *search = NEW(pool, PlanSearch);
+    *search = (PlanSearch){ .pool = pool, .graph = graph, .options = *options };
+    if (pgraph_is_hosted(graph))
+        search->unhosted = plan_search_new(pool, pgraph_unhosted(pool, graph), options);
+    return search;
+}
+
+Err plan_search_within(Pool *pool, PlanSearch *search, int64_t budget_bytes, Plan **plan)
+{
+    if (!search->unhosted)
+        return answer_within(pool, search, budget_bytes, plan);
+    return plan_stage_within(pool, search->graph, search->unhosted, search->options.layout,
+                             budget_bytes, plan);
+}
+
+Err plan_solve(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan)
+{
+    TRY(pgraph_check(graph));
+    Pool *scratch = pool_new(NULL, "plan_solve");
+    Err   err = plan_search_within(pool, plan_search_new(scratch, graph, options),
+                                   options->budget_bytes, plan);
+    pool_free(scratch);
+    return err;
+}
+
+static Err answer_curve(Pool *pool, Pool *scratch, const PGraph *graph, const PlanOptions *options,
+                       const int64_t *budgets, int n, Plan **plans)
+{
+    Plan   *keep_all;
+    Solve   s = { 0 };
+    RunList best = { 0 };
+    TRY(plan_keep_all(pool, graph, &keep_all));
+    for (int i = 0; i < n; i++) {
+        plans[i] = NULL;
+        if (budgets[i] >= keep_all->live_bytes) {
+            plans[i] = NEW(pool, Plan);
+            *plans[i] = *keep_all;
+        } else {
+            if (!s.task)
+                solve_begin(&s, scratch, graph, options, keep_all);
+            if (budgets[i] < s.least.peak_bytes)
+                continue;
+            RunList found;
+            solve_asked(&s, budgets[i], &found);
+            if (!best.node || found.cost < best.cost)
+                best = found;
+            TRY(answer_plan(pool, &s, &best, &plans[i]));
+        }
+        plans[i]->budget_bytes = budgets[i];
+        TRY(plan_check(graph, plans[i], budgets[i]));
+    }
+    return OK;
+}
+
+Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, const int64_t *budgets,
+               int n, Plan **plans)
+{
+    TRY(pgraph_check(graph));
+    for (int i = 1; i < n; i++)
+        REQUIRE(budgets[i] >= budgets[i - 1]);
+    Pool         *scratch = pool_new(NULL, "plan_curve");
+    bool          hosted = pgraph_is_hosted(graph);
+    const PGraph *seen = hosted ? pgraph_unhosted(scratch, graph) : graph;
+    Err           err = answer_curve(pool, scratch, seen, options, budgets, n, plans);
+    for (int i = 0; hosted && !err && i < n; i++)
+        if (plans[i])
+            err = plan_stage(pool, graph, plans[i], &plans[i]);
+    pool_free(scratch);
+    return err;
+}

@@ -1,0 +1,166 @@
+/* weights.c -- a file's tensors matched with a model's parameters and statistics, and put there. */
+#include "train/weights.h"
+
+#include "train/lengths.h"
+
+#include <math.h>
+#include <string.h>
+
+SafeType safe_type(Type type)
+{
+    static const SafeType map[] = { SAFE_F32, SAFE_BF16, SAFE_F16, SAFE_I32, SAFE_U8 };
+    return map[type];
+}
+
+bool tensor_fits(const SafeTensor *t, Shape shape)
+{
+    if (t->rank != shape.rank)
+        return false;
+    for (int i = 0; i < shape.rank; i++)
+        if (t->shape[i] != shape.dim[i])
+            return false;
+    return true;
+}
+
+Err tensor_misfit(const char *path, const SafeTensor *t, Shape shape)
+{
+    Shape found = { .rank = t->rank < MAX_RANK ? t->rank : MAX_RANK };
+    for (int i = 0; i < found.rank; i++)
+        found.dim[i] = t->shape[i];
+    return fail(E_FORMAT, "%s: %s is %s, the model has %s", path, t->name, shape_text(found),
+                shape_text(shape));
+}
+
+/* A saved state that belongs to the model rather than to the run: batch-norm statistics. */
+static const Value *state_find(const Graph *graph, const char *name)
+{
+    for (int32_t i = 0; i < graph->n_constants; i++) {
+        const Value *value = value_at(graph, graph->constants[i].value);
+        if (graph->constants[i].saved && value->class == CLASS_CONSTANTS &&
+            strncmp(name, "optimizer.", 10) && !strcmp(value->name, name))
+            return value;
+    }
+    return NULL;
+}
+
+/* PyTorch counts batches in int64, we in i32; all else is fp32 on both sides. */
+static Err state_load(Pool *pool, Session *session, const char *path, const Value *value,
+                      int32_t id, const SafeTensor *t)
+{
+    int64_t count = shape_count(value->shape);
+    bool    wide = value->type == I32 && t->type == SAFE_I64;
+    if (t->type != safe_type(value->type) && !wide)
+        return fail(E_FORMAT, "%s: %s holds %s, not %s", path, t->name, safe_type_name(t->type),
+                    safe_type_name(safe_type(value->type)));
+    if (t->n_bytes != (size_t)value->bytes * (wide ? 2 : 1))
+        return tensor_misfit(path, t, value->shape);
+    if (!wide)
+        return session_write(session, id, t->data);
+    int32_t *narrow = NEWN(pool, int32_t, count);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t x;
+        memcpy(&x, (const char *)t->data + 8 * i, 8);
+        narrow[i] = x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : (int32_t)x;
+    }
+    return session_write(session, id, narrow);
+}
+
+static Err states_load(Pool *pool, Session *session, const char *path, const SafeFile *file)
+{
+    const Graph *graph = session_engine(session)->graph;
+    for (int i = 0; i < file->n; i++) {
+        const Value *state = state_find(graph, file->tensors[i].name);
+        if (state)
+            TRY(state_load(pool, session, path, state, (int32_t)(state - graph->values),
+                           &file->tensors[i]));
+    }
+    return OK;
+}
+
+Err weights_load_run(Pool *pool, Session *session, const char *path, bool raw, bool *averaged)
+{
+    const Graph *graph = session_engine(session)->graph;
+    SafeFile     file;
+    Pool        *work = pool_new(pool, "weights");
+
+    TRY(safetensors_read(work, path, &file));
+    *averaged = false;
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const Param      *p = &graph->params[i];
+        Pool             *one = pool_new(work, "tensor");
+        const SafeTensor *t = raw ? NULL
+                                  : safetensors_find(&file, pool_print(one, "ema/%s", p->name));
+        float            *data = NULL;
+        *averaged = *averaged || t;
+        t = t ? t : safetensors_find(&file, p->name);
+        if (!t)
+            return fail(E_FORMAT, "%s lacks %s: it belongs to another recipe", path, p->name);
+        if (!tensor_fits(t, p->disk))
+            return tensor_misfit(path, t, p->disk);
+        TRY(tensor_f32(one, path, t, &data));
+        TRY(session_set_param(session, i, data));
+        pool_free(one);
+    }
+    TRY(states_load(work, session, path, &file));
+    pool_free(work);
+    return OK;
+}
+
+/* Said here, where the tensor is known; the loss would only say that something is wrong. */
+static Err weights_finite(const char *path, const Param *param, const float *data)
+{
+    int64_t n = shape_count(param->disk);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(data[i]))
+            return fail(E_FORMAT, "%s: number %lld of %s is not finite; these weights are spoilt",
+                        path, (long long)i, param->name);
+    return OK;
+}
+
+Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
+{
+    const Graph *graph = session_engine(session)->graph;
+    SafeFile     file;
+    Pool        *work = pool_new(pool, "weights");
+    int          missing = 0, unused = 0;
+    const char  *first_missing = NULL, *first_unused = NULL;
+
+    TRY(safetensors_read(work, path, &file));
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
+        if (t && !tensor_fits(t, graph->params[i].disk))
+            return tensor_misfit(path, t, graph->params[i].disk);
+        if (!t && !missing++)
+            first_missing = graph->params[i].name;
+    }
+    for (int i = 0; i < file.n; i++)
+        if (!param_find((Graph *)(uintptr_t)graph, file.tensors[i].name) &&
+            !state_find(graph, file.tensors[i].name) && !unused++)
+            first_unused = file.tensors[i].name;
+    if (!partial && (missing || unused))
+        return fail(E_USAGE,
+                    "%s does not match the model: %d parameters missing%s%s, %d tensors "
+                    "unused%s%s; --init-partial takes what fits",
+                    path, missing, missing ? " (first: " : "",
+                    missing ? pool_print(pool, "%s)", first_missing) : "", unused,
+                    unused ? " (first: " : "", unused ? pool_print(pool, "%s)", first_unused) : "");
+    if (missing == graph->n_params)
+        return fail(E_USAGE, "%s holds no parameter of this model%s%s; another file is meant", path,
+                    unused ? ", but for example " : "", unused ? first_unused : "");
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
+        float            *data = NULL;
+        Pool             *one = pool_new(work, "tensor");
+        if (t) {
+            TRY(lengths_tensor(one, path, &file, graph, &graph->params[i], t, &data));
+            TRY(weights_finite(path, &graph->params[i], data));
+            TRY(session_set_param(session, i, data));
+            if (graph->params[i].ema >= 0)
+                TRY(session_put_param(session, i, graph->params[i].ema, data));
+        }
+        pool_free(one);
+    }
+    TRY(states_load(work, session, path, &file));
+    pool_free(work);
+    return OK;
+}

@@ -24,21 +24,23 @@ static void shipped_places(Pool *pool, const char *folder, const char *places[N_
 Err shipped_list(Pool *pool, const char *folder, const char *ext, char ***names, int *n)
 {
     const char *places[N_PLACES];
-    char      **all = NULL;
-    int         n_all = 0;
-    shipped_places(pool, folder, places);
-    for (int i = 0; i < N_PLACES && !n_all; i++)
-        if (folder_exists(places[i]))
-            TRY(folder_list(pool, places[i], &all, &n_all));
+    size_t      end = strlen(ext);
     *n = 0;
-    for (int i = 0; i < n_all; i++) {
-        size_t length = strlen(all[i]), end = strlen(ext);
-        if (length <= end || strcmp(all[i] + length - end, ext))
-            continue;
-        all[i][length - end] = '\0';
-        all[(*n)++] = all[i];
+    shipped_places(pool, folder, places);
+    for (int place = 0; place < N_PLACES && !*n; place++) {
+        char **all = NULL;
+        int    n_all = 0;
+        if (folder_exists(places[place]))
+            TRY(folder_list(pool, places[place], &all, &n_all));
+        for (int i = 0; i < n_all; i++) {
+            size_t length = strlen(all[i]);
+            if (length <= end || strcmp(all[i] + length - end, ext))
+                continue;
+            all[i][length - end] = '\0';
+            all[(*n)++] = all[i];
+        }
+        *names = all;
     }
-    *names = all;
     return OK;
 }
 
@@ -47,8 +49,6 @@ static const char *shipped_words(Pool *pool, char **names, int n)
 {
     Text text = { .pool = pool };
     int  i = 0;
-    if (!n)
-        return "";
     for (; i < n && text.n < 160; i++)
         text_add(&text, "%s%s", i ? ", " : "; there are ", names[i]);
     if (i < n)
@@ -74,6 +74,9 @@ Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *wh
         return fail(E_USAGE, "%s is a folder, not a %s; give a name or a file", name, what);
     if (near)
         return fail(E_USAGE, "there is no %s '%s'; did you mean '%s'?", what, name, near);
+    if (!n)
+        return fail(E_USAGE, "there is no file '%s', and no folder with %ss was found: %s/ is "
+                    "looked for here and beside the program", name, what, folder);
     return fail(E_USAGE, "there is no %s or file '%s'%s", what, name,
                 shipped_words(pool, names, n));
 }

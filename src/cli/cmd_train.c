@@ -26,7 +26,7 @@ static const Option options[] = {
     { "data",         OPT_TEXT, &opt.data,         "DIR",  "where the samples are" },
     { "seed",         OPT_NATURAL,&opt.seed,         "N",    "of weights, noise and data order" },
     { "given",        OPT_TEXT, &opt.given,        "FILE",
-      "inputs and noise from here (safetensors, steps first)" },
+      "inputs and noise from here (docs/FORMATS.md)" },
     MODEL_OPTIONS(model),
     { "plan",         OPT_TEXT, &opt.plan,         "FILE", "the plan of plimsoll fit -o, exactly" },
     ALLOW_OPTION(opt.allow),

@@ -323,8 +323,10 @@ bool attention_cuda_head(const Node *n, const Device *device)
 
 const char *attention_cuda_name(const Node *n, const Device *device)
 {
-    return attention_cuda_head(n, device) ? "heads"
-         : attention_cuda_wgmma(n, device) ? "wgmma" : attention_cuda_mma(n, device) ? "mma" : "tiles";
+    return attention_cuda_head(n, device)    ? "heads"
+           : attention_cuda_wgmma(n, device) ? "wgmma"
+           : attention_cuda_mma(n, device)   ? "mma"
+                                             : "tiles";
 }
 
 static int chunks_of(int64_t width) { return (int)ceil_div(width, width <= 64 ? 64 : 128); }

@@ -530,7 +530,8 @@ extern "C" Err attention_grad_cuda(const Call *call)
     }
     if (!a.heat)
         return OK;
-    int64_t parts = a.n_heads * ceil_div(a.lk, TILE) * (attention_cuda_mma(n, call->device) ? 1 : a.chunks);
+    bool    mma = attention_cuda_mma(n, call->device);
+    int64_t parts = a.n_heads * ceil_div(a.lk, TILE) * (mma ? 1 : a.chunks);
     return attention_cuda_heat_sum(call, &a, parts);
 }
 

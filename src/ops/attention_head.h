@@ -1,9 +1,9 @@
 /* attention_head.h -- pieces for short sequences on Hopper: a head's keys all in shared memory.
  *
- * Each warpgroup has 64 queries. A tile in shared memory is a row of columns 16 bytes wide, each with
- * all rows of the tile: eight rows of a column are the 128 bytes that the tensor cores take at a
- * time, so the same tile serves with the summed index along its rows and down its columns, for any
- * width in steps of 8. The 16 bytes between columns put the pieces of one row, which are stored
+ * Each warpgroup has 64 queries. A tile in shared memory is a row of columns 16 bytes wide, each
+ * with all rows of the tile: eight rows of a column are the 128 bytes that the tensor cores take at
+ * a time, so the same tile serves with the summed index along its rows and down its columns, for
+ * any width in steps of 8. The 16 bytes between columns put the pieces of one row, which are stored
  * together, into different banks. There is room for R rows, a constant, so that every place is one
  * too; rows beyond the end are zeros. The last warpgroup may read rows that its tile does not have:
  * they are those of the next column or tile, and what comes of them is never stored.

@@ -9,7 +9,7 @@
 
 #include "ops/attention_cuda.h"
 
-enum { MMA_THREADS = 128, MMA_WARPS = 4 };
+enum { MMA_THREADS = 128 };
 
 /* Elements from a row to the next; registers of 16 of the summed index: of 16 rows on the left, of
  * two blocks of 8 on the right. */

@@ -1,9 +1,10 @@
 /* attention_ring.h -- attention over long sequences on Hopper: tiles that the copy engine fetches
  * into a ring of stages.
  *
- * A block has rows of its own (queries, or keys), 64 to a reading warpgroup, and walks over pairs of
- * tiles of the other side. Its last warpgroup only fetches, into a ring of stages (`full` says that
- * a pair is there, `empty` that all have read it), and leaves most of its registers to the others.
+ * A block has rows of its own (queries, or keys), 64 to a reading warpgroup, and walks over pairs
+ * of tiles of the other side. Its last warpgroup only fetches, into a ring of stages (`full` says
+ * that a pair is there, `empty` that all have read it), and leaves most of its registers to the
+ * others.
  *
  * A tile lies in panels of 64 columns beside each other, the last of them narrower, swizzled as the
  * copy engine does it: it serves the tensor cores with the summed index along its rows and down its
@@ -212,8 +213,8 @@ __device__ __forceinline__ void tile_ask(Panels<ROWS, K> &to, const TileMaps &ma
         box_ask(to.at + panels * bytes, &maps.rest, full, panels * 64, row, head, batch);
 }
 
-/* Where a byte of a row lies: 16-byte pieces are permuted within eight rows of 128 bytes, or four of
- * as many bytes, and so on. */
+/* Where a byte of a row lies: the 16-byte pieces of a row are permuted, eight rows of 128 bytes
+ * each in another way, as are eight pairs of 64 bytes and eight fours of 32. */
 template <int ROWS, int K> __device__ __forceinline__ int byte_at(int row, int byte)
 {
     constexpr int full = Panels<ROWS, K>::FULL * 128, line = Panels<ROWS, K>::LINE;

@@ -20,7 +20,8 @@ template <int K, int QUERIES> struct Lines {
     const float   *lse, *delta;
     int64_t        n;            /* queries left */
     float          x[(QUERIES + 31) / 32], y[(QUERIES + 31) / 32];
-    __device__ __forceinline__ Lines(KeysShared<K, QUERIES> &shared, const AttentionCuda &a, int64_t head)
+    __device__ __forceinline__ Lines(KeysShared<K, QUERIES> &shared, const AttentionCuda &a,
+                                     int64_t head)
         : s(shared), lse(a.lse + head * a.lq), delta(a.delta + head * a.lq), n(a.lq)
     {
     }
@@ -49,8 +50,8 @@ template <int K, int QUERIES> struct Lines {
 };
 
 template <class T, int N, int K, int QUERIES>
-__device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, QUERIES> &s, int64_t head,
-                                          int64_t key, int group, int64_t tiles)
+__device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, QUERIES> &s,
+                                          int64_t head, int64_t key, int group, int64_t tiles)
 {
     constexpr bool held = N <= 64;       /* what the registers hold */
     auto   &ring = s.ring;

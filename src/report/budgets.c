@@ -27,6 +27,11 @@ typedef struct Batches {
     int              n;
 } Batches;
 
+static bool batch_late(const Batches *b)
+{
+    return b->deadline_s > 0 && clock_now() > b->deadline_s;
+}
+
 /* The arena at another batch: of everything kept, or the least a short search finds. A batch that
  * cannot be built (too many elements for an operator) fits nowhere. */
 static int64_t batch_peak(Batches *b, int64_t batch)
@@ -43,7 +48,7 @@ static int64_t batch_peak(Batches *b, int64_t batch)
     Err err = fit_plan(pool, recipe, b->e->device, &how, result);
     if (!err || err == E_BUDGET)
         peak = result->engine->arena_bytes;
-    if (b->n < TRIES)
+    if (b->n < TRIES && !batch_late(b))      /* a search that was cut off refuses nothing */
         b->list[b->n++] = (Tried){ batch, peak };
     pool_free(pool);
     return peak;
@@ -69,10 +74,12 @@ static int64_t batch_guess(int64_t budget, Tried below, Tried low, Tried high, i
                                            : (int64_t)guess;
 }
 
+/* -1: time was up before one was found. What fits a smaller budget is no answer for this one. */
 static int64_t batch_largest(Batches *b, int64_t budget)
 {
     Tried below = { 0, b->e->sheet->engine->persistent_bytes }, low = below;
     Tried high = { BATCH_MOST + 1, INT64_MAX };
+    bool  found = false, late = false;
     if (low.peak_bytes >= budget && b->deadline_s <= 0)
         return 0;
     for (int i = 0; i < b->n; i++) {
@@ -86,19 +93,20 @@ static int64_t batch_largest(Batches *b, int64_t budget)
             below = t;
         }
     }
-    for (int i = 0; i < b->tries && high.batch - low.batch > 1; i++) {
-        if (b->deadline_s > 0 && clock_now() > b->deadline_s)
-            return i && low.batch ? low.batch : -1;      /* of a larger budget nothing is known */
-        Tried t = { batch_guess(budget, below, low, high, i), 0 };
-        t.peak_bytes = batch_peak(b, t.batch);
-        if (t.peak_bytes > budget) {
-            high = t;
-        } else {
+    for (int i = 0; i < b->tries && high.batch - low.batch > 1 && !late; i++) {
+        Tried t = { batch_guess(budget, below, low, high, i), INT64_MAX };
+        if (!batch_late(b))
+            t.peak_bytes = batch_peak(b, t.batch);
+        late = batch_late(b);
+        if (t.peak_bytes <= budget) {
             below = low;
             low = t;
+            found = true;
+        } else {
+            high = t;
         }
     }
-    return low.batch;
+    return late && !found ? -1 : low.batch;
 }
 
 void budgets_judge(Explained *e)

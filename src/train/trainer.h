@@ -1,8 +1,8 @@
 /* trainer.h -- the outer loop: data in, steps, log, validation, samples, checkpoints, a clean end.
  *
- * Everything is taken before step 1; a step then allocates nothing. SIGINT and SIGTERM finish the
- * step, save and end well. A loss that is not finite stops before the weights move, names the first
- * tensor that went wrong and keeps the last good checkpoint.
+ * Everything is taken before step 1; a step then allocates nothing. SIGINT, SIGTERM and SIGHUP
+ * finish the step, save and end well. A loss that is not finite stops before the weights move,
+ * names the first tensor that went wrong and keeps the last good checkpoint.
  */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
@@ -16,7 +16,7 @@ typedef struct TrainOptions {
     bool        resume;          /* go on from out's newest checkpoint */
     const char *init;            /* starting weights, or NULL */
     bool        init_partial;
-    const char *given;  /* inputs and noise from this safetensors file, tensors (steps, ...) */
+    const char *given;  /* inputs and noise from this safetensors file: (micro-batches, ...) each */
     const char *plan;            /* this plan file; NULL: that of a resumed run, else plan anew */
     int64_t     budget_bytes;    /* of the arena; 0: keep everything */
     unsigned    allow;           /* numeric levers that may be moved for the budget (train/fit.h) */

@@ -8,6 +8,7 @@
  *   test_ops --quick N          only the first N cases of each operator, fp32 (for valgrind)
  *   test_ops --differences 0    without finite differences: many runs more of the same code, which
  *                               tell a sanitizer nothing
+ *   test_ops --tf32 1           on a card: fp32 factors may be rounded to tf32
  */
 #include "cases.h"
 #include "../device.h"
@@ -28,7 +29,7 @@
 
 enum { MAX_PORTS = 24 };
 
-static bool differences = true;
+static bool differences = true, tf32;
 
 typedef struct Port {            /* an input or output of a case */
     const char *name;
@@ -361,6 +362,10 @@ static void judge_reference(Case *c, const SafeFile *refs)
 {
     double tol = c->type == F32 ? (c->oc->tol_f32 > 0 ? c->oc->tol_f32 : 1e-5)
                                 : (c->oc->tol_bf16 > 0 ? c->oc->tol_bf16 : 1e-2);
+    /* Factors rounded to tf32 have 11 bits, those of bf16 8. */
+    double tol_tf32 = (c->oc->tol_bf16 > 0 ? c->oc->tol_bf16 : 1e-2) / 8;
+    if (c->type == F32 && tf32 && tol < tol_tf32)
+        tol = tol_tf32;
     double largest = 1e-30;      /* of all gradients: some are zero by algebra */
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < c->n_in + c->n_out; i++) {
@@ -554,12 +559,16 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--backend")) backend = argv[i + 1];
         else if (!strcmp(argv[i], "--quick"))   quick = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--differences")) differences = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--tf32"))    tf32 = atoi(argv[i + 1]);
     }
+    if (tf32)
+        differences = 0;                 /* a step of 1e-2 drowns in the rounding */
     Pool   *pool = pool_new(NULL, "harness");
     Device *device;
     SafeTensor *list = NULL;
     int32_t     n = 0, cap = 0;
-    if (test_device(pool, &(DeviceOptions){ .blas = backend, .threads = 2 }, &device)) {
+    if (test_device(pool, &(DeviceOptions){ .blas = backend, .threads = 2, .tf32 = tf32 },
+                    &device)) {
         fprintf(stderr, "%s\n", err_text());
         return 1;
     }

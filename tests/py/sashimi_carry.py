@@ -93,6 +93,8 @@ for precision, loss_limit, median_limit, worst_limit in (("fp32", 1e-5, 2e-4, 2e
                "--precision", precision]
     for one in sets:
         command += ["--set", one]
+    more = subprocess.run([*command, "--steps", "2"], capture_output=True, text=True)
+    good = good and more.returncode == 2 and "ask for --steps 1" in more.stderr and not os.path.exists(run)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = load_file(os.path.join(run, "step-000001.safetensors"))
     mine = json.loads(open(os.path.join(run, "log.jsonl")).readline())["loss"]

@@ -90,10 +90,29 @@ static void refusals_are_rows(void)
     pool_free(pool);
 }
 
+/* However soon time is up: a larger budget (by a third or more) has a larger batch, or nothing is
+ * said of it. */
+static void batches_in_time(void)
+{
+    Pool      *pool = pool_new(NULL, "test");
+    Explained *e = explain(pool, "sashimi-small", NULL, 0);
+    for (int ms = 100; ms <= 1000; ms += 150) {
+        int64_t before = 0;
+        budgets_replan(e, ms / 1e3);
+        for (int i = 0; i < e->n_budgets; i++) {
+            int64_t batch = e->budgets[i].largest_replanned;
+            CHECK(batch == -1 || batch > before + before / 5);
+            before = batch > before ? batch : before;
+        }
+    }
+    pool_free(pool);
+}
+
 int main(void)
 {
     RUN(rows_are_plans);
     RUN(limit_is_kept);
     RUN(refusals_are_rows);
+    RUN(batches_in_time);
     return test_end();
 }

@@ -137,13 +137,18 @@ static void blocks_try(Engine *engine, const Blocks *b, int32_t most, int64_t bu
 {
     Pool    *pool = pool_new(NULL, "blocks");
     Program  one = engine->programs[0];
-    Cell     cell;
-    if (!blocks_plan(pool, b, most, &one.plan) &&
-        !engine_place(pool, engine, &one, 0, NULL, NULL)) {
-        double more = (double)one.repeat * (one.meter.cost - engine->programs[0].meter.cost);
-        cell = (Cell){ one.arena_bytes <= budget, one.arena_bytes, 100 * more / engine->cost_ns };
-        if (!best->bytes || cell_better(cell, *best))
-            *best = cell;
+    if (!blocks_plan(pool, b, most, &one.plan)) {
+        double more = (double)one.repeat * (one.plan->cost - engine->programs[0].meter.cost);
+        Cell   cell = { one.plan->live_bytes <= budget, one.plan->live_bytes,
+                        100 * more / engine->cost_ns };
+        /* placing takes long: only what could be better still */
+        if ((!best->bytes || cell_better(cell, *best)) &&
+            !engine_place(pool, engine, &one, 0, NULL, NULL)) {
+            cell.bytes = one.arena_bytes;
+            cell.fits = one.arena_bytes <= budget;
+            if (!best->bytes || cell_better(cell, *best))
+                *best = cell;
+        }
     }
     pool_free(pool);
 }

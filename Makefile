@@ -30,8 +30,8 @@ check: asan valgrind            ## slower: warnings on two compilers, sanitizers
 asan: setup
 	@scripts/check_sanitizers.sh
 
-valgrind: build
-	@scripts/check_valgrind.sh $(BUILD)
+valgrind: setup
+	@scripts/check_valgrind.sh
 
 demo: build                     ## the main job, on this machine, in about two minutes
 	@scripts/demo.sh $(BUILD)

@@ -3,6 +3,9 @@
  *   1 the published graphs of ../shared/instances/recompute against their proved optima
  *   2 a transformer's training step against plain per-block checkpointing and against a lower bound
  *     that holds for any order, over budgets and nodes
+ *
+ * Arguments: --quick for the first alone, a graph's name for its rows, a number of blocks for the
+ * transformer of that size.
  */
 #include "base/clock.h"
 #include "plan/prove.h"
@@ -33,12 +36,14 @@ static const Row rows[] = {
     { "RL100", 0.70, 7.73, "found" },       { "RL100", 0.60, 206, "found" },
 };
 
-static void bench_instances(void)
+static void bench_instances(const char *only)
 {
     printf("published graphs: extra cost in %% of running every node once\n");
     printf("%-10s %6s %9s %9s %8s %10s %8s %8s\n", "graph", "budget", "ours", "known", "",
            "difference", "seconds", "cpu");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (only && strcmp(only, rows[i].graph))
+            continue;
         Pool       *pool = pool_new(NULL, "bench");
         const char *path = pool_print(pool, "%s/../shared/instances/recompute/%s.json", SOURCE_DIR,
                                       rows[i].graph);
@@ -132,13 +137,16 @@ static void bench_transformer(int32_t n_blocks)
 int main(int argc, char **argv)
 {
     bool quick = argc > 1 && !strcmp(argv[1], "--quick");
-    if (argc < 2 || quick)
-        bench_instances();
+    bool one = argc > 1 && !quick && !atoi(argv[1]);
+    if (argc < 2 || quick || one)
+        bench_instances(one ? argv[1] : NULL);
+    if (quick || one)
+        return 0;
     printf("\ntransformer step: extra cost in %% at a part of the keep-all activations\n");
     printf("%6s %6s %9s %9s %12s %8s %8s\n", "nodes", "budget", "ours", "bound", "per block",
            "seconds", "cpu");
     static const int32_t sizes[] = { 17, 70, 172, 690 };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !quick; i++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (argc < 2 || atoi(argv[1]) == sizes[i])
             bench_transformer(sizes[i]);
     return 0;

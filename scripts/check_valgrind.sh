@@ -2,7 +2,6 @@
 # valgrind on the own backend (under valgrind oneDNN picks other kernels; it has sanitizers and guards).
 set -eu
 cd "$(dirname "$0")/.."
-build=${1:-build}
 command -v valgrind > /dev/null 2>&1 || { [ "$(id -u)" = 0 ] && apt-get install -y -qq valgrind > /dev/null 2>&1; } || true
 command -v valgrind > /dev/null 2>&1 || { echo "valgrind: not installed, skipped"; exit 0; }
 # AVX-512 is unknown to valgrind 3.19: a build for plain x86-64-v3.

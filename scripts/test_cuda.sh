@@ -18,6 +18,7 @@ python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
 failed=0
 "$build/test_ops" || failed=1
+"$build/test_ops" --only attention --tf32 1 || failed=1
 for system in ${*:-dit3d lag sashimi stdiff stablesr}; do
     echo "== $system"
     $python tests/py/model_cases.py "$build" "$build/cases" "$system" || [ $? = 77 ] || failed=1

@@ -120,7 +120,9 @@ static Err read_device(const Json *root, const Device *device)
     TRY(json_need_text(object, "library", &library));
     TRY(json_need_int(object, "threads", &threads));
     TRY(json_need_int(object, "align", &align));
-    if (strcmp(name, device->name) || strcmp(model, device->model) || align != device->align)
+    /* A card has two names: its profile's where it is only described, "cuda" where it is. */
+    bool named = !strcmp(name, device->name) || device->kind == DEVICE_CUDA;
+    if (!named || strcmp(model, device->model) || align != device->align)
         return fail(E_PLAN,
                     "%s was made for the device %s (%s), this is %s (%s); make a plan here with "
                     "plimsoll fit",
@@ -190,12 +192,17 @@ static Err read_choices(Pool *scratch, const Json *root, const Graph *graph, Cho
     return OK;
 }
 
-static Err check_choices(const Json *root, const Engine *engine, const ChoiceRow *rows)
+/* What runs must be what was planned. A card that is only described answers for its libraries with
+ * a little more scratch than the card itself: a plan that has room to spare keeps it. */
+static Err check_choices(const Json *root, Engine *engine, const ChoiceRow *rows)
 {
     for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
-        const Choice *here = &engine->choices[i];
-        const char   *name = here->name ? here->name : "";
-        bool          same = rows[i].listed == choice_counts(here);
+        Choice     *here = &engine->choices[i];
+        const char *name = here->name ? here->name : "";
+        bool        same = rows[i].listed == choice_counts(here);
+        if (same && rows[i].listed && !strcmp(rows[i].algorithm, name) &&
+            engine->device->kind == DEVICE_CUDA && rows[i].scratch > (int64_t)here->workspace_bytes)
+            here->workspace_bytes = (size_t)rows[i].scratch;
         if (same && rows[i].listed)
             same = !strcmp(rows[i].algorithm, name) &&
                    rows[i].scratch == (int64_t)here->workspace_bytes;

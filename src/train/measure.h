@@ -38,7 +38,7 @@ typedef struct MeasureOptions {
 
 typedef struct Measured {
     int32_t nodes, calls;        /* timed, and distinct among them */
-    double  step_ms;             /* the best plain step */
+    double  step_ms;             /* the best plain step; on a card, the median of a row */
     double  nodes_ms;            /* sum of the nodes' median times in one step */
     int64_t runtime_bytes;       /* of this process, beside the arena */
 } Measured;

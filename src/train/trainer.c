@@ -8,10 +8,10 @@
 #include "train/checkpoint.h"
 #include "train/feeds.h"
 #include "train/fit.h"
+#include "train/log.h"
 #include "train/phases.h"
 #include "train/weights.h"
 
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,9 +32,7 @@ typedef struct Trainer {
     Phases             *phases;
     Saver              *saver;
     Pool               *held;            /* the lock on the run's folder */
-    FILE               *log;
-    const char         *log_path;
-    double              flushed;     /* when the log last reached its file */
+    RunLog              log;
     RunState            state;
     bool                begun;       /* the step after it: what a checkpoint holds may have moved */
     int32_t             counters[COUNTER_WORDS];     /* what the next step is given */
@@ -52,39 +50,30 @@ static void train_on_signal(int number)
     train_stop = 1;
 }
 
-static void close_log(void *log)
+/* What ends a run well. A terminal that is closed hangs up, unless nohup says otherwise. */
+static const int train_signals[] = { SIGINT, SIGTERM, SIGHUP };
+enum { N_SIGNALS = sizeof train_signals / sizeof *train_signals };
+
+static void signals_take(struct sigaction before[N_SIGNALS])
 {
-    fclose(log);
+    struct sigaction stop = { .sa_handler = train_on_signal, .sa_flags = SA_RESTART };
+    train_stop = 0;                          /* an earlier run of the process may have set it */
+    for (int i = 0; i < N_SIGNALS; i++) {
+        sigaction(train_signals[i], NULL, &before[i]);
+        if (train_signals[i] != SIGHUP || before[i].sa_handler != SIG_IGN)
+            sigaction(train_signals[i], &stop, NULL);
+    }
 }
 
-/* What a killed run logged after its last checkpoint is done again: those lines go, half a line
- * too. */
-static Err log_cut(Pool *pool, const char *path, int64_t step)
+static void signals_give_back(const struct sigaction before[N_SIGNALS])
 {
-    static const char begin[] = "{\"step\": ";
-    char  *text;
-    size_t n, kept = 0;
-    if (!file_exists(path))
-        return OK;
-    TRY(file_read(pool, path, &text, &n));
-    for (char *end; (end = memchr(text + kept, '\n', n - kept)); kept = (size_t)(end - text) + 1)
-        if (strncmp(text + kept, begin, sizeof begin - 1) ||
-            strtoll(text + kept + sizeof begin - 1, NULL, 10) > step)
-            break;
-    return kept == n ? OK : file_write(path, text, kept);
-}
-
-static Err log_flush(const Trainer *t)
-{
-    errno = 0;
-    if (!t->log || (fflush(t->log) == 0 && !ferror(t->log)))
-        return OK;
-    return file_fail("write", t->log_path, errno ? errno : EIO);
+    for (int i = 0; i < N_SIGNALS; i++)
+        sigaction(train_signals[i], &before[i], NULL);
 }
 
 static Err train_save(Trainer *t)
 {
-    TRY(log_flush(t));               /* the log reaches at least as far as the checkpoint */
+    TRY(log_flush(&t->log));         /* it reaches at least as far as the checkpoint */
     return saver_save(t->saver, &t->state);
 }
 
@@ -164,15 +153,7 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
         TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
     }
-    t->log_path = pool_print(pool, "%s/log.jsonl", o->out);
-    if (o->resume)
-        TRY(log_cut(pool, t->log_path, t->state.step));
-    t->log = fopen(t->log_path, o->resume ? "a" : "w");
-    if (!t->log)
-        return file_fail("write", t->log_path, errno);
-    setvbuf(t->log, pool_alloc(pool, 1 << 16, 1), _IOFBF, 1 << 16);
-    pool_at_free(pool, close_log, t->log);
-    return OK;
+    return log_open(pool, &t->log, o->out, o->resume ? t->state.step : -1);
 }
 
 /* Batch-norm statistics and carried states move with every micro-batch, the rest by the update. */
@@ -256,31 +237,19 @@ static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *do
     return OK;
 }
 
-static void log_number(FILE *log, const char *key, double number)
-{
-    /* JSON has no other word */
-    fprintf(log, isfinite(number) ? ", \"%s\": %.9g" : ", \"%s\": null", key, number);
-}
-
 static Err train_log(Trainer *t, double loss, double ms, const double *validation)
 {
-    if (!t->log)
+    float progress[PROGRESS_WORDS];
+    if (!t->log.to)
         return OK;
-    float        progress[PROGRESS_WORDS];
-    const float *rates = t->rates;
     TRY(session_read(t->session, t->graph.train.progress.id, progress));
-    fprintf(t->log, "{\"step\": %lld", (long long)t->state.step);
-    log_number(t->log, "loss", loss);
-    log_number(t->log, "lr", (double)rates[RATE_GROUPS + t->graph.n_groups - 1]);
-    log_number(t->log, "grad_norm", (double)progress[PROGRESS_NORM]);
-    fprintf(t->log, ", \"ms\": %.3f", ms);
-    if (validation)
-        log_number(t->log, "val_loss", *validation);
-    fputs("}\n", t->log);
-    if (clock_now() - t->flushed < 1)
-        return OK;
-    t->flushed = clock_now();                        /* whoever follows the file sees it grow */
-    return log_flush(t);
+    return log_add(&t->log,
+                   &(LogLine){ .step = t->state.step,
+                               .loss = loss,
+                               .lr = (double)t->rates[RATE_GROUPS + t->graph.n_groups - 1],
+                               .grad_norm = (double)progress[PROGRESS_NORM],
+                               .ms = ms,
+                               .validation = validation });
 }
 
 static int64_t train_measured(const Trainer *t)
@@ -373,7 +342,7 @@ static Err train_loop(Trainer *t, TrainResult *result)
         return train_rescue(t, err);
     if (!err && t->saver && saved != t->state.step)
         err = train_save(t);
-    return err ? err : log_flush(t);
+    return err ? err : log_flush(&t->log);
 }
 
 static Err train_phases(Pool *pool, Trainer *t)
@@ -429,14 +398,10 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
                 engine->host_bytes ? bytes_text(engine->host_bytes) : "",
                 engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
-    struct sigaction action = { .sa_handler = train_on_signal, .sa_flags = SA_RESTART };
-    struct sigaction old_int, old_term;
-    train_stop = 0;                          /* an earlier run of the process may have set it */
-    sigaction(SIGINT, &action, &old_int);
-    sigaction(SIGTERM, &action, &old_term);
+    struct sigaction before[N_SIGNALS];
+    signals_take(before);
     Err err = train_loop(t, result);
-    sigaction(SIGINT, &old_int, NULL);
-    sigaction(SIGTERM, &old_term, NULL);
+    signals_give_back(before);
 
     result->step = t->state.step;
     result->step_ms = train_median(t);
@@ -479,7 +444,11 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     Trainer *t = NEW(pool, Trainer);
     *t = (Trainer){ .asked = recipe, .options = options, .held = pool_new(pool, "held") };
     *result = (TrainResult){ 0 };
+    /* a reader of the progress that has gone is no reason to stop */
+    struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
+    sigaction(SIGPIPE, &ignore, &before);
     Err err = train_whole(pool, t, device, result);
+    sigaction(SIGPIPE, &before, NULL);
     pool_free(t->held);  /* the folder is free again, whatever the caller's pool does */
     return err;
 }

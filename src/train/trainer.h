@@ -1,8 +1,8 @@
 /* trainer.h -- the outer loop: data in, steps, log, validation, samples, checkpoints, a clean end.
  *
- * Everything is taken before step 1; a step then allocates nothing. SIGINT and SIGTERM finish the
- * step, save and end well. A loss that is not finite stops before the weights move, names the first
- * tensor that went wrong and keeps the last good checkpoint.
+ * Everything is taken before step 1; a step then allocates nothing. SIGINT, SIGTERM and SIGHUP
+ * finish the step, save and end well. A loss that is not finite stops before the weights move,
+ * names the first tensor that went wrong and keeps the last good checkpoint.
  */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H

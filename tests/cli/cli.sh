@@ -207,19 +207,36 @@ expect 1 "step-000009.safetensors" train --resume "$work/whole" --steps 12
 expect 1 "not finite" train unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
 
 # a signal: finish the step, save, exit 0, say how to go on
+# under_way RUN: waits until its log has grown beyond what it was
+size() { if [ -e "$1/log.jsonl" ]; then wc -c < "$1/log.jsonl"; else echo 0; fi; }
+under_way() {
+    was=$(size "$1")
+    for i in $(seq 600); do [ "$(size "$1")" -gt "$was" ] && break; sleep 0.1; done
+}
 "$program" train unet-small $small --steps 1000000 --out "$work/signal" --quiet > "$work/out" 2>&1 &
 pid=$!
-sleep 2
+under_way "$work/signal"
 kill -INT $pid
 wait $pid
 is "SIGINT should end with 0" [ $? = 0 ]
 is "SIGINT should say how to go on" grep -q -- "--resume $work/signal" "$work/out"
 is "SIGINT should leave a checkpoint" sh -c "ls $work/signal | grep -q json"
 
+# a terminal that is closed, and a reader of the progress that has gone
+"$program" train --resume "$work/signal" --quiet > "$work/out" 2>&1 &
+pid=$!
+under_way "$work/signal"
+kill -HUP $pid
+wait $pid
+is "SIGHUP should end with 0" [ $? = 0 ]
+is "SIGHUP should save and say how to go on" grep -q "stopped at step" "$work/out"
+"$program" train unet-small $small --steps 120 --out "$work/pipe" 2>&1 > /dev/null | head -1 > "$work/out"
+is "a closed pipe should not stop a run" [ -e "$work/pipe/step-000120.json" ]
+
 # one process a folder
 "$program" train --resume "$work/signal" --quiet > "$work/out1" 2>&1 &
 pid=$!
-sleep 2
+under_way "$work/signal"
 expect 1 "is in use by another process" train --resume "$work/signal"
 kill -INT $pid
 wait $pid

@@ -2,11 +2,17 @@
  * with (docs/CUDA.md). Skips where the CUDA plugin was not built or has another cuDNN. */
 #include "../test.h"
 
+#include "base/file.h"
 #include "base/text.h"
 #include "plan/engine.h"
+#include "train/fit.h"
 #include "train/recipe.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define PLAN "card_test_plan.json"
 
 static const struct { const char *recipe; int64_t arena_bytes; } seen[] = {
     { "dit3d-s",             3255198048 },
@@ -37,6 +43,47 @@ static void arenas(void)
     }
 }
 
+/* A plan made for a card that is only described runs on the card itself: under its other name, and
+ * where its libraries there want a little less scratch than they said; never where they want more,
+ * and never on another card. */
+static void elsewhere(void)
+{
+    Pool         *pool = pool_new(NULL, "elsewhere");
+    Recipe       *recipe;
+    FitResult     fit;
+    Device        here = *device, other = *device;
+    char         *text, *end;
+    size_t        n;
+    int           more = 0, less = 0, choices = 0;
+    here.name = "cuda";
+    other.model = "NVIDIA H100";
+    CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/unet-small.yaml", NULL, 0, &recipe));
+    CHECK_OK(fit_run(pool, recipe, device, &(FitOptions){ 0 }, &fit));
+    CHECK_OK(fit_write(PLAN, recipe, &fit));
+    CHECK_OK(fit_read(pool, PLAN, recipe, &here, false, &fit));
+    CHECK_INT(fit_read(pool, PLAN, recipe, &other, false, &fit), E_PLAN);
+    CHECK(strstr(err_text(), "NVIDIA H100") != NULL);
+    CHECK_OK(file_read(pool, PLAN, &text, &n));
+    for (char *at = text; choices < 12 && (at = strstr(at, "\"scratch\": ")); choices++) {
+        at += strlen("\"scratch\": ");
+        long long bytes = strtoll(at, &end, 10);
+        for (int sign = -1; sign <= 1 && bytes + 256 * sign >= 0; sign += 2) {
+            Text out = { .pool = pool };
+            text_add(&out, "%.*s%lld%s", (int)(at - text), text, bytes + 256 * sign, end);
+            CHECK_OK(file_write(PLAN, out.at, out.n));
+            Err err = fit_read(pool, PLAN, recipe, &here, false, &fit);
+            *(sign < 0 ? &less : &more) += err == OK;
+            CHECK(err == OK || err == E_PLAN);
+        }
+    }
+    printf("  %d choices: %d may have more scratch in the same places, %d less\n", choices, more,
+           less);
+    CHECK(choices == 0 || more > 0);
+    CHECK_INT(less, 0);
+    unlink(PLAN);
+    pool_free(pool);
+}
+
 int main(void)
 {
     Pool *pool = pool_new(NULL, "device");
@@ -47,6 +94,7 @@ int main(void)
         return 77;
     }
     RUN(arenas);
+    RUN(elsewhere);
     pool_free(pool);
     return test_end();
 }

@@ -14,6 +14,10 @@
  * the queue allows for it to be there in time; where that is too early they start right after the
  * drop, and the rest of the copy is waited for. Times are those of the runs alone; the simulator
  * then tells what the plan really costs.
+ *
+ * Forecasts err: on a card that runs ahead of them, copies that were to end just in time are
+ * waited for. So copies are first planned to take half as long again; where the budget has no room
+ * for that, just in time.
  */
 #include "plan/plan.h"
 
@@ -32,6 +36,7 @@ typedef struct Offload {
     Pool          *pool;
     const int32_t *runs;
     int32_t        n_runs;
+    double         margin;   /* a copy is planned to take so many times its time */
     double        *start;    /* [run] and [n_runs]: the end */
     int64_t       *live;     /* [run] bytes with everything kept */
     Window        *windows;  /* not taken, by falling stretch */
@@ -144,7 +149,7 @@ static void offload_times(Offload *o, Window **by_need)
     for (int32_t i = 0; i < o->n_taken; i++) {
         Window *w = o->taken[i];
         double  begin = o->start[w->make + 1] > queue ? o->start[w->make + 1] : queue;
-        queue = begin + (double)o->graph->values[w->value].bytes / o->graph->to_host;
+        queue = begin + o->margin * (double)o->graph->values[w->value].bytes / o->graph->to_host;
         w->gone = offload_run_ending(o, w->from, queue);
         by_need[i] = w;
     }
@@ -154,7 +159,7 @@ static void offload_times(Offload *o, Window **by_need)
     for (int32_t i = 0; i < o->n_taken; i++) {
         Window *w = by_need[i];
         double  end = o->start[w->to] < queue ? o->start[w->to] : queue;
-        queue = end - (double)o->graph->values[w->value].bytes / o->graph->to_device;
+        queue = end - o->margin * (double)o->graph->values[w->value].bytes / o->graph->to_device;
         if (w->gone >= w->to - 1)
             w->gone = w->load = w->to;               /* no time to be gone: not moved */
         else
@@ -324,8 +329,13 @@ Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n
             o.start[r + 1] = o.start[r] + graph->nodes[runs[r]].cost;
             o.live[r++] = meter.curve[s];
         }
-        offload_windows(&o);
-        err = offload_plan(&o, kept, budget_bytes, host_budget_bytes, pool, plan);
+        static const double margins[] = { 1.5, 1 };
+        for (size_t i = 0; !err && !*plan && i < sizeof margins / sizeof *margins; i++) {
+            o.margin = margins[i];
+            o.n_windows = o.n_taken = 0;
+            offload_windows(&o);
+            err = offload_plan(&o, kept, budget_bytes, host_budget_bytes, pool, plan);
+        }
     }
     pool_free(scratch);
     return err;

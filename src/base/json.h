@@ -95,4 +95,7 @@ Err json_check_keys(const Json *object, const char *const *known, int n_known);
 Err json_fail(const Json *container, const Json *value, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Bytes of the UTF-8 character at p; 0 if there is none. */
+int json_utf8(const char *p, const char *end);
+
 #endif

@@ -58,7 +58,5 @@ Err  json_build_number(JsonBuild *b, const char *at, const char *bytes, size_t n
 
 uint32_t json_key_hash(const char *bytes, size_t n);
 uint32_t json_index_slots(uint32_t n_members);             /* slots of an object's index; 0: none */
-/* Bytes of the UTF-8 character at p; 0 if there is none. */
-int      json_utf8(const char *p, const char *end);
 
 #endif

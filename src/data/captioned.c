@@ -9,6 +9,7 @@
 #include "data/kinds.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/draw.h"
 #include "data/frames.h"
 #include "models/prompt.h"
@@ -113,6 +114,16 @@ static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder,
     if (!file_exists(path))
         return fail(E_FORMAT, "%s/%s has no caption: %s is missing", folder, item->name, path);
     TRY(file_read(pool, path, &text, &n));
+    const char *end = text + n;
+    for (const char *at = text; at < end;) {
+        int wide = *at ? json_utf8(at, end) : 0;
+        if (!wide)
+            return fail(E_FORMAT, "%s is no text in UTF-8 (byte %lld); save it as UTF-8", path,
+                        (long long)(at - text));
+        at += wide;
+    }
+    if (!strncmp(text, "\xEF\xBB\xBF", 3))           /* a byte order mark says nothing */
+        text += 3, n -= 3;
     while (n && strchr(" \t\r\n", text[n - 1]))
         text[--n] = '\0';
     if (!n)

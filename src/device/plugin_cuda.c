@@ -413,7 +413,7 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
         TRY(cuda_card());
         CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof bus, 0));
         card_memory_watch(bus);
-        CUDA_TRY(cudaSetDevice(0));
+        CARD_TRY("opening the card", cudaSetDevice(0));
         CARD_TRY("opening the card",
                  cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
         for (int way = 0; way < 2; way++)

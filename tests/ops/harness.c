@@ -494,12 +494,13 @@ static void judge(Pool *pool, const OpDef *op, const OpCase *oc, Type type, cons
         same_bits(&c, &other, "when buffers are placed elsewhere");
     if (variant(&other, &c, device, &(EngineOptions){ .no_inplace = true }))
         case_fault(&c, "not in place: %s", err_text());
-    else
+    else {
         same_bits(&c, &other, "when nothing is done in place");
-    if (case_run(&other))
-        case_fault(&c, "second run: %s", err_text());
-    else
-        same_bits(&c, &other, "from run to run");
+        if (case_run(&other))
+            case_fault(&c, "second run: %s", err_text());
+        else
+            same_bits(&c, &other, "from run to run");
+    }
     if (differences && type == F32 && !(oc->flags & CASE_NO_DIFFERENCES))
         judge_differences(&c);
     pool_free(c.pool);

@@ -7,37 +7,11 @@
 #ifndef DEVICE_WGMMA_H
 #define DEVICE_WGMMA_H
 
+#include "device/hopper.h"
+
 #include <cuda.h>
-#include <stdint.h>
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-__device__ __forceinline__ uint32_t smem_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-__device__ __forceinline__ void bar_init(uint64_t *b, int count)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_at(b)), "r"(count)
-                 : "memory");
-}
-__device__ __forceinline__ void bar_arrive(uint64_t *b)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_at(b)) : "memory");
-}
-__device__ __forceinline__ void bar_expect(uint64_t *b, int bytes)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_at(b)),
-                 "r"(bytes)
-                 : "memory");
-}
-__device__ __forceinline__ void bar_wait(uint64_t *b, int parity)
-{
-    asm volatile("{\n .reg .pred p;\n"
-                 "WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-                 " @p bra DONE;\n bra WAIT;\nDONE:\n}" ::"r"(smem_at(b)), "r"(parity) : "memory");
-}
 
 __device__ __forceinline__ void box_fetch3(void *to, const CUtensorMap *map, uint64_t *full, int a,
                                            int b, int c)
@@ -67,23 +41,6 @@ __device__ __forceinline__ void box_store5(const CUtensorMap *map, const void *f
 __device__ __forceinline__ void box_stores_end()
 {
     asm volatile("cp.async.bulk.commit_group;\n cp.async.bulk.wait_group 0;" ::: "memory");
-}
-
-__device__ __forceinline__ void smem_writes_visible()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-__device__ __forceinline__ void products_begin()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void products_commit()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-template <int N> __device__ __forceinline__ void products_wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
 /* Where a factor lies: eights of rows are 1024 bytes apart, boxes beside each other `leading`

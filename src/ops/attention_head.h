@@ -103,7 +103,7 @@ __device__ __forceinline__ uint64_t place_at(uint32_t p, int leading, int stride
 }
 __device__ __forceinline__ uint64_t place_of(const void *p, int leading, int stride)
 {
-    return place_at(shared_at(p), leading, stride);
+    return place_at(smem_at(p), leading, stride);
 }
 template <int ROWS, int D>
 __device__ __forceinline__ uint64_t along(const WideTile<ROWS, D> &t, int row)
@@ -145,7 +145,7 @@ template <int COPY, int R, int K> struct HeadFeed {
         row = (int)threadIdx.x / pieces;
         from = (const char *)(x_ + row * ld) + byte;
         step = rows * ld * 2;
-        to = shared_at(tile.at) +
+        to = smem_at(tile.at) +
              (uint32_t)(byte / 16 * WideTile<R, K>::STEP + row * 16 + byte % 16);
         n = (int)count;
         if (row >= rows)

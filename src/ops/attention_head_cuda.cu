@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
     WITH_COPY(a.copy, COPY, {
         forward_fetch<COPY, T>(a, s, at, query, scale < 0 ? 0x80008000u : 0);
     });
-    writes_visible();
+    smem_writes_visible();
     __syncthreads();
     if (query + first >= lq)                     /* a warpgroup without queries */
         return;
@@ -69,10 +69,10 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
             y[d][e] = 0;
     hold(y);
     for (int key = 0; key < lk; key += KEYS) {
-        wgmma_begin();
+        products_begin();
         head_scores<T, K, KEYS>(score, s.q, first, s.k, key);
-        wgmma_commit();
-        wgmma_wait<0>();
+        products_commit();
+        products_wait<0>();
         hold(score);
         bool mask = a.mask_diagonal && key < row + 16 && row < key + KEYS;
         if (mask || key + KEYS > lk)
@@ -84,12 +84,12 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
         fragments_of<T, KEYS>(p, score);
         hold(y);
         uint64_t ys = down(s.v) + (uint64_t)key;
-        wgmma_begin();
+        products_begin();
 #pragma unroll
         for (int i = 0; i < KEYS / 16; i++)
             wgmma<N>(y, p[i], ys + (uint64_t)(i * 16), T());
-        wgmma_commit();
-        wgmma_wait<0>();
+        products_commit();
+        products_wait<0>();
         hold(y);
     }
     softmax_end(a, head, row, rows, scale);

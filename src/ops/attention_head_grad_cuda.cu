@@ -123,14 +123,14 @@ __device__ __forceinline__ void queries_add(float (&dq)[N / 8][4], const WideTil
 {
     constexpr int step = 2 * WideTile<R, TILE_KEYS>::STEP / 16;          /* 16 keys on */
     uint64_t      xs = along(ds, row), ys = down(k) + (uint64_t)key;
-    wgmma_begin();
+    products_begin();
     wgmma<N, true, false, true>(dq, xs, ys, T());
     wgmma<N, true, false, true>(dq, xs + step, ys + 16, T());
     if (key + 32 < lk) {                         /* else that half of ds was not made */
         wgmma<N, true, false, true>(dq, xs + 2 * step, ys + 32, T());
         wgmma<N, true, false, true>(dq, xs + 3 * step, ys + 48, T());
     }
-    wgmma_commit();
+    products_commit();
 }
 
 /* acc = p^T y over all queries: 64 keys by N columns, from `column` on. */
@@ -139,13 +139,13 @@ __device__ __forceinline__ void keys_sum(float (&acc)[N / 8][4], const WideTile<
                                          const WideTile<R, K> &y, int column)
 {
     uint64_t ps = down(p), ys = down(y) + (uint64_t)(column / 8 * (WideTile<R, K>::STEP / 16));
-    wgmma_begin();
+    products_begin();
     wgmma<N, false, true, true>(acc, ps, ys, T());
 #pragma unroll
     for (int i = 1; i < R / 16; i++)
         wgmma<N, true, true, true>(acc, ps + (uint64_t)(i * 16), ys + (uint64_t)(i * 16), T());
-    wgmma_commit();
-    wgmma_wait<0>();
+    products_commit();
+    products_wait<0>();
     hold(acc);
 }
 #endif
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
         inputs_fetch<COPY, T>(a, s, at);
         outputs_fetch<COPY, T>(a, s, at);
     });
-    writes_visible();
+    smem_writes_visible();
     __syncthreads();
     if (threadIdx.x < 64 * GROUPS)
         s.lines[threadIdx.x] = query_line(a, s, head, (int)threadIdx.x);
@@ -193,14 +193,14 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             if (half && key >= lk)
                 break;
             float score[KEYS / 8][4], dp[KEYS / 8][4];
-            wgmma_begin();
+            products_begin();
             head_scores<T, K, KEYS>(score, s.q, group * 64, s.k, key);
-            wgmma_commit();
+            products_commit();
             head_scores<T, K, KEYS>(dp, s.dy, group * 64, s.v, key);
-            wgmma_commit();
+            products_commit();
             const float2 line[2] = { s.lines[row + g], s.lines[row + g + 8] };
             const float  steep = scale * LOG2_E;
-            wgmma_wait<1>();                     /* all but dp: the scores, and the last dq */
+            products_wait<1>();                     /* all but dp: the scores, and the last dq */
             hold(score);
             hold(dq);
 #pragma unroll
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             if (half == 0)
                 __syncthreads();                 /* p and ds of the last tile have been read */
             scores_put<T, KEYS>(s.p, row, half * KEYS, score);
-            wgmma_wait<0>();
+            products_wait<0>();
             hold(dp);
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
                     dp[n][e] = score[n][e] * (dp[n][e] - line[e / 2].y);
             scores_put<T, KEYS>(s.ds, row, half * KEYS, dp);
         }
-        writes_visible();
+        smem_writes_visible();
         __syncthreads();
         queries_add<T, N>(dq, s.ds, group * 64, s.k, tile, lk);
         for (int unit = 0; unit < 2 * N / PART; unit++) {
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             }
         }
     }
-    wgmma_wait<0>();
+    products_wait<0>();
     hold(dq);
     if (a.dq.data)
         quad_store<T, N>(at.rows<T>(a.dq) + row * a.dq.ld, a.dq.ld, (int)a.lq - row, a.width,

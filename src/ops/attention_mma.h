@@ -7,6 +7,7 @@
 #ifndef OPS_ATTENTION_MMA_H
 #define OPS_ATTENTION_MMA_H
 
+#include "device/hopper.h"
 #include "ops/attention_cuda.h"
 
 enum { MMA_THREADS = 128 };
@@ -15,11 +16,6 @@ enum { MMA_THREADS = 128 };
  * two blocks of 8 on the right. */
 template <class T, int D> constexpr int ROW = D + 16 / (int)sizeof(T);
 template <class T> constexpr int FRAGMENT = 2 * (int)sizeof(T);
-
-__device__ __forceinline__ uint32_t shared_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 
 __device__ __forceinline__ float fast_exp2(float x)
 {
@@ -46,11 +42,11 @@ __device__ __forceinline__ void copy_piece(uint32_t at, const void *from, int si
 __device__ __forceinline__ void copy_async(void *to, const void *from, int bytes, bool there)
 {
     if (bytes == 16)
-        copy_piece<16>(shared_at(to), from, there ? 16 : 0);
+        copy_piece<16>(smem_at(to), from, there ? 16 : 0);
     else if (bytes == 8)
-        copy_piece<8>(shared_at(to), from, there ? 8 : 0);
+        copy_piece<8>(smem_at(to), from, there ? 8 : 0);
     else
-        copy_piece<4>(shared_at(to), from, there ? 4 : 0);
+        copy_piece<4>(smem_at(to), from, there ? 4 : 0);
 }
 __device__ __forceinline__ void copy_commit()
 {
@@ -92,12 +88,12 @@ __device__ __forceinline__ void shared_clear(void *p, int bytes)     /* a multip
 __device__ __forceinline__ void ldmatrix(uint32_t (&r)[4], const void *p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(p)) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(smem_at(p)) : "memory");
 }
 __device__ __forceinline__ void ldmatrix_turned(uint32_t (&r)[4], const void *p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(p)) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(smem_at(p)) : "memory");
 }
 
 __device__ __forceinline__ uint32_t tf32(float x)

@@ -96,28 +96,6 @@ static Err ring_launch(const Call *call, Kernel kernel, const AttentionCuda &a, 
 
 /* ---- order ---- */
 
-__device__ __forceinline__ void barrier_init(uint64_t *b, int count)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(count)
-                 : "memory");
-}
-__device__ __forceinline__ void barrier_arrive(uint64_t *b)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(b)) : "memory");
-}
-/* Arrives too. */
-__device__ __forceinline__ void barrier_expect(uint64_t *b, int bytes)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(b)),
-                 "r"(bytes)
-                 : "memory");
-}
-__device__ __forceinline__ void barrier_wait(uint64_t *b, int parity)
-{
-    asm volatile("{\n .reg .pred p;\n"
-                 "WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-                 " @p bra DONE;\n bra WAIT;\nDONE:\n}" ::"r"(shared_at(b)), "r"(parity) : "memory");
-}
 /* A warpgroup's registers, each thread's: the fetching one gives, the others take. In all they may
  * be no more than the block was launched with, or all wait for ever: 168 each (2 reading
  * warpgroups), 128 (3), 96 (4). */
@@ -176,10 +154,10 @@ __device__ __forceinline__ void ring_begin(RingShared<K, OWNS, OWN, ROWS, STAGES
 {
     int fetchers = a.copy == 16 ? 32 : 128;
     if (threadIdx.x == 0) {
-        barrier_init(&s.ready, fetchers);
+        bar_init(&s.ready, fetchers);
         for (int i = 0; i < STAGES; i++) {
-            barrier_init(&s.full[i], fetchers);
-            barrier_init(&s.empty[i], OWN / 16);             /* each reading warp */
+            bar_init(&s.full[i], fetchers);
+            bar_init(&s.empty[i], OWN / 16);             /* each reading warp */
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -187,7 +165,7 @@ __device__ __forceinline__ void ring_begin(RingShared<K, OWNS, OWN, ROWS, STAGES
         for (int i = 16 * (int)threadIdx.x; i < (int)((char *)s.full - (char *)&s);
              i += 16 * (int)blockDim.x)
             *(uint4 *)((char *)&s + i) = make_uint4(0, 0, 0, 0);
-        writes_visible();
+        smem_writes_visible();
     }
     __syncthreads();
 }
@@ -197,8 +175,8 @@ __device__ __forceinline__ void box_ask(char *to, const CUtensorMap *map, uint64
                                         int column, int row, int head, int batch)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_at(to)),
-                 "l"(map), "r"(shared_at(full)), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(smem_at(to)),
+                 "l"(map), "r"(smem_at(full)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
 template <int ROWS, int K>
@@ -256,32 +234,32 @@ __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES
         return;
     if (asks) {
         if (one) {
-            barrier_expect(&s.ready, (int)sizeof s.own);
+            bar_expect(&s.ready, (int)sizeof s.own);
             for (int i = 0; i < OWNS; i++)
                 tile_ask(s.own[i], r.own_map[i], &s.ready, (int)first, inner, batch);
         } else
-            barrier_arrive(&s.ready);
+            bar_arrive(&s.ready);
     } else {
         for (int i = 0; i < OWNS; i++)
             tile_copy(s.own[i], a, r.own[i], head, first, r.own_rows);
         copy_commit();
         copy_wait<0>();
-        writes_visible();
-        barrier_arrive(&s.ready);
+        smem_writes_visible();
+        bar_arrive(&s.ready);
     }
     more.load();
     for (int64_t tile = 0; tile < tiles; tile++) {
         uint64_t *full = &s.full[at.stage];
-        barrier_wait(&s.empty[at.stage], at.phase ^ 1);
+        bar_wait(&s.empty[at.stage], at.phase ^ 1);
         more.store(at.stage);
         more.load();
         if (asks) {
             if (one) {
-                barrier_expect(full, (int)(2 * sizeof s.one[0]));
+                bar_expect(full, (int)(2 * sizeof s.one[0]));
                 tile_ask(s.one[at.stage], r.walk_map[0], full, (int)(tile * ROWS), inner, batch);
                 tile_ask(s.two[at.stage], r.walk_map[1], full, (int)(tile * ROWS), inner, batch);
             } else
-                barrier_arrive(full);
+                bar_arrive(full);
             __syncwarp();
         } else {
             tile_copy(s.one[at.stage], a, r.walk[0], head, tile * ROWS, r.walk_rows);
@@ -289,8 +267,8 @@ __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES
             copy_commit();
             if (tile) {
                 copy_wait<1>();
-                writes_visible();
-                barrier_arrive(&s.full[before.stage]);
+                smem_writes_visible();
+                bar_arrive(&s.full[before.stage]);
                 before.template next<STAGES>();
             }
         }
@@ -298,8 +276,8 @@ __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES
     }
     if (!asks) {
         copy_wait<0>();
-        writes_visible();
-        barrier_arrive(&s.full[before.stage]);
+        smem_writes_visible();
+        bar_arrive(&s.full[before.stage]);
     }
 }
 struct NoMore {
@@ -313,7 +291,7 @@ struct NoMore {
 template <int LINE> __device__ __forceinline__ uint64_t panel_at(const void *p, int leading)
 {
     constexpr uint64_t kind = LINE == 128 ? 1 : LINE == 64 ? 2 : 3;
-    return (uint64_t)(shared_at(p) >> 4) | (uint64_t)(leading >> 4) << 16 |
+    return (uint64_t)(smem_at(p) >> 4) | (uint64_t)(leading >> 4) << 16 |
            (uint64_t)(LINE * 8 >> 4) << 32 | kind << 62;
 }
 /* 16 columns of a tile's rows from `row` on, the k-th of them, the summed index along the rows. */

@@ -19,26 +19,8 @@
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Shared memory written by copies or stores may now be read by the tensor cores. */
-__device__ __forceinline__ void writes_visible()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
 /* ---- products ---- */
 
-__device__ __forceinline__ void wgmma_begin()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_commit()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-template <int N> __device__ __forceinline__ void wgmma_wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
 /* The compiler does not move uses of c over this place. */
 template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
 {

@@ -18,7 +18,7 @@ __device__ __forceinline__ void queries_turn(Panels<OWN, K> &q, int group)
     for (int i = (int)threadIdx.x % 128; i < 64 * K / 2; i += 128)
         *(uint32_t *)(q.at + byte_at<OWN, K>(group * 64 + i / (K / 2), i % (K / 2) * 4)) ^=
             0x80008000u;
-    writes_visible();
+    smem_writes_visible();
     group_sync(group);
 }
 
@@ -43,48 +43,48 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
         return softmax_step<KEYS>(score, rows, scale, factor);
     };
     clear(y);
-    barrier_wait(&s.ready, 0);
+    bar_wait(&s.ready, 0);
     if (scale < 0)               /* so that the highest score is the highest product */
         queries_turn(s.own[0], group);
     scale = fabsf(scale);
 
-    barrier_wait(&s.full[0], 0);
+    bar_wait(&s.full[0], 0);
     turns.take();
-    wgmma_begin();
+    products_begin();
     scores_queue<T, K>(score, s.own[0], group * 64, s.one[0]);
-    wgmma_commit();
+    products_commit();
     turns.pass();
-    wgmma_wait<0>();
+    products_wait<0>();
     hold(score);
     softmax(0);
     fragments_of<T, KEYS>(p, score);
     for (int64_t tile = 1; tile < tiles; tile++) {
         int stage = at.stage;
         at.next<STAGES>();
-        barrier_wait(&s.full[at.stage], at.phase);
+        bar_wait(&s.full[at.stage], at.phase);
         turns.take();
-        wgmma_begin();
+        products_begin();
         scores_queue<T, K>(score, s.own[0], group * 64, s.one[at.stage]);
-        wgmma_commit();
+        products_commit();
         sums_queue<T, N>(y, p, s.two[stage]);
-        wgmma_commit();
+        products_commit();
         turns.pass();
-        wgmma_wait<1>();
+        products_wait<1>();
         hold(score);
         bool grown = softmax(tile);
-        wgmma_wait<0>();
+        products_wait<0>();
         hold(y);
         if (threadIdx.x % 32 == 0)               /* the tile before has been read */
-            barrier_arrive(&s.empty[stage]);
+            bar_arrive(&s.empty[stage]);
         if (grown)
             rows_scale<N>(y, factor);
         fragments_of<T, KEYS>(p, score);
         hold(y);
     }
-    wgmma_begin();
+    products_begin();
     sums_queue<T, N>(y, p, s.two[at.stage]);
-    wgmma_commit();
-    wgmma_wait<0>();
+    products_commit();
+    products_wait<0>();
     hold(y);
 
     softmax_end(a, head, row, rows, scale);

@@ -63,20 +63,20 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
         vf[held ? K / 16 : 1][4];
     Place at = { 0, 0 };
     auto  scores = [&](int stage) {      /* k q^T */
-        wgmma_begin();
+        products_begin();
         if constexpr (held)
             scores_queue<T, K>(score, kf, ring.one[stage]);
         else
             scores_queue<T, K>(score, ring.own[0], group * 64, ring.one[stage]);
-        wgmma_commit();
+        products_commit();
     };
     auto products = [&](int stage) {     /* v dy^T */
-        wgmma_begin();
+        products_begin();
         if constexpr (held)
             scores_queue<T, K>(ds, vf, ring.two[stage]);
         else
             scores_queue<T, K>(ds, ring.own[1], group * 64, ring.two[stage]);
-        wgmma_commit();
+        products_commit();
     };
     auto exponentials = [&](int64_t tile, int stage) {
         int64_t query = tile * QUERIES;
@@ -90,9 +90,9 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
         if (a.mask_diagonal && query < row + 16 && row < query + QUERIES)
             scores_mask<QUERIES>(score, 0, QUERIES, true, (int)(row - query));
         fragments_of<T, QUERIES>(pf, score);
-        wgmma_begin();
+        products_begin();
         sums_queue<T, N>(dv, pf, ring.two[stage]);
-        wgmma_commit();
+        products_commit();
     };
     auto differences = [&](int stage) {
 #pragma unroll
@@ -105,32 +105,32 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
         fragments_of<T, QUERIES>(dsf, ds);
     };
     auto sums = [&](int stage) {
-        wgmma_begin();
+        products_begin();
         sums_queue<T, N>(dk, dsf, ring.one[stage]);
-        wgmma_commit();
+        products_commit();
     };
     clear(dk);
     clear(dv);
-    barrier_wait(&ring.ready, 0);
+    bar_wait(&ring.ready, 0);
     if constexpr (held) {
         rows_get<K>(kf, ring.own[0], group * 64);
         rows_get<K>(vf, ring.own[1], group * 64);
     }
-    barrier_wait(&ring.full[0], 0);
+    bar_wait(&ring.full[0], 0);
     Turns<GROUPS> turns(group);
     turns.take();
     scores(0);
     products(0);
     turns.pass();
     for (int64_t tile = 0;; tile++) {    /* under way: dk of the tile before, scores, v dy^T */
-        wgmma_wait<1>();
+        products_wait<1>();
         hold(score);
         hold(dk);
         hold(dv);
         if (tile && threadIdx.x % 32 == 0)
-            barrier_arrive(&ring.empty[at.stage ? at.stage - 1 : STAGES - 1]);
+            bar_arrive(&ring.empty[at.stage ? at.stage - 1 : STAGES - 1]);
         exponentials(tile, at.stage);
-        wgmma_wait<1>();
+        products_wait<1>();
         hold(ds);
         differences(at.stage);
         turns.take();
@@ -140,12 +140,12 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
             turns.pass();
             break;
         }
-        barrier_wait(&ring.full[at.stage], at.phase);
+        bar_wait(&ring.full[at.stage], at.phase);
         scores(at.stage);
         products(at.stage);
         turns.pass();
     }
-    wgmma_wait<0>();
+    products_wait<0>();
     hold(dk);
     hold(dv);
 

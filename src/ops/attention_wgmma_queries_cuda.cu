@@ -20,14 +20,14 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
     uint32_t dsf[KEYS / 16][4];
     Place    at = { 0, 0 };
     auto     scores = [&](int stage) {   /* q k^T */
-        wgmma_begin();
+        products_begin();
         scores_queue<T, K>(score, s.own[0], group * 64, s.one[stage]);
-        wgmma_commit();
+        products_commit();
     };
     auto products = [&](int stage) {     /* dy v^T */
-        wgmma_begin();
+        products_begin();
         scores_queue<T, K>(ds, s.own[1], group * 64, s.two[stage]);
-        wgmma_commit();
+        products_commit();
     };
     auto exponentials = [&](int64_t tile) {
         int64_t key = tile * KEYS;
@@ -52,9 +52,9 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
         fragments_of<T, KEYS>(dsf, ds);
     };
     auto sums = [&](int stage) {
-        wgmma_begin();
+        products_begin();
         sums_queue<T, N>(dq, dsf, s.one[stage]);
-        wgmma_commit();
+        products_commit();
     };
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -63,36 +63,36 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
         delta[h] = there ? a.delta[head * a.lq + row + g + 8 * h] : 0.0f;
     }
     clear(dq);
-    barrier_wait(&s.ready, 0);
-    barrier_wait(&s.full[0], 0);
+    bar_wait(&s.ready, 0);
+    bar_wait(&s.full[0], 0);
     Turns<GROUPS> turns(group);
     turns.take();
     scores(0);
-    wgmma_commit();              /* an empty place, where later dq is */
+    products_commit();              /* an empty place, where later dq is */
     products(0);
     turns.pass();
     for (int64_t tile = 0;; tile++) {    /* under way: scores, dq of the tile before, dy v^T */
         int stage = at.stage;
-        wgmma_wait<2>();
+        products_wait<2>();
         exponentials(tile);
         if (tile + 1 == tiles)
             break;
         at.next<STAGES>();
-        wgmma_wait<0>();
+        products_wait<0>();
         if (tile && threadIdx.x % 32 == 0)
-            barrier_arrive(&s.empty[stage ? stage - 1 : STAGES - 1]);
+            bar_arrive(&s.empty[stage ? stage - 1 : STAGES - 1]);
         differences();
-        barrier_wait(&s.full[at.stage], at.phase);
+        bar_wait(&s.full[at.stage], at.phase);
         turns.take();
         scores(at.stage);
         sums(stage);
         products(at.stage);
         turns.pass();
     }
-    wgmma_wait<0>();
+    products_wait<0>();
     differences();
     sums(at.stage);
-    wgmma_wait<0>();
+    products_wait<0>();
     hold(dq);
     quad_store<T, N>(head_rows<T>(a, a.dq, head) + row * a.dq.ld, a.dq.ld, a.lq - row,
                      a.width, a.copy, dq, scale, scale);

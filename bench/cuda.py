@@ -177,7 +177,7 @@ class Run:
         if "OutOfMemoryError" in self.said(1):
             return None, "out of memory"
         words = [line for line in self.said(1).strip().splitlines() if line.strip()]
-        return None, words[-1][:90] if words else f"exit code {self.process.returncode}"
+        return None, words[-1] if words else f"exit code {self.process.returncode}"
 
 
 def recipe_file(build, args, out):
@@ -196,7 +196,7 @@ def our_step(args, work):
     found, why = Run([os.path.join(args.build, "bench_step"), "--device", "cuda", "--steps", str(args.steps), *WORKS[work], *PLAIN,
                       "precision=bf16"], args.each).result(args.each)
     if not found:
-        print(f"  {work}, ours: {why}", file=sys.stderr, flush=True)
+        print(f"  {work}, ours: {why[:90]}", file=sys.stderr, flush=True)
     return found
 
 
@@ -264,7 +264,7 @@ def main():
             found, why = run.result(args.each)
             if found:
                 theirs[work][form] = found
-            told = f"{found['ms']} ms, warm after {found['warm_s']} s" if found else f"left out, {why}"
+            told = f"{found['ms']} ms, warm after {found['warm_s']} s" if found else f"left out, {why[:90]}"
             print(f"  {work} {form}: {told}", file=sys.stderr, flush=True)
     heads = " | ".join(f"{f:>18}" for f in FORMS)
     print(f"\n{'':16} {'ours':>9} {'arena':>8} {'used':>8} | {heads} | {'best /':>6} {'S':>8} {'arena/':>7} {'above':>7} {'least':>8}\n"

@@ -5,27 +5,20 @@
 Each rung is a run of bench_step: the plan is found, placed and run. Prints budget, arena, host arena, second runs, values moved to
 the host and back, predicted and measured ms."""
 import argparse
-import json
 import os
-import subprocess
 import sys
 import time
+
+from cuda import Run
 
 MIB = 2 ** 20
 
 
 def run(args, extra, seconds):
-    """bench_step's line; (None, its last word) where it fails."""
+    """(bench_step's line, or None; its last word)."""
     command = [os.path.join(args.build, "bench_step"), "--device", args.device, "--steps", str(args.steps), "--effort",
                str(args.effort), *extra, args.recipe, *args.sets]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=max(1, seconds))
-    except subprocess.TimeoutExpired:
-        return None, f"cut after {seconds:.0f} s"
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            return json.loads(line), ""
-    return None, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return Run(command, seconds).result(seconds)
 
 
 def least(said):

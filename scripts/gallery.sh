@@ -1,6 +1,6 @@
 #!/bin/sh
 # Trains every small recipe as a user would, draws from it, and puts a contact sheet of each into docs/gallery
-# with the figures beside it. About fifteen minutes on two cores; runs that are there already are kept.
+# with the figures beside it. About ten minutes on two cores; runs that are there already are kept.
 #   gallery.sh [BUILD [RECIPE...]]
 # Control: the mean loss of the same weights left untrained (learning rate 0) over 20 steps.
 set -eu

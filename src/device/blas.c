@@ -197,7 +197,8 @@ Err blas_conv(const Blas *preferred, const ConvDesc *desc, int threads, const Pr
     key.threads = threads;
     key.is_conv = 1;
     key_of_conv(&key, desc);
-    if (preferred && !preferred->alone && (conv_thin_fits(desc, threads) || own_pays_conv(desc)))
+    if (preferred && !preferred->alone &&
+        (conv_thin_fits(desc, threads) || conv_wino_fits(desc, threads) || own_pays_conv(desc)))
         preferred = blas_own();
     bool bf16 = desc->type_w == BF16 || desc->type_y == BF16;
     if (bf16 && preferred && !preferred->alone && !preferred->bf16_pays && conv_widen_fits(desc)) {

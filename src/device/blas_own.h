@@ -23,6 +23,10 @@ bool own_pays_conv(const ConvDesc *desc);
 bool  conv_thin_fits(const ConvDesc *desc, int threads);
 Prim *conv_thin(Pool *pool, const ConvDesc *desc, int threads);
 
+/* 3 x 3 convolutions between many channels by Winograd's method: the own provider's too. */
+bool  conv_wino_fits(const ConvDesc *desc, int threads);
+Prim *conv_wino(Pool *pool, const ConvDesc *desc, int threads);
+
 /* bf16 convolutions between few channels, by a primitive that does conv_widened(desc) in fp32
  * (conv_widen.c). */
 bool        conv_widen_fits(const ConvDesc *desc);

@@ -306,6 +306,10 @@ Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
         *prim = conv_thin(pool, desc, threads);
         return OK;
     }
+    if (conv_wino_fits(desc, threads)) {
+        *prim = conv_wino(pool, desc, threads);
+        return OK;
+    }
     OwnConv *own = NEW(pool, OwnConv);
     own->desc = *desc;
     const ConvDesc *d = &own->desc;

@@ -481,6 +481,45 @@ static void conv_onto_few(void)
             }
 }
 
+/* By Winograd's method: sizes odd and even, paddings of all kinds, channels that do not fill a
+ * panel or a piece, one thread and several; of few channels plain windows are taken. */
+static void conv_by_winograd(void)
+{
+    static const ConvDesc shapes[] = {
+        { .n = 1, .ci = 64, .co = 64, .in = { 1, 32, 32 }, .pad_lo = { 0, 1, 1 },
+          .pad_hi = { 0, 1, 1 } },
+        { .n = 3, .ci = 80, .co = 144, .in = { 1, 19, 23 }, .pad_lo = { 0, 1, 1 },
+          .pad_hi = { 0, 1, 1 } },
+        { .n = 2, .ci = 144, .co = 80, .in = { 1, 26, 37 } },
+        { .n = 5, .ci = 352, .co = 64, .in = { 1, 17, 16 }, .pad_lo = { 0, 0, 2 },
+          .pad_hi = { 0, 2, 0 } },
+        { .n = 1, .ci = 64, .co = 352, .in = { 1, 1, 520 }, .pad_lo = { 0, 2, 3 },
+          .pad_hi = { 0, 2, 1 } },
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int kind = CONV_FORWARD; kind <= CONV_BACKWARD_WEIGHTS; kind++) {
+            ConvDesc    d = shapes[i];
+            int         threads = 1 + ((int)i + kind) % 3;
+            const Prim *prim;
+            d.kind = (ConvKind)kind;
+            d.type_x = d.type_w = d.type_y = d.type_bias = F32;
+            d.bias = kind == CONV_FORWARD && i % 2;
+            for (int axis = 0; axis < 3; axis++) {
+                d.kernel[axis] = axis ? 3 : 1;
+                d.stride[axis] = 1;
+                d.out[axis] = d.in[axis] + d.pad_lo[axis] + d.pad_hi[axis] - d.kernel[axis] + 1;
+            }
+            if (kind == CONV_BACKWARD_WEIGHTS)   /* the pieces of these do for one or two */
+                threads = 1 + (int)i % 2;
+            CHECK_OK(blas_conv(blas_dnnl(), &d, threads, &prim));
+            CHECK_TEXT(prim->impl, "own:winograd");
+            one_conv(blas_own(), d, threads);
+            d.ci = 8;
+            CHECK_OK(blas_conv(blas_own(), &d, threads, &prim));
+            CHECK_TEXT(prim->impl, "own:window");
+        }
+}
+
 /* Shapes on either side of the rule by which products go to own although oneDNN is there. */
 static void own_where_it_pays(void)
 {
@@ -501,7 +540,7 @@ static void own_where_it_pays(void)
     for (int64_t channels = 64; channels <= 128; channels += 64)
         for (int64_t stride = 1; stride <= 2; stride++) {
             ConvDesc    d = { .kind = CONV_BACKWARD_WEIGHTS, .n = 1, .ci = channels, .co = 128,
-                              .in = { 1, 16, 16 }, .out = { 1, 16 / stride, 16 / stride },
+                              .in = { 1, 14, 14 }, .out = { 1, 14 / stride, 14 / stride },
                               .kernel = { 1, 3, 3 }, .stride = { 1, stride, stride },
                               .pad_lo = { 0, 1, 1 }, .pad_hi = { 0, 2 - stride, 2 - stride } };
             const Prim *prim;
@@ -675,6 +714,7 @@ int main(int argc, char **argv)
     RUN(matmul_own);
     RUN(conv_of_own);
     RUN(conv_onto_few);
+    RUN(conv_by_winograd);
     RUN(own_where_it_pays);
     RUN(thin_bf16);
     RUN(cached);

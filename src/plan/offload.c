@@ -17,7 +17,8 @@
  *
  * Forecasts err: on a card that runs ahead of them, copies that were to end just in time are
  * waited for. So copies are first planned to take half as long again; where the budget has no room
- * for that, just in time.
+ * for that, just in time; where that is not enough either, as if they took none: a value is gone as
+ * soon as nobody reads it, comes back for its reader, and both copies are waited for.
  */
 #include "plan/plan.h"
 
@@ -329,7 +330,7 @@ Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n
             o.start[r + 1] = o.start[r] + graph->nodes[runs[r]].cost;
             o.live[r++] = meter.curve[s];
         }
-        static const double margins[] = { 1.5, 1 };
+        static const double margins[] = { 1.5, 1, 0 };
         for (size_t i = 0; !err && !*plan && i < sizeof margins / sizeof *margins; i++) {
             o.margin = margins[i];
             o.n_windows = o.n_taken = 0;

@@ -52,7 +52,7 @@ static Err place(Pool *pool, plimsoll_buffer *buffers, size_t n,
     Err err = layout_solve(pool, of, (int)n, &how, &result);
     if (err && err != E_BUDGET)
         return err;
-    const char *refusal = pool_text(pool, err_text());       /* the checker may say something else */
+    const char *refusal = pool_text(pool, err_text());       /* the checker may say another */
     TRY(layout_check(of, (int)n, result.arena_bytes));
     for (size_t i = 0; i < n; i++)
         buffers[i].offset = of[i].offset;

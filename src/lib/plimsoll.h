@@ -4,11 +4,11 @@
  *   plimsoll_find_plan   what is kept, run again or copied away, so that a graph runs within a
  *                        budget at the least cost?
  *
- * docs/LIBRARY.md has an example, docs/FORMATS.md (graph.json) the memory rule. Answers are those of
- * `plimsoll layout` and `plimsoll plan`: the same input, seed and effort give the same answer, and
- * each has passed a checker that shares no code with the search. Calls may come from several threads
- * at once, as long as each graph is changed by one of them alone. Sizes are bytes. Running out of
- * memory on the host ends the program.
+ * docs/LIBRARY.md has an example, docs/FORMATS.md (graph.json) the memory rule. Answers are those
+ * of `plimsoll layout` and `plimsoll plan`: the same input, seed and effort give the same answer,
+ * and each has passed a checker that shares no code with the search. Calls may come from several
+ * threads at once, as long as each graph is changed by one of them alone. Sizes are bytes. Running
+ * out of memory on the host ends the program.
  */
 #ifndef PLIMSOLL_H
 #define PLIMSOLL_H
@@ -75,7 +75,7 @@ PLIMSOLL_API plimsoll_status plimsoll_place(plimsoll_buffer *buffers, size_t n,
 typedef struct plimsoll_graph plimsoll_graph;
 
 enum {                           /* of a value */
-    PLIMSOLL_PERSISTENT = 1,     /* there before the first node, and always: a parameter, an input */
+    PLIMSOLL_PERSISTENT = 1,     /* there before the first node, and always: a parameter */
     PLIMSOLL_FINAL = 2,          /* wanted at the end */
     PLIMSOLL_HOSTED = 4          /* at home on the host: loaded to be read, saved when written */
 };
@@ -88,7 +88,7 @@ PLIMSOLL_API plimsoll_status plimsoll_graph_write(const plimsoll_graph *graph, c
 PLIMSOLL_API void plimsoll_graph_free(plimsoll_graph *graph);
 
 PLIMSOLL_API int32_t plimsoll_value(plimsoll_graph *graph, int64_t bytes, unsigned flags);
-/* Another look at a value's bytes: it has none of its own, and its root lives as long as it does. */
+/* Another look at a value's bytes: it has none of its own and keeps them alive. */
 PLIMSOLL_API int32_t plimsoll_view(plimsoll_graph *graph, int32_t of, unsigned flags);
 /* It runs exactly once where an output is persistent or also an input; else it may run again. */
 PLIMSOLL_API int32_t plimsoll_node(plimsoll_graph *graph, double cost, int64_t workspace,

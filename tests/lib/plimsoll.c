@@ -230,8 +230,8 @@ static void graphs_can_say_more(void)
     plimsoll_graph_free(g);
 
     g = plimsoll_graph_new();                        /* as tests/plan/offload.c has it */
-    int32_t a = plimsoll_value(g, 10, 0), b = plimsoll_value(g, 20, 0), c = plimsoll_value(g, 20, 0);
-    int32_t d = plimsoll_value(g, 1, PLIMSOLL_FINAL);
+    int32_t a = plimsoll_value(g, 10, 0), b = plimsoll_value(g, 20, 0);
+    int32_t c = plimsoll_value(g, 20, 0), d = plimsoll_value(g, 1, PLIMSOLL_FINAL);
     plimsoll_node(g, 300, 0, NULL, 0, &a, 1);        /* dear: moved, not made again */
     plimsoll_node(g, 40, 0, &a, 1, &b, 1);
     plimsoll_node(g, 40, 0, &b, 1, &c, 1);

@@ -179,7 +179,7 @@ static void below_the_least_peak(void)
     pool_free(pool);
 }
 
-/* One run is all the time that a has to be away: no copy hides behind it, so both are waited for. */
+/* One run is all the time that a can be away: no copy hides behind it, so both are waited for. */
 static void what_does_not_hide_is_waited_for(void)
 {
     Pool   *pool = pool_new(NULL, "test");

@@ -319,7 +319,7 @@ static void fit_places_state(void)
     pool_free(pool);
 }
 
-/* The least there is, by a slow way to the host: copies that hide behind nothing are waited for, and
+/* The least there is, by a slow way to the host: copies that hide behind nothing are waited for and
  * change nothing. */
 static void copies_are_waited_for(void)
 {

@@ -20,15 +20,17 @@ void amx_turn(uint32_t *dst, int64_t width, const uint32_t *src, int64_t ld)
 
 #include <cpuid.h>
 #include <immintrin.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WITH_TILES __attribute__((target("amx-tile,amx-bf16")))
+#define WITH_TILES   __attribute__((target("amx-tile,amx-bf16")))
+#define WITH_VECTORS __attribute__((target("avx512bf16")))
 
 /* The flags of the processor, the registers that the system saves (XCR0), and its word: Linux gives
  * tiles only to processes that ask (arch_prctl). CPUID leaf 1DH, the sizes of tiles, is not asked
  * for: some virtual machines leave it out, and there is one palette. */
-static bool amx_ask(void)
+static bool amx_has_tiles(void)
 {
     enum { ASK_PERMISSION = 0x1023, TILE_DATA = 18, TILES = 3 << 17 };
     enum { HAS_BF16 = 1 << 22, HAS_TILE = 1 << 24 };     /* leaf 7, EDX */
@@ -41,15 +43,34 @@ static bool amx_ask(void)
            syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0;
 }
 
-bool amx_ready(void)
+/* Intel's processors take two cycles for one, so that fp32 wins there: only where asked for. */
+static bool amx_has_vectors(bool asked)
 {
-    static int known;            /* 1: yes, 2: no; every thread would find the same */
+    enum { HAS_BF16 = 1 << 5 };                          /* leaf 7.1, EAX */
+    unsigned eax, ebx, ecx, edx;
+    if (!__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) || !(eax & HAS_BF16))
+        return false;
+    return asked || (__get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx != signature_INTEL_ebx);
+}
+
+static AmxUnit amx_find(void)
+{
+    if (isa_beyond("amx") != ISA_WITHOUT && amx_has_tiles())
+        return AMX_TILES;
+    IsaWish vectors = isa_beyond("bf16");
+    return vectors != ISA_WITHOUT && amx_has_vectors(vectors == ISA_ASKED) ? AMX_VECTORS
+                                                                            : AMX_NONE;
+}
+
+AmxUnit amx_unit(void)
+{
+    static int known;            /* 1 + what it is; every thread would find the same */
     int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (!now) {
-        now = isa_amx() && amx_ask() ? 1 : 2;
+        now = 1 + (int)amx_find();
         __atomic_store_n(&known, now, __ATOMIC_RELAXED);
     }
-    return now == 1;
+    return (AmxUnit)(now - 1);
 }
 
 /* Eight tiles of 16 rows of 64 bytes. Constant, because gcc's intrinsic does not tell the compiler
@@ -65,14 +86,19 @@ static const struct {
 };
 _Static_assert(sizeof amx_tiles == 64, "the form LDTILECFG reads");
 
-WITH_TILES void amx_begin(void)
+WITH_TILES static void tiles_begin(void) { _tile_loadconfig(&amx_tiles); }
+WITH_TILES static void tiles_end(void) { _tile_release(); }
+
+void amx_begin(void)
 {
-    _tile_loadconfig(&amx_tiles);
+    if (amx_unit() == AMX_TILES)
+        tiles_begin();
 }
 
-WITH_TILES void amx_end(void)
+void amx_end(void)
 {
-    _tile_release();
+    if (amx_unit() == AMX_TILES)
+        tiles_end();
 }
 
 /* 32 rows of C at a time: sums in tiles 0..3, A in 4 and 5, B in 6 and 7. */
@@ -158,7 +184,77 @@ WITH_TILES static void amx_rows_32_narrow(const uint16_t *a, int64_t next, const
     _tile_stored(2, low, ldc);
 }
 
-WITH_TILES void amx_product(const AmxProduct *p)
+/* Eight rows of C, 32 columns: 16 sums, each row's pair times two vectors of B's. */
+enum { VECTOR_ROWS = 8 };
+
+WITH_VECTORS static inline __m512bh vector_pairs(const uint32_t *b)
+{
+    return (__m512bh)_mm512_loadu_si512(b);
+}
+
+/* The pair at columns k and k+1 of a row, in all lanes. */
+WITH_VECTORS static inline __m512bh vector_pair(const uint16_t *a)
+{
+    int pair;
+    memcpy(&pair, a, sizeof pair);
+    return (__m512bh)_mm512_set1_epi32(pair);
+}
+
+WITH_VECTORS static void vectors_wide(const uint16_t *a, const uint32_t *b, float *c,
+                                      const AmxProduct *p)
+{
+    __m512 sum[VECTOR_ROWS][2];
+    for (int r = 0; r < VECTOR_ROWS; r++)
+        for (int x = 0; x < 2; x++)
+            sum[r][x] = p->add ? _mm512_loadu_ps(c + r * p->ldc + 16 * x) : _mm512_setzero_ps();
+    for (int64_t k = 0; k < p->k; k += AMX_K, a += AMX_TILE)
+        for (int64_t j = 0; j < AMX_K; j += 2, b += AMX_NR) {
+            __m512bh low = vector_pairs(b), high = vector_pairs(b + 16);
+#pragma GCC unroll 8
+            for (int r = 0; r < VECTOR_ROWS; r++) {
+                __m512bh pair = vector_pair(a + r * AMX_K + j);
+                sum[r][0] = _mm512_dpbf16_ps(sum[r][0], pair, low);
+                sum[r][1] = _mm512_dpbf16_ps(sum[r][1], pair, high);
+            }
+        }
+    for (int r = 0; r < VECTOR_ROWS; r++)
+        for (int x = 0; x < 2; x++)
+            _mm512_storeu_ps(c + r * p->ldc + 16 * x, sum[r][x]);
+}
+
+WITH_VECTORS static void vectors_narrow(const uint16_t *a, const uint32_t *b, float *c,
+                                        const AmxProduct *p)
+{
+    __m512 sum[AMX_ROWS];
+    for (int r = 0; r < AMX_ROWS; r++)
+        sum[r] = p->add ? _mm512_loadu_ps(c + r * p->ldc) : _mm512_setzero_ps();
+    for (int64_t k = 0; k < p->k; k += AMX_K, a += AMX_TILE)
+        for (int64_t j = 0; j < AMX_K; j += 2, b += AMX_NR) {
+            __m512bh low = vector_pairs(b);
+#pragma GCC unroll 16
+            for (int r = 0; r < AMX_ROWS; r++)
+                sum[r] = _mm512_dpbf16_ps(sum[r], vector_pair(a + r * AMX_K + j), low);
+        }
+    for (int r = 0; r < AMX_ROWS; r++)
+        _mm512_storeu_ps(c + r * p->ldc, sum[r]);
+}
+
+static void vectors_product(const AmxProduct *p)
+{
+    int64_t         next = (p->k + AMX_K - 1) / AMX_K * AMX_TILE;
+    const uint16_t *a = p->a;
+    for (int64_t i = 0; i < p->m; i += AMX_ROWS, a += next) {
+        float *c = p->c + i * p->ldc;
+        if (p->n <= 16) {
+            vectors_narrow(a, p->b, c, p);
+            continue;
+        }
+        for (int r = 0; r < AMX_ROWS; r += VECTOR_ROWS)
+            vectors_wide(a + r * AMX_K, p->b, c + r * p->ldc, p);
+    }
+}
+
+WITH_TILES static void tiles_product(const AmxProduct *p)
 {
     int64_t         next = (p->k + AMX_K - 1) / AMX_K * AMX_TILE;   /* to the next row of tiles */
     const uint16_t *a = p->a;
@@ -176,9 +272,17 @@ WITH_TILES void amx_product(const AmxProduct *p)
     }
 }
 
+void amx_product(const AmxProduct *p)
+{
+    if (amx_unit() == AMX_TILES)
+        tiles_product(p);
+    else
+        vectors_product(p);
+}
+
 #else
 
-bool amx_ready(void) { return false; }
+AmxUnit amx_unit(void) { return AMX_NONE; }
 void amx_begin(void) { REQUIRE(amx_ready()); }
 void amx_end(void) { REQUIRE(amx_ready()); }
 

@@ -1,4 +1,5 @@
-/* amx.h -- tiles of bf16, multiplied by AMX (Intel SDM volume 1, chapter 18).
+/* amx.h -- tiles of bf16, multiplied by AMX (Intel SDM volume 1, chapter 18) or, where there is
+ * none and it is faster than fp32, by vectors of pairs (VDPBF16PS: Zen 4 and later).
  *
  * TDPBF16PS adds to a 16 x 16 tile of fp32 the product of a 16 x 32 tile of bf16 and a 32 x 16 one
  * whose rows are taken in pairs: b[k/2][x] holds (B[k][x], B[k+1][x]) in 32 bits. So operands lie
@@ -6,7 +7,8 @@
  *   A  tiles of 16 rows by 32, all of a row of tiles before the next:    a[r*32 + k]
  *   B  panels of AMX_NR columns, pair by pair:                           b[k/2*AMX_NR + x]
  *
- * filled up with zeros to whole tiles. In 32-bit words one is the other turned.
+ * filled up with zeros to whole tiles. In 32-bit words one is the other turned. VDPBF16PS wants
+ * the same: a pair of A for all lanes, a row of pairs of B.
  */
 #ifndef DEVICE_AMX_H
 #define DEVICE_AMX_H
@@ -16,11 +18,21 @@
 
 enum { AMX_ROWS = 16, AMX_K = 32, AMX_NR = 32, AMX_TILE = AMX_ROWS * AMX_K };
 
-/* Does processor, system and this build allow it? A thread then begins before its first product
- * and ends after its last. */
-bool amx_ready(void);
+typedef enum AmxUnit { AMX_NONE, AMX_VECTORS, AMX_TILES } AmxUnit;
+
+/* Who multiplies tiles, if processor, system and this build allow it. A thread then begins before
+ * its first product and ends after its last. */
+AmxUnit amx_unit(void);
 void amx_begin(void);
 void amx_end(void);
+
+static inline bool amx_ready(void) { return amx_unit() != AMX_NONE; }
+
+/* Of two words the one for who multiplies here: algorithms are named by it. */
+static inline const char *amx_word(const char *vectors, const char *tiles)
+{
+    return amx_unit() == AMX_TILES ? tiles : vectors;
+}
 
 typedef struct AmxProduct {      /* C = A B (+ C if add): whole tiles of C are written */
     const uint16_t *a;

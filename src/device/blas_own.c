@@ -70,7 +70,7 @@ static Err own_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim **pr
     else
         gemm_plan(&own->plan, d.batch, m, n, d.k, threads, direct);
     own->prim = (OwnPrim){ .head = { .blas = blas_own(), .scratch_bytes = own->plan.scratch_bytes,
-                                     .impl = amx ? "own:amx" : "own:gemm" },
+                                     .impl = amx ? amx_word("own:bf16", "own:amx") : "own:gemm" },
                            .run = own_matmul_run };
     *prim = &own->prim.head;
     return OK;

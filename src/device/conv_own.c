@@ -343,7 +343,8 @@ Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
             scratch = w->plan.scratch_bytes;
     }
     own->prim = (OwnPrim){ .head = { .blas = blas_own(), .scratch_bytes = scratch,
-                                     .impl = amx ? "own:window_amx" : "own:window" },
+                                     .impl = !amx ? "own:window"
+                                             : amx_word("own:window_bf16", "own:window_amx") },
                            .run = conv_own_run };
     *prim = &own->prim.head;
     return OK;

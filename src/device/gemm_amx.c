@@ -1,4 +1,4 @@
-/* gemm_amx.c -- the own product of two bf16 operands, by AMX: blocks and the forms amx.h wants.
+/* gemm_amx.c -- the own product of two bf16 operands in tiles: blocks and the forms amx.h wants.
  *
  * Which operand is A matters more than the shape: rows of k are copied into A's tiles but turned
  * for B's panels; rows of i are paired for B but paired and turned for A. Turning is what
@@ -32,7 +32,8 @@ void gemm_plan_amx(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t 
                    bool direct, bool a_along_i, bool b_along_i)
 {
     *plan = (GemmPlan){ .batch = batch, .m = m, .n = n, .k = k, .threads = threads,
-                        .direct = direct, .amx = true, .product = 1.0f / 400,
+                        .direct = direct, .amx = true,
+                        .product = amx_unit() == AMX_TILES ? 1.0f / 400 : 1.0f / 64,
                         .pack_a = amx_pack_cost[0][a_along_i],
                         .pack_b = amx_pack_cost[1][b_along_i],
                         .parts_b = 1, .parts_m = 1, .parts_n = 1, .parts_k = 1 };

@@ -21,17 +21,20 @@ static const char *isa_wanted(void)
     return wanted && *wanted ? wanted : NULL;
 }
 
-bool isa_amx(void)
+IsaWish isa_beyond(const char *what)
 {
     const char *wanted = isa_wanted();
-    return !wanted || !strcmp(wanted, "amx");
+    return !wanted ? ISA_FREE : !strcmp(wanted, what) ? ISA_ASKED : ISA_WITHOUT;
 }
 
 const char *isa_name(void)
 {
-    static const char *const names[] = { "x86-64-" PLIMSOLL_BUILT_FOR,
-                                         "x86-64-" PLIMSOLL_BUILT_FOR "+amx" };
-    return !strcmp(PLIMSOLL_BUILT_FOR, "any") ? "any" : names[amx_ready()];
+    static const char *const names[] = {
+        [AMX_NONE] = "x86-64-" PLIMSOLL_BUILT_FOR,
+        [AMX_VECTORS] = "x86-64-" PLIMSOLL_BUILT_FOR "+bf16",
+        [AMX_TILES] = "x86-64-" PLIMSOLL_BUILT_FOR "+amx",
+    };
+    return !strcmp(PLIMSOLL_BUILT_FOR, "any") ? "any" : names[amx_unit()];
 }
 
 /* Before main: a wrong wish ends here, as wrong usage. */
@@ -69,11 +72,12 @@ static void __attribute__((noreturn)) isa_restart(const char *wanted, char **arg
 
 __attribute__((constructor)) static void isa_obey(int argc, char **argv)
 {
-    static const char *const levels[] = { "v2", "v3", "v4", "amx" };
+    static const char *const levels[] = { "v2", "v3", "v4", "bf16", "amx" };
+    enum { V4 = 2, BF16_VECTORS, AMX, N_LEVELS };
     const char *wanted = isa_wanted();
     int         mine = -1, asked = -1;
     (void)argc;
-    for (int i = 0; i < 4 && wanted; i++) {
+    for (int i = 0; i < N_LEVELS && wanted; i++) {
         if (!strcmp(levels[i], PLIMSOLL_BUILT_FOR))
             mine = i;
         if (!strcmp(levels[i], wanted))
@@ -82,10 +86,12 @@ __attribute__((constructor)) static void isa_obey(int argc, char **argv)
     if (!wanted)
         return;
     if (asked < 0)
-        isa_refuse(wanted, "there are v2, v3, v4 and amx");
-    if (asked == 3 && (mine != 2 || !amx_ready()))
+        isa_refuse(wanted, "there are v2, v3, v4, bf16 and amx");
+    if (asked == BF16_VECTORS && (mine != V4 || amx_unit() != AMX_VECTORS))
+        isa_refuse(wanted, "this processor has no VDPBF16PS, or its kernels were not built");
+    if (asked == AMX && (mine != V4 || amx_unit() != AMX_TILES))
         isa_refuse(wanted, "this processor or system has no AMX, or its kernels were not built");
-    if (asked < 3 && asked > mine)           /* the linker has taken the best already */
+    if (asked <= V4 && asked > mine)           /* the linker has taken the best already */
         isa_refuse(wanted, "this processor or system does not support it, or it was not built");
     if (asked < mine)
         isa_restart(wanted, argv);

@@ -307,6 +307,7 @@ static Err dnnl_conv_op(Op *op, dnnl_memory_desc_t *weights, const ConvDesc *d)
     TRY(dnnl_image(&op->a, d->n, d->ci, d->in, volume, tx));
     TRY(dnnl_image(&op->c, d->n, d->co, d->out, volume, ty));
     DNNL_TRY(md_any(&op->b, 2 + axes, dims, tw));
+    DNNL_TRY(md_any(&op->forward_b, 2 + axes, dims, d->kind == CONV_BACKWARD_WEIGHTS ? tx : tw));
     DNNL_TRY(md_strided(weights, 2 + axes, dims, tw, strides));
     DNNL_TRY(md_strided(&op->bias, 1, one, tbias, unit));
     return OK;
@@ -322,6 +323,7 @@ static Err dnnl_blas_conv(Pool *pool, const ConvDesc *desc, int threads, Prim **
     if (!err)
         err = dnnl_make(pool, &dnnl_blas, &op, &weights, threads, prim);
     md_done(op.a), md_done(op.b), md_done(op.c), md_done(op.bias), md_done(weights);
+    md_done(op.forward_b);
     return err;
 }
 

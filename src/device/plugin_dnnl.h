@@ -15,6 +15,7 @@
 
 typedef struct Op {
     dnnl_memory_desc_t a, b, c, bias;        /* matmul: A, B, C; convolution: x, w, y */
+    dnnl_memory_desc_t forward_b;            /* w as the forward convolution has it, see Walk */
     bool        is_conv, has_bias, accumulate, wide;
     ConvKind    kind;
     dnnl_dims_t strides, dilates, pad_lo, pad_hi;
@@ -69,7 +70,8 @@ static inline dnnl_status_t post_sum(dnnl_post_ops_t ops)
 /* All implementations of an Op, best first: open, look at pd, next until it fails, close. */
 typedef struct Walk {
     dnnl_primitive_desc_t pd;                /* the present one, owned by the walk */
-    dnnl_primitive_desc_t forward;           /* what backward convolutions take as a hint */
+    dnnl_primitive_desc_t forward;           /* what backward convolutions take as a hint: w in
+                                              * x's type, though its gradient is fp32 */
 #if !IS_V3
     dnnl_primitive_desc_iterator_t at;
     dnnl_convolution_desc_t conv;            /* the iterator keeps a pointer to its description */
@@ -86,8 +88,8 @@ static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr
         return dnnl_matmul_primitive_desc_create(&w->pd, engine, op->a, op->b, bias, op->c, attr);
     dnnl_primitive_desc_t *first = op->kind == CONV_FORWARD ? &w->pd : &w->forward;
     dnnl_status_t status = dnnl_convolution_forward_primitive_desc_create(first, engine,
-            dnnl_forward_training, dnnl_convolution_direct, op->a, op->b, bias, op->c, op->strides,
-            op->dilates, op->pad_lo, op->pad_hi, attr);
+            dnnl_forward_training, dnnl_convolution_direct, op->a, op->forward_b, bias, op->c,
+            op->strides, op->dilates, op->pad_lo, op->pad_hi, attr);
     if (status != dnnl_success || op->kind == CONV_FORWARD)
         return status;
     if (op->kind == CONV_BACKWARD_DATA)
@@ -125,7 +127,7 @@ static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr
     }
     status = dnnl_convolution_forward_desc_init(&w->conv, dnnl_forward_training,
                                                 dnnl_convolution_direct,
-            &op->a, &op->b, bias, &op->c, op->strides, op->pad_lo, op->pad_hi);
+            &op->a, &op->forward_b, bias, &op->c, op->strides, op->pad_lo, op->pad_hi);
     if (status == dnnl_success && op->kind != CONV_FORWARD)
         status = dnnl_primitive_desc_create(&w->forward, &w->conv, attr, engine, NULL);
     if (status != dnnl_success)

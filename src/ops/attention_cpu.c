@@ -204,7 +204,7 @@ Err attention_choose(const Node *n, const Device *device, Choice *choice)
     choice->algo[0] = attention_dims(n).type == BF16 && amx_ready();
     forward_plan(n, choice->algo[0], &f);
     choice->workspace_bytes = (size_t)device->threads * f.thread_floats * sizeof(float);
-    choice->name = choice->algo[0] ? "amx" : "own";
+    choice->name = choice->algo[0] ? amx_word("bf16", "amx") : "own";
     return OK;
 }
 

@@ -344,7 +344,7 @@ Err attention_grad_choose(const Node *n, const Device *device, Choice *choice)
                       in_type(n, ATTENTION_INPUTS + 2) == BF16;
     backward_plan(n, device->threads, choice->algo[0], &b);
     choice->workspace_bytes = b.heat_bytes + (size_t)b.threads * b.thread_floats * sizeof(float);
-    choice->name = choice->algo[0] ? "amx" : "own";
+    choice->name = choice->algo[0] ? amx_word("bf16", "amx") : "own";
     return OK;
 }
 

@@ -440,6 +440,10 @@ static void conv_fixed(const Blas *blas)
                 d.type_x = d.type_w = d.type_y = (Type)type;
                 d.bias = kind == CONV_FORWARD;
                 one_conv(blas, d, 2);
+                if (kind == CONV_BACKWARD_WEIGHTS && type == BF16) {
+                    d.type_w = F32;                  /* as training has it */
+                    one_conv(blas, d, 2);
+                }
             }
 }
 
@@ -503,6 +507,9 @@ static void own_where_it_pays(void)
             const Prim *prim;
             CHECK_OK(blas_conv(blas_dnnl(), &d, 2, &prim));
             CHECK_INT(prim->blas == blas_own(), channels == 128 && stride == 2);
+            d.type_x = d.type_y = BF16;              /* its gradient stays fp32 */
+            CHECK_OK(blas_conv(blas_dnnl(), &d, 2, &prim));
+            CHECK_INT(prim->blas == blas_own(), !blas_dnnl()->bf16_pays);
         }
 }
 

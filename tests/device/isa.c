@@ -30,7 +30,8 @@ static int child(const char *isa, char *line, size_t size)
 static void best(void)
 {
     CHECK(!strncmp(isa_name(), "x86-64-v", 8) || !strcmp(isa_name(), "any"));
-    CHECK_INT(strstr(isa_name(), "+amx") != NULL, amx_ready());
+    CHECK_INT(strstr(isa_name(), "+amx") != NULL, amx_unit() == AMX_TILES);
+    CHECK_INT(strstr(isa_name(), "+bf16") != NULL, amx_unit() == AMX_VECTORS);
     char line[256];
     CHECK_INT(child("", line, sizeof line), 0);          /* empty is not set */
     CHECK_TEXT(line, isa_name());
@@ -51,16 +52,20 @@ static void wishes(void)
         else
             CHECK(code == 2 && strstr(line, "not built") != NULL);
     }
-    int code = child("amx", line, sizeof line);
-    CHECK_INT(code, amx_ready() ? 0 : 2);
-    CHECK(strstr(line, amx_ready() ? "+amx" : "no AMX") != NULL);
+    bool tiles = amx_unit() == AMX_TILES;
+    CHECK_INT(child("amx", line, sizeof line), tiles ? 0 : 2);
+    CHECK(strstr(line, tiles ? "+amx" : "no AMX") != NULL);
+    int code = child("bf16", line, sizeof line);         /* may be asked for where it is not used */
+    CHECK(code == (strstr(line, "no VDPBF16PS") ? 2 : 0));
+    CHECK(code || strstr(line, "+bf16") != NULL);
+    CHECK(!code || amx_unit() != AMX_VECTORS);
 }
 
 static void refusals(void)
 {
     char line[256];
     CHECK_INT(child("v9", line, sizeof line), 2);
-    CHECK(strstr(line, "PLIMSOLL_ISA=v9") && strstr(line, "there are v2, v3, v4 and amx"));
+    CHECK(strstr(line, "PLIMSOLL_ISA=v9") && strstr(line, "there are v2, v3, v4, bf16 and amx"));
     CHECK_INT(child("V3", line, sizeof line), 2);
     CHECK_INT(child("x86-64-v3", line, sizeof line), 2);
 }

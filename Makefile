@@ -15,7 +15,7 @@ build: setup
 	@rm -f $(BUILD).log
 	@ninja -C $(BUILD)
 
-install: build                  ## program, kernels, recipes and profiles below $(PREFIX)
+install: build                  ## program, kernels, library, recipes and profiles below $(PREFIX)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX) > $(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
 	@echo "installed below $(DESTDIR)$(PREFIX); $(BUILD)/install_manifest.txt lists the files"
 

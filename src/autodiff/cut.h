@@ -43,7 +43,6 @@ typedef struct CutRule {
 enum { CUT_MOST_INPUTS = 32 };
 
 int  cut_axis(Shape s); /* the first axis longer than one: its ranges are runs of bytes; -1: none */
-bool cut_divides(Shape s, int64_t lots);
 bool cut_rule(Pool *pool, const Node *n, int64_t lots, bool rows_only, CutRule *rule);
 
 #endif

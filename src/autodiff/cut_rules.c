@@ -72,7 +72,7 @@ int cut_axis(Shape s)
     return -1;
 }
 
-bool cut_divides(Shape s, int64_t lots)
+static bool cut_divides(Shape s, int64_t lots)
 {
     int axis = cut_axis(s);
     return axis >= 0 && s.dim[axis] % lots == 0;

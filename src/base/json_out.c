@@ -198,7 +198,7 @@ void json_out_number(JsonOut *o, const char *key, double value)
     o->put(o->to, room, (size_t)n);
 }
 
-void json_out_stringn(JsonOut *o, const char *key, const char *value, size_t n)
+static void json_out_stringn(JsonOut *o, const char *key, const char *value, size_t n)
 {
     json_before(o, key);
     json_quote(o, value, n);

@@ -52,7 +52,6 @@ void json_out_bool(JsonOut *o, const char *key, bool value);
 void json_out_int(JsonOut *o, const char *key, int64_t value);
 void json_out_number(JsonOut *o, const char *key, double value);
 void json_out_string(JsonOut *o, const char *key, const char *value);       /* NULL: null */
-void json_out_stringn(JsonOut *o, const char *key, const char *value, size_t n);
 void json_out_value(JsonOut *o, const char *key, const Json *value);        /* a whole tree */
 
 Err  json_out_done(JsonOut *o);              /* ends the last line; says whether all was written */

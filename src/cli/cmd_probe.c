@@ -129,10 +129,11 @@ static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
     printf("%-20s %5d operators, %4d of them distinct; step %.1f ms, sum of its operators %.1f "
            "ms\n",
            recipe->name, m.nodes, m.calls, m.step_ms, m.nodes_ms);
-    profile->ops_origin = pool_print(pool,
-                                     "measured on %s with %s, %d threads: medians inside real "
-                                     "steps, scaled to the best step",
-                                     device->model, device->library, device->threads);
+    profile->ops_origin =
+        pool_print(pool,
+                   "measured on %s with %s, %d threads: medians inside real steps, scaled to %s",
+                   device->model, device->library, device->threads,
+                   device->kind == DEVICE_CUDA ? "the median of a row of steps" : "the best step");
     return OK;
 }
 
@@ -167,6 +168,18 @@ static Err probe_small_recipes(Pool *pool)
     return OK;
 }
 
+/* Before minutes are spent: is each recipe there, and do the options suit it? */
+static Err probe_look(Pool *pool)
+{
+    for (int i = 0; i < opt.recipes.n; i++) {
+        Recipe *recipe;
+        Device *device;
+        int64_t budget;
+        TRY(model_open(pool, &model, opt.recipes.items[i], NULL, 0, &recipe, &device, &budget));
+    }
+    return OK;
+}
+
 static Err cmd_probe_run(Pool *pool, int n_args, char **args)
 {
     Device *device;
@@ -190,6 +203,7 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
         TRY(file_try(opt.out));
     if (opt.ops)
         TRY(probe_small_recipes(pool));
+    TRY(probe_look(pool));
     TRY(probe_open(pool, false, &device));
     Profile *profile = probe_earlier(pool, path, device);
     bool     adds = profile && opt.recipes.n;        /* to what is known of the machine */

@@ -16,16 +16,18 @@ typedef struct ModelOptions {
 
 /* Rows of an option table, for a ModelOptions called o. */
 #define MODEL_OPTIONS(o)                                                                         \
-    { "budget", OPT_TEXT, &(o).budget, "B", "bytes of the arena: 16GiB, 24GB, 512MiB, 80%" },    \
+    { "budget", OPT_TEXT, &(o).budget, "B",                                                      \
+      "16GiB, 24GB, 512MiB or 80%: of the arena, on cards with the runtime" },                   \
     { "host-budget", OPT_TEXT, &(o).host_budget, "B",                                            \
       "cards: bytes on the host for state and saved values" },                                   \
     { "device", OPT_TEXT, &(o).device, "D",                                                      \
-      "cpu, a card by name (h200, rtx-3090, ...) or a profile.json" },                           \
+      "cpu, cuda (the card here), another by name (h200, ...), a profile.json" },                \
     { "batch", OPT_COUNT, &(o).batch, "N", "samples of one micro-batch" },                       \
     { "precision", OPT_TEXT, &(o).precision, "P", "fp32, bf16, fp16; on cards also tf32" },      \
     { "threads", OPT_COUNT, &(o).threads, "N", "of every kernel; a plan holds for one count" },  \
     { "backend", OPT_TEXT, &(o).backend, "NAME", "onednn or own matrix products" },              \
-    { "set", OPT_LIST, &(o).set, "KEY=VALUE", "override a recipe key, e.g. optimizer.lr=1e-3" }
+    { "set", OPT_LIST, &(o).set, "KEY=VALUE",                                                    \
+      "override a recipe key, e.g. optimizer.lr=1e-3; may be repeated" }
 
 #define ALLOW_OPTION(to)                                                                         \
     { "allow", OPT_TEXT, &(to), "LIST",                                                          \

@@ -52,15 +52,16 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
     return OK;
 }
 
-/* The card's own description lies beside its profile, if we ever held such a card. */
+/* The card's own description, as cuDNN writes it, lies beside its profile, if we ever held such a
+ * card. */
 static void device_card_kernels(Pool *pool, const Profile *profile, const DeviceOptions *options,
                                 Device *device)
 {
     const char *path;
     char       *json;
     size_t      n;
-    if (shipped_find(pool, "profiles", ".json", "profile",
-                     pool_print(pool, "%s-cudnn-device", profile->name), &path) ||
+    if (shipped_find(pool, "profiles", ".cudnn", "description",
+                     pool_print(pool, "%s-device", profile->name), &path) ||
         file_read(pool, path, &json, &n))
         return;
     if (device_cuda_kernels(pool, options, json, device))

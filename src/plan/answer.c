@@ -49,27 +49,9 @@ static Err answer_plan(Pool *pool, const Solve *s, const RunList *list, Plan **p
 
 Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
 {
-    Pool          *scratch = pool_new(NULL, "plan_place");
-    PlanBuffers    buffers;
-    LayoutResult   result = { 0 };
-    int64_t        fixed = 0;
-    for (int32_t v = 0; v < graph->n_values; v++) {
-        const PValue *value = &graph->values[v];
-        if (value->persistent && value->view_of < 0)
-            fixed += (value->bytes + graph->align - 1) / graph->align * graph->align;
-    }
-    /* A short search, under a second: another plan is often easier to place than this one. */
-    LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0,
-                              .max_nodes = PLACE_NODES, .remember = true };
-    Err err = plan_buffers(scratch, graph, plan, &buffers);
-    if (!err && buffers.n_buffers > 0) {
-        err = layout_solve(scratch, buffers.buffers, buffers.n_buffers, &options, &result);
-        if (err == E_BUDGET)         /* an answer here, not a failure: the caller compares */
-            err = OK;
-        if (!err)
-            err = layout_check(buffers.buffers, buffers.n_buffers, result.arena_bytes);
-    }
-    plan->arena_bytes = fixed + result.arena_bytes;
+    Pool       *scratch = pool_new(NULL, "plan_place");
+    PlanBuffers buffers;
+    Err err = plan_buffers_place(scratch, graph, plan, budget_bytes, &buffers, &plan->arena_bytes);
     pool_free(scratch);
     return err;
 }

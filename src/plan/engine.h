@@ -130,10 +130,6 @@ void engine_write(JsonOut *o, const Engine *engine, int64_t budget_bytes);
 Err engine_read(Pool *pool, const Json *root, Graph *graph, const Device *device,
                 const EngineOptions *options, Engine **engine);
 
-/* What a plan depends on: operators, shapes, types and wiring of every node, as 16 hexadecimal
- * digits. */
-void graph_digest(const Graph *graph, char digest[17]);
-
 /* For engine.c and engine_file.c: an engine with algorithms chosen and state placed, its programs
  * still to be planned; a program's plan judged, placed (or its given offsets judged) and added to
  * the engine's figures. own: nodes that run by the own provider, or NULL. */

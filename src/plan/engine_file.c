@@ -11,9 +11,9 @@
 
 /* ---- the digest ---- */
 
-/* Attributes (a learning rate, an epsilon) do not matter to a plan: when and where is all it
- * says. */
-void graph_digest(const Graph *graph, char digest[17])
+/* What a plan depends on: operators, shapes, types and wiring of every node, as 16 hexadecimal
+ * digits. Attributes (a learning rate, an epsilon) do not matter: when and where is all it says. */
+static void graph_digest(const Graph *graph, char digest[17])
 {
     uint64_t hash = HASH_EMPTY;
     for (int32_t i = 0; i < graph->n_values; i++) {

@@ -17,7 +17,8 @@
  *
  * Forecasts err: on a card that runs ahead of them, copies that were to end just in time are
  * waited for. So copies are first planned to take half as long again; where the budget has no room
- * for that, just in time.
+ * for that, just in time; where that is not enough either, as if they took none: a value is gone as
+ * soon as nobody reads it, comes back for its reader, and both copies are waited for.
  */
 #include "plan/plan.h"
 
@@ -45,24 +46,19 @@ typedef struct Offload {
     int32_t        n_taken;
 } Offload;
 
-/* Values whose bytes are their own: no views of them, never taken over, nothing taken over. */
+/* Values whose bytes are their own: no views of them, and where they took over another's, all of
+ * them. A loaded value has its own size, and whoever takes it over then has that. */
 static bool *offload_movable(const Offload *o)
 {
-    const PGraph *graph = o->graph;
-    bool         *movable = NEWN(o->pool, bool, graph->n_values + 1);
+    const PGraph  *graph = o->graph;
+    bool          *movable = NEWN(o->pool, bool, graph->n_values + 1);
+    const int64_t *held = pgraph_held_bytes(o->pool, graph);
     for (int32_t v = 0; v < graph->n_values; v++)
         movable[v] = !graph->values[v].persistent && graph->values[v].view_of < 0
-                     && graph->values[v].bytes > 0;
+                     && graph->values[v].bytes > 0 && held[v] == graph->values[v].bytes;
     for (int32_t v = 0; v < graph->n_values; v++) {
         if (graph->values[v].view_of >= 0)
             movable[graph->values[v].view_of] = false;
-    }
-    for (int32_t n = 0; n < graph->n_nodes; n++) {
-        const PNode *node = &graph->nodes[n];
-        for (int32_t i = 0; i < node->n_inplace; i++) {
-            movable[node->inplace[i][0]] = false;
-            movable[pgraph_root(graph, node->inplace[i][1])] = false;
-        }
     }
     return movable;
 }
@@ -329,7 +325,7 @@ Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n
             o.start[r + 1] = o.start[r] + graph->nodes[runs[r]].cost;
             o.live[r++] = meter.curve[s];
         }
-        static const double margins[] = { 1.5, 1 };
+        static const double margins[] = { 1.5, 1, 0 };
         for (size_t i = 0; !err && !*plan && i < sizeof margins / sizeof *margins; i++) {
             o.margin = margins[i];
             o.n_windows = o.n_taken = 0;

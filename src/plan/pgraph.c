@@ -54,6 +54,27 @@ int64_t pgraph_persistent_bytes(const PGraph *graph)
     return sum;
 }
 
+int64_t pgraph_persistent_room(const PGraph *graph, int32_t value)
+{
+    const PValue *v = &graph->values[value];
+    if (!v->persistent || v->view_of >= 0)
+        return 0;
+    return (v->bytes + graph->align - 1) / graph->align * graph->align;
+}
+
+void pgraph_made_by(PGraph *graph, int32_t n)
+{
+    PNode *node = &graph->nodes[n];
+    for (int32_t i = 0; i < node->n_out; i++) {
+        PValue *value = &graph->values[node->out[i]];
+        if (value->maker < 0)
+            value->maker = n;
+        node->once |= value->persistent;
+        for (int32_t k = 0; k < node->n_in; k++)
+            node->once |= node->in[k] == node->out[i];
+    }
+}
+
 double pgraph_base_cost(const PGraph *graph)
 {
     double cost = 0;

@@ -68,6 +68,11 @@ int32_t  pgraph_root(const PGraph *graph, int32_t value);          /* of a view;
 int32_t  pgraph_taken_over(const PNode *node, int32_t output);     /* inplace input, or -1 */
 int64_t *pgraph_held_bytes(Pool *pool, const PGraph *graph);       /* [value] bytes while live */
 int64_t  pgraph_persistent_bytes(const PGraph *graph);
+/* In an arena, up to the next offset; 0: not persistent, or a view. */
+int64_t  pgraph_persistent_room(const PGraph *graph, int32_t value);
+/* A node that was added: it makes its outputs that nobody made before, and runs once where it
+ * writes what is persistent or read by itself. */
+void     pgraph_made_by(PGraph *graph, int32_t node);
 double   pgraph_base_cost(const PGraph *graph);                    /* every node once */
 
 #endif

@@ -114,14 +114,7 @@ static Err read_node(Reader *r, const Json *list, int32_t n)
     TRY(read_value_list(r, item, "inputs", &node->in, &node->n_in));
     TRY(read_value_list(r, item, "outputs", &node->out, &node->n_out));
     TRY(read_inplace(r, item, node));
-    for (int32_t i = 0; i < node->n_out; i++) {
-        PValue *value = &r->graph->values[node->out[i]];
-        if (value->maker < 0)
-            value->maker = n;
-        node->once |= value->persistent;
-        for (int32_t k = 0; k < node->n_in; k++)
-            node->once |= node->in[k] == node->out[i];
-    }
+    pgraph_made_by(r->graph, n);
     return json_maybe_bool(item, "once", &node->once);
 }
 

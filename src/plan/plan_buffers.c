@@ -106,6 +106,27 @@ Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers 
     return OK;
 }
 
+/* A short search, under a second: another plan is often easier to place than this one. */
+Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_t budget_bytes,
+                       PlanBuffers *out, int64_t *arena_bytes)
+{
+    LayoutResult result = { 0 };
+    int64_t      fixed = 0;
+    for (int32_t v = 0; v < graph->n_values; v++)
+        fixed += pgraph_persistent_room(graph, v);
+    TRY(plan_buffers(pool, graph, plan, out));
+    if (out->n_buffers > 0) {
+        LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0,
+                                  .max_nodes = PLACE_NODES, .remember = true };
+        Err err = layout_solve(pool, out->buffers, out->n_buffers, &options, &result);
+        if (err && err != E_BUDGET)  /* an answer here, not a failure: the caller compares */
+            return err;
+        TRY(layout_check(out->buffers, out->n_buffers, result.arena_bytes));
+    }
+    *arena_bytes = fixed + result.arena_bytes;
+    return OK;
+}
+
 Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
 {
     Pool *scratch = pool_new(NULL, "plan_slots");

@@ -26,7 +26,12 @@ typedef struct PlanBuffers {
 
 Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out);
 
-/* The same on the host: one slot from a value's save to its free_host. Hosted values are not here:
+/* Its buffers with offsets above the persistent values, within the budget if a short search finds
+ * that; arena_bytes counts both. */
+Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_t budget_bytes,
+                       PlanBuffers *out, int64_t *arena_bytes);
+
+/* Those on the host: one slot from a value's save to its free_host. Hosted values are not here:
  * their slots are always theirs. */
 Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out);
 

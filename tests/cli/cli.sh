@@ -330,6 +330,8 @@ expect 2 "probe takes no arguments" probe unet-small
 expect 2 "probe measures what is here" probe --device h200
 expect 2 "is not a size" probe --take lots
 expect 2 "there is no recipe" probe --model no-such-recipe-anywhere --take 1MiB -o "$work/machine.json"
+is "a probe that cannot be done should begin nothing" sh -c "! '$program' probe --model unet-smal --take 1MiB 2> /dev/null | grep -q ."
+is "what is no device should not be listed as one" sh -c "! '$program' explain unet-small --device no-such-card 2>&1 | grep -q cudnn"
 is "a probe that fails should write nothing" [ ! -e "$work/machine.json" ]
 expect 0 "1.00 MiB taken and written" probe --take 1MiB -o "$work/machine.json"
 expect 0 "operators" probe --model unet-small --seconds 0 --set batch=1 -o "$work/machine.json"

@@ -319,6 +319,33 @@ static void fit_places_state(void)
     pool_free(pool);
 }
 
+/* The least there is, by a slow way to the host: copies that hide behind nothing are waited for and
+ * change nothing. */
+static void copies_are_waited_for(void)
+{
+    Pool      *pool = pool_new(NULL, "waited");
+    Recipe    *recipe = small(pool, 16, "fp32", 1, "1");
+    Device    *device;
+    FitResult  keep, fit;
+    FitOptions how = { .allow = ALLOW_NONE, .effort = EFFORT };
+    CHECK_OK(host_device(pool, &late, 1, &device));
+    CHECK_OK(fit_plan(pool, recipe, device, &how, &keep));
+    Outcome want = train(pool, &keep);
+    if (on_card())
+        device->to_host = device->to_device = 1;
+    how.budget_bytes = 1;
+    CHECK_INT(fit_plan(pool, recipe, device, &how, &fit), E_BUDGET);
+    how.budget_bytes = fit.minimum_bytes;
+    CHECK_OK(fit_plan(pool, recipe, device, &how, &fit));
+    CHECK(fit.engine->moved > 0);
+    Outcome got = train(pool, &fit);
+    same(&got, &want);
+    printf("  least %lld: arena %lld, %d values moved, %d recomputed, cost %.3g of %.3g\n",
+           (long long)how.budget_bytes, (long long)fit.engine->arena_bytes, fit.engine->moved,
+           fit.engine->recomputed, fit.engine->cost_ns, keep.engine->cost_ns);
+    pool_free(pool);
+}
+
 /* A fast way to the host: values are saved and loaded instead of being made again. */
 static void values_are_moved(void)
 {
@@ -383,5 +410,6 @@ int main(void)
     RUN(one_space);
     RUN(fit_places_state);
     RUN(values_are_moved);
+    RUN(copies_are_waited_for);
     return test_end();
 }

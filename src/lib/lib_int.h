@@ -1,0 +1,18 @@
+/* lib_int.h -- what the files behind plimsoll.h share. */
+#ifndef LIB_LIB_INT_H
+#define LIB_LIB_INT_H
+
+#include "lib/plimsoll.h"
+#include "plan/pgraph.h"
+
+struct plimsoll_graph {
+    Pool       *pool;
+    PGraph      of;
+    int32_t     cap_values, cap_nodes;
+    const char *wrong;           /* the first argument that made no sense, as a sentence */
+};
+
+/* The program's codes are the library's; the sentence goes into error, which may be NULL. */
+plimsoll_status lib_status(Err err, plimsoll_error *error);
+
+#endif

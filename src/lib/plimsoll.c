@@ -1,0 +1,189 @@
+/* plimsoll.c -- what plimsoll.h promises, by the rooms layout and plan.
+ *
+ * Arguments are checked here, because those rooms have callers who never give wrong ones; answers
+ * are copied out, so that no type of ours is seen. */
+#include "lib/lib_int.h"
+
+#include "layout/layout.h"
+#include "plan/plan_buffers.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+const char *plimsoll_version(void) { return PLIMSOLL_VERSION; }
+
+plimsoll_status lib_status(Err err, plimsoll_error *error)
+{
+    if (error)
+        snprintf(error->text, sizeof error->text, "%s", err ? err_text() : "");
+    return (plimsoll_status)err_exit_code(err);
+}
+
+static Err lib_limits(int64_t effort, int64_t least, double time_limit_s)
+{
+    if (effort < least)
+        return fail(E_USAGE, "the effort is %lld, must be %lld or more", (long long)effort,
+                    (long long)least);
+    if (!(time_limit_s >= 0))
+        return fail(E_USAGE, "the time limit is %g seconds, must be 0 (none) or more",
+                    time_limit_s);
+    return OK;
+}
+
+/* ---- buffers ---- */
+
+static Err place(Pool *pool, plimsoll_buffer *buffers, size_t n,
+                 const plimsoll_place_options *options, plimsoll_arena *arena)
+{
+    LayoutResult result;
+    TRY(lib_limits(options->effort, -1, options->time_limit_s));
+    if (n > INT_MAX)
+        return fail(E_USAGE, "%zu buffers are more than can be placed at once", n);
+    if (options->capacity < 0)
+        return fail(E_USAGE, "the capacity is %lld bytes, must be 0 (any) or more",
+                    (long long)options->capacity);
+    Buffer *of = NEWN(pool, Buffer, n + 1);
+    for (size_t i = 0; i < n; i++)
+        of[i] = (Buffer){ .lower = buffers[i].lower, .upper = buffers[i].upper,
+                          .size = buffers[i].size, .align = buffers[i].align,
+                          .offset = buffers[i].offset, .fixed = buffers[i].fixed };
+    LayoutOptions how = { .capacity = options->capacity, .max_nodes = options->effort,
+                          .time_limit_s = options->time_limit_s, .seed = options->seed };
+    Err err = layout_solve(pool, of, (int)n, &how, &result);
+    if (err && err != E_BUDGET)
+        return err;
+    const char *refusal = pool_text(pool, err_text());       /* the checker may say another */
+    TRY(layout_check(of, (int)n, result.arena_bytes));
+    for (size_t i = 0; i < n; i++)
+        buffers[i].offset = of[i].offset;
+    *arena = (plimsoll_arena){ result.arena_bytes, result.bound_bytes, result.proved, result.cut };
+    return err ? fail(err, "%s", refusal) : OK;
+}
+
+plimsoll_status plimsoll_place(plimsoll_buffer *buffers, size_t n,
+                               const plimsoll_place_options *options, plimsoll_arena *arena,
+                               plimsoll_error *error)
+{
+    Pool          *pool = pool_new(NULL, "plimsoll_place");
+    plimsoll_arena none;
+    Err            err = place(pool, buffers, n, options ? options : &(plimsoll_place_options){ 0 },
+                               arena ? arena : &none);
+    pool_free(pool);
+    return lib_status(err, error);
+}
+
+/* ---- plans ---- */
+
+typedef struct LibPlan {         /* the public part first: plimsoll_plan_free gets its address */
+    plimsoll_plan of;
+    Pool         *pool;
+} LibPlan;
+
+_Static_assert((int)STEP_RUN == PLIMSOLL_RUN && (int)STEP_DROP == PLIMSOLL_DROP &&
+               (int)STEP_SAVE == PLIMSOLL_SAVE && (int)STEP_LOAD == PLIMSOLL_LOAD &&
+               (int)STEP_WAIT == PLIMSOLL_WAIT && (int)STEP_FREE_HOST == PLIMSOLL_FREE_HOST &&
+               STEP_KINDS == 6, "steps are numbered as plimsoll.h has them");
+
+/* Persistent values lie at the bottom, one after the other, for all steps. */
+static int64_t stays_persistent(const PGraph *graph, LibPlan *plan, plimsoll_stay *stays,
+                                int64_t *offset)
+{
+    int64_t at = 0;
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        offset[v] = at;
+        if (pgraph_persistent_room(graph, v) > 0)
+            stays[plan->of.n_stays++] =
+                (plimsoll_stay){ v, -1, 0, (int32_t)plan->of.n_steps - 1, at,
+                                 graph->values[v].bytes };
+        at += pgraph_persistent_room(graph, v);
+    }
+    return at;
+}
+
+/* The search has placed this plan, within the budget or as low as it goes: the same again. */
+static Err plan_stays(const PGraph *graph, const Plan *found, LibPlan *plan)
+{
+    PlanBuffers    buffers;
+    int64_t       *offset = NEWN(plan->pool, int64_t, graph->n_values + 1);
+    int64_t        aims[] = { found->budget_bytes, 0 };
+    for (int i = 0; i < 2 && plan->of.arena_bytes != found->arena_bytes; i++)
+        TRY(plan_buffers_place(plan->pool, graph, found, aims[i], &buffers,
+                               &plan->of.arena_bytes));
+    REQUIRE(plan->of.arena_bytes == found->arena_bytes);
+    plimsoll_stay *stays = NEWN(plan->pool, plimsoll_stay, graph->n_values + buffers.n_stays + 1);
+    int64_t        above = stays_persistent(graph, plan, stays, offset);
+    for (int32_t i = 0; i < buffers.n_stays; i++) {
+        const Stay *s = &buffers.stays[i];
+        if (s->buffer < 0 && s->within < 0)
+            continue;
+        bool          own = s->buffer >= 0;
+        const Buffer *b = own ? &buffers.buffers[s->buffer] : NULL;
+        stays[plan->of.n_stays++] =
+            (plimsoll_stay){ s->value, s->value < 0 ? s->node : -1, s->first_step, s->last_step,
+                             own ? above + b->offset : offset[s->within],
+                             own ? b->size : graph->values[s->within].bytes };
+    }
+    plan->of.stays = stays;
+    return OK;
+}
+
+static Err find_plan(const plimsoll_graph *graph, const plimsoll_plan_options *options,
+                     LibPlan *plan)
+{
+    const PGraph *of = &graph->of;
+    Plan         *found;
+    if (graph->wrong)
+        return fail(E_USAGE, "%s", graph->wrong);
+    TRY(lib_limits(options->effort, 0, options->time_limit_s));
+    if (options->budget_bytes < 0 || options->host_budget_bytes < 0)
+        return fail(E_USAGE, "a budget of %lld bytes, %lld on the host; 0 means none",
+                    (long long)options->budget_bytes, (long long)options->host_budget_bytes);
+    TRY(pgraph_check(of));
+    PlanOptions how = { .budget_bytes = options->budget_bytes,
+                        .host_budget_bytes = options->host_budget_bytes,
+                        .effort = options->effort,
+                        .time_limit_s = options->time_limit_s,
+                        .seed = options->seed,
+                        .layout = options->place };
+    Err err = plan_solve(plan->pool, of, &how, &found);
+    if (err && err != E_BUDGET)
+        return err;
+    const char    *refusal = pool_text(plan->pool, err_text());
+    plimsoll_step *steps = NEWN(plan->pool, plimsoll_step, found->n_steps + 1);
+    TRY(plan_check(of, found, err || options->place ? 0 : options->budget_bytes));
+    for (int32_t i = 0; i < found->n_steps; i++)
+        steps[i] = (plimsoll_step){ (plimsoll_step_kind)found->steps[i].kind, found->steps[i].id };
+    plan->of = (plimsoll_plan){ .steps = steps,
+                                .n_steps = (size_t)found->n_steps,
+                                .live_bytes = found->live_bytes,
+                                .arena_bytes = options->place ? -1 : 0,      /* not yet */
+                                .host_bytes = found->host_bytes,
+                                .bound_bytes = found->bound_bytes,
+                                .cost = found->cost,
+                                .base_cost = found->base_cost,
+                                .cut = found->cut };
+    if (options->place)
+        TRY(plan_stays(of, found, plan));
+    return err ? fail(err, "%s", refusal) : OK;
+}
+
+plimsoll_status plimsoll_find_plan(const plimsoll_graph *graph,
+                                   const plimsoll_plan_options *options, plimsoll_plan **plan,
+                                   plimsoll_error *error)
+{
+    Pool    *pool = pool_new(NULL, "plimsoll_plan");
+    LibPlan *found = NEW(pool, LibPlan);
+    found->pool = pool;
+    Err err = find_plan(graph, options ? options : &(plimsoll_plan_options){ 0 }, found);
+    plimsoll_status status = lib_status(err, error);
+    *plan = err && err != E_BUDGET ? NULL : &found->of;
+    if (!*plan)
+        pool_free(pool);
+    return status;
+}
+
+void plimsoll_plan_free(plimsoll_plan *plan)
+{
+    if (plan)
+        pool_free(((LibPlan *)plan)->pool);
+}

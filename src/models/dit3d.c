@@ -57,6 +57,8 @@ static Err check_divides(const char *key, int64_t part, const char *what, int64_
 static Err dit3d_check(const void *config)
 {
     const Dit3d *m = config;
+    TRY(noise_schedule_check((NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start,
+                             m->beta_end));
     if (m->image.n != 2)
         return fail(E_USAGE, "model.image has %d numbers; give two, height and width", m->image.n);
     TRY(check_divides("heads", m->heads, "a width", m->width));
@@ -158,5 +160,6 @@ const ModelDef model_dit3d = {
     .summary = "text to video: a diffusion transformer over 3-D patches, or over frames",
     .fields = dit3d_fields, .config_bytes = sizeof(Dit3d), .defaults = &dit3d_defaults,
     .check = dit3d_check, .loss = dit3d_loss,
+    .check_sampler = dit3d_check_sampler,
     .sample_graph = dit3d_sample_graph, .sample = dit3d_sample,
 };

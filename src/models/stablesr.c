@@ -141,6 +141,8 @@ Err stablesr_check(const void *config)
     if (m->channels % 2 || m->struct_channels % 2)
         return fail(E_USAGE, "model.channels and model.struct_channels must be even: half of a "
                              "time embedding is sines");
+    TRY(noise_schedule_check((NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start,
+                             m->beta_end));
     TRY(check_widths("channels", m->channels, &m->mult, m->groups, "number of groups"));
     TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->groups,
                      "number of groups"));
@@ -341,5 +343,6 @@ const ModelDef model_stablesr = {
     .name = "stablesr", .summary = "super-resolution by latent diffusion, with an edge branch",
     .fields = stablesr_fields, .config_bytes = sizeof(StableSr), .defaults = &stablesr_defaults,
     .check = stablesr_check, .loss = stablesr_loss,
+    .check_sampler = stablesr_check_sampler,
     .sample_graph = stablesr_sample_graph, .sample = stablesr_sample,
 };

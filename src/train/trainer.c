@@ -125,6 +125,8 @@ static Err train_open(Pool *pool, Trainer *t)
                                   : "");
     }
     if (o->init)
+        TRY(checkpoint_intact(pool, o->init));
+    if (o->init)
         TRY(weights_load(pool, t->session, o->init, o->init_partial));
     t->state.seed = t->recipe->seed;
     double rates[2] = { t->recipe->optimizer.lr, t->recipe->optimizer.lr };

@@ -52,8 +52,8 @@ static void chain_step(float *x, const float *noise, const float *z, int64_t cou
 
 Err dit3d_check_sampler(const void *config, const SamplerConfig *sampler)
 {
-    const Dit3d *m = config;
-    return sampler_check(sampler, "dit3d", 1 << SAMPLER_DDPM, m->timesteps, true);
+    (void)config;
+    return sampler_check(sampler, "dit3d", 1 << SAMPLER_DDPM, true);
 }
 
 /* A chain over respaced times. */
@@ -63,6 +63,7 @@ Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
     int64_t steps = s->config->steps ? s->config->steps : m->timesteps;
     int64_t count = shape_count(dit3d_clip(m, s->n));
     TRY(dit3d_check_sampler(m, s->config));
+    TRY(sampler_steps_check("dit3d", steps, m->timesteps));
     const double *free_bar = dit3d_alpha_bar(s->pool, m, false);
     const double *bar = dit3d_alpha_bar(s->pool, m, true);
     float *x = s->feed(s, "x");

@@ -318,8 +318,7 @@ Err noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double
     return OK;
 }
 
-Err sampler_check(const SamplerConfig *sampler, const char *system, unsigned kinds,
-                  int64_t timesteps, bool guided)
+Err sampler_check(const SamplerConfig *sampler, const char *system, unsigned kinds, bool guided)
 {
     static const char *const words[] = { "ddpm", "ddim", "recurrent" };
     char can[64] = "";
@@ -330,12 +329,17 @@ Err sampler_check(const SamplerConfig *sampler, const char *system, unsigned kin
     if (!(kinds >> sampler->kind & 1))
         return fail(E_USAGE, "sampler.kind: %s samples by %s, not by %s", system, can,
                     words[sampler->kind]);
-    if (timesteps && sampler->steps > timesteps)
-        return fail(E_USAGE, "sampler.steps: %s samples in at most %lld steps (model.timesteps), "
-                    "not %lld", system, (long long)timesteps, (long long)sampler->steps);
     if (!guided && sampler->guidance != 1)
         return fail(E_USAGE, "sampler.guidance: %s has no text that could be left out, so nothing "
                     "to guide away from; leave it at 1", system);
+    return OK;
+}
+
+Err sampler_steps_check(const char *system, int64_t steps, int64_t timesteps)
+{
+    if (steps > timesteps)
+        return fail(E_USAGE, "sampler.steps: %s samples in at most %lld steps (model.timesteps), "
+                    "not %lld", system, (long long)timesteps, (long long)steps);
     return OK;
 }
 

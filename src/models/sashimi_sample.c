@@ -65,7 +65,7 @@ static void voice_run(const SashimiNet *net, const Sashimi *m, double temperatur
 Err sashimi_check_sampler(const void *config, const SamplerConfig *sampler)
 {
     const Sashimi *m = config;
-    TRY(sampler_check(sampler, "sashimi", 1 << SAMPLER_RECURRENT, 0, false));
+    TRY(sampler_check(sampler, "sashimi", 1 << SAMPLER_RECURRENT, false));
     if (sampler->length > 0 && sampler->length < m->channels)
         return fail(E_USAGE, "sampler.length: one sample of %lld channels has %lld steps",
                     (long long)m->channels, (long long)m->channels);

@@ -34,9 +34,8 @@ static void chain_step(Sampler *s, int64_t step, double a, double next, float *x
 
 Err stablesr_check_sampler(const void *config, const SamplerConfig *sampler)
 {
-    const StableSr *m = config;
-    return sampler_check(sampler, "stablesr", 1 << SAMPLER_DDPM | 1 << SAMPLER_DDIM, m->timesteps,
-                         false);
+    (void)config;
+    return sampler_check(sampler, "stablesr", 1 << SAMPLER_DDPM | 1 << SAMPLER_DDIM, false);
 }
 
 Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
@@ -46,6 +45,7 @@ Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
             count = s->n * m->latent * m->latent * STABLESR_LATENT;
     int64_t pixels = s->n * m->image * m->image * 3;
     TRY(stablesr_check_sampler(m, s->config));
+    TRY(sampler_steps_check("stablesr", steps, m->timesteps));
     const double *bar = stablesr_alpha_bar(s->pool, m);
     float *x = s->feed(s, "x"), *z = NEWN(s->pool, float, count),
           *image = NEWN(s->pool, float, pixels);

@@ -53,8 +53,8 @@ static Err move_on(Sampler *s, const Stdiff *m, int64_t frame)
 
 Err stdiff_check_sampler(const void *config, const SamplerConfig *sampler)
 {
-    const Stdiff *m = config;
-    return sampler_check(sampler, "stdiff", 1 << SAMPLER_DDPM, m->timesteps, false);
+    (void)config;
+    return sampler_check(sampler, "stdiff", 1 << SAMPLER_DDPM, false);
 }
 
 Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)
@@ -64,6 +64,7 @@ Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)
     int64_t To = m->observed, Tp = m->predicted;
     int64_t size = m->image.at[0] * m->image.at[1] * m->image_channels, count = s->n * size;
     TRY(stdiff_check_sampler(m, s->config));
+    TRY(sampler_steps_check("stdiff", steps, m->timesteps));
     Chain c = { .s = s, .alpha_bar = stdiff_alpha_bar(s->pool, m), .steps = steps,
                 .stride = m->timesteps / steps, .count = count, .x = s->feed(s, "x"),
                 .z = NEWN(s->pool, float, count), .t = s->feed(s, "t") };

@@ -138,8 +138,8 @@ static void unet_sample_graph(Graph *g, const void *config, const SamplerConfig 
 
 static Err unet_check_sampler(const void *config, const SamplerConfig *sampler)
 {
-    const Unet *m = config;
-    return sampler_check(sampler, "unet", 1 << SAMPLER_DDPM, m->timesteps, false);
+    (void)config;
+    return sampler_check(sampler, "unet", 1 << SAMPLER_DDPM, false);
 }
 
 /* DDPM (Ho et al. 2020, equation 7) over respaced times; the predicted picture is clipped to
@@ -151,6 +151,7 @@ static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
     Shape       shape = SHAPE(s->n, m->height, m->width, m->channels);
     int64_t     count = shape_count(shape);
     TRY(unet_check_sampler(m, s->config));
+    TRY(sampler_steps_check("unet", steps, m->timesteps));
     const double *bar = alpha_bar_table(s->pool, NOISE_LINEAR, m->timesteps, 1e-4, 0.02);
     float        *x = (s->feed)(s, "x"), *z = NEWN(s->pool, float, count);
     int32_t      *times = (s->feed)(s, "t");

@@ -246,21 +246,42 @@ static Err recipe_check(const Recipe *recipe)
         return fail(E_USAGE,
                     "sample.every is %lld, but the system %s cannot be sampled; leave it at 0",
                     (long long)recipe->sample.every, model->name);
+    int64_t times = recipe_number(recipe, "timesteps", INT64_MAX);
+    if (recipe->sample.every && recipe->sampler.steps > times)
+        return fail(E_USAGE, "sampler.steps: %lld is more than model.timesteps, %lld",
+                    (long long)recipe->sampler.steps, (long long)times);
     return OK;
 }
 
-/* Says the last error again with the place of the key it begins with: the --set that gave it, or
- * its line. */
+#define KEY_LETTERS "abcdefghijklmnopqrstuvwxyz0123456789_."
+
+/* Is the key of an assignment named in the text, itself or as the group of one? */
+static bool set_named(const char *set, const char *text)
+{
+    size_t n = strcspn(set, "=");
+    char   key[64];
+    if (n >= sizeof key)
+        return false;
+    memcpy(key, set, n);
+    key[n] = '\0';
+    bool word = !strchr(key, '.');           /* such as steps, which a sentence may use too */
+    for (const char *at = text; (at = strstr(at, key)); at += n)
+        if ((at == text || !strchr(KEY_LETTERS, at[-1])) &&
+            (at[n] == '.' || ((!word || at == text) && (!at[n] || !strchr(KEY_LETTERS, at[n])))))
+            return true;
+    return false;
+}
+
+/* Says the last error again with its place: the last --set whose key it names, or the line of the
+ * key it begins with. */
 static Err recipe_blame(Pool *pool, Err err, const char *path, const Json *map,
                         const char *const *sets, int n)
 {
     const char *said = pool_text(pool, err_text());
-    size_t      key = strspn(said, "abcdefghijklmnopqrstuvwxyz0123456789_.");
-    for (int i = n - 1; i >= 0; i--) {
-        size_t set = strcspn(sets[i], "=");
-        if (set <= key && !strncmp(sets[i], said, set) && (set == key || said[set] == '.'))
+    size_t      key = strspn(said, KEY_LETTERS);
+    for (int i = n - 1; i >= 0; i--)
+        if (set_named(sets[i], said))
             return fail(err, "--set %s: %s", sets[i], said);
-    }
     for (size_t at = 0; at < key;) {
         size_t      part = strcspn(said + at, ".: ,");
         const Json *in = json_get(map, pool_textn(pool, said + at, part));
@@ -371,6 +392,14 @@ Validation recipe_validation(const Recipe *recipe)
     return (Validation){ .batch = batch / pieces,
                          .batches = recipe->validate.batches * pieces,
                          .pieces = pieces };
+}
+
+int64_t recipe_number(const Recipe *recipe, const char *key, int64_t otherwise)
+{
+    for (const Field *f = recipe->model->fields; f->key; f++)
+        if (!strcmp(f->key, key) && f->kind == FIELD_INT)
+            return *(const int64_t *)((const char *)recipe->config + f->offset);
+    return otherwise;
 }
 
 const char *recipe_no_cut(const Recipe *recipe)

@@ -1,6 +1,7 @@
 /* weights.c -- a file's tensors matched with a model's parameters and statistics, and put there. */
 #include "train/weights.h"
 
+#include "ops/ops.h"
 #include "train/lengths.h"
 
 #include <math.h>
@@ -117,6 +118,27 @@ static Err weights_finite(const char *path, const Param *param, const float *dat
     return OK;
 }
 
+/* A row that weight normalisation divides by its length must have one. */
+static Err weights_lengths(const char *path, const Graph *graph, const Param *param,
+                           const float *data)
+{
+    int64_t rows = param->disk.dim[0], width = shape_count(param->disk) / (rows ? rows : 1);
+    bool    direction = false;
+    for (int32_t i = 0; i < graph->n_nodes && !direction; i++)
+        direction = graph->nodes[i].op == &op_weight_norm && graph->nodes[i].in[1] == param->value;
+    for (int64_t r = 0; direction && r < rows; r++) {
+        int64_t c = 0;
+        while (c < width && data[r * width + c] == 0)
+            c++;
+        if (c == width)
+            return fail(E_FORMAT,
+                        "%s: row %lld of %s is all zeros; it is a direction (weight normalisation) "
+                        "and needs a length",
+                        path, (long long)r, param->name);
+    }
+    return OK;
+}
+
 Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
 {
     const Graph *graph = session_engine(session)->graph;
@@ -154,6 +176,7 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
         if (t) {
             TRY(lengths_tensor(one, path, &file, graph, &graph->params[i], t, &data));
             TRY(weights_finite(path, &graph->params[i], data));
+            TRY(weights_lengths(path, graph, &graph->params[i], data));
             TRY(session_set_param(session, i, data));
             if (graph->params[i].ema >= 0)
                 TRY(session_put_param(session, i, graph->params[i].ema, data));

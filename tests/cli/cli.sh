@@ -174,7 +174,8 @@ expect 1 "cut.json" plan "$work/cut.json" --budget 40
 # train
 expect 2 "take a recipe of that system" train unet-small $small --steps 1 --set system=
 expect 2 "--set sampler.kind=ddim: sampler.kind: unet samples by ddpm, not by ddim" train unet-small $small --steps 1 --set sampler.kind=ddim
-expect 2 "--set sampler.steps=2000: sampler.steps: unet samples in at most 1000 steps" train unet-small $small --steps 1 --set sampler.steps=2000
+expect 2 "sampler.steps: 2000 is more than model.timesteps, 1000" train unet-small $small --steps 1 --set sampler.steps=2000 --set sample.every=1 --out "$work/never"
+expect 0 "1 steps" train unet-small $small --steps 1 --set sampler.steps=2000
 printf 'system: lag\nmodel:\n  hidden: 30\n  heads: 4\nsampler:\n  steps: 20\n  kind: recurrent\n' > "$work/lag.yaml"
 expect 2 "lag.yaml:4: model.heads: 4 does not divide the hidden width 30" explain "$work/lag.yaml"
 expect 2 "lag.yaml:7: sampler.kind: lag samples by ddpm or ddim, not by recurrent" explain "$work/lag.yaml" --set 'model={hidden: 32}'
@@ -275,6 +276,11 @@ is "the same seed should give the same picture" cmp -s "$work/drawn/samples.png"
 is "another seed should give another" sh -c "! cmp -s $work/drawn/samples.png $work/other/samples.png"
 expect 0 "raw weights" sample "$work/half" -n 1 --steps 2 --no-ema -o "$work/raw" --quiet
 expect 0 '"planned_bytes"' sample "$work/half" -n 1 --steps 2 -o "$work/raw" --json
+sashimi="sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1"
+expect 0 "1 steps" train $sashimi --steps 1 --out "$work/sound"
+expect 2 "was trained at 64, not 128" sample "$work/sound" --set model.length=128 -n 1
+expect 0 "1 drawn" sample "$work/sound" --set sampler.length=128 -n 1
+expect 2 "sampler.guidance: sashimi has no text" sample "$work/sound" -n 1 --guidance 2
 expect 2 "is not a run" sample "$work"
 expect 2 "takes no text" sample "$work/half" --prompt "a disc"
 expect 2 "takes no input" sample "$work/half" --input "$work/drawn"

@@ -324,6 +324,7 @@ static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t
         Init *plain = NEW(g->pool, Init);
         *plain = input->init;
         input->init = (Init){ .kind = INIT_CUSTOM, .custom = zero_edge_channels, .arg = plain };
+        input->widens = true;                /* pretrained, it sees the latent alone */
     }
     for (int32_t i = 0; i < g->n_params; i++)
         g->params[i].frozen = !is_trained(g->params[i].name, m);

@@ -124,10 +124,13 @@ static Err train_open(Pool *pool, Trainer *t)
                     t->feeds.held ? pool_print(pool, ", %s held out", count_text(t->feeds.held))
                                   : "");
     }
-    if (o->init)
+    if (o->init) {
+        const char *said;
         TRY(checkpoint_intact(pool, o->init));
-    if (o->init)
-        TRY(weights_load(pool, t->session, o->init, o->init_partial));
+        TRY(weights_load(pool, t->session, o->init, o->init_partial, &said));
+        if (said && !o->quiet)
+            fprintf(stderr, "init: %s\n", said);
+    }
     t->state.seed = t->recipe->seed;
     double rates[2] = { t->recipe->optimizer.lr, t->recipe->optimizer.lr };
     if (t->graph.n_groups > 1)
@@ -342,7 +345,10 @@ static Err train_loop(Trainer *t, TrainResult *result)
     }
     if (err && !t->begun && t->saver && saved != t->state.step)
         return train_rescue(t, err);
-    if (!err && t->saver && saved != t->state.step)
+    /* A new run of no steps keeps its start: weights that were given can be sampled, and a run
+     * that was stopped before its first step can go on. */
+    bool start = !t->options->resume && !t->state.step;
+    if (!err && t->saver && (start || saved != t->state.step))
         err = train_save(t);
     return err ? err : log_flush(&t->log);
 }

@@ -218,11 +218,20 @@ expect 1 "step-000006.safetensors is damaged" train unet-small $small --steps 1 
 expect 1 "step-000006.safetensors is damaged" train --resume "$work/spoilt" --steps 9
 expect 1 "step-000006.safetensors is damaged" sample "$work/spoilt" -n 1 --steps 2 -o "$work/never"
 expect 1 "the model has (128,32)" train unet-small --steps 1 --init "$work/whole/step-000006.safetensors"
+expect 0 "init: " train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
+expect 0 "conv_in.weight of another shape" train unet-small $small --set model.channels=1 --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
 expect 1 "cannot" train unet-small $small --steps 1 --out /dev/null/run
 head -c 1000 "$work/whole/step-000006.safetensors" > "$work/whole/step-000009.safetensors"
 printf '{"step": 9, "drawn": 36, "seed": 0}' > "$work/whole/step-000009.json"
 expect 1 "step-000009.safetensors" train --resume "$work/whole" --steps 12
 expect 1 "not finite" train unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
+
+# no steps at all: given weights as a run that can be sampled, or goes on as if it had begun there
+expect 0 "step 0 of 0 is done" train unet-small $small --steps 0 --init "$work/whole/step-000006.safetensors" --init-partial --out "$work/taken"
+expect 0 "step 0, averaged weights" sample "$work/taken" -n 1 --steps 2 --quiet
+expect 0 "2 steps" train --resume "$work/taken" --steps 2
+expect 0 "2 steps" train unet-small $small --steps 2 --init "$work/whole/step-000006.safetensors" --init-partial --out "$work/taken2"
+is "a run of no steps should go on to the bits of one that began with them" cmp -s "$work/taken/step-000002.safetensors" "$work/taken2/step-000002.safetensors"
 
 # a signal: finish the step, save, exit 0, say how to go on
 # under_way RUN: waits until its log has grown beyond what it was

@@ -65,10 +65,10 @@ static void row_without_length(Session *session)
     memcpy(v, row.data, row.n_bytes);
     row.data = v;
     CHECK_OK(safetensors_write(path, &row, 1, NULL));
-    CHECK_OK(weights_load(pool, session, path, true));
+    CHECK_OK(weights_load(pool, session, path, true, NULL));
     memset(v + 2 * row.shape[1], 0, (size_t)row.shape[1] * sizeof *v);
     CHECK_OK(safetensors_write(path, &row, 1, NULL));
-    CHECK_INT(weights_load(pool, session, path, true), E_FORMAT);
+    CHECK_INT(weights_load(pool, session, path, true, NULL), E_FORMAT);
     CHECK(strstr(err_text(), "row 2 of model.d_layers.0.linear.weight_v is all zeros") != NULL);
     CHECK_OK(file_remove(path));
 }
@@ -89,7 +89,7 @@ int main(void)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         int64_t  n = (lengths[i] < FROM ? lengths[i] : FROM) * OUT;
         Session *to = at_length(lengths[i]);
-        CHECK_OK(weights_load(pool, to, "lengths_test/step-000001.safetensors", true));
+        CHECK_OK(weights_load(pool, to, "lengths_test/step-000001.safetensors", true, NULL));
         double off = farthest(outputs(to, n), want, n);
         if (off > 2e-5)
             fprintf(stderr, "from length %d to %d: off by %.3g\n", FROM, lengths[i], off);

@@ -225,6 +225,7 @@ head -c 1000 "$work/whole/step-000006.safetensors" > "$work/whole/step-000009.sa
 printf '{"step": 9, "drawn": 36, "seed": 0}' > "$work/whole/step-000009.json"
 expect 1 "step-000009.safetensors" train --resume "$work/whole" --steps 12
 expect 1 "not finite" train unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
+expect 1 "the 8th in a row" train unet-small $small --steps 40 --set precision=fp16 --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --quiet
 
 # no steps at all: given weights as a run that can be sampled, or goes on as if it had begun there
 expect 0 "step 0 of 0 is done" train unet-small $small --steps 0 --init "$work/whole/step-000006.safetensors" --init-partial --out "$work/taken"

@@ -226,6 +226,10 @@ printf '{"step": 9, "drawn": 36, "seed": 0}' > "$work/whole/step-000009.json"
 expect 1 "step-000009.safetensors" train --resume "$work/whole" --steps 12
 expect 1 "not finite" train unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
 expect 1 "the 8th in a row" train unet-small $small --steps 40 --set precision=fp16 --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --quiet
+lost="--set precision=fp16 --set optimizer.lr=100 --set optimizer.slow_lr=100 --set schedule.kind=plateau --set schedule.watch=loss --set schedule.warmup=0"
+expect 0 "4 steps" train sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1 $lost --steps 4 --out "$work/lost"
+is "its loss should not be finite" grep -q '"loss": null' "$work/lost/log.jsonl"
+expect 0 "1 steps" train --resume "$work/lost" --steps 5
 
 # no steps at all: given weights as a run that can be sampled, or goes on as if it had begun there
 expect 0 "step 0 of 0 is done" train unet-small $small --steps 0 --init "$work/whole/step-000006.safetensors" --init-partial --out "$work/taken"

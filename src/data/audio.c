@@ -222,7 +222,8 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .group = audio_group,
                           .about = audio_about,
                           .own = a,
-                          .work_bytes = 2 * work_size(frames * (size_t)most * 4) +
+                          .work_bytes = work_size(frames * (size_t)most * WAV_MOST_BYTES) +
+                                        work_size(frames * (size_t)most * 4) +
                                         work_size(frames * (size_t)a->channels * 4) };
     return audio_ranges(pool, a, (*out)->work_bytes);
 }

@@ -139,7 +139,6 @@ static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder,
     Npy   a;
     Pool *one = pool_new(pool, "text");
     TRY(npy_read(one, given, &a));
-    TRY(npy_numbers(given, &a));
     if (a.count != c->text_width)
         return fail(E_FORMAT, "%s holds %lld numbers; an embedding here has %lld", given,
                     (long long)a.count, (long long)c->text_width);
@@ -167,7 +166,7 @@ static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, cons
         if (a.rank != 4 || a.count < 1 || (a.shape[3] != c->channels && a.shape[3] != 1))
             return fail(E_FORMAT, "%s has %d axes%s; a clip is (frames, height, width, %lld)", path,
                         a.rank, a.rank == 4 ? " of other extents" : "", (long long)c->channels);
-        if (a.type != NPY_U1 && a.type != NPY_F4 && a.type != NPY_F8)
+        if (a.type != NPY_U1 && !npy_floats(&a))
             return fail(E_FORMAT, "%s holds %s; a clip is uint8, or floats in [-1,1]", path,
                         npy_type_name(a.type));
         c->npy_bytes = bytes > c->npy_bytes ? bytes : c->npy_bytes;

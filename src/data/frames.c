@@ -2,36 +2,32 @@
 #include "data/frames.h"
 
 #include "base/file.h"
+#include "device/convert.h"
 
 #include <math.h>
 #include <string.h>
 
-Err npy_numbers(const char *path, const Npy *a)
-{
-    if (a->type == NPY_F4 || a->type == NPY_F8 || a->type == NPY_U1 || a->type == NPY_U2 ||
-        a->type == NPY_I2)
-        return OK;
-    return fail(E_FORMAT,
-                "%s holds %s; float32, float64, uint8, uint16 and int16 are read "
-                "(x.astype('float32') in numpy)",
-                path, npy_type_name(a->type));
-}
-
-float npy_number(const Npy *a,
-                 int64_t i) /* a file may begin its numbers anywhere: copied, not cast */
+float npy_number(const Npy *a, int64_t i)    /* numbers may begin anywhere: copied, not cast */
 {
     const char *at = (const char *)a->data + i * (int64_t)npy_type_bytes(a->type);
-    double      d;
-    float       f;
-    uint16_t    u;
-    int16_t     s;
+    union { double d; float f; uint16_t u2; int16_t i2; int32_t i4; int64_t i8; } x;
     switch (a->type) {
-    case NPY_F8: memcpy(&d, at, 8); return (float)d;
+    case NPY_F8: memcpy(&x.d, at, 8); return (float)x.d;
+    case NPY_F2: convert_rows(F32, &x.f, F16, memcpy(&x.u2, at, 2), 1); return x.f;
+    case NPY_I8: memcpy(&x.i8, at, 8); return (float)x.i8;
+    case NPY_I4: memcpy(&x.i4, at, 4); return (float)x.i4;
+    case NPY_I2: memcpy(&x.i2, at, 2); return (float)x.i2;
+    case NPY_U2: memcpy(&x.u2, at, 2); return (float)x.u2;
+    case NPY_I1: return (float)*(const int8_t *)at;
     case NPY_U1: return (float)*(const uint8_t *)at;
-    case NPY_U2: memcpy(&u, at, 2); return (float)u;
-    case NPY_I2: memcpy(&s, at, 2); return (float)s;
-    default:     memcpy(&f, at, 4); return f;
+    case NPY_B1: return (float)(*at != 0);
+    default:     memcpy(&x.f, at, 4); return x.f;
     }
+}
+
+bool npy_floats(const Npy *a)
+{
+    return a->type == NPY_F4 || a->type == NPY_F8 || a->type == NPY_F2;
 }
 
 Err npy_within(const char *path, const Npy *a, double most)
@@ -52,8 +48,7 @@ Err npy_load(const char *path, Work *work, Npy *array)
     const unsigned char *bytes;
     size_t               n;
     TRY(work_file(work, path, &bytes, &n));
-    TRY(npy_parse(path, bytes, n, array));
-    return npy_numbers(path, array);
+    return npy_parse(path, bytes, n, array);
 }
 
 Err npy_look(const char *path, double most, Npy *array, size_t *file_bytes)
@@ -62,8 +57,7 @@ Err npy_look(const char *path, double most, Npy *array, size_t *file_bytes)
     MapFile file;
     Err     err = file_map(pool, path, &file);
     err = err ? err : npy_parse(path, file.bytes, file.n, array);
-    err = err ? err : npy_numbers(path, array);
-    if (!err && most > 0 && (array->type == NPY_F4 || array->type == NPY_F8))
+    if (!err && most > 0 && npy_floats(array))
         err = npy_within(path, array, most);
     if (!err && file_bytes)
         *file_bytes = file.n;

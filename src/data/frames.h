@@ -5,9 +5,8 @@
 #include "base/npy.h"
 #include "data/image.h"
 
-/* One number of an array of float32, float64, uint8, uint16 or int16; E_FORMAT for others. */
-Err   npy_numbers(const char *path, const Npy *array);
-float npy_number(const Npy *array, int64_t i);
+float npy_number(const Npy *array, int64_t i);       /* one number of an array of any type */
+bool  npy_floats(const Npy *array);
 
 /* Refuses an array that holds a number beyond -most..most, or none. */
 Err npy_within(const char *path, const Npy *array, double most);

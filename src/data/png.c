@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 enum { SIGNATURE = 8, CHUNK = 12, IHDR = 13, PNG_MOST_SIDE = 1 << 16, PNG_MOST_PIXELS = 1 << 28 };
+enum { PNG_SMALL = 64 * 1024 };      /* bytes: all of such a file costs no more than its head */
 
 static const unsigned char png_signature[SIGNATURE] = {
     0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'
@@ -119,14 +120,37 @@ typedef struct Reading {
     char                 said[128];
 } Reading;
 
+/* Chunks that make the pixels; png_walk has been through. */
+static Err png_checksums(const char *name, const unsigned char *bytes, size_t n)
+{
+    for (size_t at = SIGNATURE; at + CHUNK <= n;) {
+        const unsigned char *chunk = bytes + at;
+        size_t               length = big32(chunk);
+        if (!(chunk[4] & 0x20) && png_crc(chunk + 4, 4 + length) != big32(chunk + 8 + length))
+            return fail(E_FORMAT, "%s is a damaged PNG: chunk %.4s does not have its checksum",
+                        name, (const char *)chunk + 4);
+        if (!memcmp(chunk + 4, "IEND", 4))
+            break;
+        at += CHUNK + length;
+    }
+    return OK;
+}
+
 Err png_look(const char *path, PngInfo *info)
 {
+    static _Thread_local unsigned char small[PNG_SMALL];
     int    fd;
     size_t n;
     TRY(file_open_plain(path, &fd, &n));
-    Err err = png_walk(&(Bytes){ .name = path, .fd = fd, .n = n }, info);
+    Bytes  b = { .name = path, .fd = fd, .n = n };
+    Err    err = OK;
+    if (n <= PNG_SMALL) {
+        err = file_read_at(fd, path, 0, small, n);
+        b.at = small;
+    }
+    err = err ? err : png_walk(&b, info);
     close(fd);
-    return err;
+    return err || !b.at ? err : png_checksums(path, small, n);
 }
 
 size_t png_room(const PngInfo *info)

@@ -124,13 +124,17 @@ static void filter_rows(const unsigned char *pixels, int64_t height, size_t row,
     }
 }
 
-static uint32_t crc_of(const unsigned char *bytes, size_t n)
+uint32_t png_crc(const unsigned char *bytes, size_t n)
 {
+    static const uint32_t four[16] = {       /* what four bits do to it */
+        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+        0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+        0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c
+    };
     uint32_t crc = 0xFFFFFFFFu;
     for (size_t i = 0; i < n; i++) {
-        crc ^= bytes[i];
-        for (int b = 0; b < 8; b++)
-            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+        crc = crc >> 4 ^ four[(crc ^ bytes[i]) & 15];
+        crc = crc >> 4 ^ four[(crc ^ bytes[i] >> 4) & 15];
     }
     return ~crc;
 }
@@ -146,7 +150,7 @@ static size_t chunk_put(unsigned char *to, const char *name, size_t n) /* its by
 {
     put32(to, (uint32_t)n);
     memcpy(to + 4, name, 4);
-    put32(to + 8 + n, crc_of(to + 4, n + 4));
+    put32(to + 8 + n, png_crc(to + 4, n + 4));
     return n + 12;
 }
 

@@ -11,6 +11,8 @@ enum {
     WAV_HEAD = 64 * 1024,
     FORMAT_PCM = 1,
     FORMAT_FLOAT = 3,
+    FORMAT_A_LAW = 6,
+    FORMAT_MU_LAW = 7,
     FORMAT_EXTENSIBLE = 0xFFFE,
     MOST_CHANNELS = 64
 };
@@ -30,22 +32,27 @@ static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInf
     uint32_t align = little16(f + 12), bits = little16(f + 14);
     if (format == FORMAT_EXTENSIBLE && n >= 40)
         format = little16(f + 24);           /* the first bytes of the sub-format */
-    if (format != FORMAT_PCM && format != FORMAT_FLOAT)
+    bool law = format == FORMAT_A_LAW || format == FORMAT_MU_LAW;
+    if (format != FORMAT_PCM && format != FORMAT_FLOAT && !law)
         return fail(E_FORMAT,
-                    "%s is coded in WAVE format %u; only plain samples (1) and floats (3) are read",
+                    "%s is coded in WAVE format %u; plain samples (1), floats (3), A-law (6) and "
+                    "mu-law (7) are read",
                     name, format);
-    if (format == FORMAT_FLOAT ? bits != 32 : bits != 8 && bits != 16 && bits != 24 && bits != 32)
+    if (law                      ? bits != 8
+        : format == FORMAT_FLOAT ? bits != 32 && bits != 64
+                                 : bits != 8 && bits != 16 && bits != 24 && bits != 32)
         return fail(E_FORMAT,
-                    "%s has %s samples of %u bits; whole numbers of 8, 16, 24, 32 and floats of 32 "
-                    "bits are read",
-                    name, format == FORMAT_FLOAT ? "float" : "whole", bits);
+                    "%s has %s samples of %u bits; whole numbers of 8, 16, 24, 32, floats of 32 "
+                    "and 64, and A-law and mu-law of 8 bits are read",
+                    name, law ? "coded" : format == FORMAT_FLOAT ? "float" : "whole", bits);
     if (!channels || channels > MOST_CHANNELS || !rate || rate > 10000000 ||
         align != channels * bits / 8)
         return fail(E_FORMAT,
                     "%s has a wrong header: %u channels at %u a second, %u bits, %u bytes a frame",
                     name, channels, rate, bits, align);
     *info = (WavInfo){
-        .rate = rate, .channels = channels, .bits = (int)bits, .floats = format == FORMAT_FLOAT
+        .rate = rate, .channels = channels, .bits = (int)bits, .floats = format == FORMAT_FLOAT,
+        .a_law = format == FORMAT_A_LAW, .mu_law = format == FORMAT_MU_LAW
     };
     return OK;
 }
@@ -110,15 +117,45 @@ Err wav_look(const char *path, WavInfo *info)
     return err ? err : wav_parse(path, head, n, file_bytes, info);
 }
 
+/* ITU-T G.711: a sign, three bits of exponent, four of mantissa; as 16-bit numbers. */
+static int mu_law_level(int code)
+{
+    int x = ~code & 0xff, level = (((x & 15) << 3) + 0x84) << (x >> 4 & 7);
+    return x & 0x80 ? 0x84 - level : level - 0x84;
+}
+
+static int a_law_level(int code)
+{
+    int x = code ^ 0x55, exponent = x >> 4 & 7, level = ((x & 15) << 4) + 8;
+    if (exponent)
+        level = (level + 0x100) << (exponent - 1);
+    return x & 0x80 ? level : -level;
+}
+
+static float float_at(const unsigned char *p, int bits)
+{
+    uint64_t wide = little32(p);
+    uint32_t narrow = (uint32_t)wide;
+    float    single;
+    double   twice;
+    memcpy(&single, &narrow, 4);
+    if (bits == 32)
+        return single;
+    wide |= (uint64_t)little32(p + 4) << 32;
+    memcpy(&twice, &wide, 8);
+    return (float)twice;
+}
+
 void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n, float *to)
 {
     for (int64_t i = 0; i < n; i++) {
         const unsigned char *p = raw + i * (info->bits / 8);
         if (info->floats) {
-            uint32_t bits = little32(p);
-            memcpy(to + i, &bits, 4);
+            to[i] = float_at(p, info->bits);
             to[i] = to[i] > -1 ? (to[i] < 1 ? to[i] : 1) : -1;
-        } else if (info->bits == 8)
+        } else if (info->a_law || info->mu_law)
+            to[i] = (float)(info->a_law ? a_law_level(p[0]) : mu_law_level(p[0])) / 32768;
+        else if (info->bits == 8)
             to[i] = (float)((int)p[0] - 128) / 128;
         else if (info->bits == 16)
             to[i] = (float)(int16_t)little16(p) / 32768;
@@ -134,7 +171,6 @@ void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n, float 
 Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, unsigned char *raw,
              float *to)
 {
-    enum { NOT_FINITE = 0x7f800000 };        /* all bits of the exponent: NaN or infinite */
     size_t frame = wav_frame_bytes(info), file_bytes;
     int    fd;
     TRY(file_open_plain(path, &fd, &file_bytes));
@@ -142,7 +178,7 @@ Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, un
     close(fd);
     TRY(err);
     for (int64_t i = 0; info->floats && i < n * info->channels; i++)
-        if ((little32(raw + 4 * i) & NOT_FINITE) == NOT_FINITE)
+        if (!isfinite(float_at(raw + i * (info->bits / 8), info->bits)))
             return fail(E_FORMAT,
                         "%s: its frame %lld is not a finite number; mend the file or leave it out",
                         path, (long long)(first + i / info->channels));

@@ -1,5 +1,5 @@
-/* wav.h -- sound in RIFF/WAVE files: whole-number samples of 8, 16, 24 and 32 bits, and 32-bit
- * floats.
+/* wav.h -- sound in RIFF/WAVE files: whole-number samples of 8, 16, 24 and 32 bits, floats of 32
+ * and 64, A-law and mu-law.
  *
  * Parsing looks at the chunks only and is strict: what a header says must be true of the file.
  */
@@ -11,10 +11,12 @@
 
 #include <stdbool.h>
 
+enum { WAV_MOST_BYTES = 8 };             /* of a sample in a file */
+
 typedef struct WavInfo {
     int64_t rate, channels, frames;      /* a frame is one sample of every channel */
     int     bits;                        /* of a sample in the file */
-    bool    floats;
+    bool    floats, a_law, mu_law;
     size_t  offset;                      /* of the first frame in the file */
 } WavInfo;
 

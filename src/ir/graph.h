@@ -136,6 +136,7 @@ typedef struct Param {
     int32_t     grad, m, v, ema, master;   /* -1: has none; filled by autodiff/train_graph.c */
     int32_t     stands;      /* what stood in for it last (Graph.stand_in), or -1 */
     int32_t     group;       /* of the optimizer */
+    bool        widens;      /* a file may have fewer columns (axis 1): the rest begin as 0 */
     bool        frozen;      /* asked not to be trained */
     bool        trained;     /* has a path to the loss and is not frozen */
 } Param;

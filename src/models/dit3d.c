@@ -57,22 +57,24 @@ static Err check_divides(const char *key, int64_t part, const char *what, int64_
 static Err dit3d_check(const void *config)
 {
     const Dit3d *m = config;
+    TRY(noise_schedule_check((NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start,
+                             m->beta_end));
     if (m->image.n != 2)
         return fail(E_USAGE, "model.image has %d numbers; give two, height and width", m->image.n);
-    TRY(check_divides("heads", m->heads, "a width", m->width));
+    TRY(check_divides("heads", m->heads, "model.width", m->width));
     if (m->reading == DIT3D_FRAMES) {
         if (m->patch.n != 1)
             return fail(E_USAGE, "model.patch has %d numbers; reading frames takes one, e.g. [4]",
                         m->patch.n);
         TRY(check_divides("patch", m->patch.at[0], "the backbone's frame side", DIT3D_FRAME));
-        return check_divides("temporal_heads", m->temporal_heads, "a width", m->width);
+        return check_divides("temporal_heads", m->temporal_heads, "model.width", m->width);
     }
     if (m->patch.n != 3)
         return fail(E_USAGE, "model.patch has %d numbers; reading patches takes three: frames, "
                     "rows, columns", m->patch.n);
-    TRY(check_divides("patch", m->patch.at[0], "a number of frames", m->frames));
-    TRY(check_divides("patch", m->patch.at[1], "a height", m->image.at[0]));
-    TRY(check_divides("patch", m->patch.at[2], "a width", m->image.at[1]));
+    TRY(check_divides("patch", m->patch.at[0], "model.frames", m->frames));
+    TRY(check_divides("patch", m->patch.at[1], "a height (model.image)", m->image.at[0]));
+    TRY(check_divides("patch", m->patch.at[2], "a width (model.image)", m->image.at[1]));
     if (m->width % 16)                       /* a quarter and three eighths of it, both even */
         return fail(E_USAGE, "model.width: the positions need a multiple of 16, and %lld is none",
                     (long long)m->width);
@@ -158,5 +160,6 @@ const ModelDef model_dit3d = {
     .summary = "text to video: a diffusion transformer over 3-D patches, or over frames",
     .fields = dit3d_fields, .config_bytes = sizeof(Dit3d), .defaults = &dit3d_defaults,
     .check = dit3d_check, .loss = dit3d_loss,
+    .check_sampler = dit3d_check_sampler,
     .sample_graph = dit3d_sample_graph, .sample = dit3d_sample,
 };

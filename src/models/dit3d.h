@@ -50,6 +50,7 @@ Shape   dit3d_clip(const Dit3d *m, int64_t n);       /* of n clips */
 /* Running products of 1 - beta; adding and removing noise clips them to 1e-6 .. 1 - 1e-6. */
 double *dit3d_alpha_bar(Pool *pool, const Dit3d *m, bool clipped);
 
+Err     dit3d_check_sampler(const void *config, const SamplerConfig *sampler);
 Err     dit3d_sample(Sampler *s, const void *config, SampleResult *result);
 
 #endif

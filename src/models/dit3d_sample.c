@@ -50,15 +50,20 @@ static void chain_step(float *x, const float *noise, const float *z, int64_t cou
     }
 }
 
+Err dit3d_check_sampler(const void *config, const SamplerConfig *sampler)
+{
+    (void)config;
+    return sampler_check(sampler, "dit3d", 1 << SAMPLER_DDPM, true);
+}
+
 /* A chain over respaced times. */
 Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Dit3d *m = config;
     int64_t steps = s->config->steps ? s->config->steps : m->timesteps;
     int64_t count = shape_count(dit3d_clip(m, s->n));
-    if (s->config->kind != SAMPLER_DDPM || steps > m->timesteps)
-        return fail(E_USAGE, "sampler: dit3d samples by ddpm in at most %lld steps (the timesteps)",
-                    (long long)m->timesteps);
+    TRY(dit3d_check_sampler(m, s->config));
+    TRY(sampler_steps_check("dit3d", steps, m->timesteps));
     const double *free_bar = dit3d_alpha_bar(s->pool, m, false);
     const double *bar = dit3d_alpha_bar(s->pool, m, true);
     float *x = s->feed(s, "x");

@@ -66,11 +66,8 @@ static Err lag_check(const void *config)
     if (m->time_width % 2)
         return fail(E_USAGE, "model.time_width: %lld is odd; it holds sines and cosines",
                     (long long)m->time_width);
-    if (!(m->beta_start > 0))
-        return fail(E_USAGE, "model.beta_start: %g; it must be above 0", m->beta_start);
-    if (!(m->beta_end < 1))
-        return fail(E_USAGE, "model.beta_end: %g; it must stay below 1", m->beta_end);
-    return OK;
+    return noise_schedule_check((NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start,
+                                m->beta_end);
 }
 
 static Tensor lag_mlp(const char *name, Tensor x, int64_t hidden)
@@ -313,5 +310,7 @@ static void lag_sample_graph(Graph *g, const void *config, const SamplerConfig *
 const ModelDef model_lag = {
     .name = "lag", .summary = "few-shot set diffusion: images denoised as their set suggests",
     .fields = lag_fields, .config_bytes = sizeof(Lag), .defaults = &lag_defaults,
-    .check = lag_check, .loss = lag_loss, .sample_graph = lag_sample_graph, .sample = lag_sample,
+    .check = lag_check, .loss = lag_loss,
+    .check_sampler = lag_check_sampler, .sampler_kind = SAMPLER_DDIM,
+    .sample_graph = lag_sample_graph, .sample = lag_sample,
 };

@@ -15,6 +15,7 @@ typedef struct Lag {
     double  beta_start, beta_end;
 } Lag;
 
+Err lag_check_sampler(const void *config, const SamplerConfig *sampler);
 Err lag_sample(Sampler *s, const void *config, SampleResult *result);
 
 #endif

@@ -27,16 +27,22 @@ static void lag_step(float *x, const float *predicted, const float *z, int64_t n
     }
 }
 
+Err lag_check_sampler(const void *config, const SamplerConfig *sampler)
+{
+    (void)config;
+    TRY(sampler_check(sampler, "lag", 1 << SAMPLER_DDPM | 1 << SAMPLER_DDIM, false));
+    if (sampler->eta > 0)
+        return fail(E_USAGE, "sampler.eta: lag's ddim adds no noise; leave it at 0, or take ddpm");
+    return OK;
+}
+
 Err lag_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Lag *m = config;
     bool    ddim = s->config->kind == SAMPLER_DDIM;
     int64_t steps = s->config->steps ? s->config->steps : m->timesteps;
-    if (!ddim && s->config->kind != SAMPLER_DDPM)
-        return fail(E_USAGE, "sampler.kind: lag samples by ddim or ddpm");
-    if (steps > m->timesteps)
-        return fail(E_USAGE, "sampler.steps: %lld is more than the model's %lld timesteps",
-                    (long long)steps, (long long)m->timesteps);
+    TRY(lag_check_sampler(m, s->config));
+    TRY(sampler_steps_check("lag", steps, m->timesteps));
     Shape    shape = SHAPE(s->n * m->set_size, m->image, m->image, m->channels);
     int64_t  count = shape_count(shape);
     double  *table = alpha_bar_table(s->pool, (NoiseSchedule)m->noise_schedule, m->timesteps,

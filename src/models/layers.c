@@ -6,6 +6,7 @@
 #include "ops/optim.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,6 +299,48 @@ double *alpha_bar_table(Pool *pool, NoiseSchedule kind, int64_t steps, double fi
     for (int64_t i = 0; i < steps; i++)
         table[i] = product *= 1 - beta_at(kind, i, steps, first, last);
     return table;
+}
+
+Err noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double last)
+{
+    double left = 1;
+    if (kind != NOISE_COSINE && !(first > 0))
+        return fail(E_USAGE, "model.beta_start: %g; it must be above 0", first);
+    if (kind != NOISE_COSINE && !(last > 0 && last < 1))
+        return fail(E_USAGE, "model.beta_end: %g; it must be above 0 and below 1", last);
+    for (int64_t i = 0; i < steps; i++)
+        left *= 1 - beta_at(kind, i, steps, first, last);
+    if (left < 1e-30)                        /* fp32 holds a little less */
+        return fail(E_USAGE,
+                    "model.beta_%s: %g over %lld timesteps leaves %.1e of a picture, nothing to "
+                    "work with; give less of either",
+                    first > last ? "start" : "end", fmax(first, last), (long long)steps, left);
+    return OK;
+}
+
+Err sampler_check(const SamplerConfig *sampler, const char *system, unsigned kinds, bool guided)
+{
+    static const char *const words[] = { "ddpm", "ddim", "recurrent" };
+    char can[64] = "";
+    for (int i = 0; i < 3; i++)
+        if (kinds >> i & 1)
+            snprintf(can + strlen(can), sizeof can - strlen(can), "%s%s", *can ? " or " : "",
+                     words[i]);
+    if (!(kinds >> sampler->kind & 1))
+        return fail(E_USAGE, "sampler.kind: %s samples by %s, not by %s", system, can,
+                    words[sampler->kind]);
+    if (!guided && sampler->guidance != 1)
+        return fail(E_USAGE, "sampler.guidance: %s has no text that could be left out, so nothing "
+                    "to guide away from; leave it at 1", system);
+    return OK;
+}
+
+Err sampler_steps_check(const char *system, int64_t steps, int64_t timesteps)
+{
+    if (steps > timesteps)
+        return fail(E_USAGE, "sampler.steps: %s samples in at most %lld steps (model.timesteps), "
+                    "not %lld", system, (long long)timesteps, (long long)steps);
+    return OK;
 }
 
 Tensor alpha_bar_constant(Graph *graph, const double *table, int64_t steps)

@@ -91,6 +91,15 @@ typedef enum NoiseSchedule { NOISE_COSINE, NOISE_LINEAR, NOISE_SCALED_LINEAR } N
 extern const char *const noise_schedules[];
 double *alpha_bar_table(Pool *pool, NoiseSchedule kind, int64_t steps, double first, double last);
 Tensor  alpha_bar_constant(Graph *graph, const double *table, int64_t steps);
+/* Every step of a chain divides by what is left of picture and noise: neither may be 0. */
+Err     noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double last);
+/* What a sampler may be: one of `kinds` (1 << SamplerKind, or-ed); guided only where there is a
+ * text to leave out. */
+Err     sampler_check(const SamplerConfig *sampler, const char *system, unsigned kinds,
+                      bool guided);
+/* As many steps as there are times. Asked when samples are drawn: a model of a few times may be
+ * trained without a thought for them. */
+Err     sampler_steps_check(const char *system, int64_t steps, int64_t timesteps);
 /* Time number i (0 .. of - 1) of a chain of `of` steps through `steps` times, both ends kept. */
 int64_t respaced_time(int64_t steps, int64_t of, int64_t i);
 

@@ -73,6 +73,9 @@ typedef struct ModelDef {
     const void  *defaults;
     /* What the fields' ranges cannot say: "heads do not divide the width". NULL: nothing. */
     Err    (*check)(const void *config);
+    /* The same of the `sampler:` section; sentences begin with the key. NULL: any will do. */
+    Err    (*check_sampler)(const void *config, const SamplerConfig *sampler);
+    int    sampler_kind;         /* SamplerKind, where a recipe does not say */
     /* One micro-batch: feeds in, [1] fp32 loss out, times 1/share (accumulated micro-batches). A
      * mean over what data-dependent masks let count heeds graph->pieces (feed "mask_count"). Marks
      * parameters that are not to be trained as frozen. Also graph_output(prediction, "output"). */

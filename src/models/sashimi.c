@@ -369,5 +369,6 @@ const ModelDef model_sashimi = {
     .fields = sashimi_fields, .config_bytes = sizeof(Sashimi), .defaults = &sashimi_defaults,
     .check = sashimi_check, .loss = sashimi_loss, .no_cut = sashimi_no_cut,
     .slow_params = "kernel.A_real|kernel.A_imag|kernel.P|kernel.B|kernel.inv_dt",
+    .check_sampler = sashimi_check_sampler, .sampler_kind = SAMPLER_RECURRENT,
     .sample_graph = sashimi_sample_graph, .sample = sashimi_sample,
 };

@@ -64,6 +64,7 @@ void sashimi_step(const SashimiNet *net, SashimiState *state, int64_t token, flo
 int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
                      const float *choice, double u);
 
+Err  sashimi_check_sampler(const void *config, const SamplerConfig *sampler);
 Err  sashimi_sample(Sampler *s, const void *config, SampleResult *result);
 
 #endif

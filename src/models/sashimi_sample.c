@@ -4,6 +4,8 @@
  * Sequences know nothing of each other. Random numbers are drawn for a block of steps, then each
  * sequence runs through the block on a thread of its own.
  */
+#define LAYERS_OWN_LINES                     /* no graph is built here */
+#include "models/layers.h"
 #include "models/levels.h"
 #include "models/sashimi.h"
 
@@ -60,16 +62,24 @@ static void voice_run(const SashimiNet *net, const Sashimi *m, double temperatur
     }
 }
 
+Err sashimi_check_sampler(const void *config, const SamplerConfig *sampler)
+{
+    const Sashimi *m = config;
+    TRY(sampler_check(sampler, "sashimi", 1 << SAMPLER_RECURRENT, false));
+    if (sampler->length > 0 && sampler->length < m->channels)
+        return fail(E_USAGE, "sampler.length: one sample of %lld channels has %lld steps",
+                    (long long)m->channels, (long long)m->channels);
+    return OK;
+}
+
 Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Sashimi *m = config;
     int64_t        length = s->config->length > 0 ? s->config->length : m->length;
     int64_t        n = s->n, choices = sashimi_choices(m), most = BLOCK_NUMBERS / (n * choices);
     SashimiNet    *net;
+    TRY(sashimi_check_sampler(m, s->config));
     length -= length % m->channels;
-    if (length < 1)
-        return fail(E_USAGE, "sampler.length: one sample of %lld channels has %lld steps",
-                    (long long)m->channels, (long long)m->channels);
     most = most < 1 ? 1 : most > BLOCK_STEPS ? BLOCK_STEPS : most;
     TRY(sashimi_net_new(s->pool, m, s, &net));
 

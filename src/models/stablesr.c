@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "models/layers.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *const latents_words[] = { "computed", "given", NULL };
@@ -105,9 +106,40 @@ static Err check_widths(const char *key, int64_t channels, const Ints *mult, int
 {
     for (int i = 0; i < mult->n; i++)
         if (channels * mult->at[i] % by)
-            return fail(E_USAGE, "model.%s: %lld channels are no multiple of %lld, the %s", key,
-                        (long long)(channels * mult->at[i]), (long long)by, what);
+            return fail(E_USAGE, "model.%s: %lld channels are no multiple of model.%s, %lld", key,
+                        (long long)(channels * mult->at[i]), what, (long long)by);
     return OK;
+}
+
+/* The stored context; a recipe is refused for a wrong one before anything is built. */
+static Err context_read(Pool *pool, const StableSr *m, Npy *npy)
+{
+    Shape shape = SHAPE(m->context_tokens, m->context_width);
+    if (npy_read(pool, m->context, npy))
+        return fail(E_FORMAT, "model.context: %s", pool_text(pool, err_text()));
+    if (npy->type != NPY_F4 || npy->rank != 2 || npy->shape[0] != m->context_tokens ||
+        npy->shape[1] != m->context_width)
+        return fail(E_FORMAT, "model.context: %s must be a float32 array of shape %s", m->context,
+                    shape_text(shape));
+    return OK;
+}
+
+static Err context_check(const StableSr *m)
+{
+    Npy npy;
+    if (!m->context)
+        return OK;
+    Pool *pool = pool_new(NULL, "context");
+    Err   err = context_read(pool, m, &npy);
+    for (int64_t i = 0; !err && i < npy.count; i++) {
+        float x;
+        memcpy(&x, (const char *)npy.data + 4 * i, 4);
+        if (!isfinite(x))
+            err = fail(E_FORMAT, "model.context: number %lld of %s is not finite", (long long)i,
+                       m->context);
+    }
+    pool_free(pool);
+    return err;
 }
 
 Err stablesr_check(const void *config)
@@ -125,12 +157,13 @@ Err stablesr_check(const void *config)
     int64_t shrink = (int64_t)1 << (m->vae_mult.n - 1), scale = (int64_t)1 << (m->mult.n - 1);
     if (m->image != m->latent * shrink)
         return fail(E_USAGE,
-                    "model.image must be %lld times model.latent for %d levels of the autoencoder; "
-                    "%lld is not %lld",
+                    "model.image must be %lld times model.latent for the %d levels of "
+                    "model.vae_mult; %lld is not %lld",
                     (long long)shrink, m->vae_mult.n, (long long)m->image,
                     (long long)(m->latent * shrink));
     if (m->latent % scale)
-        return fail(E_USAGE, "model.latent must be a multiple of %lld for %d levels",
+        return fail(E_USAGE,
+                    "model.latent must be a multiple of %lld for the %d levels of model.mult",
                     (long long)scale, m->mult.n);
     if (m->edge_ladder.at[m->edge_ladder.n - 1] != STABLESR_LATENT)
         return fail(E_USAGE, "model.edge_ladder must end with %d channels, as many as a latent has",
@@ -141,15 +174,17 @@ Err stablesr_check(const void *config)
     if (m->channels % 2 || m->struct_channels % 2)
         return fail(E_USAGE, "model.channels and model.struct_channels must be even: half of a "
                              "time embedding is sines");
-    TRY(check_widths("channels", m->channels, &m->mult, m->groups, "number of groups"));
+    TRY(noise_schedule_check((NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start,
+                             m->beta_end));
+    TRY(check_widths("channels", m->channels, &m->mult, m->groups, "groups"));
     TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->groups,
-                     "number of groups"));
-    TRY(check_widths("struct_out", m->struct_out, &once, m->groups, "number of groups"));
-    TRY(check_widths("vae_channels", m->vae_channels, &m->vae_mult, m->groups, "number of groups"));
-    TRY(check_widths("channels", m->channels, &m->mult, m->head_width, "width of a head"));
+                     "groups"));
+    TRY(check_widths("struct_out", m->struct_out, &once, m->groups, "groups"));
+    TRY(check_widths("vae_channels", m->vae_channels, &m->vae_mult, m->groups, "groups"));
+    TRY(check_widths("channels", m->channels, &m->mult, m->head_width, "head_width"));
     TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->struct_heads,
-                     "number of heads"));
-    return OK;
+                     "struct_heads"));
+    return context_check(m);
 }
 
 double *stablesr_alpha_bar(Pool *pool, const StableSr *m)
@@ -210,13 +245,9 @@ static Tensor stablesr_context(Graph *g, const StableSr *m)
         return constant_add(g, "context", F32, shape, data, CLASS_CONSTANTS);
     }
     Npy npy;
-    Err err = npy_read(g->pool, m->context, &npy);
+    Err err = context_read(g->pool, m, &npy);
     if (err)
         return graph_poison(g, err, "%s", err_text());
-    if (npy.type != NPY_F4 || npy.rank != 2 || npy.shape[0] != m->context_tokens ||
-        npy.shape[1] != m->context_width)
-        return graph_poison(g, E_FORMAT, "%s: model.context must be a float32 array of shape %s",
-                            m->context, shape_text(shape));
     return constant_add(g, "context", F32, shape, npy.data, CLASS_CONSTANTS);
 }
 
@@ -293,6 +324,7 @@ static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t
         Init *plain = NEW(g->pool, Init);
         *plain = input->init;
         input->init = (Init){ .kind = INIT_CUSTOM, .custom = zero_edge_channels, .arg = plain };
+        input->widens = true;                /* pretrained, it sees the latent alone */
     }
     for (int32_t i = 0; i < g->n_params; i++)
         g->params[i].frozen = !is_trained(g->params[i].name, m);
@@ -341,5 +373,6 @@ const ModelDef model_stablesr = {
     .name = "stablesr", .summary = "super-resolution by latent diffusion, with an edge branch",
     .fields = stablesr_fields, .config_bytes = sizeof(StableSr), .defaults = &stablesr_defaults,
     .check = stablesr_check, .loss = stablesr_loss,
+    .check_sampler = stablesr_check_sampler,
     .sample_graph = stablesr_sample_graph, .sample = stablesr_sample,
 };

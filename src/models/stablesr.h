@@ -52,6 +52,7 @@ Tensor  stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, co
 
 double *stablesr_alpha_bar(Pool *pool, const StableSr *m);
 
+Err     stablesr_check_sampler(const void *config, const SamplerConfig *sampler);
 Err     stablesr_sample(Sampler *s, const void *config, SampleResult *result);
 
 /* Colours of `like` on n images (side, side, 3) x; work: as many floats as one image, twice. */

@@ -32,20 +32,20 @@ static void chain_step(Sampler *s, int64_t step, double a, double next, float *x
     }
 }
 
+Err stablesr_check_sampler(const void *config, const SamplerConfig *sampler)
+{
+    (void)config;
+    return sampler_check(sampler, "stablesr", 1 << SAMPLER_DDPM | 1 << SAMPLER_DDIM, false);
+}
+
 Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const StableSr *m = config;
     int64_t steps = s->config->steps ? s->config->steps : 200,
             count = s->n * m->latent * m->latent * STABLESR_LATENT;
     int64_t pixels = s->n * m->image * m->image * 3;
-    if (s->config->kind == SAMPLER_RECURRENT || steps > m->timesteps)
-        return fail(E_USAGE,
-                    "sampler: stablesr samples by ddpm or ddim in at most %lld steps "
-                    "(model.timesteps)",
-                    (long long)m->timesteps);
-    if (s->config->guidance != 1)
-        return fail(E_USAGE, "sampler.guidance: stablesr has one context, so there is nothing to "
-                             "guide away from; leave it at 1");
+    TRY(stablesr_check_sampler(m, s->config));
+    TRY(sampler_steps_check("stablesr", steps, m->timesteps));
     const double *bar = stablesr_alpha_bar(s->pool, m);
     float *x = s->feed(s, "x"), *z = NEWN(s->pool, float, count),
           *image = NEWN(s->pool, float, pixels);

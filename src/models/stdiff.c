@@ -73,6 +73,8 @@ static Err stdiff_check(const void *config)
             return fail(E_USAGE, "model.head_width: %lld channels do not divide into heads of %lld",
                         (long long)width, (long long)m->head_width);
     }
+    TRY(noise_schedule_check((NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start,
+                             m->beta_end));
     double rest = 1 / m->sde_dt - (double)stdiff_substeps(m);
     if (rest > 1e-6 || rest < -1e-6)
         return fail(E_USAGE, "model.sde_dt: %g does not divide a frame; give one over a whole "
@@ -189,5 +191,6 @@ const ModelDef model_stdiff = {
     .name = "stdiff", .summary = "prediction of video and range images by motion and diffusion",
     .fields = stdiff_fields, .config_bytes = sizeof(Stdiff), .defaults = &stdiff_defaults,
     .check = stdiff_check, .loss = stdiff_loss,
-    .batch_rest = stdiff_batch_rest, .sample_graph = stdiff_sample_graph, .sample = stdiff_sample,
+    .batch_rest = stdiff_batch_rest, .check_sampler = stdiff_check_sampler,
+    .sample_graph = stdiff_sample_graph, .sample = stdiff_sample,
 };

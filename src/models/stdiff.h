@@ -44,6 +44,7 @@ Tensor stdiff_advance(Tensor motion, Tensor noise, int64_t first, const Stdiff *
 /* Noise in the frames: x (B,H,W,2C) [noisy frame | frame before], t (B), motion (B,h,w,Cm). */
 Tensor stdiff_unet(Tensor x, Tensor t, Tensor motion, const Stdiff *m);
 
+Err stdiff_check_sampler(const void *config, const SamplerConfig *sampler);
 Err stdiff_sample(Sampler *s, const void *config, SampleResult *result);
 
 #endif

@@ -51,15 +51,20 @@ static Err move_on(Sampler *s, const Stdiff *m, int64_t frame)
     return s->run(s, PART_SAMPLE_END);
 }
 
+Err stdiff_check_sampler(const void *config, const SamplerConfig *sampler)
+{
+    (void)config;
+    return sampler_check(sampler, "stdiff", 1 << SAMPLER_DDPM, false);
+}
+
 Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Stdiff *m = config;
     int64_t steps = s->config->steps ? s->config->steps : STDIFF_STEPS;
     int64_t To = m->observed, Tp = m->predicted;
     int64_t size = m->image.at[0] * m->image.at[1] * m->image_channels, count = s->n * size;
-    if (s->config->kind != SAMPLER_DDPM || steps > m->timesteps)
-        return fail(E_USAGE, "sampler: stdiff samples by ddpm in at most %lld steps "
-                    "(model.timesteps)", (long long)m->timesteps);
+    TRY(stdiff_check_sampler(m, s->config));
+    TRY(sampler_steps_check("stdiff", steps, m->timesteps));
     Chain c = { .s = s, .alpha_bar = stdiff_alpha_bar(s->pool, m), .steps = steps,
                 .stride = m->timesteps / steps, .count = count, .x = s->feed(s, "x"),
                 .z = NEWN(s->pool, float, count), .t = s->feed(s, "t") };

@@ -23,7 +23,7 @@ static const Field unet_fields[] = {
     { "groups",    FIELD_INT,  offsetof(Unet, groups),    1, 512, NULL, NULL,
       "of the group norms" },
     { "heads",     FIELD_INT,  offsetof(Unet, heads),     1, 64, NULL, NULL, "of the attention" },
-    { "timesteps", FIELD_INT,  offsetof(Unet, timesteps), 1, 100000, NULL, NULL,
+    { "timesteps", FIELD_INT,  offsetof(Unet, timesteps), 1, 5000, NULL, NULL,
       "of the diffusion" },
     { 0 }
 };
@@ -136,6 +136,12 @@ static void unet_sample_graph(Graph *g, const void *config, const SamplerConfig 
     g->part = part;
 }
 
+static Err unet_check_sampler(const void *config, const SamplerConfig *sampler)
+{
+    (void)config;
+    return sampler_check(sampler, "unet", 1 << SAMPLER_DDPM, false);
+}
+
 /* DDPM (Ho et al. 2020, equation 7) over respaced times; the predicted picture is clipped to
  * [-1,1]. */
 static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
@@ -144,10 +150,8 @@ static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
     int64_t     steps = s->config->steps ? s->config->steps : m->timesteps;
     Shape       shape = SHAPE(s->n, m->height, m->width, m->channels);
     int64_t     count = shape_count(shape);
-    if (s->config->kind != SAMPLER_DDPM || steps > m->timesteps)
-        return fail(E_USAGE,
-                    "sampler: unet samples by ddpm in at most %lld steps (model.timesteps)",
-                    (long long)m->timesteps);
+    TRY(unet_check_sampler(m, s->config));
+    TRY(sampler_steps_check("unet", steps, m->timesteps));
     const double *bar = alpha_bar_table(s->pool, NOISE_LINEAR, m->timesteps, 1e-4, 0.02);
     float        *x = (s->feed)(s, "x"), *z = NEWN(s->pool, float, count);
     int32_t      *times = (s->feed)(s, "t");
@@ -180,5 +184,6 @@ const ModelDef model_unet = {
     .name = "unet", .summary = "a small denoising U-Net with attention",
     .fields = unet_fields, .config_bytes = sizeof(Unet), .defaults = &unet_defaults,
     .check = unet_check, .loss = unet_loss,
+    .check_sampler = unet_check_sampler,
     .sample_graph = unet_sample_graph, .sample = unet_sample,
 };

@@ -1,7 +1,9 @@
 /* checkpoint.c -- saving and loading; see the header for the files. */
 #include "train/checkpoint.h"
 
+#include "base/checksum.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json_out.h"
 #include "base/safetensors.h"
 #include "train/lengths.h"
@@ -129,7 +131,34 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
     return err;
 }
 
-static void state_write(FileOut *out, const RunState *state, int32_t n_tensors)
+/* ---- the JSON ---- */
+
+static uint64_t hash_number(uint64_t hash, double number)
+{
+    return hash_bytes(hash, &number, sizeof number);
+}
+
+/* Of what the JSON says: the weights' checksum does not tell of a changed digit there. */
+static uint64_t state_digest(const RunState *state, const Plateau *p)
+{
+    uint64_t hash = hash_int(HASH_EMPTY, state->step);
+    hash = hash_int(hash_int(hash, state->drawn), state->seed);
+    if (!p)
+        return hash;
+    hash = hash_int(hash_int(hash_int(hash, p->bad), p->cooldown), p->count);
+    hash = hash_number(hash_number(hash_number(hash, p->sum), p->rates[0]), p->rates[1]);
+    return p->seen ? hash_number(hash, p->best) : hash;
+}
+
+static void json_out_hash(JsonOut *o, const char *key, uint64_t hash)
+{
+    char text[20];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    json_out_string(o, key, text);
+}
+
+static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
+                        const Checksum *weights)
 {
     const Plateau *p = &state->plateau;
     JsonOut        o;
@@ -154,16 +183,18 @@ static void state_write(FileOut *out, const RunState *state, int32_t n_tensors)
         json_out_end(&o);
     }
     json_out_int(&o, "tensors", n_tensors);
+    json_out_object_row(&o, "weights");
+    json_out_int(&o, "bytes", (int64_t)weights->n);
+    json_out_hash(&o, "xxh64", checksum_end(weights));
+    json_out_end(&o);
+    json_out_hash(&o, "check", state_digest(state, p->on ? p : NULL));
     json_out_end(&o);
     json_out_done(&o);                       /* file_out_done tells of what went wrong */
 }
 
-/* A run whose schedule has only become one begins it anew. */
 static Err plateau_read(const Json *checkpoint, Plateau *p)
 {
     const Json *json, *rates;
-    if (!p->on || !json_get(checkpoint, "plateau"))
-        return OK;
     TRY(json_need_object(checkpoint, "plateau", &json));
     TRY(json_need_int(json, "bad", &p->bad));
     TRY(json_need_int(json, "cooldown", &p->cooldown));
@@ -178,27 +209,109 @@ static Err plateau_read(const Json *checkpoint, Plateau *p)
     return p->seen ? json_need_number(json, "best", &p->best) : OK;
 }
 
+/* A checkpoint of a version before the digest has none. */
+static Err state_check(const char *path, const Json *json, const RunState *state, const Plateau *p)
+{
+    const char *said;
+    char        found[20];
+    if (!json_get(json, "check"))
+        return OK;
+    TRY(json_need_text(json, "check", &said));
+    snprintf(found, sizeof found, "%016llx", (unsigned long long)state_digest(state, p));
+    if (strcmp(said, found))
+        return fail(E_FORMAT, "%s is damaged: its numbers are not those that were saved", path);
+    return OK;
+}
+
+/* Step, place in the data, seed; a run whose schedule has only become a plateau begins it anew. */
+static Err state_read(Pool *pool, const char *path, int64_t step, RunState *state)
+{
+    const Json *json;
+    Plateau     plateau = { .on = true };
+    TRY(json_read(pool, path, 0, &json));
+    TRY(json_need_int(json, "step", &state->step));
+    TRY(json_need_int(json, "drawn", &state->drawn));
+    TRY(json_need_int(json, "seed", &state->seed));
+    bool has = json_get(json, "plateau") != NULL;
+    if (has)
+        TRY(plateau_read(json, &plateau));
+    if (state->step != step || state->drawn < 0)
+        return fail(E_FORMAT,
+                    "%s says step %lld with %lld samples drawn: it is damaged or was renamed", path,
+                    (long long)state->step, (long long)state->drawn);
+    TRY(state_check(path, json, state, has ? &plateau : NULL));
+    if (has && state->plateau.on)
+        state->plateau = plateau;
+    return OK;
+}
+
+/* What the JSON beside a weights file says of it, or NULL. */
+static const Json *weights_saved(Pool *pool, const char *weights, const char **beside)
+{
+    static const char ending[] = ".safetensors";
+    size_t      n = strlen(weights), m = sizeof ending - 1;
+    const Json *json;
+    if (n <= m || strcmp(weights + n - m, ending))
+        return NULL;
+    *beside = pool_print(pool, "%.*s.json", (int)(n - m), weights);
+    if (!file_exists(*beside) || json_read(pool, *beside, 0, &json))
+        return NULL;
+    return json_get(json, "weights");
+}
+
+Err checkpoint_intact(Pool *pool, const char *weights)
+{
+    Pool       *work = pool_new(pool, "intact");
+    const char *said, *beside;
+    const Json *saved = weights_saved(work, weights, &beside);
+    Checksum    sum = checksum_begin();
+    int64_t     bytes;
+    char        found[20];
+    MapFile     file;
+    if (!saved || saved->kind != JSON_OBJECT) {
+        pool_free(work);
+        return OK;
+    }
+    TRY(json_need_int(saved, "bytes", &bytes));
+    TRY(json_need_text(saved, "xxh64", &said));
+    TRY(file_map(work, weights, &file));
+    checksum_add(&sum, file.bytes, file.n);
+    snprintf(found, sizeof found, "%016llx", (unsigned long long)checksum_end(&sum));
+    if ((int64_t)file.n != bytes || strcmp(found, said))
+        return fail(E_FORMAT,
+                    "%s is damaged: its %zu bytes have the checksum %s, and %lld with %s were "
+                    "saved; if it was changed on purpose, take \"weights\" out of %s",
+                    weights, file.n, found, (long long)bytes, said, beside);
+    pool_free(work);
+    return OK;
+}
+
+/* ---- saving and loading ---- */
+
 Err saver_save(Saver *saver, const RunState *state)
 {
     FileOut *out = &saver->out;
+    Checksum sum = checksum_begin();
     char     path[FILE_PATH_MAX];
     Err      err = OK;
 
     checkpoint_path(path, sizeof path, saver->folder, state->step, ".safetensors");
     TRY(file_out_init(out, path));
     file_out_add(out, saver->header, saver->n_header);
+    checksum_add(&sum, saver->header, saver->n_header);
     for (int32_t i = 0; i < saver->n && !err; i++) {
         const Entry *entry = saver->tensors[i].data;
         err = entry->param >= 0
                   ? session_get_param(saver->session, entry->param, entry->value, saver->room)
                   : session_read(saver->session, entry->value, saver->room);
         file_out_add(out, saver->room, saver->tensors[i].n_bytes);
+        checksum_add(&sum, saver->room, saver->tensors[i].n_bytes);
     }
     TRY(file_out_done(out, err));
 
     checkpoint_path(path, sizeof path, saver->folder, state->step, ".json");
     TRY(file_out_init(out, path));
-    state_write(out, state, saver->n);
+    state_write(out, state, saver->n, &sum);
     TRY(file_out_done(out, OK));
     return saver_forget(saver, state->step);
 }
@@ -234,23 +347,15 @@ static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int6
 {
     const Graph *graph = session_engine(session)->graph;
     char         path[FILE_PATH_MAX];
-    const Json  *json;
     SafeFile     file;
     SafeTensor  *want = NULL;
     int32_t      n = 0;
     Pool        *work = pool_new(pool, "load");
 
     checkpoint_path(path, sizeof path, folder, step, ".json");
-    TRY(json_read(work, path, 0, &json));
-    TRY(json_need_int(json, "step", &state->step));
-    TRY(json_need_int(json, "drawn", &state->drawn));
-    TRY(json_need_int(json, "seed", &state->seed));
-    TRY(plateau_read(json, &state->plateau));
-    if (state->step != step || state->drawn < 0)
-        return fail(E_FORMAT,
-                    "%s says step %lld with %lld samples drawn: it is damaged or was renamed", path,
-                    (long long)state->step, (long long)state->drawn);
+    TRY(state_read(work, path, step, state));
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
+    TRY(checkpoint_intact(work, path));
     TRY(safetensors_read(work, path, &file));
     TRY(lengths_same(path, &file, graph));
     entries(work, graph, &want, &n);
@@ -290,18 +395,24 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
     return fail(err, "%s", why);
 }
 
+static Err weights_put(Pool *pool, Session *session, const char *path, bool raw, bool *averaged)
+{
+    TRY(checkpoint_intact(pool, path));
+    return weights_load_run(pool, session, path, raw, averaged);
+}
+
 Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
                        bool *averaged)
 {
     char path[FILE_PATH_MAX];
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
-    Err err = weights_load_run(pool, session, path, raw, averaged);
+    Err err = weights_put(pool, session, path, raw, averaged);
     if (!err)
         return OK;
     const char *why = pool_text(pool, err_text());
     while (!checkpoint_before(pool, folder, step, &step) && step >= 0) {
         checkpoint_path(path, sizeof path, folder, step, ".safetensors");
-        if (!weights_load_run(pool, session, path, raw, averaged))
+        if (!weights_put(pool, session, path, raw, averaged))
             return fail(err, "%s; step %lld is whole: --checkpoint %lld takes it", why,
                         (long long)step, (long long)step);
     }

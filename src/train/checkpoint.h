@@ -27,6 +27,10 @@ Err  checkpoint_newest(Pool *pool, const char *folder, int64_t *step);  /* E_IO 
 Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step,
                     RunState *state);
 
+/* A weights file that a checkpoint's JSON lies beside still has the bytes that were saved. One
+ * without, or whose JSON names no checksum, passes. */
+Err checkpoint_intact(Pool *pool, const char *weights);
+
 /* For sampling: the averaged weights where the run has them, unless raw; statistics as they
  * were. */
 Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,

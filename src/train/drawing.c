@@ -128,6 +128,8 @@ static Err drawing_inputs(Pool *pool, Drawing *d)
     TRY(feeds_open(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
     if (o->prompt && !feeds_find(feeds, "text"))
         return fail(E_USAGE, "--prompt: %s takes no text", d->recipe->model->name);
+    if (!feeds->source && o->input && o->prompt)
+        return fail(E_USAGE, "--prompt takes the place of what --input would say; leave one out");
     if (!feeds->source)
         return o->input ? fail(E_USAGE, "--input: %s draws from nothing, so it takes no input",
                                d->recipe->model->name)

@@ -73,14 +73,6 @@ Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows)
 
 /* ---- from the data ---- */
 
-static int64_t model_number(const Recipe *recipe, const char *key, int64_t otherwise)
-{
-    for (const Field *f = recipe->model->fields; f->key; f++)
-        if (!strcmp(f->key, key) && f->kind == FIELD_INT)
-            return *(const int64_t *)((const char *)recipe->config + f->offset);
-    return otherwise;
-}
-
 static bool model_chose(const Recipe *recipe, const char *key, const char *word)
 {
     for (const Field *f = recipe->model->fields; f->key; f++)
@@ -137,9 +129,9 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
         .samples = data->samples,
         .seed = feeds->seed, .feeds = wanted, .n_feeds = feeds->n_served, .as_input = input != NULL,
         .range_low = data->range_low, .range_high = data->range_high, .keep_rest = data->keep_rest,
-        .levels = (int64_t)1 << model_number(recipe, "bits", 8),
-        .channels = model_number(recipe, "channels", 1),
-        .rate = model_number(recipe, "rate", 0),
+        .levels = (int64_t)1 << recipe_number(recipe, "bits", 8),
+        .channels = recipe_number(recipe, "channels", 1),
+        .rate = recipe_number(recipe, "rate", 0),
         .mu_law = model_chose(recipe, "encoding", "mu_law"),
     };
     /* drawn: nothing need be taken from training */

@@ -55,6 +55,20 @@ static Err length_in(const char *path, const SafeFile *file, const char *name, i
     return OK;
 }
 
+Err lengths_most(const char *path, const SafeFile *file, int64_t *most)
+{
+    *most = 0;
+    for (uint32_t i = 0; file->metadata && i < file->metadata->n; i++) {
+        const JsonMember *m = &file->metadata->members[i];
+        int64_t           length;
+        if (strncmp(m->key, "length/", 7))
+            continue;
+        TRY(length_in(path, file, m->key + 7, 0, &length));
+        *most = length > *most ? length : *most;
+    }
+    return OK;
+}
+
 Err lengths_same(const char *path, const SafeFile *file, const Graph *graph)
 {
     for (int32_t i = 0; i < graph->n_params; i++) {

@@ -13,6 +13,8 @@
 const char *const *lengths_metadata(Pool *pool, const Graph *graph, const char *const *pairs);
 /* E_USAGE where a parameter of the file has another length than the model's. */
 Err lengths_same(const char *path, const SafeFile *file, const Graph *graph);
+/* The longest length that the file names, or 0: that of a whole sample. */
+Err lengths_most(const char *path, const SafeFile *file, int64_t *most);
 /* A tensor of a file as fp32, whatever float type it was saved in. */
 Err tensor_f32(Pool *pool, const char *path, const SafeTensor *tensor, float **out);
 /* The same for a parameter of the graph, changed to its length. */

@@ -229,20 +229,70 @@ static Err recipe_model(Pool *pool, const char *path, const Json *map, const Mod
                      near ? "; did you mean '" : text.at, near ? near : "", near ? "'?" : "");
 }
 
-/* What the keys' ranges cannot say of phases. */
-static Err recipe_phases_check(const Recipe *recipe)
+/* What the keys' ranges cannot say. Sentences begin with the key that is to blame. */
+static Err recipe_check(const Recipe *recipe)
 {
+    const ModelDef *model = recipe->model;
+    if (model->check)
+        TRY(model->check(recipe->config));
+    if (model->check_sampler)
+        TRY(model->check_sampler(recipe->config, &recipe->sampler));
     if (recipe->schedule.kind == SCHEDULE_PLATEAU && recipe->schedule.watch == WATCH_VALIDATION &&
         !recipe->validate.every)
         return fail(E_USAGE,
-                    "%s: schedule.kind: plateau watches the validation's loss, and validate.every "
-                    "is 0; set validate.every, or schedule.watch: loss",
-                    recipe->path);
-    if (recipe->sample.every && !recipe->model->sample)
+                    "schedule.kind: plateau watches the validation's loss, and validate.every "
+                    "is 0; set validate.every, or schedule.watch: loss");
+    if (recipe->sample.every && !model->sample)
         return fail(E_USAGE,
-                    "%s: sample.every is %lld, but the system %s cannot be sampled; leave it at 0",
-                    recipe->path, (long long)recipe->sample.every, recipe->model->name);
+                    "sample.every is %lld, but the system %s cannot be sampled; leave it at 0",
+                    (long long)recipe->sample.every, model->name);
+    int64_t times = recipe_number(recipe, "timesteps", INT64_MAX);
+    if (recipe->sample.every && recipe->sampler.steps > times)
+        return fail(E_USAGE, "sampler.steps: %lld is more than model.timesteps, %lld",
+                    (long long)recipe->sampler.steps, (long long)times);
     return OK;
+}
+
+#define KEY_LETTERS "abcdefghijklmnopqrstuvwxyz0123456789_."
+
+/* Is the key of an assignment named in the text, itself or as the group of one? */
+static bool set_named(const char *set, const char *text)
+{
+    size_t n = strcspn(set, "=");
+    char   key[64];
+    if (n >= sizeof key)
+        return false;
+    memcpy(key, set, n);
+    key[n] = '\0';
+    bool word = !strchr(key, '.');           /* such as steps, which a sentence may use too */
+    for (const char *at = text; (at = strstr(at, key)); at += n)
+        if ((at == text || !strchr(KEY_LETTERS, at[-1])) &&
+            (at[n] == '.' || ((!word || at == text) && (!at[n] || !strchr(KEY_LETTERS, at[n])))))
+            return true;
+    return false;
+}
+
+/* Says the last error again with its place: the last --set whose key it names, or the line of the
+ * key it begins with. */
+static Err recipe_blame(Pool *pool, Err err, const char *path, const Json *map,
+                        const char *const *sets, int n)
+{
+    const char *said = pool_text(pool, err_text());
+    size_t      key = strspn(said, KEY_LETTERS);
+    for (int i = n - 1; i >= 0; i--)
+        if (set_named(sets[i], said))
+            return fail(err, "--set %s: %s", sets[i], said);
+    for (size_t at = 0; at < key;) {
+        size_t      part = strcspn(said + at, ".: ,");
+        const Json *in = json_get(map, pool_textn(pool, said + at, part));
+        if (in && at + part >= key)
+            return json_fail(map, in, "%s", said);
+        if (!in || in->kind != JSON_OBJECT)
+            break;
+        map = in;
+        at += part + 1;
+    }
+    return fail(err, "%s: %s", path, said);  /* a default does not suit the keys that are given */
 }
 
 Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Recipe **out)
@@ -263,7 +313,7 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
         .threshold = 1e-4 },
         .ema = { .decay = 0.9999, .power = 0.75 },
         .data = { .samples = 1024 },
-        .sampler = { .guidance = 1, .temperature = 1 },
+        .sampler = { .kind = model->sampler_kind, .guidance = 1, .temperature = 1 },
         .validate = { .batches = 4 },
         .sample = { .n = 4 },
         .save = { .keep = 2 },
@@ -281,10 +331,9 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
     if (!recipe->name)
         recipe->name = pool_textn(pool, base,
                                   dot && dot > base ? (size_t)(dot - base) : strlen(base));
-    if (model->check)
-        TRY(model->check(recipe->config));
     *out = recipe;
-    return recipe_phases_check(recipe);
+    Err err = recipe_check(recipe);
+    return err ? recipe_blame(pool, err, path, map, sets, n) : OK;
 }
 
 Recipe *recipe_copy(Pool *pool, const Recipe *recipe)
@@ -343,6 +392,14 @@ Validation recipe_validation(const Recipe *recipe)
     return (Validation){ .batch = batch / pieces,
                          .batches = recipe->validate.batches * pieces,
                          .pieces = pieces };
+}
+
+int64_t recipe_number(const Recipe *recipe, const char *key, int64_t otherwise)
+{
+    for (const Field *f = recipe->model->fields; f->key; f++)
+        if (!strcmp(f->key, key) && f->kind == FIELD_INT)
+            return *(const int64_t *)((const char *)recipe->config + f->offset);
+    return otherwise;
 }
 
 const char *recipe_no_cut(const Recipe *recipe)

@@ -123,6 +123,8 @@ void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out);
 
 /* as --set; model->check is the caller's */
 Err  recipe_set(Pool *pool, Recipe *recipe, const char *assignment);
+/* a whole number of the model: section, where its system has that key */
+int64_t recipe_number(const Recipe *recipe, const char *key, int64_t otherwise);
 Recipe *recipe_copy(Pool *pool, const Recipe *recipe);       /* to change; texts are shared */
 
 /* Rates that fall when a loss no longer does (PyTorch's ReduceLROnPlateau, mode min, threshold

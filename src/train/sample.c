@@ -2,9 +2,11 @@
 #include "train/sample.h"
 
 #include "base/file.h"
+#include "base/safetensors.h"
 #include "base/text.h"
 #include "train/checkpoint.h"
 #include "train/drawing.h"
+#include "train/lengths.h"
 
 static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
                        const SampleOptions *o, uint64_t seed, Session **session)
@@ -25,8 +27,24 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
     return session_init(*session, seed);
 }
 
-static Err sample_checkpoint(Pool *pool, Session *session, const char *run, const SampleOptions *o,
-                             SampleReport *report)
+/* An S4 layer's C holds for the length it was trained at, whatever else may be set for a sample. */
+static Err sample_length(Pool *pool, const char *run, int64_t step, const Recipe *recipe)
+{
+    const char *path = pool_print(pool, "%s/step-%06lld.safetensors", run, (long long)step);
+    int64_t     has, wants = recipe_number(recipe, "length", 0);
+    SafeFile    file;
+    TRY(safetensors_read(pool, path, &file));
+    TRY(lengths_most(path, &file, &has));
+    if (has && wants && has != wants)
+        return fail(E_USAGE,
+                    "model.length: %s was trained at %lld, not %lld; leave it, and say by "
+                    "sampler.length how much is to be drawn",
+                    run, (long long)has, (long long)wants);
+    return OK;
+}
+
+static Err sample_checkpoint(Pool *pool, Session *session, const char *run, const Recipe *recipe,
+                             const SampleOptions *o, SampleReport *report)
 {
     report->step = o->checkpoint;
     if (report->step < 0)
@@ -34,7 +52,8 @@ static Err sample_checkpoint(Pool *pool, Session *session, const char *run, cons
     else if (!file_exists(pool_print(pool, "%s/step-%06lld.json", run, (long long)report->step)))
         return fail(E_IO, "%s holds no whole checkpoint of step %lld", run,
                     (long long)report->step);
-    return checkpoint_weights(pool, session, run, report->step, o->raw, &report->averaged);
+    TRY(checkpoint_weights(pool, session, run, report->step, o->raw, &report->averaged));
+    return sample_length(pool, run, report->step, recipe);
 }
 
 Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device,
@@ -47,7 +66,7 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
     if (!recipe->model->sample)
         return fail(E_USAGE, "the system %s cannot be sampled", recipe->model->name);
     TRY(sample_open(pool, recipe, device, o, (uint64_t)seed, &session));
-    TRY(sample_checkpoint(pool, session, run, o, report));
+    TRY(sample_checkpoint(pool, session, run, recipe, o, report));
     TRY(drawing_new(
         pool, session, recipe,
         &(DrawingOptions){

@@ -70,6 +70,8 @@ void plateau_look(Plateau *p, const ScheduleConfig *s, double loss)
 
 void plateau_step(Plateau *p, const ScheduleConfig *s, double loss)
 {
+    if (!isfinite(loss))                     /* fp16: its update was left out as well */
+        return;
     p->sum += loss;
     if (++p->count < s->period)
         return;

@@ -20,6 +20,9 @@
 #include <unistd.h>
 
 enum { MAX_TIMES = 512 };        /* newest step times kept for the median */
+/* Steps in a row whose loss is not finite before an fp16 run ends. One may be a batch that goes
+ * beyond 65504: its update is left out, and the next may do. */
+enum { FP16_PATIENCE = 8 };         /* the sentence says 8th */
 
 typedef struct Trainer {
     const Recipe       *asked;   /* the recipe as it was given */
@@ -38,6 +41,7 @@ typedef struct Trainer {
     int32_t             counters[COUNTER_WORDS];     /* what the next step is given */
     float               rates[RATE_GROUPS + 2];
     bool                moves_early;
+    int                 not_finite;  /* losses in a row */
     float               times_ms[MAX_TIMES];
     int64_t             n_times;
 } Trainer;
@@ -124,8 +128,13 @@ static Err train_open(Pool *pool, Trainer *t)
                     t->feeds.held ? pool_print(pool, ", %s held out", count_text(t->feeds.held))
                                   : "");
     }
-    if (o->init)
-        TRY(weights_load(pool, t->session, o->init, o->init_partial));
+    if (o->init) {
+        const char *said;
+        TRY(checkpoint_intact(pool, o->init));
+        TRY(weights_load(pool, t->session, o->init, o->init_partial, &said));
+        if (said && !o->quiet)
+            fprintf(stderr, "init: %s\n", said);
+    }
     t->state.seed = t->recipe->seed;
     double rates[2] = { t->recipe->optimizer.lr, t->recipe->optimizer.lr };
     if (t->graph.n_groups > 1)
@@ -204,14 +213,18 @@ static Err train_step(Trainer *t, double *loss)
     t->begun = true;
     TRY(session_read(t->session, g->loss.id, &loss_now));
     *loss = (double)loss_now;
-    if (!isfinite(*loss) && recipe_type(recipe) != F16) {
+    t->not_finite = isfinite(*loss) ? 0 : t->not_finite + 1;
+    if (t->not_finite >= (recipe_type(recipe) == F16 ? FP16_PATIENCE : 1)) {
         /* The weights have not moved yet. Run the micro-batch again to find where it began. */
         const char *where = session_first_bad(t->session, PART_MICRO);
+        bool        half = recipe_type(recipe) == F16;
         return fail(E_NUMBER,
-                    "the loss is not finite at step %lld; the first tensor that is not is %s. The "
-                    "weights are as "
-                    "they were before this step; a lower learning rate or clipping usually helps",
-                    (long long)t->state.step + 1, where ? where : "the loss itself");
+                    "the loss is not finite at step %lld%s; the first tensor that is not is %s. "
+                    "The weights are as they were before this step; a lower learning rate or "
+                    "clipping usually helps%s",
+                    (long long)t->state.step + 1, half ? ", the 8th in a row" : "",
+                    where ? where : "the loss itself",
+                    half ? ", or bf16, which holds larger numbers than fp16" : "");
     }
     TRY(session_run(t->session, PART_UPDATE));
     t->state.step++;
@@ -340,7 +353,10 @@ static Err train_loop(Trainer *t, TrainResult *result)
     }
     if (err && !t->begun && t->saver && saved != t->state.step)
         return train_rescue(t, err);
-    if (!err && t->saver && saved != t->state.step)
+    /* A new run of no steps keeps its start: weights that were given can be sampled, and a run
+     * that was stopped before its first step can go on. */
+    bool start = !t->options->resume && !t->state.step;
+    if (!err && t->saver && (start || saved != t->state.step))
         err = train_save(t);
     return err ? err : log_flush(&t->log);
 }

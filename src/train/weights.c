@@ -1,6 +1,8 @@
 /* weights.c -- a file's tensors matched with a model's parameters and statistics, and put there. */
 #include "train/weights.h"
 
+#include "base/text.h"
+#include "ops/ops.h"
 #include "train/lengths.h"
 
 #include <math.h>
@@ -117,46 +119,129 @@ static Err weights_finite(const char *path, const Param *param, const float *dat
     return OK;
 }
 
-Err weights_load(Pool *pool, Session *session, const char *path, bool partial)
+/* A row that weight normalisation divides by its length must have one. */
+static Err weights_lengths(const char *path, const Graph *graph, const Param *param,
+                           const float *data)
+{
+    int64_t rows = param->disk.dim[0], width = shape_count(param->disk) / (rows ? rows : 1);
+    bool    direction = false;
+    for (int32_t i = 0; i < graph->n_nodes && !direction; i++)
+        direction = graph->nodes[i].op == &op_weight_norm && graph->nodes[i].in[1] == param->value;
+    for (int64_t r = 0; direction && r < rows; r++) {
+        int64_t c = 0;
+        while (c < width && data[r * width + c] == 0)
+            c++;
+        if (c == width)
+            return fail(E_FORMAT,
+                        "%s: row %lld of %s is all zeros; it is a direction (weight normalisation) "
+                        "and needs a length",
+                        path, (long long)r, param->name);
+    }
+    return OK;
+}
+
+enum { MOST_NAMED = 4 };             /* of each list in a sentence */
+
+typedef struct Names {
+    Text text;
+    int  n;
+} Names;
+
+static void names_add(Names *names, const char *name)
+{
+    if (names->n++ < MOST_NAMED)
+        text_add(&names->text, "%s%s", names->n > 1 ? ", " : "", name);
+}
+
+static const char *names_said(Pool *pool, const Names *names)        /* " (a, b and 3 more)" */
+{
+    if (!names->n)
+        return "";
+    if (names->n <= MOST_NAMED)
+        return pool_print(pool, " (%s)", names->text.at);
+    return pool_print(pool, " (%s and %d more)", names->text.at, names->n - MOST_NAMED);
+}
+
+/* Fewer input channels than the model's, where those that are new have nothing to say yet. */
+static bool tensor_widens(const SafeTensor *t, const Param *p)
+{
+    Shape narrow = p->disk;
+    if (!p->widens || t->rank != narrow.rank || t->shape[1] > narrow.dim[1])
+        return false;
+    narrow.dim[1] = t->shape[1];
+    return tensor_fits(t, narrow);
+}
+
+static float *tensor_widened(Pool *pool, const SafeTensor *t, const Param *p, const float *data)
+{
+    int64_t rows = p->disk.dim[0], inner = shape_count(p->disk) / rows,
+            has = inner / p->disk.dim[1] * t->shape[1];
+    float  *wide = NEWN(pool, float, rows * inner);          /* zeros */
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(wide + r * inner, data + r * has, (size_t)has * sizeof *wide);
+    return wide;
+}
+
+/* The file's tensor for a parameter, or NULL: none, or, where that is allowed, of another shape. */
+static const SafeTensor *tensor_for(const SafeFile *file, const Param *p)
+{
+    const SafeTensor *t = safetensors_find(file, p->name);
+    return t && (tensor_fits(t, p->disk) || tensor_widens(t, p)) ? t : NULL;
+}
+
+/* What of the file is used and what not; said NULL: all of both. */
+static Err weights_match(Pool *pool, const Graph *graph, const char *path, const SafeFile *file,
+                         bool partial, const char **said)
+{
+    Names missing = { { .pool = pool }, 0 }, unused = { { .pool = pool }, 0 };
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const Param      *p = &graph->params[i];
+        const SafeTensor *t = safetensors_find(file, p->name);
+        if (t && !partial && !tensor_for(file, p))
+            return tensor_misfit(path, t, p->disk);
+        if (!tensor_for(file, p))
+            names_add(&missing, t ? pool_print(pool, "%s of another shape", p->name) : p->name);
+    }
+    for (int i = 0; i < file->n; i++)
+        if (!param_find((Graph *)(uintptr_t)graph, file->tensors[i].name) &&
+            !state_find(graph, file->tensors[i].name))
+            names_add(&unused, file->tensors[i].name);
+    if (missing.n == graph->n_params)
+        return fail(E_USAGE, "%s holds no parameter of this model%s%s; another file is meant", path,
+                    unused.n ? ", but for example " : "", unused.n ? unused.text.at : "");
+    *said = missing.n || unused.n
+                ? pool_print(pool, "%d parameters missing%s, %d tensors unused%s", missing.n,
+                             names_said(pool, &missing), unused.n, names_said(pool, &unused))
+                : NULL;
+    if (*said && !partial)
+        return fail(E_USAGE, "%s does not match the model: %s; --init-partial takes what fits",
+                    path, *said);
+    return OK;
+}
+
+Err weights_load(Pool *pool, Session *session, const char *path, bool partial, const char **said)
 {
     const Graph *graph = session_engine(session)->graph;
+    const char  *unused;
     SafeFile     file;
     Pool        *work = pool_new(pool, "weights");
-    int          missing = 0, unused = 0;
-    const char  *first_missing = NULL, *first_unused = NULL;
 
     TRY(safetensors_read(work, path, &file));
+    TRY(weights_match(pool, graph, path, &file, partial, said ? said : &unused));
     for (int32_t i = 0; i < graph->n_params; i++) {
-        const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
-        if (t && !tensor_fits(t, graph->params[i].disk))
-            return tensor_misfit(path, t, graph->params[i].disk);
-        if (!t && !missing++)
-            first_missing = graph->params[i].name;
-    }
-    for (int i = 0; i < file.n; i++)
-        if (!param_find((Graph *)(uintptr_t)graph, file.tensors[i].name) &&
-            !state_find(graph, file.tensors[i].name) && !unused++)
-            first_unused = file.tensors[i].name;
-    if (!partial && (missing || unused))
-        return fail(E_USAGE,
-                    "%s does not match the model: %d parameters missing%s%s, %d tensors "
-                    "unused%s%s; --init-partial takes what fits",
-                    path, missing, missing ? " (first: " : "",
-                    missing ? pool_print(pool, "%s)", first_missing) : "", unused,
-                    unused ? " (first: " : "", unused ? pool_print(pool, "%s)", first_unused) : "");
-    if (missing == graph->n_params)
-        return fail(E_USAGE, "%s holds no parameter of this model%s%s; another file is meant", path,
-                    unused ? ", but for example " : "", unused ? first_unused : "");
-    for (int32_t i = 0; i < graph->n_params; i++) {
-        const SafeTensor *t = safetensors_find(&file, graph->params[i].name);
+        const Param      *p = &graph->params[i];
+        const SafeTensor *t = tensor_for(&file, p);
         float            *data = NULL;
         Pool             *one = pool_new(work, "tensor");
         if (t) {
-            TRY(lengths_tensor(one, path, &file, graph, &graph->params[i], t, &data));
-            TRY(weights_finite(path, &graph->params[i], data));
+            TRY(lengths_tensor(one, path, &file, graph, p, t, &data));
+            if (!tensor_fits(t, p->disk))
+                data = tensor_widened(one, t, p, data);
+            TRY(weights_finite(path, p, data));
+            TRY(weights_lengths(path, graph, p, data));
             TRY(session_set_param(session, i, data));
-            if (graph->params[i].ema >= 0)
-                TRY(session_put_param(session, i, graph->params[i].ema, data));
+            if (p->ema >= 0)
+                TRY(session_put_param(session, i, p->ema, data));
         }
         pool_free(one);
     }

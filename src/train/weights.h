@@ -6,8 +6,9 @@
 #include "base/safetensors.h"
 #include "exec/session.h"
 
-/* Starting weights from elsewhere: names missing and unused tensors and refuses, unless partial. */
-Err weights_load(Pool *pool, Session *session, const char *path, bool partial);
+/* Starting weights from elsewhere: names missing and unused tensors and refuses; partial takes what
+ * fits, leaves out what has another shape, and gives the same words in said (NULL: nobody asks). */
+Err weights_load(Pool *pool, Session *session, const char *path, bool partial, const char **said);
 
 /* From a checkpoint, for sampling: the averaged weights where it has them, unless raw. */
 Err weights_load_run(Pool *pool, Session *session, const char *path, bool raw, bool *averaged);

@@ -173,6 +173,15 @@ expect 1 "cut.json" plan "$work/cut.json" --budget 40
 
 # train
 expect 2 "take a recipe of that system" train unet-small $small --steps 1 --set system=
+expect 2 "--set sampler.kind=ddim: sampler.kind: unet samples by ddpm, not by ddim" train unet-small $small --steps 1 --set sampler.kind=ddim
+expect 2 "sampler.steps: 2000 is more than model.timesteps, 1000" train unet-small $small --steps 1 --set sampler.steps=2000 --set sample.every=1 --out "$work/never"
+expect 0 "1 steps" train unet-small $small --steps 1 --set sampler.steps=2000
+printf 'system: lag\nmodel:\n  hidden: 30\n  heads: 4\nsampler:\n  steps: 20\n  kind: recurrent\n' > "$work/lag.yaml"
+expect 2 "lag.yaml:4: model.heads: 4 does not divide the hidden width 30" explain "$work/lag.yaml"
+expect 2 "lag.yaml:7: sampler.kind: lag samples by ddpm or ddim, not by recurrent" explain "$work/lag.yaml" --set 'model={hidden: 32}'
+expect 2 "--set model={hidden: 34, heads: 3}: model.heads: 3 does not divide" explain "$work/lag.yaml" --set 'model={hidden: 34, heads: 3}'
+expect 2 "lag.yaml: model.beta_end: 0.08" explain "$work/lag.yaml" --set model.hidden=32 --set sampler.kind=ddim --set model.timesteps=9999
+expect 2 "sampler.guidance: lag has no text" explain "$work/lag.yaml" --set model.hidden=32 --set sampler.kind=ddim --set sampler.guidance=3
 expect 2 "beta1 must be from 0 to" train unet-small $small --steps 1 --set optimizer.beta1=1
 expect 2 "eps must be from 1e-30" train unet-small $small --steps 1 --set optimizer.eps=0
 expect 0 "1 steps" train unet-small $small --steps 1 --set 'name="two\nlines"' --out "$work/named"
@@ -202,12 +211,32 @@ expect 1 "says step 6" train --resume "$work/renamed" --steps 9
 expect 1 "holds no whole checkpoint" train unet-small $small --resume "$work"
 expect 2 "tensors unused" train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors"
 expect 0 "1 steps" train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
+# one byte of it changed
+mkdir "$work/spoilt" && cp "$work/whole/recipe.yaml" "$work/whole"/step-* "$work/spoilt"
+printf 'Z' | dd of="$work/spoilt/step-000006.safetensors" bs=1 seek=20000 conv=notrunc 2> /dev/null
+expect 1 "step-000006.safetensors is damaged" train unet-small $small --steps 1 --init "$work/spoilt/step-000006.safetensors" --init-partial
+expect 1 "step-000006.safetensors is damaged" train --resume "$work/spoilt" --steps 9
+expect 1 "step-000006.safetensors is damaged" sample "$work/spoilt" -n 1 --steps 2 -o "$work/never"
 expect 1 "the model has (128,32)" train unet-small --steps 1 --init "$work/whole/step-000006.safetensors"
+expect 0 "init: " train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
+expect 0 "conv_in.weight of another shape" train unet-small $small --set model.channels=1 --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
 expect 1 "cannot" train unet-small $small --steps 1 --out /dev/null/run
 head -c 1000 "$work/whole/step-000006.safetensors" > "$work/whole/step-000009.safetensors"
-sed 's/"step": 6/"step": 9/' "$work/whole/step-000006.json" > "$work/whole/step-000009.json"
+printf '{"step": 9, "drawn": 36, "seed": 0}' > "$work/whole/step-000009.json"
 expect 1 "step-000009.safetensors" train --resume "$work/whole" --steps 12
 expect 1 "not finite" train unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
+expect 1 "the 8th in a row" train unet-small $small --steps 40 --set precision=fp16 --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --quiet
+lost="--set precision=fp16 --set optimizer.lr=100 --set optimizer.slow_lr=100 --set schedule.kind=plateau --set schedule.watch=loss --set schedule.warmup=0"
+expect 0 "4 steps" train sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1 $lost --steps 4 --out "$work/lost"
+is "its loss should not be finite" grep -q '"loss": null' "$work/lost/log.jsonl"
+expect 0 "1 steps" train --resume "$work/lost" --steps 5
+
+# no steps at all: given weights as a run that can be sampled, or goes on as if it had begun there
+expect 0 "step 0 of 0 is done" train unet-small $small --steps 0 --init "$work/whole/step-000006.safetensors" --init-partial --out "$work/taken"
+expect 0 "step 0, averaged weights" sample "$work/taken" -n 1 --steps 2 --quiet
+expect 0 "2 steps" train --resume "$work/taken" --steps 2
+expect 0 "2 steps" train unet-small $small --steps 2 --init "$work/whole/step-000006.safetensors" --init-partial --out "$work/taken2"
+is "a run of no steps should go on to the bits of one that began with them" cmp -s "$work/taken/step-000002.safetensors" "$work/taken2/step-000002.safetensors"
 
 # a signal: finish the step, save, exit 0, say how to go on
 # under_way RUN: waits until its log has grown beyond what it was
@@ -261,6 +290,11 @@ is "the same seed should give the same picture" cmp -s "$work/drawn/samples.png"
 is "another seed should give another" sh -c "! cmp -s $work/drawn/samples.png $work/other/samples.png"
 expect 0 "raw weights" sample "$work/half" -n 1 --steps 2 --no-ema -o "$work/raw" --quiet
 expect 0 '"planned_bytes"' sample "$work/half" -n 1 --steps 2 -o "$work/raw" --json
+sashimi="sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1"
+expect 0 "1 steps" train $sashimi --steps 1 --out "$work/sound"
+expect 2 "was trained at 64, not 128" sample "$work/sound" --set model.length=128 -n 1
+expect 0 "1 drawn" sample "$work/sound" --set sampler.length=128 -n 1
+expect 2 "sampler.guidance: sashimi has no text" sample "$work/sound" -n 1 --guidance 2
 expect 2 "is not a run" sample "$work"
 expect 2 "takes no text" sample "$work/half" --prompt "a disc"
 expect 2 "takes no input" sample "$work/half" --input "$work/drawn"

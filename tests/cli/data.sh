@@ -145,8 +145,8 @@ wav RIFX 1 "$rate" "$long" 2048 > "$work/sound/b.wav"
 bad sound sound/b.wav "does not begin with RIFF" sashimi-small
 wav RIFF 1 "$rate" "$long" 2000 > "$work/sound/b.wav"
 bad sound sound/b.wav "truncated WAV" sashimi-small
-wav RIFF 6 "$rate" "$long" 2048 > "$work/sound/b.wav"
-bad sound sound/b.wav "format 6" sashimi-small
+wav RIFF 2 "$rate" "$long" 2048 > "$work/sound/b.wav"
+bad sound sound/b.wav "format 2" sashimi-small
 wav RIFF 1 '\000\000\000\000' "$long" 2048 > "$work/sound/b.wav"
 bad sound sound/b.wav "wrong header" sashimi-small
 wav RIFF 1 '\104\254\000\000' "$long" 2048 > "$work/sound/b.wav"

@@ -165,6 +165,28 @@ static void bad_headers(void)
     }
 }
 
+/* A changed bit in what makes the pixels is found by looking, text may say anything. */
+static void checksums_are_looked_at(void)
+{
+    static const unsigned char row[] = { 0, 10, 20, 30 };
+    static const char path[] = "png_test_sum.png";
+    PngInfo info;
+    Hand    h;
+    hand_png(&h, 1, 1, 8, 2, NULL, 0, row, sizeof row);
+    CHECK_OK(file_write(path, h.at, h.n));
+    CHECK_OK(png_look(path, &info));
+    CHECK_INT(png_crc((const unsigned char *)"123456789", 9), 0xcbf43926);
+    for (size_t at = 8; at < h.n; at++) {
+        unsigned char was = h.at[at];
+        bool text = at >= 33 + 4 && at < 33 + 12 + 13;       /* of the chunk after the header */
+        h.at[at] ^= 0x10;
+        CHECK_OK(file_write(path, h.at, h.n));
+        CHECK_INT(png_look(path, &info), text ? OK : E_FORMAT);
+        h.at[at] = was;
+    }
+    CHECK_OK(file_remove(path));
+}
+
 static void written_and_read(void)
 {
     static unsigned char pixels[300 * 200 * 3];
@@ -235,6 +257,7 @@ int main(void)
     room(8 << 20);
     RUN(every_kind_is_read);
     RUN(bad_headers);
+    RUN(checksums_are_looked_at);
     RUN(written_and_read);
     RUN(sizes_change_as_they_should);
     pool_free(pool);

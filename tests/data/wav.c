@@ -85,6 +85,34 @@ static void every_sample_type(void)
     CHECK_NEAR(x[1], 0.25, 0);
     CHECK_NEAR(x[2], -1, 0);
     CHECK_NEAR(x[3], 1, 0);
+
+    const double f64[] = { -0.5, 1e300 };
+    n = make(3, 1, 48000, 64, 8, f64, 16);
+    CHECK_OK(wav_parse("a", bytes, n, n, &info));
+    CHECK_INT(info.frames, 2);
+    wav_floats(&info, bytes + info.offset, 2, x);
+    CHECK_NEAR(x[0], -0.5, 0);
+    CHECK_NEAR(x[1], 1, 0);
+}
+
+/* G.711, table 2a and 1a: ends, middle, and a code of every segment's beginning. */
+static void telephone_codes(void)
+{
+    static const struct { int format; unsigned char code[4]; int level[4]; } rows[] = {
+        { 7, { 0x00, 0x80, 0xff, 0x7f }, { -32124, 32124, 0, 0 } },
+        { 7, { 0x0f, 0x8f, 0xef, 0xf0 }, { -16764, 16764, 132, 120 } },
+        { 6, { 0x2a, 0xaa, 0xd5, 0x55 }, { -32256, 32256, 8, -8 } },
+        { 6, { 0x80, 0xc5, 0xf5, 0x85 }, { 5504, 264, 528, 4224 } },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        WavInfo info;
+        float   x[4];
+        size_t  n = make(rows[i].format, 1, 8000, 8, 1, rows[i].code, 4);
+        CHECK_OK(wav_parse("a", bytes, n, n, &info));
+        wav_floats(&info, bytes + info.offset, 4, x);
+        for (int k = 0; k < 4; k++)
+            CHECK_NEAR(x[k] * 32768, rows[i].level[k], 0);
+    }
 }
 
 static void lies_are_named(void)
@@ -176,6 +204,7 @@ static void levels_go_round(void)
 int main(void)
 {
     RUN(every_sample_type);
+    RUN(telephone_codes);
     RUN(lies_are_named);
     RUN(written_and_read);
     RUN(levels_go_round);

@@ -396,14 +396,14 @@ int main(int argc, char **argv)
     STOP(session_new(j.pool, engine, &j.session));
     STOP(session_init(j.session, 1));
     STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]),
-                      false));
+                      false, NULL));
     STOP(feeds_new(j.pool, j.session, PART_MICRO, &j.feeds));
     STOP(judge_first(&j));
 
     /* Start again: batch-norm statistics have moved. */
     STOP(session_init(j.session, 1));
     STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]),
-                      false));
+                      false, NULL));
     STOP(run_updates(&j));
     j.moved = NEWN(j.pool, double, 2 * j.graph.graph->n_params);
     j.kinks = !strcmp(j.recipe->system, "stdiff") || !strcmp(j.recipe->system, "stablesr");

@@ -43,7 +43,7 @@ static inline Err case_open(SampleCase *c, const char *folder, bool given_noise)
     TRY(session_new(c->pool, engine, &c->session));
     TRY(session_init(c->session, 1));
     const char *weights = pool_print(c->pool, "%s/weights.safetensors", folder);
-    TRY(weights_load(c->pool, c->session, weights, false));
+    TRY(weights_load(c->pool, c->session, weights, false, NULL));
     for (int part = 0; part < 3; part++)
         TRY(feeds_new(c->pool, c->session, (Part)(PART_SAMPLE_BEGIN + part), &c->feeds[part]));
     return OK;

@@ -37,9 +37,9 @@ static void settings(void)
     m.patch = (Ints){ { 4 }, 1 };
     refuses(&m, "three");
     m.patch = (Ints){ { 3, 16, 16 }, 3 };
-    refuses(&m, "a number of frames of 16");
+    refuses(&m, "model.frames of 16");
     m.patch = (Ints){ { 4, 16, 24 }, 3 };
-    refuses(&m, "a width of 64 does not divide by 24");
+    refuses(&m, "of 64 does not divide by 24");
     m = defaults(DIT3D_PATCHES);
     m.image.n = 1;
     refuses(&m, "height and width");

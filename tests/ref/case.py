@@ -59,7 +59,7 @@ CASES["stdiff-l1"][1]["accumulate"] = 1
 # Lag: a temperature's gradient is one number; where it nearly cancels, bf16 compares noise with noise.
 # The autoencoder: with seed 5 decoder.mid.block_2.norm1.weight is off by 0.06 to 0.10 in runs of PyTorch and, by
 # the processor's bf16 instructions, 0.08 or 0.15 here; with 6, 7 and 8 it is off by 0.03 to 0.06 either way.
-SEEDS = {"lag": 12, "stdiff": 3, "stdiff-l1": 3, "stablesr-before": 6, "vae": 7}
+SEEDS = {"lag": 12, "stdiff": 3, "stdiff-l1": 18, "stablesr-before": 6, "vae": 7}
 # The graph of another case with fewer gradients: fp32 tells which, the rest is judged there.
 FP32_ONLY = {"stablesr-published"}
 UPDATES = 3

@@ -126,7 +126,8 @@ static void damaged_names_an_older(void)
     CHECK(averaged);
 
     cut_file("step-000010.safetensors", 100);    /* now there is none */
-    refused(40, "is it complete?", "is it complete?");
+    refused(40, "step-000040.safetensors is damaged: its 5000 bytes",
+            "step-000040.safetensors is damaged: its 5000 bytes");
     CHECK(!strstr(err_text(), "is whole"));
     save(50, 9);
     save(60, 9);
@@ -137,12 +138,57 @@ static void damaged_names_an_older(void)
     refused(60, "damaged or was renamed", NULL);
 }
 
+/* One byte changed anywhere, in numbers of any tensor or in the header; one digit of the JSON. */
+static void every_byte_counts(void)
+{
+    static const char weights[] = "step-000020.safetensors", json[] = "step-000020.json";
+    char  *bytes, *text;
+    size_t n, m;
+    folder_clear(pool, folder);
+    save(10, 9);
+    save(20, 9);
+    CHECK_OK(file_read(pool, in_folder(weights), &bytes, &n));
+    CHECK_OK(file_read(pool, in_folder(json), &text, &m));
+    for (size_t at = n - 1, i = 0; i < 5; i++, at = at * 2 / 3) {
+        bytes[at] ^= 4;
+        CHECK_OK(file_write(in_folder(weights), bytes, n));
+        refused(20, "step 10 is whole: to go on from there", "--checkpoint 10 takes it");
+        CHECK(checkpoint_intact(pool, in_folder(weights)) == E_FORMAT);
+        CHECK(strstr(err_text(), "step-000020.safetensors is damaged") != NULL);
+        bytes[at] ^= 4;
+    }
+    CHECK_OK(file_write(in_folder(weights), bytes, n));
+    CHECK_OK(checkpoint_intact(pool, in_folder(weights)));
+    char *drawn = strstr(text, "\"drawn\": 200");
+    if (CHECK(drawn != NULL)) {
+        drawn[9] = '3';
+        CHECK_OK(file_write(in_folder(json), text, m));
+        refused(20, "step-000020.json is damaged", NULL);
+    }
+}
+
+/* A checkpoint of an older version says nothing of its bytes, and counts as before. */
+static void without_checksums(void)
+{
+    static const char older[] = "{\"step\": 20, \"drawn\": 200, \"seed\": 3}";
+    RunState state = { 0 };
+    bool     averaged;
+    CHECK_OK(file_write(in_folder("step-000020.json"), older, sizeof older - 1));
+    CHECK_OK(checkpoint_load(pool, session, folder, 20, &state));
+    CHECK_INT(state.drawn, 200);
+    CHECK_OK(checkpoint_weights(pool, session, folder, 20, false, &averaged));
+    CHECK_OK(checkpoint_intact(pool, in_folder("step-000020.safetensors")));
+    CHECK_OK(checkpoint_intact(pool, in_folder("nothing.safetensors")));
+}
+
 /* The same shape is not enough: bytes of another type would be taken for numbers. */
 static void another_type(void)
 {
+    static const char json[] = "{\"step\": 1, \"drawn\": 1, \"seed\": 3}";      /* no checksum */
     SafeFile file;
     folder_clear(pool, folder);
     save(1, 9);
+    CHECK_OK(file_write(in_folder("step-000001.json"), json, sizeof json - 1));
     CHECK_OK(safetensors_read(pool, in_folder("step-000001.safetensors"), &file));
     SafeTensor *tensors = NEWN(pool, SafeTensor, file.n);
     memcpy(tensors, file.tensors, (size_t)file.n * sizeof *tensors);
@@ -158,6 +204,8 @@ int main(void)
     RUN(state_comes_back);
     RUN(which_is_newest);
     RUN(damaged_names_an_older);
+    RUN(every_byte_counts);
+    RUN(without_checksums);
     RUN(another_type);
     folder_clear(pool, folder);
     pool_free(pool);

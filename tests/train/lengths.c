@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "models/sashimi.h"
 #include "train/checkpoint.h"
+#include "train/lengths.h"
 #include "train/recipe.h"
 #include "train/weights.h"
 
@@ -52,6 +53,26 @@ static double farthest(const float *a, const float *b, int64_t n)
     return most;
 }
 
+/* Weight normalisation divides by a row's length: one that has none is refused by name. */
+static void row_without_length(Session *session)
+{
+    static const char name[] = "model.d_layers.0.linear.weight_v";
+    static const char path[] = "lengths_zero.safetensors";
+    SafeFile file;
+    CHECK_OK(safetensors_read(pool, "lengths_test/step-000001.safetensors", &file));
+    SafeTensor row = *safetensors_find(&file, name);
+    float     *v = NEWN(pool, float, row.n_bytes / 4);
+    memcpy(v, row.data, row.n_bytes);
+    row.data = v;
+    CHECK_OK(safetensors_write(path, &row, 1, NULL));
+    CHECK_OK(weights_load(pool, session, path, true, NULL));
+    memset(v + 2 * row.shape[1], 0, (size_t)row.shape[1] * sizeof *v);
+    CHECK_OK(safetensors_write(path, &row, 1, NULL));
+    CHECK_INT(weights_load(pool, session, path, true, NULL), E_FORMAT);
+    CHECK(strstr(err_text(), "row 2 of model.d_layers.0.linear.weight_v is all zeros") != NULL);
+    CHECK_OK(file_remove(path));
+}
+
 int main(void)
 {
     pool = pool_new(NULL, "test");
@@ -68,13 +89,19 @@ int main(void)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         int64_t  n = (lengths[i] < FROM ? lengths[i] : FROM) * OUT;
         Session *to = at_length(lengths[i]);
-        CHECK_OK(weights_load(pool, to, "lengths_test/step-000001.safetensors", true));
+        CHECK_OK(weights_load(pool, to, "lengths_test/step-000001.safetensors", true, NULL));
         double off = farthest(outputs(to, n), want, n);
         if (off > 2e-5)
             fprintf(stderr, "from length %d to %d: off by %.3g\n", FROM, lengths[i], off);
         CHECK(off <= 2e-5);
     }
 
+    row_without_length(from);
+    int64_t  most;
+    SafeFile file;
+    CHECK_OK(safetensors_read(pool, "lengths_test/step-000001.safetensors", &file));
+    CHECK_OK(lengths_most("", &file, &most));
+    CHECK_INT(most, FROM);
     RunState state;
     Session *other = at_length(128);
     CHECK_INT(checkpoint_load(pool, other, "lengths_test", 1, &state), E_USAGE);

@@ -29,7 +29,9 @@ enum {
     SOLVE_SEEDS = 8,         /* of a tournament */
     SOLVE_PLAIN = 2,         /* the seeds that are every node once */
     SOLVE_PLAIN_2 = 6,
-    SOLVE_TURNS = 200        /* edits a node that a run should have */
+    SOLVE_TURNS = 200,       /* edits a node that a run should have */
+    SOLVE_GROUPS = 1000      /* nodes; order is searched in groups of runs up to here. Larger graphs
+                              * have too few edits a node for it, and their order is regular */
 };
 
 /* Less than ten seconds on two cores: measured time of one edit against nodes. */
@@ -170,6 +172,7 @@ static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t 
             args[i].start = n_all == 0 ? seeds[i % SOLVE_SEEDS] : all[i % n_all].list;
             args[i].careful = i % 2 && args[i].start.node;
             line[i] = n_all == 0 ? i : all[i % n_all].line;
+            args[i].groups = s->task->n_nodes <= SOLVE_GROUPS;
         }
         solve_many(s, solver, args, runs, found);
         for (int32_t i = 0; i < runs; i++) {

@@ -15,7 +15,9 @@
 
 enum {
     GROUP_MOST = 24,         /* runs that move together */
-    GROUP_FAR = 48           /* places, at most; near ones are tried more often */
+    GROUP_FAR = 48,          /* places, at most; near ones are tried more often */
+    GROUP_PRICE = 1          /* edits that each run of a group found in vain counts as: on a chain
+                              * that is every group, and it takes its time */
 };
 
 typedef struct Group {
@@ -92,6 +94,12 @@ static void group_readers(Group *g, const Schedule *s, int32_t p, int32_t to)
     }
 }
 
+static bool group_in_vain(const Group *g, Schedule *s)
+{
+    s->n_edits += GROUP_PRICE * g->n;
+    return false;
+}
+
 static bool search_advance(Search *x, int32_t p, int32_t far)
 {
     Schedule *s = x->s;
@@ -110,7 +118,7 @@ static bool search_advance(Search *x, int32_t p, int32_t far)
         first++;
     }
     if (g.full || first == g.n)
-        return false;
+        return group_in_vain(&g, s);
     int32_t before = s->slot_at[from];
     for (int32_t k = first; k < g.n; k++) {
         if (!schedule_insert(s, g.node[k], before) || !schedule_remove(s, g.slot[k]))
@@ -130,14 +138,16 @@ static bool search_delay(Search *x, int32_t p, int32_t far)
     for (int32_t k = 0; k < g.n && !g.full; k++)
         group_readers(&g, s, s->position[g.slot[k]], to);
     group_sort(&g, s);
-    int32_t last = schedule_previous(s, to);     /* those behind all others likewise */
+    int32_t last = schedule_previous(s, to), n = g.n;    /* those behind all others likewise */
     while (g.n > 0 && g.slot[g.n - 1] == s->slot_at[last]) {
         to = last;
         last = schedule_previous(s, last);
         g.n--;
     }
-    if (g.full || g.n == 0)
-        return false;
+    if (g.full || g.n == 0) {
+        g.n = n;
+        return group_in_vain(&g, s);
+    }
     int32_t before = search_slot(s, to);
     for (int32_t k = 0; k < g.n; k++) {
         if (!schedule_insert(s, g.node[k], before))

@@ -50,7 +50,8 @@ int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t 
 bool    search_remake_before(Search *x, int32_t node, int32_t before, bool keep);
 bool    search_take_out(Search *x, int32_t slot);    /* a second run and whatever only served it */
 
-/* groups.c: the run at p moves earlier or later, and with it all that must. False as search_move. */
+/* groups.c: the run at p moves earlier or later, and with it all that must. False: as of
+ * search_move. */
 bool    search_group(Search *x, int32_t p);
 
 /* exchange.c: exact local search, until nothing improves or `edits` are spent: one remake for the

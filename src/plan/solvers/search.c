@@ -13,11 +13,13 @@ enum {
     SEARCH_TRIES = 30
 };
 
+static const double search_groups = 0.8;     /* of the shifts, where there are groups */
+
 void search_init(Search *x, Pool *pool, const SolverArgs *args)
 {
     *x = (Search){ .task = args->task,
                    .random = args->seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u,
-                   .cost_limit = DBL_MAX };
+                   .groups = args->groups, .cost_limit = DBL_MAX };
     if (x->random == 0)
         x->random = 1;
     x->s = schedule_new(pool, args->task);
@@ -248,6 +250,15 @@ static bool search_shift(Search *x, int32_t p)
     return schedule_insert(s, s->node_at[p], search_slot(s, target)) && schedule_remove(s, slot);
 }
 
+/* Every second group begins where the load is high, if chunks that split have left a run there. */
+static bool search_order(Search *x, int32_t position)
+{
+    if (search_unit(x) >= search_groups)
+        return search_shift(x, search_position(x));
+    bool here = search_below(x, 2) && position < x->s->after && schedule_has(x->s, position);
+    return search_group(x, here ? position : search_position(x));
+}
+
 bool search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_bytes)
 {
     double r = search_unit(x);
@@ -264,7 +275,7 @@ bool search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_byte
         return search_remake(x, load.excess > 0 ? load.peak_position : search_position(x));
     }
     default:
-        return search_shift(x, search_position(x));
+        return x->groups ? search_order(x, position) : search_shift(x, search_position(x));
     }
 }
 

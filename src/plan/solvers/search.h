@@ -4,7 +4,8 @@
  *            reader; inputs of that run that are gone are kept longer or made again in turn
  *   cancel   a second run is taken out, and runs that only served it
  *   swap     cancel one, remake another
- *   shift    a run moves earlier or later: order is free where data allows
+ *   shift    a run moves earlier or later: order is free where data allows; with `groups` mostly
+ *            together with what it needs or what needs it (groups.c)
  */
 #ifndef PLAN_SOLVERS_SEARCH_H
 #define PLAN_SOLVERS_SEARCH_H
@@ -15,6 +16,7 @@ typedef struct Search {
     Schedule *s;
     const Task *task;
     uint64_t  random;
+    bool      groups;        /* shifts move groups of runs too */
     double    keep;          /* chance that a remake keeps a missing input longer */
     double    cost_limit;    /* a remake that would cost more is not worth finishing */
     int32_t   room;          /* runs that one move may still add */
@@ -46,6 +48,10 @@ int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t 
 /* Make value's maker run again before a slot, its inputs kept longer (keep) or made again. */
 bool    search_remake_before(Search *x, int32_t node, int32_t before, bool keep);
 bool    search_take_out(Search *x, int32_t slot);    /* a second run and whatever only served it */
+
+/* groups.c: the run at p moves earlier or later, and with it all that must. False: as of
+ * search_move. */
+bool    search_group(Search *x, int32_t p);
 
 /* exchange.c: exact local search, until nothing improves or `edits` are spent: one remake for the
  * second runs that it makes needless, one second run for cheaper remakes. Within the budget before

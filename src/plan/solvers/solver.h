@@ -24,6 +24,7 @@ typedef struct SolverArgs {
     uint64_t    seed;
     RunList     start;       /* where to begin; node NULL: every node once */
     bool        careful;     /* annealing: stay near the start, where that is within the budget */
+    bool        groups;      /* annealing: runs move in groups too, see groups.c */
     double      heat;        /* of annealing, in parts of the usual; 0: the usual */
     double      deadline_s;  /* of clock_now(); 0: none */
 } SolverArgs;

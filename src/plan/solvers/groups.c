@@ -1,0 +1,168 @@
+/* groups.c -- a run changes its place together with the runs that tie it there.
+ *
+ *   advance   a run goes before one that is some places earlier, and with it all that it needs from
+ *             in between
+ *   delay     a run goes behind one that is some places later, and with it all that needs it in
+ *             between
+ *
+ *   before    a  b  c  d  e  f         f needs d, d needs b
+ *   advance   b  d  f  a  c  e         f to the front
+ *
+ * One run alone moves only between its inputs and its readers. Where branches are wide, another
+ * branch first is a change of many runs at once, and each of them alone would lie above the budget.
+ */
+#include "plan/solvers/search.h"
+
+enum {
+    GROUP_MOST = 24,         /* runs that move together */
+    GROUP_FAR = 48,          /* places, at most; near ones are tried more often */
+    GROUP_PRICE = 1          /* edits that each run of a group found in vain counts as: on a chain
+                              * that is every group, and it takes its time */
+};
+
+typedef struct Group {
+    int32_t slot[GROUP_MOST];
+    int32_t node[GROUP_MOST];
+    int32_t n;
+    bool    full;            /* there were more */
+} Group;
+
+static bool group_has(const Group *g, int32_t slot)
+{
+    for (int32_t i = 0; i < g->n; i++) {
+        if (g->slot[i] == slot)
+            return true;
+    }
+    return false;
+}
+
+static void group_add(Group *g, const Schedule *s, int32_t slot)
+{
+    if (group_has(g, slot))
+        return;
+    g->full |= g->n == GROUP_MOST;
+    if (g->full)
+        return;
+    g->node[g->n]   = s->node_at[s->position[slot]];
+    g->slot[g->n++] = slot;
+}
+
+static void group_sort(Group *g, const Schedule *s)      /* by position */
+{
+    for (int32_t i = 1; i < g->n; i++) {
+        int32_t slot = g->slot[i], node = g->node[i], k = i;
+        for (; k > 0 && s->position[g->slot[k - 1]] > s->position[slot]; k--) {
+            g->slot[k] = g->slot[k - 1];
+            g->node[k] = g->node[k - 1];
+        }
+        g->slot[k] = slot;
+        g->node[k] = node;
+    }
+}
+
+/* What the runs of the group read, where it is made at or after `from`. */
+static void group_needs(Group *g, const Schedule *s, int32_t from)
+{
+    for (int32_t k = 0; k < g->n && !g->full; k++) {
+        const TaskNode *t = &s->task->nodes[g->node[k]];
+        for (int32_t i = 0; i < t->n_in; i++) {
+            int32_t made = schedule_making(s, t->in[i], s->position[g->slot[k]]);
+            if (made >= from)
+                group_add(g, s, s->slot_at[made]);
+        }
+    }
+}
+
+/* Who reads between p and `to` what the run at p made. */
+static void group_readers(Group *g, const Schedule *s, int32_t p, int32_t to)
+{
+    int32_t         node = s->node_at[p];
+    const TaskNode *t = &s->task->nodes[node];
+    const Makings  *m = &s->makings[node];
+    for (int32_t k = m->n - 1; k >= 0 && s->position[m->slot[k]] > p; k--)
+        to = s->position[m->slot[k]] < to ? s->position[m->slot[k]] : to;
+    for (int32_t o = 0; o < t->n_out; o++) {
+        const TaskValue *v = &s->task->values[t->out[o]];
+        for (int32_t r = 0; r < v->n_readers; r++) {
+            const Makings *uses = &s->makings[v->readers[r]];
+            for (int32_t u = 0; u < uses->n; u++) {
+                int32_t q = s->position[uses->slot[u]];
+                if (q > p && q < to)
+                    group_add(g, s, uses->slot[u]);
+            }
+        }
+    }
+}
+
+static bool group_in_vain(const Group *g, Schedule *s)
+{
+    s->n_edits += GROUP_PRICE * g->n;
+    return false;
+}
+
+static bool search_advance(Search *x, int32_t p, int32_t far)
+{
+    Schedule *s = x->s;
+    Group     g = { .n = 0 };
+    int32_t   from = p;
+    for (int32_t q = p; far > 0 && q >= 0; far--) {
+        from = q;
+        q = schedule_previous(s, q);
+    }
+    group_add(&g, s, s->slot_at[p]);
+    group_needs(&g, s, from);
+    group_sort(&g, s);
+    int32_t first = 0;               /* those in front of all others are there already */
+    while (first < g.n && g.slot[first] == s->slot_at[from]) {
+        from = schedule_next(s, from);
+        first++;
+    }
+    if (g.full || first == g.n)
+        return group_in_vain(&g, s);
+    int32_t before = s->slot_at[from];
+    for (int32_t k = first; k < g.n; k++) {
+        if (!schedule_insert(s, g.node[k], before) || !schedule_remove(s, g.slot[k]))
+            return false;
+    }
+    return true;
+}
+
+static bool search_delay(Search *x, int32_t p, int32_t far)
+{
+    Schedule *s = x->s;
+    Group     g = { .n = 0 };
+    int32_t   to = p;
+    for (; far > 0 && to < s->after; far--)
+        to = schedule_next(s, to);
+    group_add(&g, s, s->slot_at[p]);
+    for (int32_t k = 0; k < g.n && !g.full; k++)
+        group_readers(&g, s, s->position[g.slot[k]], to);
+    group_sort(&g, s);
+    int32_t last = schedule_previous(s, to), n = g.n;    /* those behind all others likewise */
+    while (g.n > 0 && g.slot[g.n - 1] == s->slot_at[last]) {
+        to = last;
+        last = schedule_previous(s, last);
+        g.n--;
+    }
+    if (g.full || g.n == 0) {
+        g.n = n;
+        return group_in_vain(&g, s);
+    }
+    int32_t before = search_slot(s, to);
+    for (int32_t k = 0; k < g.n; k++) {
+        if (!schedule_insert(s, g.node[k], before))
+            return false;
+    }
+    for (int32_t k = g.n - 1; k >= 0; k--) {     /* readers before what they read */
+        if (!schedule_remove(s, g.slot[k]))
+            return false;
+    }
+    return true;
+}
+
+bool search_group(Search *x, int32_t p)
+{
+    double  unit = search_unit(x);
+    int32_t far = 2 + (int32_t)(GROUP_FAR * unit * unit);
+    return search_below(x, 2) ? search_advance(x, p, far) : search_delay(x, p, far);
+}

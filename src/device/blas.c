@@ -197,7 +197,7 @@ Err blas_conv(const Blas *preferred, const ConvDesc *desc, int threads, const Pr
     key.threads = threads;
     key.is_conv = 1;
     key_of_conv(&key, desc);
-    if (preferred && !preferred->alone &&
+    if (preferred && !preferred->alone && preferred != blas_lean() &&
         (conv_thin_fits(desc, threads) || conv_wino_fits(desc, threads) || own_pays_conv(desc)))
         preferred = blas_own();
     bool bf16 = desc->type_w == BF16 || desc->type_y == BF16;

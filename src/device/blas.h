@@ -80,6 +80,8 @@ struct Prim {                /* every provider's primitive begins with this */
 };
 
 const Blas *blas_own(void);
+/* The own provider without algorithms that take more scratch to be faster. */
+const Blas *blas_lean(void);
 /* NULL when the plugin is not there; says why in blas_why() */
 const Blas *blas_dnnl(void);
 const char *blas_why(void);

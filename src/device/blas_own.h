@@ -12,6 +12,7 @@ struct OwnPrim {
 };
 
 Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
+Err conv_own_lean(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
 
 /* Where the own provider is the faster one (docs/PERFORMANCE.md), by shape alone, so that a plan is
  * the same on every run: wide results of short sums, written once; weight gradients of wide strided

@@ -299,17 +299,8 @@ static Err conv_own_check(const ConvDesc *d, int threads)
     return OK;
 }
 
-Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
+static Err conv_own_windows(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
 {
-    TRY(conv_own_check(desc, threads));
-    if (conv_thin_fits(desc, threads)) {
-        *prim = conv_thin(pool, desc, threads);
-        return OK;
-    }
-    if (conv_wino_fits(desc, threads)) {
-        *prim = conv_wino(pool, desc, threads);
-        return OK;
-    }
     OwnConv *own = NEW(pool, OwnConv);
     own->desc = *desc;
     const ConvDesc *d = &own->desc;
@@ -351,5 +342,23 @@ Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
                                              : amx_word("own:window_bf16", "own:window_amx") },
                            .run = conv_own_run };
     *prim = &own->prim.head;
+    return OK;
+}
+
+Err conv_own_lean(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
+{
+    TRY(conv_own_check(desc, threads));
+    if (!conv_thin_fits(desc, threads))
+        return conv_own_windows(pool, desc, threads, prim);
+    *prim = conv_thin(pool, desc, threads);
+    return OK;
+}
+
+Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
+{
+    TRY(conv_own_check(desc, threads));
+    if (!conv_wino_fits(desc, threads))
+        return conv_own_lean(pool, desc, threads, prim);
+    *prim = conv_wino(pool, desc, threads);
     return OK;
 }

@@ -312,7 +312,7 @@ const Device *engine_device(const Engine *engine, int32_t node)
 static const double lean_slower = 1.25;
 
 /* Where the preferred algorithm wants more scratch than it may have (or `own` says so), the own
- * matrix products take over if they need less. */
+ * provider's leanest takes over if it needs less. */
 static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
 {
     uint64_t identity = graph_identity(engine->graph);
@@ -371,7 +371,7 @@ Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOpt
     engine->graph = graph;
     engine->device = device;
     engine->own_device = *device;
-    engine->own_device.blas = blas_own();
+    engine->own_device.blas = blas_lean();
     engine->guards = options->guards;
     engine->choices = NEWN(pool, Choice, graph->n_nodes);
     engine->node_ns = NEWN(pool, double, graph->n_nodes);

@@ -143,8 +143,7 @@ Err fit_candidates(Fit *fit, FitResult *r)
     const Recipe *asked = fit->recipe;
     bool          down = allow & ALLOW_PRECISION && recipe_type(asked) == F32;
     bool          split = allow & ALLOW_SPLIT && asked->batch > 1 && !fit->options->given_noise;
-    bool lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU &&
-                fit->device->blas != blas_own();
+    bool lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU;
     const char   *why_not = recipe_no_release(asked);
     TRY(fit_add_all(fit, recipe_copy(fit->pool, asked)));
     if (split && graph_has(fit->list[0].graph.graph, &op_batchnorm) &&

@@ -514,6 +514,8 @@ static void conv_by_winograd(void)
             CHECK_OK(blas_conv(blas_dnnl(), &d, threads, &prim));
             CHECK_TEXT(prim->impl, "own:winograd");
             one_conv(blas_own(), d, threads);
+            CHECK_OK(blas_conv(blas_lean(), &d, threads, &prim));
+            CHECK_TEXT(prim->impl, "own:window");
             d.ci = 8;
             CHECK_OK(blas_conv(blas_own(), &d, threads, &prim));
             CHECK_TEXT(prim->impl, "own:window");

@@ -39,7 +39,7 @@ static uint64_t search_next(Search *x)       /* xorshift64* */
 
 double search_unit(Search *x) { return (double)(search_next(x) >> 11) * 0x1p-53; }
 
-static int32_t search_below(Search *x, int32_t n)
+int32_t search_below(Search *x, int32_t n)
 {
     return (int32_t)((search_next(x) >> 32) * (uint64_t)n >> 32);
 }

@@ -26,6 +26,7 @@ typedef enum MoveKind { MOVE_REMAKE, MOVE_CANCEL, MOVE_SWAP, MOVE_SHIFT, MOVE_KI
 
 void   search_init(Search *x, Pool *pool, const SolverArgs *args);
 double search_unit(Search *x);                       /* [0,1) */
+int32_t search_below(Search *x, int32_t n);
 int32_t search_position(Search *x);                  /* of any run */
 
 /* One move near position (where the load is highest, or anywhere). True if the schedule is changed;

@@ -16,6 +16,8 @@
 
 #include <stdlib.h>
 
+static const char GRADIENT[] = "the gradient";
+
 typedef struct Judge {
     Pool         *pool;
     Recipe       *recipe;
@@ -24,6 +26,8 @@ typedef struct Judge {
     Feeds         feeds;
     SafeFile      weights, batch, ref;
     bool          bf16;
+    int           outliers;      /* bf16 gradients that may be off by up to twice what is allowed:
+                                  * as many as one run of PyTorch has, judged by others */
     bool          kinks;         /* the system has ReLUs or an L1 loss: see judge_moved */
     double        largest;       /* norm of all reference gradients */
     double       *moved;         /* what movements are off, to take their median */
@@ -135,8 +139,13 @@ static void judge(Judge *j, const char *what, const char *name, double error, do
         test_passed++;
         return;
     }
-    test_failed++;
-    fprintf(stderr, "%s of %s is off by %.3g (allowed %.3g)\n", what, name, error, allowed);
+    bool outlier = !strcmp(what, GRADIENT) && j->outliers > 0 && error <= 2 * allowed;
+    if (outlier)
+        j->outliers--, test_passed++;
+    else
+        test_failed++;
+    fprintf(stderr, "%s of %s is off by %.3g (allowed %.3g)%s\n", what, name, error, allowed,
+            outlier ? ", as PyTorch's own are at times" : "");
 }
 
 /* A bias before a norm, a key bias: its gradient is rounding noise in every precision. */
@@ -155,6 +164,7 @@ static Err judge_first(Judge *j)
                                   &n);
         j->largest = r && length(r, n) > j->largest ? length(r, n) : j->largest;
     }
+    j->outliers = j->bf16 ? (int)torch_error(j, "outliers") : 0;
     /* Gradients of one micro-batch: those of the first, before anything is added. */
     float **got = NEWN(j->pool, float *, graph->n_params);
     for (int32_t i = 0; i < graph->n_params; i++)
@@ -226,7 +236,7 @@ static Err judge_first(Judge *j)
         double allowed = j->bf16 ? 1.5 * torch_error(j, p->name) + 5e-3 : 2e-4;
         if (zero_by_algebra(j, norm))
             allowed = fmax(allowed, 10 * torch_error(j, p->name) + 2e-3);
-        judge(j, "the gradient", p->name, error, allowed);
+        judge(j, GRADIENT, p->name, error, allowed);
     }
     printf("largest error %.3g (%s)\n", j->worst, j->worst_name ? j->worst_name : "-");
     return OK;

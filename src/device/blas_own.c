@@ -88,6 +88,17 @@ bool own_pays_conv(const ConvDesc *d)
            d->stride[2] > 1 && d->kernel[2] > 1 && d->ci >= 128 && d->co >= 128;
 }
 
+void own_jobs(const OwnPrim *prim, const PrimArgs *args, int threads, OwnJob *job_run)
+{
+    if (threads == 1) {                      /* no team of another size: see gemm_run */
+        job_run(prim, args, 0);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int job = 0; job < threads; job++)
+        job_run(prim, args, job);
+}
+
 static Err own_run(const Prim *prim, const PrimArgs *args)
 {
     const OwnPrim *own = (const OwnPrim *)prim;

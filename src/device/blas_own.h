@@ -11,6 +11,10 @@ struct OwnPrim {
     void (*run)(const OwnPrim *prim, const PrimArgs *args);
 };
 
+/* The jobs of a primitive, one a thread. */
+typedef void OwnJob(const OwnPrim *prim, const PrimArgs *args, int job);
+void own_jobs(const OwnPrim *prim, const PrimArgs *args, int threads, OwnJob *job_run);
+
 Err conv_own(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
 Err conv_own_lean(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
 

@@ -109,8 +109,9 @@ static void thin_rows(const ThinConv *t, const float *from, const float *w, cons
     }
 }
 
-static void thin_job(const ThinConv *t, const PrimArgs *args, int job)
+static void thin_job(const OwnPrim *prim, const PrimArgs *args, int job)
 {
+    const ThinConv *t = (const ThinConv *)prim;
     const float *from = t->back ? args->c : args->a, *bias = t->desc.bias ? args->bias : NULL;
     float       *to = t->back ? args->a : args->c;
     float       *w = (float *)((char *)args->scratch + (size_t)job * t->job_bytes);
@@ -129,14 +130,7 @@ static void thin_job(const ThinConv *t, const PrimArgs *args, int job)
 
 static void thin_run(const OwnPrim *prim, const PrimArgs *args)
 {
-    const ThinConv *t = (const ThinConv *)prim;
-    if (t->threads == 1) {                   /* no team of another size: see gemm_run */
-        thin_job(t, args, 0);
-        return;
-    }
-#pragma omp parallel for num_threads(t->threads) schedule(static, 1)
-    for (int job = 0; job < t->threads; job++)
-        thin_job(t, args, job);
+    own_jobs(prim, args, ((const ThinConv *)prim)->threads, thin_job);
 }
 
 Prim *conv_thin(Pool *pool, const ConvDesc *d, int threads)

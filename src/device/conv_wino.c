@@ -253,14 +253,16 @@ static float *wino_room(const Wino *w, const PrimArgs *args, int job)
     return (float *)args->scratch + w->w_floats + (size_t)job * w->job_floats;
 }
 
-static void wino_weights_job(const Wino *w, const PrimArgs *args, int job)
+static void wino_weights_job(const OwnPrim *prim, const PrimArgs *args, int job)
 {
+    const Wino *w = (const Wino *)prim;
     for (int64_t p = w->panels * job / w->threads; p < w->panels * (job + 1) / w->threads; p++)
         wino_weights(w, args->b, p, args->scratch, wino_room(w, args, job));
 }
 
-static void wino_tiles_job(const Wino *w, const PrimArgs *args, int job)
+static void wino_tiles_job(const OwnPrim *prim, const PrimArgs *args, int job)
 {
+    const Wino *w = (const Wino *)prim;
     bool    back = w->desc.kind == CONV_BACKWARD_DATA;
     float  *room = wino_room(w, args, job);
     int64_t all = w->desc.n * w->tiles, end = all * (job + 1) / w->threads;
@@ -320,8 +322,9 @@ static void piece_block(const Wino *w, const Piece *p, const float *x, const flo
         }
 }
 
-static void wino_pieces_job(const Wino *w, const PrimArgs *args, int job)
+static void wino_pieces_job(const OwnPrim *prim, const PrimArgs *args, int job)
 {
+    const Wino *w = (const Wino *)prim;
     const ConvDesc *d = &w->desc;
     float  *room = wino_room(w, args, job), *dw = args->b;
     int64_t all = w->pieces_i * w->pieces_o, tiles = d->n * w->tiles;
@@ -339,26 +342,14 @@ static void wino_pieces_job(const Wino *w, const PrimArgs *args, int job)
 
 /* --- the primitive --- */
 
-static void wino_each(const Wino *w, const PrimArgs *args,
-                      void (*job_run)(const Wino *, const PrimArgs *, int))
-{
-    if (w->threads == 1) {                   /* no team of another size: see gemm_run */
-        job_run(w, args, 0);
-        return;
-    }
-#pragma omp parallel for num_threads(w->threads) schedule(static, 1)
-    for (int job = 0; job < w->threads; job++)
-        job_run(w, args, job);
-}
-
 static void wino_run(const OwnPrim *prim, const PrimArgs *args)
 {
     const Wino *w = (const Wino *)prim;
     if (w->desc.kind == CONV_BACKWARD_WEIGHTS) {
-        wino_each(w, args, wino_pieces_job);
+        own_jobs(prim, args, w->threads, wino_pieces_job);
     } else {
-        wino_each(w, args, wino_weights_job);
-        wino_each(w, args, wino_tiles_job);
+        own_jobs(prim, args, w->threads, wino_weights_job);
+        own_jobs(prim, args, w->threads, wino_tiles_job);
     }
 }
 

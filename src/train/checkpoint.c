@@ -150,10 +150,15 @@ static uint64_t state_digest(const RunState *state, const Plateau *p)
     return p->seen ? hash_number(hash, p->best) : hash;
 }
 
+static void hash_digits(uint64_t hash, char text[17])
+{
+    snprintf(text, 17, "%016llx", (unsigned long long)hash);
+}
+
 static void json_out_hash(JsonOut *o, const char *key, uint64_t hash)
 {
-    char text[20];
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    char text[17];
+    hash_digits(hash, text);
     json_out_string(o, key, text);
 }
 
@@ -213,11 +218,11 @@ static Err plateau_read(const Json *checkpoint, Plateau *p)
 static Err state_check(const char *path, const Json *json, const RunState *state, const Plateau *p)
 {
     const char *said;
-    char        found[20];
+    char        found[17];
     if (!json_get(json, "check"))
         return OK;
     TRY(json_need_text(json, "check", &said));
-    snprintf(found, sizeof found, "%016llx", (unsigned long long)state_digest(state, p));
+    hash_digits(state_digest(state, p), found);
     if (strcmp(said, found))
         return fail(E_FORMAT, "%s is damaged: its numbers are not those that were saved", path);
     return OK;
@@ -266,7 +271,7 @@ Err checkpoint_intact(Pool *pool, const char *weights)
     const Json *saved = weights_saved(work, weights, &beside);
     Checksum    sum = checksum_begin();
     int64_t     bytes;
-    char        found[20];
+    char        found[17];
     MapFile     file;
     if (!saved || saved->kind != JSON_OBJECT) {
         pool_free(work);
@@ -276,7 +281,7 @@ Err checkpoint_intact(Pool *pool, const char *weights)
     TRY(json_need_text(saved, "xxh64", &said));
     TRY(file_map(work, weights, &file));
     checksum_add(&sum, file.bytes, file.n);
-    snprintf(found, sizeof found, "%016llx", (unsigned long long)checksum_end(&sum));
+    hash_digits(checksum_end(&sum), found);
     if ((int64_t)file.n != bytes || strcmp(found, said))
         return fail(E_FORMAT,
                     "%s is damaged: its %zu bytes have the checksum %s, and %lld with %s were "

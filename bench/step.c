@@ -9,6 +9,7 @@
  * exact levers alone. Every step gets the same batch, drawn once, so that no loader is measured;
  * --part trains one network of a system alone (bench/parts.h); --random feeds random numbers
  * (latents, which no drawn data has); --top N adds the N operators that take the longest, alone;
+ * waited is how much of a step its kernels wait for copies to and from the host, in one lane;
  * --nodes writes every node's time: operator, algorithm, shapes, microseconds; --one-lane records
  * without branches; --digest adds a digest of all trained parameters. */
 #include "parts.h"
@@ -236,6 +237,13 @@ static Err bench(Pool *pool, Bench *b)
            times[b->steps / 2], times[0], (long long)engine->arena_bytes, (long long)measured,
            (long long)used, engine->recomputed, engine->moved, (long long)engine->host_bytes,
            engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
+    if (engine->moved) {
+        double waits[2];
+        TRY(session_waits(b->session, PART_MICRO, &waits[0]));
+        TRY(session_waits(b->session, PART_UPDATE, &waits[1]));
+        printf(", \"waited\": %.3f",
+               ((double)b->opened->accumulate * waits[0] + waits[1]) * 1e-6);
+    }
     if (b->digest) {
         uint64_t digest;
         TRY(step_digest(pool, b, &digest));

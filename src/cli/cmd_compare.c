@@ -86,7 +86,7 @@ static Err variant_add(Pool *pool, const char *name, bool alone, const Sweep *sw
     const char *settings[64];
     Text        label = { .pool = pool };
     Recipe     *recipe = NULL;
-    Device     *device;
+    Device     *device = NULL;
     int64_t     no_budget;
     if (!alone || !opt.sweep.n)
         text_add(&label, "%s", name);
@@ -99,7 +99,7 @@ static Err variant_add(Pool *pool, const char *name, bool alone, const Sweep *sw
     if (how->progress)
         how->progress(how->progress_arg, 0.5, label.at);
     Err err = model_open(pool, &model, name, settings, opt.sweep.n, &recipe, &device, &no_budget);
-    return compare_add(pool, c, label.at, recipe, err, how);
+    return compare_add(pool, c, label.at, recipe, device, err, how);
 }
 
 static Err cmd_compare_run(Pool *pool, int n_args, char **args)

@@ -85,6 +85,8 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     json_out_number(&o, "predicted_ms", r->predicted_ms);
     json_out_string(&o, "time_source", r->time_source);
     json_out_int(&o, "runtime_bytes", r->runtime_bytes);
+    if (r->stated_bytes)
+        json_out_int(&o, "runtime_stated_bytes", r->stated_bytes);
     json_out_bool(&o, "interrupted", r->interrupted);
     json_out_end(&o);
     return json_out_done(&o);
@@ -113,10 +115,20 @@ static void train_print(const Recipe *recipe, const TrainResult *r, const char *
         stdout, "%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured",
         recipe->name, (long long)r->steps, r->loss_first, r->loss_last, r->step_ms,
         count_text(r->planned_bytes), count_text(r->measured_bytes));
-    print_sentence(stdout,
-                   "predicted %.1f ms/step, by %s; %s outside the arena (code, generated kernels, "
-                   "graph, batch buffers)",
-                   r->predicted_ms, r->time_source, bytes_text(r->runtime_bytes));
+    if (r->stated_bytes)
+        print_sentence(stdout,
+                       "predicted %.1f ms/step, by %s; the driver counts %s outside the arena, of "
+                       "%s that were kept for it",
+                       r->predicted_ms, r->time_source, bytes_text(r->runtime_bytes),
+                       bytes_text(r->stated_bytes));
+    else
+        print_sentence(stdout,
+                       "predicted %.1f ms/step, by %s; %s outside the arena (code, generated "
+                       "kernels, graph, batch buffers)",
+                       r->predicted_ms, r->time_source, bytes_text(r->runtime_bytes));
+    if (r->stated_bytes && r->runtime_bytes > r->stated_bytes)
+        print_sentence(stdout, "that is %s more than a budget counted: ask for so much less",
+                       bytes_text(r->runtime_bytes - r->stated_bytes));
     if (r->batch != recipe->batch)
         printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n",
                (long long)r->accumulate, (long long)r->batch, (long long)recipe->accumulate,

@@ -3,8 +3,25 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "ops/ops.h"
 
 #include <string.h>
+
+/* What a recording of the recipe's steps holds: updates and sums over micro-batches go by hundreds
+ * in one launch. A recipe that cannot be built says so where it is. */
+static int64_t model_launches(const Recipe *recipe)
+{
+    Pool         *pool = pool_new(NULL, "launches");
+    TrainingGraph graph;
+    int64_t       n = 0;
+    if (!recipe_graph(pool, recipe, false, &graph))
+        for (int32_t i = 0; i < graph.graph->n_nodes; i++) {
+            const OpDef *op = graph.graph->nodes[i].op;
+            n += op != &op_adam && op != &op_sgd && op != &op_accumulate;
+        }
+    pool_free(pool);
+    return n;
+}
 
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
                Recipe **recipe, Device **device, int64_t *budget_bytes)
@@ -25,6 +42,8 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
                                       .blas = o->backend,
                                       .tf32 = recipe_tf32(*recipe) },
                     device));
+    if ((*device)->kind == DEVICE_CUDA)
+        device_expect(*device, model_launches(*recipe));
     if (o->runs && (*device)->described)
         return fail(E_USAGE,
                     "%s is only described here, by its profile: it can be planned for (explain, "

@@ -137,9 +137,12 @@ Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **arena); /
 /* arena_new's, on the CPU */
 Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **arena);
 
-/* What lies outside the arena: measured in this process (which holds an arena of that many bytes,
- * or 0), or what the profile of a described device says. */
+/* What lies outside the arena: measured in this process, which holds an arena of that many bytes;
+ * of a card, while none is held, what is stated (device_expect). */
 int64_t device_runtime_bytes(const Device *device, int64_t arena_bytes);
+/* A card also holds recordings of the launches of a step, and the kernels they need, outside the
+ * arena: what so many are known to take is stated and kept free from here on. */
+void    device_expect(Device *device, int64_t launches);
 
 int64_t resident_bytes(void);  /* of this process, code and files included; -1: unknown */
 /* of this process, as the kernel counts them; -1: unknown */

@@ -367,10 +367,6 @@ static Err cuda_card(void)
     return OK;
 }
 
-/* Kept for recordings and kernels that are loaded when first used: 20 MB for most systems, 77 MB
- * measured for STDiff's 4,600 launches. */
-enum { RECORDINGS = 80 << 20 };
-
 Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device);
 Err plimsoll_cuda_describe(Pool *pool, const DeviceOptions *options, const char *json,
                            Device *device);
@@ -450,8 +446,8 @@ Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)
                         .library = state.library,
                         .threads = 1,
                         .align = 256,
-                        .memory_bytes = (int64_t)free_bytes - RECORDINGS,
-                        .runtime_bytes = ours + RECORDINGS,
+                        .memory_bytes = (int64_t)free_bytes,
+                        .runtime_bytes = ours,
                         .blas = cuda_blas(handle),
                         .tf32 = options->tf32,
                         .api = &api,

@@ -49,7 +49,7 @@ static Err card_memory(Card *c)
     c->profile->memory_origin = pool_print(c->pool,
                                            "%s: total by its driver; usable: one arena, taken and "
                                            "cleared; "
-                                           "runtime: context, libraries and room for recordings",
+                                           "runtime: context and libraries",
                                            c->origin);
     return OK;
 }

@@ -225,6 +225,14 @@ Err session_give(Session *session, Part part)
     return OK;
 }
 
+Err session_ready(Session *session, Part part)
+{
+    session->ready[part] = false;
+    TRY(session_give(session, part));
+    session->ready[part] = true;
+    return OK;
+}
+
 /* Launches that go in one are one to the lanes: all of their bytes. What the host staged comes in
  * beside the first launches, all in one lane, so that the last of it is after all of it. */
 static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *lanes)
@@ -280,13 +288,43 @@ void session_one_lane(Session *session)
     session->one_lane = true;
 }
 
+/* Guards and watches look in between launches. */
+static bool session_records(const Session *session, Part part)
+{
+    const DeviceApi *api = session->engine->device->api;
+    return api && api->record_begin && !session->engine->guards && !session->n_watches &&
+           session->from[part] < session->to[part];
+}
+
+static bool session_has_inputs(const Session *session, Part part)
+{
+    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
+        int32_t feed = session->launches[part][i].feed;
+        if (feed >= 0 && !session->feeds[feed].data)
+            return false;
+    }
+    return true;
+}
+
+Err session_prepare(Session *session)
+{
+    for (int part = 0; part < PART_COUNT; part++) {
+        if (session->recording[part] || !session_records(session, (Part)part) ||
+            !session_has_inputs(session, (Part)part))
+            continue;
+        TRY(session_give(session, (Part)part));
+        TRY(session_record(session, (Part)part));
+    }
+    return OK;
+}
+
 Err session_run(Session *session, Part part)
 {
     const Device *device = session->engine->device;
-    bool          looked_at = session->engine->guards || session->n_watches;
-    TRY(session_give(session, part));
-    if (device->api && device->api->record_begin && !looked_at &&
-        session->from[part] < session->to[part]) {
+    if (!session->ready[part])
+        TRY(session_give(session, part));
+    session->ready[part] = false;
+    if (session_records(session, part)) {
         if (!session->recording[part])
             TRY(session_record(session, part));
         return device->api->replay(device, session->recording[part]);

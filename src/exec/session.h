@@ -33,6 +33,14 @@ void  *session_bytes(Session *session, int32_t value);
 Err    session_feed_part(Session *session, Part part, const char *name, const void *data);
 Err    session_feed(Session *session, const char *name, const void *data);
 
+/* Records every part that has inputs to run with, before any has run, so that all the device holds
+ * is held and can be counted. Nothing where nothing is recorded. */
+Err    session_prepare(Session *session);
+
+/* Takes the part's inputs now rather than when it runs: beside a run that is still under way, which
+ * the host then need not wait for first. */
+Err    session_ready(Session *session, Part part);
+
 /* Runs one part. Where micro and update are one program (gradients not accumulated), run both, in
  * this order: the plan may have some updates come before the last gradients. */
 Err    session_run(Session *session, Part part);
@@ -49,6 +57,8 @@ const void *session_output_at(Session *session, int32_t output);     /* by its p
 /* Runs the part once and writes each node's time, of its last run where it runs again; by the
  * device's own clock where it has one. For benches and profiles. */
 Err session_profile(Session *session, Part part, double *ns);
+/* Runs it once; how long its kernels waited for copies to and from the host. */
+Err session_waits(Session *session, Part part, double *ns);
 
 /* Runs the part again, looking at every float written; the first that is not finite, or NULL. For
  * after the fact: it is slow and may allocate. */

@@ -57,6 +57,7 @@ struct Session {
     /* launch after which the staged feeds have been read, or -1 */
     int32_t       last_feed[PART_COUNT];
     void         *read_feeds[PART_COUNT];    /* the device's stamp of that place, or NULL */
+    bool          ready[PART_COUNT];         /* its inputs were taken before it runs */
     int64_t       measured[PART_COUNT];
     char         *host;          /* the host arena, or NULL */
     Copies        copies;

@@ -17,18 +17,19 @@ static void session_share(const Launch *launches, int32_t n, double all, double 
         ns[launches[i].call.node->id] = all * (out_bytes(launches[i].call.node, 0) + 1) / bytes;
 }
 
-/* By the device's own clock: a stamp before every launch, in a recording, as the step itself runs.
- * What two stamps in a row take is the clock's own. */
-static Err session_stamped(Session *session, Part part, void **stamps, double *ns)
+/* By the device's own clock: a stamp before every launch, in a recording of one lane, as the step
+ * itself runs. took: from each launch's stamp to the next, less what two stamps in a row take, which
+ * is the clock's own; of launches that go in one, the first's. */
+static Err session_stamped(Session *session, Part part, void **stamps, double *took)
 {
     const Device    *device = session->engine->device;
     const DeviceApi *api = device->api;
     void            *recording = NULL;
-    int32_t          at = 0, n;
+    int32_t          from = session->from[part], to = session->to[part], at = 0, n;
     double           own, all;
     TRY(api->record_begin(device));
     Err err = api->stamp(device, stamps[at++]);
-    for (int32_t i = session->from[part]; i < session->to[part] && !err; i += n) {
+    for (int32_t i = from; i < to && !err; i += n) {
         Launch *launch = &session->launches[part][i];
         n = session_together(session, part, i);
         err = api->stamp(device, stamps[at++]);
@@ -49,29 +50,59 @@ static Err session_stamped(Session *session, Part part, void **stamps, double *n
     TRY(err ? err : ended);
     TRY(api->stamp_ns(device, stamps[0], stamps[1], &own));
     at = 1;
-    for (int32_t i = session->from[part]; i < session->to[part]; i += n, at++) {
-        const Launch *launch = &session->launches[part][i];
+    for (int32_t i = from; i < to; i += n, at++) {
         n = session_together(session, part, i);
-        if (launch->copy)
-            continue;
         TRY(api->stamp_ns(device, stamps[at], stamps[at + 1], &all));
-        session_share(launch, n, fmax(100, all - own), ns);
+        took[i - from] = fmax(100, all - own);
     }
     return OK;
 }
 
-static Err session_profile_recorded(Session *session, Part part, double *ns)
+static Err session_took(Session *session, Part part, Pool *pool, double *took)
 {
     const Device *device = session->engine->device;
-    Pool         *pool = pool_new(session->pool, "stamps");
     int32_t       n = session->to[part] - session->from[part] + 2, made = 0;
     void        **stamps = NEWN(pool, void *, n);
     Err           err = OK;
     for (; made < n && !err; made++)
         err = device->api->stamp_new(device, &stamps[made]);
-    err = err ? err : session_stamped(session, part, stamps, ns);
+    err = err ? err : session_stamped(session, part, stamps, took);
     for (int32_t i = 0; i < made; i++)
         device->api->stamp_free(device, stamps[i]);
+    return err;
+}
+
+static Err session_profile_recorded(Session *session, Part part, double *ns)
+{
+    Pool   *pool = pool_new(session->pool, "stamps");
+    int32_t from = session->from[part], to = session->to[part], n;
+    double *took = NEWN(pool, double, to - from + 1);
+    Err     err = session_took(session, part, pool, took);
+    for (int32_t i = from; i < to && !err; i += n) {
+        const Launch *launch = &session->launches[part][i];
+        n = session_together(session, part, i);
+        if (!launch->copy)
+            session_share(launch, n, took[i - from], ns);
+    }
+    pool_free(pool);
+    return err;
+}
+
+Err session_waits(Session *session, Part part, double *ns)
+{
+    const DeviceApi *api = session->engine->device->api;
+    Pool            *pool = pool_new(session->pool, "stamps");
+    int32_t          from = session->from[part], to = session->to[part];
+    double          *took = NEWN(pool, double, to - from + 1);
+    Err              err = OK;
+    *ns = 0;
+    if (api && api->stamp && from < to) {
+        err = session_give(session, part);
+        err = err ? err : device_wait(session->engine->device);
+        err = err ? err : session_took(session, part, pool, took);
+    }
+    for (int32_t i = from; i < to; i++)
+        *ns += session->launches[part][i].joins ? took[i - from] : 0;
     pool_free(pool);
     return err;
 }
@@ -103,7 +134,8 @@ const char *session_first_bad(Session *session, Part part)
     const Graph *graph = session->engine->graph;
     Pool        *pool = pool_new(session->pool, "looking");
     const char  *found = NULL;
-    for (int32_t i = session->from[part]; i < session->to[part] && !found; i++) {
+    Err          given = session_give(session, part);
+    for (int32_t i = session->from[part]; i < session->to[part] && !found && !given; i++) {
         Launch     *launch = &session->launches[part][i];
         const Node *node = launch->call.node;
         if (launch->copy) {

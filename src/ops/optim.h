@@ -47,8 +47,8 @@ Tensor graph_counters(Graph *graph);
 Tensor accumulate(Tensor sum, Tensor x, Tensor counters);
 Tensor grad_seed(Tensor progress);  /* [1]: d loss / d loss times the loss scale; needs no loss */
 Tensor grad_norm(Graph *graph, const Tensor *grads, int n);    /* [1]: sqrt of the sum of squares */
-/* Reads the loss too, though it has no use for it: so the loss of a step is there before anything
- * moves. */
+/* A step whose loss or norm is not finite is skipped by the updates themselves, so that nobody need
+ * look at the loss before they run. */
 Tensor tick(Tensor progress, Tensor norm_or_none, Tensor loss, TickAttr attr);
 
 /* Inputs of an update; none where absent. p is in the compute type and is rounded from master. */

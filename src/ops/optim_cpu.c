@@ -95,11 +95,11 @@ Err grad_norm_cpu(const Call *call)
 Err tick_cpu(const Call *call)
 {
     const TickAttr *attr = ATTR(call->node, TickAttr);
-    const float    *norm_in = call->in[1];
+    const float    *norm_in = call->in[1], *loss = call->in[2];
     float          *progress = call->out[0];
     float           scale = progress[PROGRESS_SCALE];
     float           norm = norm_in ? *norm_in / scale : 0;
-    bool            finite = isfinite(norm);
+    bool            finite = isfinite(norm) && isfinite(*loss);
 
     progress[PROGRESS_NORM] = norm;
     progress[PROGRESS_FINITE] = finite ? 1.0f : 0.0f;

@@ -208,11 +208,11 @@ extern "C" Err grad_norm_cuda(const Call *call)
     return OK;
 }
 
-__global__ void tick_once(float *progress, const float *norm_in, TickAttr attr)
+__global__ void tick_once(float *progress, const float *norm_in, const float *loss, TickAttr attr)
 {
     cuda_begin();
     float scale = progress[PROGRESS_SCALE], norm = norm_in ? *norm_in / scale : 0;
-    bool  finite = isfinite(norm);
+    bool  finite = isfinite(norm) && isfinite(*loss);
     float factor = 1 / scale;
     if (attr.clip > 0 && finite) {           /* torch.nn.utils.clip_grad_norm_ */
         float clip = attr.clip / (norm + 1e-6f);
@@ -240,7 +240,8 @@ __global__ void tick_once(float *progress, const float *norm_in, TickAttr attr)
 extern "C" Err tick_cuda(const Call *call)
 {
     cuda_launch(cuda_stream(call), tick_once, 1, 1, 0, (float *)call->out[0],
-                (const float *)call->in[1], *ATTR(call->node, TickAttr));
+                (const float *)call->in[1], (const float *)call->in[2],
+                *ATTR(call->node, TickAttr));
     CUDA_LAUNCHED();
     return OK;
 }

@@ -36,13 +36,13 @@ static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOp
     return err == E_BUDGET ? OK : err;
 }
 
-static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe,
+static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe, const Device *device,
                        const CompareOptions *options, CompareRow *row)
 {
     Pool      *scratch = pool_new(NULL, "row");
     Explained *e;
     double     left = options->deadline_s - clock_now();
-    Err err = explained_new(scratch, recipe, c->device,
+    Err err = explained_new(scratch, recipe, device,
                             &(ExplainOptions){ .effort = left > 0 ? options->effort : -1,
                                                .time_limit_s = left,
                                                .no_split = !(options->allow & ALLOW_SPLIT) },
@@ -55,7 +55,7 @@ static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe,
         row->accumulate = recipe->accumulate;
         row->precision = recipe_precisions[recipe->precision];
         row->peak_bytes = e->sheet->peak_bytes;
-        row->minimum_bytes = e->minimum_bytes ? e->minimum_bytes + c->device->runtime_bytes : 0;
+        row->minimum_bytes = e->minimum_bytes ? e->minimum_bytes + device->runtime_bytes : 0;
         row->state_bytes = e->sheet->engine->persistent_bytes;
         row->step_ms = e->step_ms;
         c->time_source = pool_text(pool, engine_time_source(e->sheet->engine));
@@ -66,11 +66,11 @@ static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe,
     return err;
 }
 
-Err compare_add(Pool *pool, Comparison *c, const char *name, const Recipe *recipe, Err read_err,
-                const CompareOptions *options)
+Err compare_add(Pool *pool, Comparison *c, const char *name, const Recipe *recipe,
+                const Device *device, Err read_err, const CompareOptions *options)
 {
     CompareRow row = { .name = name };
-    Err        err = read_err ? read_err : compare_row(pool, c, recipe, options, &row);
+    Err        err = read_err ? read_err : compare_row(pool, c, recipe, device, options, &row);
     if (err)
         row.error = pool_text(pool, err_text());
     VEC_ADD(pool, c->rows, c->n_rows, c->cap_rows, row);

@@ -41,7 +41,8 @@ typedef struct CompareOptions {
 
 /* Explains the recipe and adds its row; read_err: the recipe could not be read, its sentence is the
  * row's. */
-Err  compare_add(Pool *pool, Comparison *c, const char *name, const Recipe *recipe, Err read_err,
+Err  compare_add(Pool *pool, Comparison *c, const char *name, const Recipe *recipe,
+                 const Device *device, Err read_err,
                  const CompareOptions *options);
 void compare_text(FILE *to, const Comparison *c, bool colour);       /* at most 100 columns */
 Err  compare_json(FILE *to, const Comparison *c);                    /* docs/FORMATS.md */

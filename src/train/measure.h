@@ -22,6 +22,7 @@ const Engine *stopwatch_engine(const Stopwatch *stopwatch);
 
 enum {
     MEASURE_LEAST = 5, MEASURE_MOST = 15,        /* steps that are timed node by node */
+    MEASURE_ROW = 5,                             /* steps that a card takes without a pause */
     MEASURE_EFFORT = 1000,                       /* of a plan that is only there to be timed */
 };
 

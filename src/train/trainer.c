@@ -42,6 +42,7 @@ typedef struct Trainer {
     float               rates[RATE_GROUPS + 2];
     bool                moves_early;
     int                 not_finite;  /* losses in a row */
+    int64_t             ahead;       /* micro-batch of the run that is at its place already, + 1 */
     float               times_ms[MAX_TIMES];
     int64_t             n_times;
 } Trainer;
@@ -181,8 +182,40 @@ static bool train_moves_early(const TrainingGraph *g)
 static Err train_feed(Trainer *t, int64_t micro)
 {
     const Recipe *recipe = t->recipe;
-    return feeds_fill(&t->feeds, t->state.step * recipe->accumulate + micro,
-                      t->state.drawn + micro * recipe->batch);
+    int64_t       number = t->state.step * recipe->accumulate + micro;
+    if (t->ahead == number + 1)
+        return OK;
+    t->ahead = 0;
+    return feeds_fill(&t->feeds, number, t->state.drawn + micro * recipe->batch);
+}
+
+/* The first micro-batch of the next step comes to its place while a card is at this one. What goes
+ * wrong is told when that step asks for it again. */
+static void train_feed_ahead(Trainer *t)
+{
+    const Recipe *recipe = t->recipe;
+    int64_t       micro = recipe->accumulate, number = t->state.step * micro + micro;
+    if (!session_engine(t->session)->device->api || t->state.step + 1 >= recipe->steps)
+        return;
+    if (!feeds_fill(&t->feeds, number, t->state.drawn + micro * recipe->batch) &&
+        !session_ready(t->session, PART_MICRO))
+        t->ahead = number + 1;
+}
+
+/* The weights have not moved. Runs the last micro-batch again to find where it began. */
+static Err train_not_finite(Trainer *t)
+{
+    bool half = recipe_type(t->recipe) == F16;
+    t->ahead = 0;
+    TRY(train_feed(t, t->recipe->accumulate - 1));
+    const char *where = session_first_bad(t->session, PART_MICRO);
+    return fail(E_NUMBER,
+                "the loss is not finite at step %lld%s; the first tensor that is not is %s. The "
+                "weights are as they were before this step; a lower learning rate or clipping "
+                "usually helps%s",
+                (long long)t->state.step + 1, half ? ", the 8th in a row" : "",
+                where ? where : "the loss itself",
+                half ? ", or bf16, which holds larger numbers than fp16" : "");
 }
 
 static Err train_step(Trainer *t, double *loss)
@@ -211,22 +244,13 @@ static Err train_step(Trainer *t, double *loss)
         TRY(session_run(t->session, PART_MICRO));
     }
     t->begun = true;
+    TRY(session_run(t->session, PART_UPDATE));       /* which skips a step that is not finite */
+    train_feed_ahead(t);
     TRY(session_read(t->session, g->loss.id, &loss_now));
     *loss = (double)loss_now;
     t->not_finite = isfinite(*loss) ? 0 : t->not_finite + 1;
-    if (t->not_finite >= (recipe_type(recipe) == F16 ? FP16_PATIENCE : 1)) {
-        /* The weights have not moved yet. Run the micro-batch again to find where it began. */
-        const char *where = session_first_bad(t->session, PART_MICRO);
-        bool        half = recipe_type(recipe) == F16;
-        return fail(E_NUMBER,
-                    "the loss is not finite at step %lld%s; the first tensor that is not is %s. "
-                    "The weights are as they were before this step; a lower learning rate or "
-                    "clipping usually helps%s",
-                    (long long)t->state.step + 1, half ? ", the 8th in a row" : "",
-                    where ? where : "the loss itself",
-                    half ? ", or bf16, which holds larger numbers than fp16" : "");
-    }
-    TRY(session_run(t->session, PART_UPDATE));
+    if (t->not_finite >= (recipe_type(recipe) == F16 ? FP16_PATIENCE : 1))
+        return train_not_finite(t);
     t->state.step++;
     t->state.drawn += recipe->accumulate * recipe->batch;
     t->begun = false;                /* all of a step: it can be saved */
@@ -405,6 +429,7 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
     TRY(feeds_new(pool, t->session, PART_MICRO, &t->feeds));
     TRY(train_open(pool, t));
     TRY(train_phases(pool, t));
+    TRY(session_prepare(t->session));
     t->moves_early = train_moves_early(&t->graph);
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
@@ -429,6 +454,7 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
     result->predicted_ms = engine_step_ns(engine, recipe->accumulate) * 1e-6;
     result->time_source = engine_time_source(engine);
     result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
+    result->stated_bytes = device->runtime_bytes;
     result->loader_bytes = t->feeds.bytes + (t->phases ? phases_bytes(t->phases) : 0);
     result->interrupted = train_stop && t->state.step < recipe->steps;
     for (int part = 0; part < PART_COUNT; part++) {

@@ -40,6 +40,7 @@ typedef struct TrainResult {
     double  predicted_ms;        /* of a step, before the first */
     const char *time_source;     /* of that prediction: plan/engine.h */
     int64_t runtime_bytes;       /* what lies outside the arena, measured at the end */
+    int64_t stated_bytes;        /* a card: what was said of it before; 0 on the CPU */
     bool    interrupted;
 } TrainResult;
 

@@ -32,11 +32,11 @@ static void table(void)
     int64_t    budgets[] = { e->sheet->peak_bytes, e->sheet->peak_bytes - 1,
                              e->sheet->engine->persistent_bytes / 2 };
     Comparison c = { .device = device, .budgets = budgets, .n_budgets = 3 };
-    CHECK_OK(compare_add(pool, &c, "batch=4", one, OK, &how));
-    CHECK_INT(compare_add(pool, &c, wrong, NULL, recipe_read(pool,
+    CHECK_OK(compare_add(pool, &c, "batch=4", one, c.device, OK, &how));
+    CHECK_INT(compare_add(pool, &c, wrong, NULL, c.device, recipe_read(pool,
         SOURCE_DIR "/recipes/unet-small.yaml", &wrong, 1, &bad), &how),
               E_USAGE);
-    CHECK_OK(compare_add(pool, &c, "batch=8", two, OK, &how));
+    CHECK_OK(compare_add(pool, &c, "batch=8", two, c.device, OK, &how));
     CHECK_INT(c.n_rows, 3);
     CHECK_INT(c.rows[0].peak_bytes, e->sheet->peak_bytes);
     CHECK_INT(c.rows[0].minimum_bytes, e->minimum_bytes);
@@ -50,7 +50,7 @@ static void table(void)
 
     /* Nothing is searched once the time is up; what is known without is still said. */
     how.deadline_s = clock_now() - 1;
-    CHECK_OK(compare_add(pool, &c, "late", one, OK, &how));
+    CHECK_OK(compare_add(pool, &c, "late", one, c.device, OK, &how));
     CHECK_INT(c.rows[3].minimum_bytes, 0);
     CHECK_INT(c.rows[3].cells[0].verdict, VERDICT_FITS);
     CHECK(!c.rows[3].cells[1].planned);

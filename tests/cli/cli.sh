@@ -348,10 +348,10 @@ expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --j
 expect 0 "plimsoll probe measures this machine" explain unet-small
 expect 0 '"runtime_bytes"' fit unet-small --json
 expect 3 "leave nothing for an arena" fit unet-small --device a10 --budget 500MiB
-expect 3 "no plan fits 545 MiB" fit unet-small --device a10 --budget 545MiB --effort 20
+expect 3 "no plan fits 540 MiB" fit unet-small --device a10 --budget 540MiB --effort 20
 least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
 expect 0 "fits" fit unet-small --device a10 --budget "$least" --effort 20
-expect 3 "\"minimum_bytes\": $least" fit unet-small --device a10 --budget 545MiB --effort 20 --json
+expect 3 "\"minimum_bytes\": $least" fit unet-small --device a10 --budget 540MiB --effort 20 --json
 expect 0 '"budget_bytes": 1073741824' fit unet-small --device a10 --budget 1GiB --effort 20 --json
 expect 0 '"fits": false' explain unet-small --device a10 --budget 500MiB --effort 20 --json
 expect 2 "did you mean 'rtx-3090'" explain unet-small --device rtx3090

@@ -208,15 +208,18 @@ static Err cuda_record_place(const Device *device, Pool *pool, void **out)
     return OK;
 }
 
-static bool place_has(const Place *place, cudaGraphNode_t node)
+static bool places_have(void *const *places, int n, cudaGraphNode_t node)
 {
-    for (size_t i = 0; i < place->n; i++)
-        if (place->nodes[i] == node)
-            return true;
+    for (int p = 0; p < n; p++) {
+        const Place *place = places[p];
+        for (size_t i = 0; i < place->n; i++)
+            if (place->nodes[i] == node)
+                return true;
+    }
     return false;
 }
 
-/* A place may share nodes with the one before it: each is followed once. */
+/* A place may share nodes with those before it: each is followed once. */
 static Err cuda_record_after(const Device *device, void *const *places, int n)
 {
     cudaStream_t stream = handle_of(device)->stream;
@@ -226,7 +229,7 @@ static Err cuda_record_after(const Device *device, void *const *places, int n)
     for (int p = 0; p < n; p++) {
         Place *place = places[p];
         for (size_t i = 0; i < place->n; i++)
-            if (p == 0 || !place_has(places[p - 1], place->nodes[i]))
+            if (!places_have(places, p, place->nodes[i]))
                 CARD_TRY("recording the step",
                          cudaStreamUpdateCaptureDependencies(stream, &place->nodes[i], NULL, 1,
                                                              cudaStreamAddCaptureDependencies));

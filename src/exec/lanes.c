@@ -1,4 +1,4 @@
-/* lanes.c -- two lanes by list scheduling (Graham 1969) over the plan's own order. */
+/* lanes.c -- lanes by list scheduling (Graham 1969) over the plan's own order. */
 #include "exec/lanes.h"
 
 /* Of an H200, roughly: only whether a branch pays is decided by them. */
@@ -6,7 +6,7 @@ static const double cross_ns = 1500;     /* an edge between lanes, more than one
 static const double behind_ns = 80000;   /* what goes aside may come so much later there */
 
 enum {
-    LOOK_BACK = 256,                     /* launches; older ones count as in the way */
+    LOOK_BACK = 256,                     /* launches; older kernels count as in the way */
     LOOK_AHEAD = 64,                     /* launches that one may stand in the way of */
 };
 
@@ -19,28 +19,80 @@ static bool in_the_way(const LaneItem *a, const LaneItem *b)
     return false;
 }
 
+typedef struct Clock {                   /* the last launch of each lane that has ended, or -1 */
+    int32_t of[LANES];
+} Clock;
+
+static const Clock clock_none = { { -1, -1, -1, -1 } };
+
 typedef struct Way {                     /* while assigning */
     const LaneItem *items;
-    double          free[2], *ends;      /* when each lane is free; when each launch ends */
-    int32_t         last[2], *before;    /* of each lane; per launch: the one before it there */
-    int32_t         known[2];            /* per lane: the other's last launch that it comes after */
+    double          free[LANES], *ends;  /* when each lane is free; when each launch ends */
+    int32_t         last[LANES], *before;    /* of each lane; per launch: the one before it there */
+    Clock           known[LANES], *clocks;   /* what each lane comes after; per launch: at its end */
 } Way;
 
-/* The last launch of a lane that is in the way of i and that the other lane does not know;
- * or -1. */
-static int32_t way_block(const Way *way, int32_t lane, int32_t i)
+typedef struct Start {                   /* of a launch, in one lane */
+    int32_t after[LANES];
+    double  at;
+} Start;
+
+/* The last launch of `other` that is in the way of i and that `lane` does not come after yet; or -1.
+ * Copies are few and far apart: each is looked at, or an old one would be waited for in vain. */
+static int32_t way_block(const Way *way, int32_t lane, int32_t other, int32_t i)
 {
-    for (int32_t j = way->last[lane]; j > way->known[1 - lane]; j = way->before[j])
-        if (i - j > LOOK_BACK || in_the_way(&way->items[i], &way->items[j]))
+    for (int32_t j = way->last[other]; j > way->known[lane].of[other]; j = way->before[j])
+        if ((other < LANE_COPIES && i - j > LOOK_BACK) || in_the_way(&way->items[i], &way->items[j]))
             return j;
     return -1;
 }
 
-/* What follows each launch, itself included, one after the other: the longest way to the end. */
+/* One that another of them comes after need not be waited for. */
+static void start_prune(const Way *way, Start *start)
+{
+    for (int32_t a = 0; a < LANES; a++)
+        for (int32_t b = 0; b < LANES && start->after[a] >= 0; b++)
+            if (b != a && start->after[b] >= 0 &&
+                way->clocks[start->after[b]].of[a] >= start->after[a])
+                start->after[a] = -1;
+}
+
+static Start way_start(const Way *way, int32_t lane, int32_t i)
+{
+    Start start = { .at = way->free[lane] };
+    for (int32_t other = 0; other < LANES; other++) {
+        int32_t block = other == lane ? -1 : way_block(way, lane, other, i);
+        start.after[other] = block;
+        if (block >= 0 && way->ends[block] + cross_ns > start.at)
+            start.at = way->ends[block] + cross_ns;
+    }
+    start_prune(way, &start);
+    return start;
+}
+
+static void way_take(Way *way, int32_t lane, int32_t i, const Start *start)
+{
+    Clock *known = &way->known[lane];
+    for (int32_t other = 0; other < LANES; other++)
+        for (int32_t k = 0; k < LANES && start->after[other] >= 0; k++) {
+            int32_t ended = way->clocks[start->after[other]].of[k];
+            known->of[k] = ended > known->of[k] ? ended : known->of[k];
+        }
+    known->of[lane] = i;
+    way->clocks[i] = *known;
+    way->free[lane] = way->ends[i] = start->at + way->items[i].ns;
+    way->before[i] = way->last[lane];
+    way->last[lane] = i;
+}
+
+/* What follows each launch, itself included, one after the other: the longest way to the end. A
+ * copy has no part in it: it is there in time, or no lane helps. */
 static double *ways_left(Pool *pool, const LaneItem *items, int32_t n)
 {
     double *left = NEWN(pool, double, n + 1);
     for (int32_t i = n - 1; i >= 0; i--) {
+        if (items[i].lane >= LANE_COPIES)
+            continue;
         for (int32_t j = i + 1; j < n && j - i <= LOOK_BACK; j++)
             if (left[j] > left[i] && in_the_way(&items[i], &items[j]))
                 left[i] = left[j];
@@ -59,33 +111,30 @@ static bool goes_aside(const double *left, int32_t n, int32_t i)
     return false;
 }
 
-static double way_start(const Way *way, int32_t lane, int32_t block)
-{
-    double ready = block < 0 ? 0 : way->ends[block] + cross_ns;
-    return ready > way->free[lane] ? ready : way->free[lane];
-}
-
 void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *places)
 {
     Pool *scratch = pool_new(pool, "lanes");
-    Way   way = { .items = items, .ends = NEWN(scratch, double, n + 1), .last = { -1, -1 },
-                  .before = NEWN(scratch, int32_t, n + 1), .known = { -1, -1 } };
+    Way   way = { .items = items, .ends = NEWN(scratch, double, n + 1),
+                  .before = NEWN(scratch, int32_t, n + 1), .clocks = NEWN(scratch, Clock, n + 1) };
     const double *left = ways_left(scratch, items, n);
+    for (int32_t lane = 0; lane < LANES; lane++) {
+        way.last[lane] = -1;
+        way.known[lane] = clock_none;
+    }
     for (int32_t i = 0; i < n; i++) {
-        int32_t block[2] = { way_block(&way, 1, i), way_block(&way, 0, i) };
-        double  start[2] = { way_start(&way, 0, block[0]), way_start(&way, 1, block[1]) };
-        int32_t lane = items[i].aside;
-        if (!items[i].aside) {
-            lane = start[1] + (items[i].ns > 0 ? cross_ns : 0) < start[0];
-            if (goes_aside(left, n, i))
-                lane = start[1] <= start[0] + behind_ns;
+        int32_t lane = items[i].lane;
+        Start   start = way_start(&way, lane, i);
+        if (!lane) {
+            Start aside = way_start(&way, LANE_ASIDE, i);
+            bool  better = goes_aside(left, n, i) ? aside.at <= start.at + behind_ns
+                                                  : aside.at + cross_ns < start.at;
+            lane = better ? LANE_ASIDE : 0;
+            start = better ? aside : start;
         }
-        places[i] = (LanePlace){ lane, block[lane] };
-        if (block[lane] >= 0)
-            way.known[lane] = block[lane];
-        way.free[lane] = way.ends[i] = start[lane] + items[i].ns;
-        way.before[i] = way.last[lane];
-        way.last[lane] = i;
+        places[i].lane = lane;
+        for (int32_t other = 0; other < LANES; other++)
+            places[i].after[other] = start.after[other];
+        way_take(&way, lane, i, &start);
     }
     pool_free(scratch);
 }
@@ -109,21 +158,54 @@ static bool must_follow(const LaneItem *later, const LaneItem *earlier)
     return must;
 }
 
+/* What has ended when launch i may start, by its own lane and what it waits for. */
+static void judge_ended(const LanePlace *places, int32_t (*ended)[LANES], int32_t i, int32_t own)
+{
+    for (int32_t lane = 0; lane < LANES; lane++)
+        ended[i][lane] = own >= 0 ? ended[own][lane] : -1;
+    ended[i][places[i].lane] = own;
+    for (int32_t other = 0; other < LANES; other++) {
+        int32_t after = places[i].after[other];
+        if (after < 0)
+            continue;
+        for (int32_t lane = 0; lane < LANES; lane++)
+            if (ended[after][lane] > ended[i][lane])
+                ended[i][lane] = ended[after][lane];
+        if (after > ended[i][other])
+            ended[i][other] = after;
+    }
+}
+
 Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places)
 {
-    int32_t ended[2] = { -1, -1 };       /* per lane: what of the other has ended when it goes on */
-    for (int32_t i = 0; i < n; i++) {
-        int32_t lane = places[i].lane, after = places[i].after;
-        if (lane < 0 || lane > 1 || after >= i || (after >= 0 && places[after].lane == lane))
-            return fail(E_PLAN, "launch %d is given lane %d after launch %d", i, lane, after);
-        if (after > ended[lane])
-            ended[lane] = after;
-        for (int32_t j = ended[lane] + 1; j < i; j++)
-            if (places[j].lane != lane && must_follow(&items[i], &items[j]))
-                return fail(E_PLAN, "launch %d may run beside launch %d and touches its bytes", i,
-                            j);
+    Pool    *pool = pool_new(NULL, "judge");
+    int32_t (*ended)[LANES] = pool_alloc(pool, (size_t)n + 1, sizeof *ended);
+    int32_t *previous = NEWN(pool, int32_t, n + 1), last[LANES] = { -1, -1, -1, -1 };
+    Err      err = OK;
+    for (int32_t i = 0; i < n && !err; i++) {
+        int32_t lane = places[i].lane;
+        bool    good = lane >= 0 && lane < LANES && (!items[i].lane || items[i].lane == lane) &&
+                    (items[i].lane || lane <= LANE_ASIDE);
+        for (int32_t other = 0; other < LANES && good; other++) {
+            int32_t after = places[i].after[other];
+            good = after < i && (after < 0 || (other != lane && places[after].lane == other));
+        }
+        if (!good) {
+            err = fail(E_PLAN, "launch %d is given lane %d, or an edge that is none", i, lane);
+            break;
+        }
+        judge_ended(places, ended, i, last[lane]);
+        for (int32_t other = 0; other < LANES && !err; other++)
+            for (int32_t j = last[other]; other != lane && j > ended[i][other] && !err;
+                 j = previous[j])
+                if (must_follow(&items[i], &items[j]))
+                    err = fail(E_PLAN, "launch %d may run beside launch %d and touches its bytes",
+                               i, j);
+        previous[i] = last[lane];
+        last[lane] = i;
     }
-    return OK;
+    pool_free(pool);
+    return err;
 }
 
 /* --- in a recording --- */
@@ -131,27 +213,32 @@ Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places)
 Lanes lanes_begin(Pool *pool, const Device *device, const LanePlace *places, int32_t n)
 {
     return (Lanes){ .device = device, .pool = pool, .places = places,
-                    .spots = NEWN(pool, void *, n + 1), .last = { -1, -1 } };
+                    .spots = NEWN(pool, void *, n + 1), .last = { -1, -1, -1, -1 } };
 }
 
-static Err lanes_follow(Lanes *lanes, int32_t a, int32_t b)
+/* own: the lane's last launch, or -1; after: of the others. */
+static Err lanes_follow(Lanes *lanes, int32_t own, const int32_t after[LANES])
 {
-    void *spots[2];
+    void *spots[LANES + 1];
     int   n = 0;
-    if (a >= 0)
-        spots[n++] = lanes->spots[a];
-    if (b >= 0)
-        spots[n++] = lanes->spots[b];
+    if (own >= 0)
+        spots[n++] = lanes->spots[own];
+    for (int32_t other = 0; other < LANES; other++)
+        if (after[other] >= 0)
+            spots[n++] = lanes->spots[after[other]];
     return lanes->device->api->record_after(lanes->device, spots, n);
 }
 
 Err lanes_before(Lanes *lanes, int32_t launch)
 {
-    LanePlace place = lanes->places[launch];
-    if (place.lane == lanes->now && place.after < 0)
+    const LanePlace *place = &lanes->places[launch];
+    bool             same = place->lane == lanes->now;
+    for (int32_t other = 0; other < LANES; other++)
+        same = same && place->after[other] < 0;
+    if (same)
         return OK;
-    lanes->now = place.lane;
-    return lanes_follow(lanes, lanes->last[place.lane], place.after);
+    lanes->now = place->lane;
+    return lanes_follow(lanes, lanes->last[place->lane], place->after);
 }
 
 Err lanes_behind(Lanes *lanes, int32_t launch)
@@ -162,5 +249,5 @@ Err lanes_behind(Lanes *lanes, int32_t launch)
 
 Err lanes_join(Lanes *lanes)
 {
-    return lanes_follow(lanes, lanes->last[0], lanes->last[1]);
+    return lanes_follow(lanes, -1, lanes->last);
 }

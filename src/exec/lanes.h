@@ -1,12 +1,15 @@
-/* lanes.h -- which launches of a recording run side by side.
+/* lanes.h -- which launches of a recording run side by side, and copies beside them.
  *
  * A plan's launches have one order. Where neither of two writes bytes that the other touches, their
  * order does not matter, and a card that one does not fill can run both: a weight's gradient beside
  * the data's, the drift of an equation beside its diffusion.
  *
- *   lane 0   dy ---> dx ---> next dy ---> next dx       within a lane the plan's order holds;
- *              \                    \                   `after` is an edge from the other lane
- *   lane 1      dw ----------------> next dw
+ *   lane 0      dy ---> dx ---> next dy ---> next dx    within a lane the plan's order holds;
+ *                 \            /         \                `after` are edges from the others
+ *   lane 1         dw ------- / ---------> next dw
+ *                            /
+ *   to device     load x ---                            copies wait for the bytes they touch and
+ *   to host       save z                                for each other, not for a lane's launches
  *
  * Bytes decide, not values: what moves into a place waits for the last reader of what lay there. So
  * the arena is the plan's, and every launch reads what it reads in one lane, to the bit.
@@ -28,17 +31,23 @@ static inline bool extents_meet(const Extent *a, const Extent *b)
            b->offset < a->offset + a->bytes;
 }
 
-typedef struct LaneItem {        /* a launch, or several that go in one */
+enum {
+    LANE_ASIDE = 1,              /* beside lane 0: what is on no long way to the end */
+    LANE_COPIES = 2,             /* and the next: one for each CopyWay */
+    LANES = 4
+};
+
+typedef struct LaneItem {        /* a launch, several that go in one, or a copy */
     const Extent *extents;
     int32_t       n_extents;
-    double        ns;            /* expected, alone; 0: it only begins or awaits a copy */
-    bool          aside;         /* in lane 1 in any case: copies of what the host staged */
+    double        ns;            /* expected, alone */
+    int32_t       lane;          /* in this one in any case; 0: in lane 0 or aside */
 } LaneItem;
 
 typedef struct LanePlace {
-    int32_t lane;                /* 0 or 1 */
-    int32_t after;               /* launch of the other lane that it waits for; -1: none, or one
-                                  * that its lane waited for before */
+    int32_t lane;
+    int32_t after[LANES];        /* launch of each other lane that it waits for; -1: none, or one
+                                  * that its lane has waited for before */
 } LanePlace;
 
 /* Greedy, in the plan's order, each where it would start first. */
@@ -55,7 +64,7 @@ typedef struct Lanes {
     Pool            *pool;       /* lives as long as the recording is made */
     const LanePlace *places;
     void           **spots;      /* per launch: its place in the recording */
-    int32_t          last[2];    /* launch of each lane, or -1 */
+    int32_t          last[LANES];        /* launch of each lane, or -1 */
     int32_t          now;        /* lane */
 } Lanes;
 

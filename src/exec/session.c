@@ -168,7 +168,8 @@ Err session_settle(Session *session, Part part)
     return OK;
 }
 
-/* lanes: of a recording, or NULL. */
+/* lanes: of a recording, or NULL. In lanes a copy has a place as a launch has: who touches its bytes
+ * next waits for it, and its wait in the plan is nothing. */
 static Err session_launches(Session *session, Part part, Lanes *lanes)
 {
     bool    guards = session->engine->guards;
@@ -176,6 +177,8 @@ static Err session_launches(Session *session, Part part, Lanes *lanes)
     for (int32_t i = session->from[part]; i < session->to[part]; i += n) {
         Launch *launch = &session->launches[part][i];
         n = guards || session->n_watches ? 1 : session_together(session, part, i);
+        if (lanes && launch->joins)
+            continue;
         if (lanes)
             TRY(lanes_before(lanes, at));
         for (int32_t j = 0; j < n; j++)
@@ -187,6 +190,8 @@ static Err session_launches(Session *session, Part part, Lanes *lanes)
                          : launch->run(&launch->call));
         if (i == session->last_feed[part] && session->read_feeds[part])
             TRY(session->device->api->stamp(session->device, session->read_feeds[part]));
+        if (lanes && launch->copy)
+            TRY(copies_join(&session->copies, launch->copy, 0));
         if (lanes)
             TRY(lanes_behind(lanes, at++));
         if (launch->copy)
@@ -240,23 +245,31 @@ static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *
     int32_t    from = session->from[part], to = session->to[part], n = 0;
     LaneItem  *items = NEWN(pool, LaneItem, to - from);
     LanePlace *places = NEWN(pool, LanePlace, to - from);
-    for (int32_t i = from, group; i < to; i += group, n++) {
+    for (int32_t i = from, group; i < to; i += group) {
         const Launch *launch = &session->launches[part][i];
+        const Copy   *copy = launch->copy;
         group = session_together(session, part, i);
-        if (launch->copy) {                  /* it begins, or is waited for: the same bytes */
-            items[n] = (LaneItem){ .extents = launch->copy->touches, .n_extents = 2 };
+        if (launch->joins)
+            continue;
+        if (copy) {
+            bool out = copy->way == COPY_TO_HOST;
+            items[n++] = (LaneItem){ .extents = copy->touches, .n_extents = 2,
+                                     .ns = (double)copy->bytes /
+                                           (out ? session->device->to_host
+                                                : session->device->to_device),
+                                     .lane = LANE_COPIES + (int32_t)copy->way };
             continue;
         }
         Extent  *extents = NULL;
         int32_t  cap = 0;
-        items[n] = (LaneItem){ .aside = launch->feed >= 0 };
+        items[n] = (LaneItem){ .lane = launch->feed >= 0 ? LANE_ASIDE : 0 };
         for (int32_t g = 0; g < group; g++) {
             items[n].ns += session->engine->node_ns[launch[g].call.node->id];
             for (int32_t e = 0; e < launch[g].n_ends; e++)
                 VEC_ADD(pool, extents, items[n].n_extents, cap,
                         session->extents[launch[g].first_end + e]);
         }
-        items[n].extents = extents;
+        items[n++].extents = extents;
     }
     lanes_assign(pool, items, n, places);
     TRY(lanes_check(items, n, places));

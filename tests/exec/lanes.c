@@ -40,6 +40,24 @@ static void assign(Case *c)
     CHECK_OK(lanes_check(c->items, c->n, c->places));
 }
 
+/* The one launch of the other lanes that it waits for; -1: none, -2: several. */
+static int32_t after(const Case *c, int32_t i)
+{
+    int32_t found = -1;
+    for (int32_t lane = 0; lane < LANES; lane++)
+        if (c->places[i].after[lane] >= 0)
+            found = found < 0 ? c->places[i].after[lane] : -2;
+    return found;
+}
+
+/* In a lane, after a launch of another or none (-1). */
+static LanePlace place(int32_t lane, int32_t of, int32_t launch)
+{
+    LanePlace p = { lane, { -1, -1, -1, -1 } };
+    p.after[of] = launch;
+    return p;
+}
+
 static void a_chain_has_one_lane(void)
 {
     Case *c = case_new();
@@ -48,7 +66,7 @@ static void a_chain_has_one_lane(void)
     assign(c);
     for (int i = 0; i < 20; i++) {
         CHECK_INT(c->places[i].lane, 0);
-        CHECK_INT(c->places[i].after, -1);
+        CHECK_INT(after(c, i), -1);
     }
     pool_free(c->pool);
 }
@@ -66,9 +84,9 @@ static void gradients_part(void)
     assign(c);
     for (int i = 0; i < 10; i++) {
         CHECK_INT(c->places[2 * i + 1].lane, 1);
-        CHECK_INT(c->places[2 * i + 1].after, 2 * i);
+        CHECK_INT(after(c, 2 * i + 1), 2 * i);
         CHECK_INT(c->places[2 * i + 2].lane, 0);
-        CHECK_INT(c->places[2 * i + 2].after, -1);
+        CHECK_INT(after(c, 2 * i + 2), -1);
     }
     pool_free(c->pool);
 }
@@ -87,9 +105,9 @@ static void chains_overlap(void)
     for (int i = 1; i < 8; i++) {
         CHECK_INT(c->places[1 + i].lane, c->places[2].lane);
         CHECK_INT(c->places[9 + i].lane, 1 - c->places[2].lane);
-        CHECK(i == 1 || (c->places[1 + i].after < 0 && c->places[9 + i].after < 0));
+        CHECK(i == 1 || (after(c, 1 + i) < 0 && after(c, 9 + i) < 0));
     }
-    CHECK(c->places[17].after == (c->places[17].lane == c->places[2].lane ? 16 : 8));
+    CHECK(after(c, 17) == (c->places[17].lane == c->places[2].lane ? 16 : 8));
     pool_free(c->pool);
 }
 
@@ -102,10 +120,10 @@ static void a_shared_place_holds_back(void)
         add(c, i ? 10 + i : 0, -1, 11 + i);
     add(c, 0, -1, 17);
     assign(c);
-    CHECK(c->places[9].lane == 0 || c->places[9].after == 8);
-    c->places[9] = (LanePlace){ 1, 7 };
+    CHECK(c->places[9].lane == 0 || after(c, 9) == 8);
+    c->places[9] = place(1, 0, 7);
     CHECK_INT(lanes_check(c->items, c->n, c->places), E_PLAN);
-    c->places[9] = (LanePlace){ 1, 8 };
+    c->places[9] = place(1, 0, 8);
     CHECK_OK(lanes_check(c->items, c->n, c->places));
     pool_free(c->pool);
 }
@@ -127,7 +145,7 @@ static void the_long_way_goes_first(void)
     for (int i = 0; i < 20; i++) {       /* where the end is near, less is left to wait for */
         CHECK_INT(c->places[1 + 3 * i].lane, 1);
         CHECK_INT(c->places[3 + 3 * i].lane, 0);
-        CHECK_INT(c->places[3 + 3 * i].after, -1);
+        CHECK_INT(after(c, 3 + 3 * i), -1);
     }
     pool_free(c->pool);
 }
@@ -138,15 +156,18 @@ static void the_judge_sees(void)
     add(c, -1, -1, 0);
     add(c, 0, -1, 1);
     add(c, 1, -1, 0);
+    LanePlace first = place(0, 1, -1);
     LanePlace wrong[][3] = {
-        { { 0, -1 }, { 1, -1 }, { 0, 1 } },      /* reads too early */
-        { { 0, -1 }, { 1, 0 }, { 0, -1 } },      /* overwrites what is still read */
-        { { 0, -1 }, { 1, 1 }, { 0, 1 } },       /* waits for itself */
-        { { 0, -1 }, { 0, 0 }, { 0, -1 } },      /* waits within its lane */
-        { { 0, -1 }, { 2, 0 }, { 0, 1 } },
-        { { 0, -1 }, { -1, 0 }, { 0, 1 } },
+        { first, place(1, 0, -1), place(0, 1, 1) },      /* reads too early */
+        { first, place(1, 0, 0), place(0, 1, -1) },      /* overwrites what is still read */
+        { first, place(1, 0, 1), place(0, 1, 1) },       /* waits for itself */
+        { first, place(0, 0, 0), place(0, 1, -1) },      /* waits within its lane */
+        { first, place(1, 2, 0), place(0, 1, 1) },       /* launch 0 is not of lane 2 */
+        { first, place(2, 0, 0), place(0, 2, 1) },       /* among the copies */
+        { first, place(LANES, 0, 0), place(0, 1, 1) },
+        { first, place(-1, 0, 0), place(0, 1, 1) },
     };
-    LanePlace right[3] = { { 0, -1 }, { 1, 0 }, { 0, 1 } };
+    LanePlace right[3] = { first, place(1, 0, 0), place(0, 1, 1) };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK_INT(lanes_check(c->items, 3, wrong[i]), E_PLAN);
     CHECK_OK(lanes_check(c->items, 3, right));
@@ -159,7 +180,7 @@ static void ends_do_not_meet(void)
     Case *c = case_new();
     add(c, -1, -1, 0);
     add(c, -1, -1, 1);
-    LanePlace apart[2] = { { 0, -1 }, { 1, -1 } };
+    LanePlace apart[2] = { place(0, 1, -1), place(1, 0, -1) };
     CHECK_OK(lanes_check(c->items, 2, apart));
     c->extents[1][0].offset--;
     CHECK_INT(lanes_check(c->items, 2, apart), E_PLAN);
@@ -176,7 +197,8 @@ static bool ordered(const Case *c)
     memset(before, 0, sizeof before);
     for (int i = 0; i < c->n; i++) {
         for (int j = 0; j < i; j++) {
-            if (c->places[j].lane == c->places[i].lane || c->places[i].after == j) {
+            int32_t lane = c->places[j].lane;
+            if (lane == c->places[i].lane || c->places[i].after[lane] == j) {
                 before[i][j] = true;
                 for (int k = 0; k < j; k++)
                     before[i][k] |= before[j][k];
@@ -213,11 +235,13 @@ static void any_programs(void)
             }
             x = x * 1664525u + 1013904223u;
             item->ns = (x >> 8) % 130000;
+            if (seed % 2 && (x >> 25) % 4 == 0)  /* among them copies, of both ways */
+                item->lane = LANE_COPIES + (int32_t)(x >> 24) % 2;
         }
         assign(c);
         CHECK(ordered(c));
         for (int i = 0; i < c->n; i++)
-            beside += c->places[i].lane;
+            beside += c->places[i].lane == LANE_ASIDE;
         pool_free(c->pool);
     }
     CHECK(beside > 500);
@@ -229,18 +253,57 @@ static void inputs_come_aside(void)
     Case *c = case_new();
     for (int i = 0; i < 4; i++) {
         add(c, -1, -1, i);
-        c->items[i].aside = true;
+        c->items[i].lane = LANE_ASIDE;
     }
     add(c, 0, -1, 10);
     add(c, 10, 3, 11);
     assign(c);
     for (int i = 0; i < 4; i++) {
         CHECK_INT(c->places[i].lane, 1);
-        CHECK_INT(c->places[i].after, -1);
+        CHECK_INT(after(c, i), -1);
     }
     CHECK_INT(c->places[4].lane, 0);
-    CHECK_INT(c->places[4].after, 0);
-    CHECK_INT(c->places[5].after, 3);
+    CHECK_INT(after(c, 4), 0);
+    CHECK_INT(after(c, 5), 3);
+    pool_free(c->pool);
+}
+
+static void copy(Case *c, CopyWay way, int at)
+{
+    if (way == COPY_TO_HOST)
+        add(c, at, -1, 1000 + at);
+    else
+        add(c, 1000 + at, -1, at);
+    c->items[c->n - 1].lane = LANE_COPIES + (int32_t)way;
+    c->items[c->n - 1].ns = 500000;
+}
+
+/* A value goes to the host and comes back: the chain waits where it needs the bytes, and nothing of
+ * either lane of kernels stands between two copies, nor a copy between two kernels. */
+static void copies_keep_to_themselves(void)
+{
+    Case *c = case_new();
+    add(c, -1, -1, 0);                   /* 0 */
+    copy(c, COPY_TO_HOST, 0);            /* 1 */
+    for (int i = 0; i < 30; i++)
+        add(c, i ? 10 + i : 0, -1, 11 + i);      /* 2 to 31; the first reads what is being saved */
+    add(c, 40, -1, 0);                   /* 32: into its place, which must be on the host by now */
+    add(c, 0, -1, 41);                   /* 33 */
+    copy(c, COPY_TO_DEVICE, 0);          /* 34: back, once that has been read */
+    add(c, 41, -1, 42);                  /* 35 */
+    add(c, 42, 0, 43);                   /* 36 */
+    assign(c);
+    CHECK_INT(c->places[1].lane, LANE_COPIES + COPY_TO_HOST);
+    CHECK_INT(after(c, 1), 0);
+    for (int i = 2; i < 32; i++)
+        CHECK_INT(after(c, i), -1);
+    CHECK_INT(after(c, 32), 1);
+    CHECK_INT(c->places[34].lane, LANE_COPIES + COPY_TO_DEVICE);
+    CHECK_INT(after(c, 34), 33);         /* 33 came after 32, and that after the copy */
+    CHECK_INT(after(c, 35), -1);
+    CHECK_INT(after(c, 36), 34);
+    c->places[36].after[LANE_COPIES + COPY_TO_DEVICE] = -1;
+    CHECK_INT(lanes_check(c->items, c->n, c->places), E_PLAN);
     pool_free(c->pool);
 }
 
@@ -273,6 +336,7 @@ int main(void)
     RUN(ends_do_not_meet);
     RUN(any_programs);
     RUN(inputs_come_aside);
+    RUN(copies_keep_to_themselves);
     RUN(both_lanes_work);
     return test_end();
 }

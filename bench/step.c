@@ -237,17 +237,17 @@ static Err bench(Pool *pool, Bench *b)
            times[b->steps / 2], times[0], (long long)engine->arena_bytes, (long long)measured,
            (long long)used, engine->recomputed, engine->moved, (long long)engine->host_bytes,
            engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
+    if (b->digest) {
+        uint64_t digest;
+        TRY(step_digest(pool, b, &digest));
+        printf(", \"digest\": \"%016llx\"", (unsigned long long)digest);
+    }
     if (engine->moved) {
         double waits[2];
         TRY(session_waits(b->session, PART_MICRO, &waits[0]));
         TRY(session_waits(b->session, PART_UPDATE, &waits[1]));
         printf(", \"waited\": %.3f",
                ((double)b->opened->accumulate * waits[0] + waits[1]) * 1e-6);
-    }
-    if (b->digest) {
-        uint64_t digest;
-        TRY(step_digest(pool, b, &digest));
-        printf(", \"digest\": \"%016llx\"", (unsigned long long)digest);
     }
     printf("}\n");
     return b->top || b->nodes ? step_profile(pool, b, engine) : OK;

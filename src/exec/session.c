@@ -168,6 +168,13 @@ Err session_settle(Session *session, Part part)
     return OK;
 }
 
+/* What follows in a recording follows the copy, and not also all that the copy itself followed. */
+static Err session_behind_copy(Session *session, const Copy *copy)
+{
+    TRY(session->device->api->record_after(session->device, NULL, 0));
+    return copies_join(&session->copies, copy, 0);
+}
+
 /* lanes: of a recording, or NULL. In lanes a copy has a place as a launch has: who touches its bytes
  * next waits for it, and its wait in the plan is nothing. */
 static Err session_launches(Session *session, Part part, Lanes *lanes)
@@ -191,7 +198,7 @@ static Err session_launches(Session *session, Part part, Lanes *lanes)
         if (i == session->last_feed[part] && session->read_feeds[part])
             TRY(session->device->api->stamp(session->device, session->read_feeds[part]));
         if (lanes && launch->copy)
-            TRY(copies_join(&session->copies, launch->copy, 0));
+            TRY(session_behind_copy(session, launch->copy));
         if (lanes)
             TRY(lanes_behind(lanes, at++));
         if (launch->copy)

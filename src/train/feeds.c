@@ -219,8 +219,8 @@ int64_t feeds_rows_loaded(const Feeds *feeds)
     return feeds->pieces * feeds_rows(feeds);
 }
 
-Err feeds_load_row(const Feeds *feeds, bool spare, int64_t drawn, int64_t row, bool in_order,
-                   Work work)
+Err feeds_load_row(const Feeds *feeds, void *const *into, int64_t drawn, int64_t row,
+                   bool in_order, Work work)
 {
     const DataSource *source = feeds->source;
     int64_t id = in_order ? (drawn + row) % source->n_samples : feeds_sample(feeds, drawn + row);
@@ -228,7 +228,7 @@ Err feeds_load_row(const Feeds *feeds, bool spare, int64_t drawn, int64_t row, b
     REQUIRE(feeds->n_served <= 32);
     for (int32_t i = 0; i < feeds->n_served; i++) {
         const FeedBuffer *feed = &feeds->list[feeds->served[i]];
-        to[i] = (char *)(spare ? feed->spare : feed->bytes) +
+        to[i] = (char *)(into ? into[i] : feed->bytes) +
                 (size_t)row * (feed_bytes(feed) / (size_t)feed->shape.dim[0]);
     }
     TRY(source->load(source, id, drawn + row, to, &work));
@@ -242,7 +242,7 @@ Err feeds_load_row(const Feeds *feeds, bool spare, int64_t drawn, int64_t row, b
 Err feeds_load(const Feeds *feeds, int64_t drawn, bool in_order)
 {
     for (int64_t row = 0; row < feeds_rows_loaded(feeds); row++)
-        TRY(feeds_load_row(feeds, false, drawn, row, in_order,
+        TRY(feeds_load_row(feeds, NULL, drawn, row, in_order,
                            (Work){ .at = feeds->work.at, .n = feeds->work.n }));
     return OK;
 }

@@ -1,7 +1,7 @@
 /* feeds.h -- host buffers of a graph's inputs, filled from a source or from a given file.
  *
- * With feeds_prefetch threads load the next micro-batch into a second set of buffers while this one
- * runs; feeds_fill then only swaps the two. What is loaded is a function of the place in the data
+ * With feeds_prefetch threads load the next micro-batches into further sets of buffers while this
+ * one runs; feeds_fill then only swaps two. What is loaded is a function of the place in the data
  * alone, so it makes no difference to any number. Everything is taken before the first fill.
  *
  * Where a micro-batch of the recipe is run in pieces (Levers), the whole of it is loaded at once
@@ -19,7 +19,6 @@ typedef struct FeedBuffer {
     Type        type;
     Shape       shape;
     void       *bytes;
-    void       *spare;           /* the second buffer, with feeds_prefetch */
     const SafeTensor *given;     /* (steps, ...) */
 } FeedBuffer;
 
@@ -43,6 +42,7 @@ typedef struct Feeds {
     int64_t           share;     /* micro-batches of a step */
     int64_t           pieces;    /* loaded together */
     Work              work;
+    int64_t           loaders;   /* threads that load ahead; 0: as many as the device leaves free */
     Prefetcher       *prefetcher;
 } Feeds;
 

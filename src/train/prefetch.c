@@ -1,4 +1,9 @@
-/* prefetch.c -- the next micro-batch, loaded by threads of its own while a step runs. */
+/* prefetch.c -- the next micro-batches, loaded by threads of their own while a step runs.
+ *
+ * Sets of buffers stand in a ring, one micro-batch each, in the order of the run. Loaders take row
+ * after row of all of them, whichever is free the next; who trains takes the oldest set, gives its
+ * own buffers for it, and the ring moves on. A set is as many bytes as a micro-batch; there are so
+ * many that every loader has a row, even where a micro-batch has one. */
 #include "train/feeds_int.h"
 
 #include <pthread.h>
@@ -7,47 +12,61 @@
 #include <unistd.h>
 
 enum { LOADERS_MOST = 16 };
+static const int64_t ring_bytes = (int64_t)512 << 20;        /* at most, but for one set */
 
 typedef struct Loader { Prefetcher *all; pthread_t thread; Work work; } Loader;
 
-/* Threads that load the rows of the next micro-batch into the spare buffers, whichever is free the
- * next row. */
+typedef struct Set {             /* a micro-batch on its way */
+    void  **bytes;               /* per served feed */
+    int64_t done;                /* rows */
+    Err     err;                 /* of the first row that failed, whoever came first */
+    int64_t err_row;
+    char    said[1024];
+} Set;
+
 struct Prefetcher {
     Loader          loaders[LOADERS_MOST];
     int             n_loaders;
     Feeds          *feeds;
-    pthread_mutex_t lock;        /* of all below */
+    int64_t         rows;        /* of a micro-batch */
+    Set            *ring;
+    int64_t         n_sets;
+    pthread_mutex_t lock;        /* of all below, and of what is in a set but its bytes */
     pthread_cond_t  changed;
-    int64_t         drawn;       /* the micro-batch that was asked for; -1: none yet */
-    int64_t         next, done;  /* its rows that were begun, and ended */
+    int64_t         drawn;       /* the first micro-batch since the ring was begun; -1: none yet */
+    int64_t         taken;       /* micro-batches since */
+    int64_t         begun, done; /* rows since */
     bool            stop;
-    Err             err;         /* of the first row that failed, whoever came first */
-    int64_t         err_row;
-    char            said[1024];
 };
+
+static Set *ring_at(Prefetcher *p, int64_t micro_batch)
+{
+    return &p->ring[micro_batch % p->n_sets];
+}
 
 static void *loader_run(void *arg)
 {
     Loader     *me = arg;
     Prefetcher *p = me->all;
-    int64_t     rows = feeds_rows_loaded(p->feeds);
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
-        if (p->next >= rows) {
+        if (p->drawn < 0 || p->begun >= (p->taken + p->n_sets) * p->rows) {
             pthread_cond_wait(&p->changed, &p->lock);
             continue;
         }
-        int64_t row = p->next++, drawn = p->drawn;
+        int64_t at = p->begun++, row = at % p->rows, first = p->drawn + at - row;
+        Set    *set = ring_at(p, at / p->rows);
         pthread_mutex_unlock(&p->lock);
-        Err err = feeds_load_row(p->feeds, true, drawn, row, false, me->work);
+        Err err = feeds_load_row(p->feeds, set->bytes, first, row, false, me->work);
         pthread_mutex_lock(&p->lock);
-        if (err && (!p->err || row < p->err_row)) {
-            p->err = err;
-            p->err_row = row;
-            snprintf(p->said, sizeof p->said, "%s", err_text());
+        if (err && (!set->err || row < set->err_row)) {
+            set->err = err;
+            set->err_row = row;
+            snprintf(set->said, sizeof set->said, "%s", err_text());
         }
-        if (++p->done == rows)
-            pthread_cond_broadcast(&p->changed);
+        set->done++;
+        p->done++;
+        pthread_cond_broadcast(&p->changed);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -69,10 +88,36 @@ static void prefetch_stop(void *arg)
 /* Beside kernels on the processor's own cores one thread; a card leaves them free. */
 static int64_t loaders_most(const Feeds *feeds)
 {
-    if (session_engine(feeds->session)->device->kind == DEVICE_CPU)
+    int64_t cores = feeds->loaders ? feeds->loaders : sysconf(_SC_NPROCESSORS_ONLN);
+    if (!feeds->loaders && session_engine(feeds->session)->device->kind == DEVICE_CPU)
         return 1;
-    int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
     return cores < 1 ? 1 : cores < LOADERS_MOST ? cores : LOADERS_MOST;
+}
+
+static int64_t feeds_set_bytes(const Feeds *feeds)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < feeds->n_served; i++)
+        bytes += feeds->pieces * (int64_t)feed_bytes(&feeds->list[feeds->served[i]]);
+    return bytes;
+}
+
+static void ring_new(Pool *pool, Prefetcher *p, int64_t loaders)
+{
+    Feeds  *feeds = p->feeds;
+    int64_t bytes = feeds_set_bytes(feeds), most = ring_bytes / (bytes > 0 ? bytes : 1);
+    p->n_sets = (loaders + p->rows - 1) / p->rows;
+    p->n_sets = p->n_sets > most ? most : p->n_sets;
+    p->n_sets = p->n_sets < 1 ? 1 : p->n_sets;
+    p->ring = NEWN(pool, Set, p->n_sets);
+    for (int64_t s = 0; s < p->n_sets; s++) {
+        p->ring[s].bytes = NEWN(pool, void *, feeds->n_served);
+        for (int32_t i = 0; i < feeds->n_served; i++) {
+            size_t n = (size_t)feeds->pieces * feed_bytes(&feeds->list[feeds->served[i]]);
+            p->ring[s].bytes[i] = pool_alloc(pool, n, 1);
+        }
+    }
+    feeds->bytes += p->n_sets * bytes;
 }
 
 Err feeds_prefetch(Pool *pool, Feeds *feeds)
@@ -80,20 +125,16 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
     if (!feeds->n_served)
         return OK;
     Prefetcher *p = NEW(pool, Prefetcher);
-    int64_t     rows = feeds_rows_loaded(feeds), most = loaders_most(feeds);
+    int64_t     most = loaders_most(feeds);
     p->feeds = feeds;
+    p->rows = feeds_rows_loaded(feeds);
     p->drawn = -1;
-    p->next = p->done = rows;
-    for (int32_t i = 0; i < feeds->n_served; i++) {
-        FeedBuffer *feed = &feeds->list[feeds->served[i]];
-        size_t      bytes = (size_t)feeds->pieces * feed_bytes(feed);
-        feed->spare = pool_alloc(pool, bytes, 1);
-        feeds->bytes += (int64_t)bytes;
-    }
+    ring_new(pool, p, most);
+    most = most < p->n_sets * p->rows ? most : p->n_sets * p->rows;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
     pool_at_free(pool, prefetch_stop, p);
-    while (p->n_loaders < (most < rows ? most : rows)) {
+    while (p->n_loaders < most) {
         Loader *loader = &p->loaders[p->n_loaders];
         *loader = (Loader){
             .all = p, .work = { .at = pool_alloc(pool, feeds->work.n, 1), .n = feeds->work.n }
@@ -108,29 +149,49 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
     return OK;
 }
 
+/* The oldest set, or NULL if that is another micro-batch: then no loader is at work any more. */
+static Set *ring_wait(Prefetcher *p, int64_t drawn)
+{
+    Set *set = p->drawn >= 0 && p->drawn + p->taken * p->rows == drawn ? ring_at(p, p->taken)
+                                                                       : NULL;
+    if (!set)
+        p->drawn = -1;                       /* nobody begins another row */
+    while (set ? set->done < p->rows : p->done < p->begun)
+        pthread_cond_wait(&p->changed, &p->lock);
+    return set;
+}
+
+static void ring_begin(Prefetcher *p, int64_t drawn)
+{
+    for (int64_t s = 0; s < p->n_sets; s++)
+        p->ring[s].done = p->ring[s].err = 0;
+    p->drawn = drawn;
+    p->taken = p->begun = p->done = 0;
+}
+
 Err prefetch_take(Feeds *feeds, int64_t drawn)
 {
     Prefetcher *p = feeds->prefetcher;
-    int64_t     rows = feeds_rows_loaded(feeds);
     pthread_mutex_lock(&p->lock);
-    while (p->done < rows)
-        pthread_cond_wait(&p->changed, &p->lock);
-    bool hit = p->drawn == drawn;
+    Set *set = ring_wait(p, drawn);
     pthread_mutex_unlock(&p->lock);
-    if (!hit)
+    if (set && set->err)
+        return fail(set->err, "%s", set->said);
+    if (!set)
         TRY(feeds_load(feeds, drawn, false));
-    else if (p->err)
-        return fail(p->err, "%s", p->said);
-    for (int32_t i = 0; hit && i < feeds->n_served; i++) {
+    for (int32_t i = 0; set && i < feeds->n_served; i++) {
         FeedBuffer *feed = &feeds->list[feeds->served[i]];
-        void       *now = feed->spare;
-        feed->spare = feed->bytes;
+        void       *now = set->bytes[i];
+        set->bytes[i] = feed->bytes;
         feed->bytes = now;
     }
     pthread_mutex_lock(&p->lock);
-    p->drawn = drawn + rows;
-    p->next = p->done = 0;
-    p->err = OK;
+    if (set) {
+        set->done = 0;
+        p->taken++;
+    } else {
+        ring_begin(p, drawn + p->rows);
+    }
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
     return OK;

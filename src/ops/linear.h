@@ -19,13 +19,15 @@ void   bias_give(Grad *g, int i, Tensor dy);
 /* The matrix product behind each of the three nodes; also what the plan's scratch comes from. */
 typedef enum LinearKind { LINEAR_FORWARD, LINEAR_GRAD_X, LINEAR_GRAD_W } LinearKind;
 
-/* _blas: by whoever does products on the device. */
+/* _blas: by whoever does products on the device. Gradients add to the sum so far: on a card from
+ * where it lies, on the CPU (_cpu) in its place. */
 Err linear_choose_blas(const Node *n, const Device *device, Choice *choice);
 Err linear_prepare_blas(Pool *pool, Call *call);
 Err linear_blas(const Call *call);
 Err linear_grad_x_blas(const Call *call);
+Err linear_grad_w_blas(const Call *call);
+Err linear_grad_x_cpu(const Call *call);
 Err linear_grad_w_cpu(const Call *call);
-Err linear_grad_w_product(const Call *call);     /* the sum so far is in its place already */
 /* Column sums of x (rows, width), added to `before` or not; `lines` is scratch of
  * bias_sums_bytes. */
 size_t bias_sums_bytes(int threads, int64_t width);

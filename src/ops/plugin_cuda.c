@@ -63,15 +63,6 @@ static Err conv_grad_w_cuda(const Call *call)
                           call->out[1]);
 }
 
-static Err linear_grad_w_cuda(const Call *call)
-{
-    const CudaHandle *handle = call->device->handle;
-    if (call->in[2] && call->in[2] != call->out[0])
-        CUDA_TRY(cudaMemcpyAsync(call->out[0], call->in[2], (size_t)out_bytes(call->node, 0),
-                                 cudaMemcpyDeviceToDevice, handle->stream));
-    return linear_grad_w_product(call);
-}
-
 /* RUN(op, run)   CHOOSE(op, choose, run): it needs scratch
  * READY(op, choose, prepare, run)   ALL(op, run, run_all) */
 #define RUN(op, run_)               Err run_(const Call *call);
@@ -101,7 +92,7 @@ static const struct { const char *op; Kernel kernel; } kernels[] = {
 #undef ALL
     { "linear",         { linear_choose_blas, linear_prepare_blas, linear_blas } },
     { "linear_grad_x",  { linear_choose_blas, linear_prepare_blas, linear_grad_x_blas } },
-    { "linear_grad_w",  { linear_choose_blas, linear_prepare_blas, linear_grad_w_cuda } },
+    { "linear_grad_w",  { linear_choose_blas, linear_prepare_blas, linear_grad_w_blas } },
     { "conv",           { conv_choose_blas, conv_prepare_blas, conv_blas } },
     { "conv_grad_x",    { conv_choose_blas, conv_prepare_blas, conv_grad_x_blas } },
     { "conv_grad_w",    { conv_grad_w_choose_cuda, conv_prepare_blas, conv_grad_w_cuda } },

@@ -28,6 +28,10 @@ static void odd_widths(Case *c) { linear_case(c, SHAPE(2, 1024, 468), 564, true,
 static void odd_in(Case *c)     { linear_case(c, SHAPE(2048, 588), 464, false, true); }
 static void odd_out(Case *c)    { linear_case(c, SHAPE(2048, 472), 564, false, false); }
 
+/* Columns of dy are summed by blocks on a card: two such rows a line, or three blocks a row. */
+static void wide_bias(Case *c)  { linear_case(c, SHAPE(300, 8), 1404, true, true); }
+static void wider_bias(Case *c) { linear_case(c, SHAPE(300, 4), 4612, true, true); }
+
 static void twice(Case *c, bool in_out)      /* the gradients of w and b are sums */
 {
     Tensor x = case_in(c, "x", SHAPE(5, 6), -1, 1), w = case_in(c, "w", SHAPE(6, 6), -1, 1);
@@ -98,6 +102,8 @@ const OpCase cases_linear[] = {
       "h = F.silu(x); p = h + F.linear(h, u); q = h + F.linear(h, v)",
       CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "large", large, "y = F.linear(x, w, b)", CASE_LIVE_ONLY },
+    { "wide bias", wide_bias, "y = x @ w + b", CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
+    { "wider bias", wider_bias, "y = x @ w + b", CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "odd widths", odd_widths, "y = x @ w + b", CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "odd width in", odd_in, "y = F.linear(x, w, b)", CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "odd width out", odd_out, "y = F.linear(x, w)", CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },

@@ -19,6 +19,7 @@ static MatmulDesc linear_desc(const Node *n)
         d.lda = in, d.ldb = in_out ? out : in, d.ldc = out;
         d.trans_b = !in_out;
         d.bias = in_given(n, 2);
+        d.accumulate = in_given(n, 3);
         d.type_bias = d.bias ? in_type(n, 2) : F32;
     } else if (n->op == &op_linear_grad_x) {
         out = dim(in_shape(n, 0), -1), in = dim(out_shape(n, 0), -1);
@@ -67,31 +68,32 @@ static Err linear_run(const Call *call, void *a, void *b, const void *bias, cons
                                               .before = before, .scratch = call->workspace });
 }
 
-static const void *linear_so_far(const Call *call)
+static const void *linear_before(const Call *call)       /* what the result is added to, or NULL */
 {
-    return in_given(call->node, 2) ? call->in[2] : NULL;
+    int i = call->node->op == &op_linear ? 3 : 2;
+    return in_given(call->node, i) ? call->in[i] : NULL;
 }
 
 Err linear_blas(const Call *call)
 {
-    return linear_run(call, call->in[0], call->in[1], call->in[2], NULL);
+    return linear_run(call, call->in[0], call->in[1], call->in[2], linear_before(call));
 }
 
 Err linear_grad_x_blas(const Call *call)
 {
-    return linear_run(call, call->in[0], call->in[1], NULL, linear_so_far(call));
+    return linear_run(call, call->in[0], call->in[1], NULL, linear_before(call));
 }
 
 Err linear_grad_w_blas(const Call *call)
 {
     bool in_out = ATTR(call->node, LinearAttr)->in_out;
     return linear_run(call, call->in[in_out ? 0 : 1], call->in[in_out ? 1 : 0], NULL,
-                      linear_so_far(call));
+                      linear_before(call));
 }
 
-static void linear_place_sum(const Call *call)
+static void linear_place(const Call *call)
 {
-    const char *from = linear_so_far(call);
+    const char *from = linear_before(call);
     char       *to = call->out[0];
     int         threads = call->device->threads;
     if (!from || from == to)
@@ -105,15 +107,21 @@ static void linear_place_sum(const Call *call)
     }
 }
 
+Err linear_cpu(const Call *call)
+{
+    linear_place(call);
+    return linear_blas(call);
+}
+
 Err linear_grad_x_cpu(const Call *call)
 {
-    linear_place_sum(call);
+    linear_place(call);
     return linear_grad_x_blas(call);
 }
 
 Err linear_grad_w_cpu(const Call *call)
 {
-    linear_place_sum(call);
+    linear_place(call);
     return linear_grad_w_blas(call);
 }
 

@@ -43,6 +43,24 @@ static void twice(Case *c, bool in_out)      /* the gradients of w and b are sum
 static void torch_twice(Case *c)  { twice(c, false); }
 static void flax_twice(Case *c)   { twice(c, true); }
 
+/* Added to something by the product itself: to what only it reads, and to its own input. */
+static void onto(Case *c, Shape x, int64_t out, bool in_out)
+{
+    int64_t in = dim(x, -1);
+    Tensor  tx = case_in(c, "x", x, -1, 1), h = silu(tx);
+    Tensor  w = case_in(c, "w", in_out ? SHAPE(in, out) : SHAPE(out, in), -1, 1);
+    Tensor  v = case_in(c, "v", SHAPE(out, out), -1, 1);
+    Tensor  b = case_in(c, "b", SHAPE(out), -1, 1);
+    Tensor  r = silu(case_in(c, "r", shape_with(x, -1, out), -1, 1));
+    Tensor  y = linear_onto(h, w, b, r, (LinearAttr){ in_out });
+    Tensor  none = { case_graph(c), TENSOR_NONE };
+    case_out(c, "y", linear_onto(y, v, none, y, (LinearAttr){ in_out }));
+}
+
+static void torch_onto(Case *c) { onto(c, SHAPE(3, 5, 7), 9, false); }
+static void flax_onto(Case *c)  { onto(c, SHAPE(2, 11, 13), 4, true); }
+static void odd_onto(Case *c)   { onto(c, SHAPE(202, 1636), 1636, true); }
+
 /* One input of several layers: its gradient is their sum, made by the products themselves. */
 static void shared(Case *c, Shape x, const int64_t outs[3], bool in_out, bool residual)
 {
@@ -94,6 +112,12 @@ const OpCase cases_linear[] = {
       "h = F.silu(x); p = F.linear(h, u); q = F.linear(h, v); r = F.linear(h, w)" },
     { "flax layout, one input", flax_shared, "h = F.silu(x); p = h @ u; q = h @ v; r = h @ w" },
     { "residuals", residuals, "h = F.silu(x); p = h + h @ u; q = h + h @ v" },
+    { "torch layout, added", torch_onto,
+      "h = F.silu(r) + F.linear(F.silu(x), w, b); y = h + F.linear(h, v)" },
+    { "flax layout, added", flax_onto,
+      "h = F.silu(r) + F.silu(x) @ w + b; y = h + h @ v" },
+    { "odd widths, added", odd_onto,
+      "h = F.silu(r) + F.silu(x) @ w + b; y = h + h @ v", CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "deep, one input", deep_shared, "h = F.silu(x); p = F.linear(h, u); q = F.linear(h, v)",
       CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "odd widths, one input", odd_shared, "h = F.silu(x); p = h @ u; q = h @ v",

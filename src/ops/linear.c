@@ -64,7 +64,7 @@ static void linear_grad(Grad *g)
 
 const OpDef op_linear = {
     .name = "linear", .doc = "y = x W + b over the last axis, added to what is there",
-    .attr_bytes = sizeof(LinearAttr), .n_in = -3, .n_out = 1, .inplace = IN_PLACE_OF(3),
+    .attr_bytes = sizeof(LinearAttr), .n_in = -3, .n_out = 1,
     .shape = linear_shape, .grad = linear_grad, .cost = linear_cost,
     .cpu = { linear_choose_blas, linear_prepare_blas, linear_cpu },
 };

@@ -54,7 +54,7 @@ static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
         cuts.way = SUM_THIN_ROWS;
         return cuts;
     }
-    int64_t blocks = a * ceil_div(k, wide), want = ceil_div((int64_t)sms * 4, blocks);
+    int64_t blocks = a * ceil_div(k, wide), want = ceil_div((int64_t)sms * 2, blocks);
     int64_t most = ceil_div(m * (k < wide ? k : wide), least);
     int64_t pieces = want < most ? want : most;
     cuts.rows = ceil_div(ceil_div(m, pieces), 8) * 8;  /* a piece begins on a whole pack */
@@ -120,10 +120,9 @@ __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int6
 #pragma unroll
         for (int j = 0; j < N; j++)
             any_get<1>(job.gate, a * job.k + (at + j) % job.k, &gate[j]);
-    constexpr int AHEAD = OF == SUM_X ? SUM_AHEAD : SUM_AHEAD / 2;
-    for (; count >= AHEAD; count -= AHEAD, first += AHEAD * step)
-        sum_some<N, OF, AHEAD>(job, first, step, gate, sum);
-    if (OF == SUM_X && count & 4) {
+    for (; count >= SUM_AHEAD; count -= SUM_AHEAD, first += SUM_AHEAD * step)
+        sum_some<N, OF, SUM_AHEAD>(job, first, step, gate, sum);
+    if (count & 4) {
         sum_some<N, OF, 4>(job, first, step, gate, sum);
         first += 4 * step;
     }
@@ -141,7 +140,7 @@ __device__ __forceinline__ float sum_whole(const SumJob &job, int64_t at, float 
 }
 
 template <int N, SumOf OF>
-__global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob job)
+__global__ void __launch_bounds__(SUM_THREADS, 2) sum_own(SumJob job)
 {
     cuda_begin();
     int64_t packs = job.a * job.k / N;
@@ -180,7 +179,7 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
 
 /* Threads (SUM_THIN, 32): packs of columns, rows; blocks (columns, A). */
 template <int N, SumOf OF>
-__global__ void __launch_bounds__(SUM_THREADS) sum_thin(SumJob job)
+__global__ void __launch_bounds__(SUM_THREADS, 2) sum_thin(SumJob job)
 {
     cuda_begin();
     __shared__ float lines[32][SUM_THIN * N];

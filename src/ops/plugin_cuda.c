@@ -66,8 +66,9 @@ static Err conv_grad_w_cuda(const Call *call)
 /* Note [Sums in place]
  * cuBLASLt's product adds to C in place in another way than from C to another place: of results in
  * bf16 one in eight is rounded differently, and in place is faster. Either gives the same bits from
- * run to run, so each node has one of them, wherever its buffers lie: data gradients in place, for
- * that is where the sum so far mostly is; residuals, which others still read, from place to place. */
+ * run to run, so each operator has one of them, wherever its buffers lie: data gradients in place,
+ * for that is where the sum so far mostly is; residuals, which others still read, from place to
+ * place. */
 static Err linear_grad_x_cuda(const Call *call)
 {
     const CudaHandle *handle = call->device->handle;

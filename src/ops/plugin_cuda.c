@@ -64,11 +64,11 @@ static Err conv_grad_w_cuda(const Call *call)
 }
 
 /* Note [Sums in place]
- * In place, cuBLASLt's Hopper kernels round a 2-byte product before they add it to C, as an operator
- * that adds would; from C to another place they round once, but take longer. Either gives the same
- * bits from run to run, so each operator has one of them, wherever its buffers lie: data gradients
- * in place, for that is where the sum so far mostly is; residuals, which others still read, from
- * place to place. */
+ * In place, cuBLASLt's Hopper kernels round a 2-byte product before they add it to C, as an
+ * operator that adds would; from C to another place they round once, but take longer. Either gives
+ * the same bits from run to run, so each operator has one of them, wherever its buffers lie: data
+ * gradients in place, for that is where the sum so far mostly is; residuals, which others still
+ * read, from place to place. */
 static Err linear_grad_x_cuda(const Call *call)
 {
     const CudaHandle *handle = call->device->handle;

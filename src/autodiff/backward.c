@@ -63,8 +63,8 @@ static Tensor walk_gradient(Walk *walk, int32_t value)
     return cast(sum, value_at(walk->graph, value)->type);
 }
 
-/* The sum so far of an input that this node reads once, where it may be added to: fp32, the input's
- * shape. */
+/* The sum so far of an input that this node reads once, where it may be added to: it has the
+ * input's shape. */
 static Tensor walk_so_far(const Walk *walk, const Node *node, int input)
 {
     Tensor none = tensor_none(walk->graph),
@@ -72,7 +72,7 @@ static Tensor walk_so_far(const Walk *walk, const Node *node, int input)
     for (int i = 0; i < node->n_in; i++)
         if (i != input && node->in[i] == node->in[input])
             return none;
-    if (!tensor_ok(sum) || tensor_type(sum) != F32 ||
+    if (!tensor_ok(sum) ||
         !shape_same(tensor_shape(sum), value_at(walk->graph, node->in[input])->shape))
         return none;
     return sum;

@@ -40,7 +40,7 @@ static const CutOp cut_ops[] = {
     { &op_tanh, CUT_EACH, 0 }, { &op_sigmoid, CUT_EACH, 0 }, { &op_gelu, CUT_EACH, 0 },
       { &op_gelu_tanh, CUT_EACH, 0 },
     { &op_softplus, CUT_EACH, 0 }, { &op_exp, CUT_EACH, 0 },
-    { &op_linear, CUT_ROWS, 1 }, { &op_layernorm, CUT_ROWS, 1 }, { &op_glu, CUT_ROWS, 1 },
+    { &op_linear, CUT_ROWS, 1 | 1 << 3 }, { &op_layernorm, CUT_ROWS, 1 }, { &op_glu, CUT_ROWS, 1 },
       { &op_geglu, CUT_ROWS, 1 },
     { &op_softmax, CUT_ROWS, 1 }, { &op_log_softmax, CUT_ROWS, 1 },
       { &op_scalar_norm, CUT_ROWS, 1 },

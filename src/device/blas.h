@@ -53,7 +53,9 @@ typedef struct PrimArgs {    /* matmul: a, b, bias -> c. conv: a = x, b = w, c =
     void *a, *b, *c;         /* the one that is written depends on the kind */
     const void *bias;
     void *scratch;
-    const float *before;     /* weight gradient on a card: dw = before + its own sum, or NULL */
+    /* On a card, where an accumulating product or the gradient of a convolution's weight finds what
+     * it adds its own sum to. NULL: the product in c, the gradient adds to nothing. */
+    const void  *before;
     float       *sums;       /* there too: column sums of dy, if the primitive makes them; */
     const float *sums_before;    /* added to these, or NULL */
 } PrimArgs;

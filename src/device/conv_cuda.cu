@@ -222,13 +222,13 @@ extern "C" Err cuda_widen(cudaStream_t stream, Type type, const void *from, int6
     return OK;
 }
 
-static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t count, bool add,
-                                        float *y)
+static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t count,
+                                        const float *before, float *y)
 {
     cuda_begin();
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * THREADS) {
-        float sum = add ? y[i] : 0.0f;
+        float sum = before ? before[i] : 0.0f;
         for (int64_t p = 0; p < n; p++)
             sum += parts[p * count + i];
         y[i] = sum;
@@ -236,9 +236,10 @@ static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t c
 }
 
 extern "C" Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count,
-                              bool add, float *y)
+                              const float *before, float *y)
 {
-    cuda_launch(stream, sum_parts_kernel, blocks_for(count), THREADS, 0, parts, n, count, add, y);
+    cuda_launch(stream, sum_parts_kernel, blocks_for(count), THREADS, 0, parts, n, count, before,
+                y);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
@@ -282,22 +283,24 @@ extern "C" Err cuda_pairs_weight(cudaStream_t stream, const PairsWeight *d, cons
 }
 
 static __global__ void pairs_sum_kernel(const float *even, const float *odd, int64_t m, int64_t n,
-                                        int64_t over_m, int64_t over_n, bool add, float *y)
+                                        int64_t over_m, int64_t over_n, const float *before,
+                                        float *y)
 {
     cuda_begin();
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < m * n;
          i += (int64_t)gridDim.x * THREADS) {
         int64_t row = i / n, col = i - row * n, pitch = n + over_n;
         float   sum = even[row * pitch + col] + odd[(row + over_m) * pitch + col + over_n];
-        y[i] = add ? y[i] + sum : sum;
+        y[i] = before ? before[i] + sum : sum;
     }
 }
 
 extern "C" Err cuda_pairs_sum(cudaStream_t stream, const float *even, const float *odd, int64_t m,
-                              int64_t n, int64_t over_m, int64_t over_n, bool add, float *y)
+                              int64_t n, int64_t over_m, int64_t over_n, const float *before,
+                              float *y)
 {
     cuda_launch(stream, pairs_sum_kernel, blocks_for(m * n), THREADS, 0, even, odd, m, n, over_m,
-                over_n, add, y);
+                over_n, before, y);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }

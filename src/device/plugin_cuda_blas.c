@@ -171,15 +171,11 @@ static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void 
          *turned = columns - p->turned_bytes;
     int64_t row = p->thin ? c->ci * type_bytes(c->type_x) : c->co * type_bytes(c->type_y);
     cudaStream_t stream = p->handle->stream;
-    if (before && before != w && !p->thin)
-        CUDA_TRY(cudaMemcpyAsync(w, before,
-                                 (size_t)(product3(c->kernel) * c->ci * c->co) * sizeof *before,
-                                 cudaMemcpyDeviceToDevice, stream));
     if (p->direct)
-        return c->kind == CONV_FORWARD ? cuda_matmul_run(p->matmul, x, w, bias, y, scratch)
+        return c->kind == CONV_FORWARD ? cuda_matmul_run(p->matmul, x, w, bias, NULL, y, scratch)
                : c->kind == CONV_BACKWARD_DATA
-                   ? cuda_matmul_run(p->matmul, y, w, NULL, x, scratch)
-                   : cuda_matmul_run(before ? p->matmul : p->first, x, y, NULL, w, scratch);
+                   ? cuda_matmul_run(p->matmul, y, w, NULL, NULL, x, scratch)
+                   : cuda_matmul_run(before ? p->matmul : p->first, x, y, NULL, before, w, scratch);
     for (int64_t r = 0; r < p->rows; r += p->piece) {
         int64_t rows = p->rows - r < p->piece ? p->rows - r : p->piece;
         const CudaMatmul *m = rows < p->piece ? p->last
@@ -189,11 +185,12 @@ static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void 
         TRY(cuda_columns(stream, &p->columns, p->thin ? c->type_y : c->type_x, p->thin ? y : x, r,
                          rows, columns));
         if (c->kind == CONV_FORWARD)
-            TRY(cuda_matmul_run(m, columns, w, bias, (char *)y + r * row, scratch));
+            TRY(cuda_matmul_run(m, columns, w, bias, NULL, (char *)y + r * row, scratch));
         else if (p->thin)
-            TRY(cuda_matmul_run(m, columns, (char *)x + r * row, NULL, turned, scratch));
+            TRY(cuda_matmul_run(m, columns, (char *)x + r * row, NULL, NULL, turned, scratch));
         else
-            TRY(cuda_matmul_run(m, columns, (char *)y + r * row, NULL, w, scratch));
+            TRY(cuda_matmul_run(m, columns, (char *)y + r * row, NULL, r == 0 ? before : NULL, w,
+                                scratch));
     }
     return p->thin ? cuda_turn_taps(stream, (const float *)turned, product3(c->kernel), c->ci,
                                     c->co, before, w)
@@ -217,7 +214,7 @@ static Err columns_run_data(const CudaPrim *p, void *dx, void *w, void *dy, char
             start = start + p->piece > spatial ? spatial - p->piece : start;
             if (p->piece > 0)
                 TRY(cuda_matmul_run(p->matmul, (char *)dy + (image * spatial + start) * row_bytes,
-                                    w, NULL, columns, scratch));
+                                    w, NULL, NULL, columns, scratch));
             TRY(cuda_columns_sum(p->handle->stream, &p->columns, c->type_x, dx, image, p->axis,
                                  from, to, (const float *)columns, start, p->piece));
         }
@@ -257,7 +254,8 @@ static Err cuda_prim_run(const Prim *prim, const PrimArgs *args)
 {
     const CudaPrim *p = (const CudaPrim *)prim;
     if (!p->is_conv)
-        return cuda_matmul_run(p->matmul, args->a, args->b, args->bias, args->c, args->scratch);
+        return cuda_matmul_run(p->matmul, args->a, args->b, args->bias, args->before, args->c,
+                               args->scratch);
     if (p->rows == 0)
         return OK;
     if (p->straight)

@@ -17,8 +17,9 @@ typedef struct CudaMatmul CudaMatmul;
 size_t cuda_matmul_scratch(const MatmulDesc *desc);
 Err cuda_matmul_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *desc,
                     CudaMatmul **matmul);
+/* before: what an accumulating one adds to; NULL: what is in c */
 Err cuda_matmul_run(const CudaMatmul *matmul, const void *a, const void *b, const void *bias,
-                    void *c, void *scratch);
+                    const void *before, void *c, void *scratch);
 
 /* The same for widths that are 4 more than a multiple of 8, where that is faster: by
  * plugin_cuda_pairs.c. */
@@ -26,8 +27,8 @@ typedef struct CudaPairs CudaPairs;
 bool   cuda_pairs_pay(const MatmulDesc *desc);
 size_t cuda_pairs_scratch(const MatmulDesc *desc);
 Err cuda_pairs_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *desc, CudaPairs **pairs);
-Err cuda_pairs_run(const CudaPairs *pairs, const void *a, const void *b, const void *bias, void *c,
-                   void *scratch);
+Err cuda_pairs_run(const CudaPairs *pairs, const void *a, const void *b, const void *bias,
+                   const void *before, void *c, void *scratch);
 
 /* A convolution by cuDNN: E_DEVICE where it has none that will do. Weights are (O, KD, KH, KW,
  * I). */
@@ -63,9 +64,9 @@ Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pitch, Type t
                   const void *bias, int64_t rows, int64_t width);
 
 Err cuda_widen(cudaStream_t stream, Type type, const void *from, int64_t count, float *to);
-/* y = (y if add) + part 0 + part 1 + ..., each of `count` numbers, in this order. */
-Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count, bool add,
-                   float *y);
+/* y = before (or 0) + part 0 + part 1 + ..., each of `count` numbers, in this order. */
+Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count,
+                   const float *before, float *y);
 
 /* conv_cuda.cu, for pairs of rows. The weight of a pair has W (k x n, or n x k turned) twice on its
  * diagonal; `to` gets blocks of it, and the pair's bias for the block's columns. */
@@ -81,9 +82,9 @@ typedef struct PairsWeight {
 } PairsWeight;
 Err cuda_pairs_weight(cudaStream_t stream, const PairsWeight *d, const void *w, const void *bias,
                       char *to);
-/* y (m x n) = (y if add) + even[i][j] + odd[i + over_m][j + over_n], whose rows have n + over_n
+/* y (m x n) = before (or 0) + even[i][j] + odd[i + over_m][j + over_n], whose rows have n + over_n
  * numbers. */
 Err cuda_pairs_sum(cudaStream_t stream, const float *even, const float *odd, int64_t m, int64_t n,
-                   int64_t over_m, int64_t over_n, bool add, float *y);
+                   int64_t over_m, int64_t over_n, const float *before, float *y);
 
 #endif

@@ -218,21 +218,24 @@ Err cuda_matmul_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *d, C
 }
 
 static Err product_run(const CudaHandle *handle, const Product *m, const void *a, const void *b,
-                       const void *bias, void *c, void *scratch)
+                       const void *bias, const void *before, void *c, void *scratch)
 {
-    float alpha = 1, beta = m->desc.accumulate ? 1 : 0;
-    bool  wide = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)bias) % WIDE == 0;
+    float     alpha = 1, beta = m->desc.accumulate ? 1 : 0;
+    uintptr_t places = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)bias |
+                       (uintptr_t)before;
     if (m->desc.bias)
         LT_TRY(cublasLtMatmulDescSetAttribute(m->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                                               sizeof bias));
-    LT_TRY(cublasLtMatmul(handle->blaslt, m->op, &alpha, b, m->a, a, m->b, &beta, c, m->c, c, m->c,
-                          wide ? &m->aligned : &m->loose, scratch, m->scratch, handle->stream));
+    LT_TRY(cublasLtMatmul(handle->blaslt, m->op, &alpha, b, m->a, a, m->b, &beta,
+                          before ? before : c, m->c, c, m->c,
+                          places % WIDE == 0 ? &m->aligned : &m->loose, scratch, m->scratch,
+                          handle->stream));
     return OK;
 }
 
 /* Scratch: the library's, then partial sums, then the widened factor. */
-Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const void *bias, void *c,
-                    void *scratch)
+Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const void *bias,
+                    const void *before, void *c, void *scratch)
 {
     const MatmulDesc *d = &m->desc;
     cudaStream_t      stream = m->handle->stream;
@@ -240,8 +243,9 @@ Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const voi
     void             *widened = (char *)partial + partial_bytes(d, m->splits);
     if (d->m == 0 || d->n == 0 || d->batch == 0)
         return OK;
+    before = !d->accumulate ? NULL : before ? before : c;
     if (m->pairs)
-        return cuda_pairs_run(m->pairs, a, b, bias, c, scratch);
+        return cuda_pairs_run(m->pairs, a, b, bias, before, c, scratch);
     if (m->widened) {
         const void **narrow = d->type_a == F32 ? &b : &a;
         int64_t count = d->type_a == F32 ? (d->trans_b ? d->n : d->k) * d->ldb
@@ -251,17 +255,17 @@ Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const voi
     }
     if (m->splits > 1) {
         int64_t element = type_bytes(m->main.desc.type_a), all = d->m * d->n, n = m->splits;
-        TRY(product_run(m->handle, &m->main, a, b, NULL, partial, scratch));
+        TRY(product_run(m->handle, &m->main, a, b, NULL, NULL, partial, scratch));
         if (m->tail.desc.k) {
             TRY(product_run(m->handle, &m->tail,
                             (const char *)a + n * m->main.desc.stride_a * element,
-                            (const char *)b + n * m->main.desc.stride_b * element, NULL,
+                            (const char *)b + n * m->main.desc.stride_b * element, NULL, NULL,
                             partial + n * all, scratch));
             n++;
         }
-        return cuda_sum_parts(stream, partial, n, all, d->accumulate, c);
+        return cuda_sum_parts(stream, partial, n, all, before, c);
     }
-    TRY(product_run(m->handle, &m->main, a, b, m->bias_after ? NULL : bias, c, scratch));
+    TRY(product_run(m->handle, &m->main, a, b, m->bias_after ? NULL : bias, before, c, scratch));
     if (m->bias_after)
         return cuda_add_bias(stream, d->type_c, c, d->ldc, d->type_bias, bias, d->batch * d->m,
                              d->n);

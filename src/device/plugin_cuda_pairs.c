@@ -153,30 +153,31 @@ Err cuda_pairs_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *d, Cu
     return OK;
 }
 
-static Err gradient_run(const CudaPairs *pairs, const char *a, const char *b, float *c,
-                        char *scratch)
+static Err gradient_run(const CudaPairs *pairs, const char *a, const char *b, const float *before,
+                        float *c, char *scratch)
 {
     const MatmulDesc *d = &pairs->desc;
     int64_t over_m = over(d->m), over_n = over(d->n);
     char   *even = scratch + pairs->library, *odd = even + gradient_bytes(d);
-    TRY(cuda_matmul_run(pairs->part[LEFT], a, b, NULL, even, scratch));
+    TRY(cuda_matmul_run(pairs->part[LEFT], a, b, NULL, NULL, even, scratch));
     TRY(cuda_matmul_run(pairs->part[LEFT], a + 2 * (d->m - over_m), b + 2 * (d->n - over_n), NULL,
-                        odd, scratch));
+                        NULL, odd, scratch));
     return cuda_pairs_sum(pairs->handle->stream, (const float *)even, (const float *)odd, d->m,
-                          d->n, over_m, over_n, d->accumulate, c);
+                          d->n, over_m, over_n, before, c);
 }
 
-Err cuda_pairs_run(const CudaPairs *pairs, const void *a, const void *b, const void *bias, void *c,
-                   void *scratch)
+Err cuda_pairs_run(const CudaPairs *pairs, const void *a, const void *b, const void *bias,
+                   const void *before, void *c, void *scratch)
 {
     const PairsWeight *w = &pairs->weight;
     char              *room = scratch;
     if (pairs->gradient)
-        return gradient_run(pairs, a, b, c, scratch);
+        return gradient_run(pairs, a, b, before, c, scratch);
     TRY(cuda_pairs_weight(pairs->handle->stream, w, b, bias, room));
     for (int i = 0; i < w->n_blocks; i++)
         TRY(cuda_matmul_run(pairs->part[i], (const char *)a + 2 * w->block[i].from_k,
                             room + w->at[i], bias ? room + w->bias_at[i] : NULL,
+                            before ? (const char *)before + 2 * w->block[i].from_n : NULL,
                             (char *)c + 2 * w->block[i].from_n, scratch));
     return OK;
 }

@@ -24,14 +24,16 @@ void grad_give(Grad *g, int i, Tensor d)
     g->dx[i] = d;
 }
 
-Tensor grad_so_far(const Grad *g, int i)
+Tensor grad_so_far(const Grad *g, int i, Type type)
 {
-    return grad_wants(g, i) ? g->so_far[i] : tensor_none(g->graph);
+    if (!grad_wants(g, i) || !tensor_ok(g->so_far[i]) || tensor_type(g->so_far[i]) != type)
+        return tensor_none(g->graph);
+    return g->so_far[i];
 }
 
 void grad_give_sum(Grad *g, int i, Tensor sum)
 {
-    bool any = grad_so_far(g, i).id >= 0;
+    bool any = tensor_ok(grad_so_far(g, i, tensor_type(sum)));
     grad_give(g, i, sum);
     g->summed[i] = any;
 }

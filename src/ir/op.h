@@ -83,7 +83,7 @@ struct Grad {
     Tensor     *dy;              /* per output: its gradient, or none */
     Tensor     *dx;              /* per input: filled by grad_give */
     bool       *wants;           /* per input: is its gradient needed? */
-    /* per input: the sum of what it was given before, if a rule may add to it */
+    /* per input: the sum of what it was given before, if a rule may add to it, or none */
     Tensor     *so_far;
     Tensor     *parts;           /* per input: whatever it was given before, or none */
     bool       *summed;          /* per input: dx is that sum with its own share added */
@@ -93,9 +93,10 @@ Tensor grad_out(const Grad *g, int i);
 Tensor grad_dy(const Grad *g, int i);
 bool   grad_wants(const Grad *g, int i);
 void   grad_give(Grad *g, int i, Tensor d);      /* d may be none */
-/* For operators that can add to what is there: the fp32 sum so far of the input's shape, or none;
- * and the sum with this node's share, which takes its place. */
-Tensor grad_so_far(const Grad *g, int i);
+/* For operators that can add to what is there: the sum so far, of the input's shape and that type
+ * (fp32 for a weight), or none; and the sum with this node's share, of the same type, which takes
+ * its place. */
+Tensor grad_so_far(const Grad *g, int i, Type type);
 void   grad_give_sum(Grad *g, int i, Tensor sum);
 /* For readers that each have a part of the input to themselves: the parts so far, of any type, or
  * none; and the parts with this node's, which take their place. */

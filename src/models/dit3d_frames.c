@@ -75,7 +75,7 @@ static Tensor temporal(Tensor x, const Dit3d *m)             /* (B,F,D) */
     scope_close(g);
     x = layer_norm("norm1", add(x, h), 1e-5f);
     h = gelu(linear("ffn.0", x, 4 * m->width, (Layer){ 0 }));
-    x = layer_norm("norm2", add(x, linear("ffn.3", h, m->width, (Layer){ 0 })), 1e-5f);
+    x = layer_norm("norm2", linear("ffn.3", h, m->width, (Layer){ .onto = x }), 1e-5f);
     scope_close(g);
     return x;
 }

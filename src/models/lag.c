@@ -18,6 +18,8 @@ enum { LAG_FREQUENCIES = 256 };              /* of the DiT's time embedding */
 static const Layer flax = { .flax = true }, flax_zero = { .flax = true, .zero = true };
 static const Init  unit_normal = { .kind = INIT_NORMAL, .scale = 1 };
 
+static Layer flax_onto(Tensor x) { return (Layer){ .flax = true, .onto = x }; }
+
 #define SIZE(key, low, high, help) \
     { #key, FIELD_INT, offsetof(Lag, key), low, high, NULL, NULL, help }
 static const Field lag_fields[] = {
@@ -70,11 +72,11 @@ static Err lag_check(const void *config)
                                 m->beta_end);
 }
 
-static Tensor lag_mlp(const char *name, Tensor x, int64_t hidden)
+static Tensor lag_mlp(const char *name, Tensor x, int64_t hidden, Layer last)
 {
     int64_t width = dim(tensor_shape(x), -1);
     scope_open(x.graph, "%s", name);
-    x = linear("Dense_1", gelu_tanh(linear("Dense_0", x, hidden, flax)), width, flax);
+    x = linear("Dense_1", gelu_tanh(linear("Dense_0", x, hidden, flax)), width, last);
     scope_close(x.graph);
     return x;
 }
@@ -91,7 +93,7 @@ static Tensor lag_time(const char *name, Tensor t, int64_t frequencies, int64_t 
 /* ---- set encoder ---- */
 
 /* Locality self-attention: a learned temperature, and no token sees itself. */
-static Tensor lag_lsa(Tensor x, const Lag *m)
+static Tensor lag_lsa(Tensor x, Layer last, const Lag *m)
 {
     int64_t width = dim(tensor_shape(x), -1), inner = m->encoder_heads * m->encoder_head_width;
     float   start = (float)(-0.5 * log((double)m->encoder_head_width));      /* 1/sqrt(width) */
@@ -101,7 +103,7 @@ static Tensor lag_lsa(Tensor x, const Lag *m)
     x = linear("Dense_0", x, 3 * inner, (Layer){ .flax = true, .no_bias = true });
     x = attention_qkv(x, (int)m->encoder_heads,
                       &(AttentionOptions){ .temperature = temperature, .mask_diagonal = true });
-    x = linear("Dense_1", x, width, flax);
+    x = linear("Dense_1", x, width, last);
     scope_close(x.graph);
     return x;
 }
@@ -130,8 +132,9 @@ static Tensor lag_encode(Tensor sets, Tensor first, const Lag *m)
     x = add_rows(x, param_add(g, "pos_embedding", SHAPE(1, n + 2, width), unit_normal));
     for (int i = 0; i < m->encoder_depth; i++) {
         scope_open(g, "transformer.layer_%d", i);
-        x = add(x, lag_lsa(flax_norm("LayerNorm_0", x, lag_eps), m));
-        x = add(x, lag_mlp("FeedForward_0", flax_norm("LayerNorm_1", x, lag_eps), m->encoder_mlp));
+        x = lag_lsa(flax_norm("LayerNorm_0", x, lag_eps), flax_onto(x), m);
+        x = lag_mlp("FeedForward_0", flax_norm("LayerNorm_1", x, lag_eps), m->encoder_mlp,
+                    flax_onto(x));
         scope_close(g);
     }
     return slice(x, 1, 2, n + 2);
@@ -184,7 +187,7 @@ static Tensor lag_context(Tensor images, Tensor t, const Lag *m)
 
 /* ---- DiT ---- */
 
-static Tensor lag_attention(const char *name, Tensor x, Tensor context, const Lag *m)
+static Tensor lag_attention(const char *name, Tensor x, Tensor context, Layer last, const Lag *m)
 {
     int64_t c = m->hidden, heads = m->heads;
     Shape   split = SHAPE(c, heads, c / heads), join = SHAPE(heads, c / heads, c);
@@ -192,7 +195,7 @@ static Tensor lag_attention(const char *name, Tensor x, Tensor context, const La
     Tensor  q = dense_general("query", x, split, 1, flax);
     Tensor  k = dense_general("key", context, split, 1, flax);
     Tensor  v = dense_general("value", context, split, 1, flax);
-    x = dense_general("out", attention(q, k, v, (int)heads, NULL), join, 2, flax);
+    x = dense_general("out", attention(q, k, v, (int)heads, NULL), join, 2, last);
     scope_close(x.graph);
     return x;
 }
@@ -211,13 +214,14 @@ static Tensor lag_block(Tensor x, Tensor condition, Tensor context, const Lag *m
     Tensor  none = tensor_none(x.graph), y;
     Tensor  packed = linear("Dense_0", condition, 6 * c, flax_zero);
     y = layernorm_modulate(x, packed, 0, c, lag_eps);
-    y = lag_attention("MultiHeadDotProductAttention_0", y, y, m);
+    y = lag_attention("MultiHeadDotProductAttention_0", y, y, flax, m);
     x = gated_add(x, lag_gate(packed, 2, n, m), y);
     y = layernorm(x, none, none, lag_eps);
     context = linear("Dense_1", context, c, flax);
-    x = add(x, lag_attention("MultiHeadDotProductAttention_1", y, context, m));
+    x = lag_attention("MultiHeadDotProductAttention_1", y, context, flax_onto(x), m);
     y = layernorm_modulate(x, packed, 3 * c, 4 * c, lag_eps);
-    return gated_add(x, lag_gate(packed, 5, n, m), lag_mlp("MlpBlock_0", y, m->mlp_ratio * c));
+    y = lag_mlp("MlpBlock_0", y, m->mlp_ratio * c, flax);
+    return gated_add(x, lag_gate(packed, 5, n, m), y);
 }
 
 /* Fixed positions (1, side side, c): the first half of the channels says the column, the second the

@@ -32,6 +32,12 @@ static Tensor layer_bias(Graph *graph, int64_t out, int64_t fan_in, Layer how)
                        : param_add(graph, "bias", SHAPE(out), layer_init(how, fan_in, true));
 }
 
+static Tensor layer_product(Tensor x, Tensor w, Tensor bias, Layer how)
+{
+    LinearAttr attr = { .in_out = how.flax };
+    return how.onto.graph ? linear_onto(x, w, bias, how.onto, attr) : linear_op(x, w, bias, attr);
+}
+
 Tensor linear(const char *name, Tensor x, int64_t out, Layer how)
 {
     if (!tensor_ok(x))
@@ -40,7 +46,7 @@ Tensor linear(const char *name, Tensor x, int64_t out, Layer how)
     scope_open(x.graph, "%s", name);
     Tensor w = param_add(x.graph, how.flax ? "kernel" : "weight",
                          how.flax ? SHAPE(in, out) : SHAPE(out, in), layer_init(how, in, false));
-    x = linear_op(x, w, layer_bias(x.graph, out, in, how), (LinearAttr){ .in_out = how.flax });
+    x = layer_product(x, w, layer_bias(x.graph, out, in, how), how);
     scope_close(x.graph);
     return x;
 }
@@ -59,7 +65,7 @@ Tensor dense_general(const char *name, Tensor x, Shape kernel, int n_in, Layer h
     scope_open(x.graph, "%s", name);
     Tensor w = param_add(x.graph, "kernel", kernel, layer_init(how, in, false));
     Tensor b = param_add(x.graph, "bias", outs, layer_init(how, in, true));
-    x = linear_op(x, reshape(w, SHAPE(in, out)), b, (LinearAttr){ .in_out = true });
+    x = layer_product(x, reshape(w, SHAPE(in, out)), b, how);
     scope_close(x.graph);
     return x;
 }
@@ -107,8 +113,7 @@ Tensor conv1d(const char *name, Tensor x, int64_t out, Layer how)
     int64_t in = dim(tensor_shape(x), -1);
     scope_open(x.graph, "%s", name);
     Tensor w = param_add(x.graph, "weight", SHAPE(out, in, 1), layer_init(how, in, false));
-    x = linear_op(x, reshape(w, SHAPE(out, in)), layer_bias(x.graph, out, in, how),
-                  (LinearAttr){ 0 });
+    x = layer_product(x, reshape(w, SHAPE(out, in)), layer_bias(x.graph, out, in, how), how);
     scope_close(x.graph);
     return x;
 }

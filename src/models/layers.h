@@ -41,6 +41,7 @@ typedef struct Layer {           /* how a layer differs from the plain one; { 0 
     float deviation;  /* weight starts as N(0, deviation^2), bias at 0; 0: PyTorch's rule */
     bool  flax;                  /* weight is (in, out), called `kernel`, N(0, 1/in); bias at 0 */
     bool  pad_after;             /* convolutions: only right and below */
+    Tensor onto;                 /* linear layers: what the result is added to; { 0 }: nothing */
     int   groups;                /* norms */
     float eps;
 } Layer;

@@ -256,7 +256,7 @@ static Tensor sashimi_blocks(Tensor x, Tensor carry, const Sashimi *m, const Hip
 
         scope_open(g, "%d", i + 1);
         h = gelu(linear("layer.ff.0.0", sashimi_norm(x), m->ff * width, (Layer){ 0 }));
-        x = add(x, linear("layer.ff.2", h, width, (Layer){ 0 }));
+        x = linear("layer.ff.2", h, width, (Layer){ .onto = x });
         scope_close(g);
     }
     return x;

@@ -60,21 +60,22 @@ static Tensor res_block(const char *name, Tensor x, Tensor time, Tensor map, int
     return x;
 }
 
-static Tensor self_attention(const char *name, Tensor x, int heads)
+/* onto + that of x, as the next */
+static Tensor self_attention(const char *name, Tensor onto, Tensor x, int heads)
 {
     int64_t width = channels_of(x);
     Layer   plain = { .no_bias = true };
     scope_open(x.graph, "%s", name);
     Tensor q = linear("to_q", x, width, plain), k = linear("to_k", x, width, plain),
            v = linear("to_v", x, width, plain);
-    x = linear("to_out.0", attention(q, k, v, heads, NULL), width, (Layer){ 0 });
+    x = linear("to_out.0", attention(q, k, v, heads, NULL), width, (Layer){ .onto = onto });
     scope_close(x.graph);
     return x;
 }
 
 /* All samples see the same context: their positions are one long sequence, and keys and values are
  * computed once. */
-static Tensor cross_attention(const char *name, Tensor x, Tensor context, int heads)
+static Tensor cross_attention(const char *name, Tensor onto, Tensor x, Tensor context, int heads)
 {
     Shape   shape = tensor_shape(x), tokens = tensor_shape(context);
     int64_t width = channels_of(x);
@@ -83,7 +84,8 @@ static Tensor cross_attention(const char *name, Tensor x, Tensor context, int he
     Tensor q = reshape(linear("to_q", x, width, plain), SHAPE(1, -1, width));
     Tensor k = reshape(linear("to_k", context, width, plain), SHAPE(1, tokens.dim[0], width));
     Tensor v = reshape(linear("to_v", context, width, plain), SHAPE(1, tokens.dim[0], width));
-    x = linear("to_out.0", reshape(attention(q, k, v, heads, NULL), shape), width, (Layer){ 0 });
+    x = linear("to_out.0", reshape(attention(q, k, v, heads, NULL), shape), width,
+               (Layer){ .onto = onto });
     scope_close(x.graph);
     return x;
 }
@@ -97,12 +99,12 @@ static Tensor transformer(const char *name, Tensor x, Tensor context, const Stab
     Tensor h =
         linear("proj_in", norm_act("norm", x, norm_of(m, 1e-6f), NORM_LINEAR), width, (Layer){ 0 });
     scope_open(x.graph, "transformer_blocks.0");
-    h = add(h, self_attention("attn1", layer_norm("norm1", h, 1e-5f), heads));
-    h = add(h, cross_attention("attn2", layer_norm("norm2", h, 1e-5f), context, heads));
+    h = self_attention("attn1", h, layer_norm("norm1", h, 1e-5f), heads);
+    h = cross_attention("attn2", h, layer_norm("norm2", h, 1e-5f), context, heads);
     Tensor wide = linear("ff.net.0.proj", layer_norm("norm3", h, 1e-5f), 8 * width, (Layer){ 0 });
-    h = add(h, linear("ff.net.2", geglu(wide), width, (Layer){ 0 }));
+    h = linear("ff.net.2", geglu(wide), width, (Layer){ .onto = h });
     scope_close(x.graph);
-    x = add(x, linear("proj_out", h, width, (Layer){ .zero = true }));
+    x = linear("proj_out", h, width, (Layer){ .zero = true, .onto = x });
     scope_close(x.graph);
     return x;
 }
@@ -162,7 +164,7 @@ static Tensor struct_attention(const char *name, Tensor x, const StableSr *m)
     Tensor h =
         conv1d("qkv", norm_act("norm", x, norm_of(m, 1e-5f), NORM_LINEAR), 3 * width, (Layer){ 0 });
     h = attention_qkv(h, (int)m->struct_heads, &(AttentionOptions){ .by_head = true });
-    x = add(x, conv1d("proj_out", h, width, (Layer){ .zero = true }));
+    x = conv1d("proj_out", h, width, (Layer){ .zero = true, .onto = x });
     scope_close(x.graph);
     return x;
 }

@@ -55,7 +55,7 @@ static Tensor self_attention(Tensor x, int index, const Stdiff *m)
     Tensor k = linear("key", h, width, (Layer){ 0 });
     Tensor v = linear("value", h, width, (Layer){ 0 });
     h = attention(q, k, v, (int)(width / m->head_width), NULL);
-    x = add(x, linear("proj_attn", h, width, (Layer){ 0 }));
+    x = linear("proj_attn", h, width, (Layer){ .onto = x });
     scope_close(x.graph);
     return x;
 }

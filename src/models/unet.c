@@ -73,7 +73,7 @@ static Tensor unet_attention(const char *name, Tensor x, const Unet *m)
     scope_open(x.graph, "%s", name);
     Tensor h = norm_act("norm", x, (Layer){ .groups = (int)m->groups, .eps = 1e-5f }, NORM_LINEAR);
     h = attention_qkv(linear("qkv", h, 3 * width, (Layer){ 0 }), (int)m->heads, NULL);
-    x = add(x, linear("proj", h, width, (Layer){ .zero = true }));
+    x = linear("proj", h, width, (Layer){ .zero = true, .onto = x });
     scope_close(x.graph);
     return x;
 }

@@ -94,7 +94,7 @@ static void conv_give_w(Grad *g, Tensor x, Tensor dy, ConvAttr a, bool bias)
     ConvWAttr attr = { .conv = a, .shape = tensor_shape(grad_in(g, 1)), .bias = bias };
     Tensor    d[2], none = tensor_none(g->graph);
     node_add(g->graph, &op_conv_grad_w, &attr,
-             TENSORS(x, dy, grad_so_far(g, 1), bias ? grad_so_far(g, 2) : none), d);
+             TENSORS(x, dy, grad_so_far(g, 1, F32), bias ? grad_so_far(g, 2, F32) : none), d);
     grad_give_sum(g, 1, d[0]);
     if (bias)
         grad_give_sum(g, 2, d[1]);

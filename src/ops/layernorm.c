@@ -18,25 +18,7 @@ static Err layernorm_check(const Node *n, const char *word)
 
 /* A residual branch begins with a norm: what x was given by the way around it comes in, and the sum
  * goes out, where both are of x's type. */
-static Tensor norm_before(const Grad *g)
-{
-    Tensor x = grad_in(g, 0), before = grad_parts(g, 0);
-    if (!grad_wants(g, 0) || !tensor_ok(before) || tensor_type(before) != tensor_type(x) ||
-        !shape_same(tensor_shape(before), tensor_shape(x)))
-        return tensor_none(g->graph);
-    for (int i = 1; i < g->node->n_in; i++)
-        if (g->node->in[i] == x.id)
-            return tensor_none(g->graph);
-    return before;
-}
-
-static void norm_give(Grad *g, Tensor before, Tensor dx)
-{
-    if (tensor_ok(before))
-        grad_give_parts(g, 0, dx);
-    else
-        grad_give(g, 0, dx);
-}
+static Tensor norm_before(const Grad *g) { return grad_so_far(g, 0, tensor_type(grad_in(g, 0))); }
 
 static Cost layernorm_cost(const Node *n)
 {
@@ -75,7 +57,7 @@ static void layernorm_grad(Grad *g)
     node_add(g->graph, &op_layernorm_grad, &attr,
              TENSORS(grad_in(g, 0), attr.wants[0] ? grad_in(g, 1) : tensor_none(g->graph),
                      grad_dy(g, 0), before), d);
-    norm_give(g, before, d[0]);
+    grad_give_sum(g, 0, d[0]);
     for (int i = 1; i < 3; i++)
         grad_give(g, i, d[i]);
 }
@@ -148,7 +130,7 @@ static void layernorm_modulate_grad(Grad *g)
         attr.wants[i] = grad_wants(g, i);
     node_add(g->graph, &op_layernorm_modulate_grad, &attr,
              TENSORS(grad_in(g, 0), grad_in(g, 1), grad_dy(g, 0), before), d);
-    norm_give(g, before, d[0]);
+    grad_give_sum(g, 0, d[0]);
     grad_give(g, 1, d[1]);
 }
 
@@ -203,7 +185,7 @@ static void scalar_norm_grad(Grad *g)
     Tensor        d[3], before = norm_before(g);
     node_add(g->graph, &op_scalar_norm_grad, &attr,
              TENSORS(grad_in(g, 0), grad_in(g, 1), grad_in(g, 2), grad_dy(g, 0), before), d);
-    norm_give(g, before, d[0]);
+    grad_give_sum(g, 0, d[0]);
     for (int i = 1; i < 3; i++)
         grad_give(g, i, d[i]);
 }

@@ -14,6 +14,7 @@ static int64_t linear_in(const Node *n, int w)
     return dim(in_shape(n, w), ATTR(n, LinearAttr)->in_out ? 0 : 1);
 }
 
+/* in: x w bias, and what y is added to if there is such */
 static Err linear_shape(Node *n)
 {
     Shape x = in_shape(n, 0), w = in_shape(n, 1);
@@ -26,7 +27,11 @@ static Err linear_shape(Node *n)
     if (in_given(n, 2) && shape_count(in_shape(n, 2)) != linear_out(n, 1))
         return fail(E_SHAPE, "linear: bias %s does not match %lld outputs",
                     shape_text(in_shape(n, 2)), (long long)linear_out(n, 1));
-    out_set(n, 0, in_type(n, 0), shape_with(x, -1, linear_out(n, 1)));
+    Shape y = shape_with(x, -1, linear_out(n, 1));
+    if (in_given(n, 3) && (in_type(n, 3) != in_type(n, 0) || !shape_same(in_shape(n, 3), y)))
+        return fail(E_SHAPE, "linear: %s %s cannot be added to %s %s", type_name(in_type(n, 0)),
+                    shape_text(y), type_name(in_type(n, 3)), shape_text(in_shape(n, 3)));
+    out_set(n, 0, in_type(n, 0), y);
     return OK;
 }
 
@@ -44,32 +49,43 @@ static void linear_grad(Grad *g)
     LinearAttr attr = *ATTR(g->node, LinearAttr);
     Tensor     x = grad_in(g, 0), w = grad_in(g, 1), dy = grad_dy(g, 0);
     bias_give(g, 2, dy);
+    if (g->node->n_in > 3)
+        grad_give(g, 3, dy);
     if (grad_wants(g, 1))                    /* before dx: x may be gone by the time dx is made */
-        grad_give_sum(
-            g, 1,
-            node_add(g->graph, &op_linear_grad_w, &attr, TENSORS(x, dy, grad_so_far(g, 1)), NULL));
-    if (grad_wants(g, 0))
-        grad_give(g, 0, node_add(g->graph, &op_linear_grad_x, &attr, TENSORS(dy, w), NULL));
+        grad_give_sum(g, 1,
+                      node_add(g->graph, &op_linear_grad_w, &attr,
+                               TENSORS(x, dy, grad_so_far(g, 1, F32)), NULL));
+    if (grad_wants(g, 0)) {
+        Tensor in[] = { dy, w, grad_so_far(g, 0, tensor_type(dy)) };
+        grad_give_sum(g, 0, node_add(g->graph, &op_linear_grad_x, &attr, in,
+                                     tensor_ok(in[2]) ? 3 : 2, NULL));
+    }
 }
 
 const OpDef op_linear = {
-    .name = "linear", .doc = "y = x W + b over the last axis",
-    .attr_bytes = sizeof(LinearAttr), .n_in = 3, .n_out = 1,
+    .name = "linear", .doc = "y = x W + b over the last axis, added to what is there",
+    .attr_bytes = sizeof(LinearAttr), .n_in = -3, .n_out = 1,
     .shape = linear_shape, .grad = linear_grad, .cost = linear_cost,
-    .cpu = { linear_choose_blas, linear_prepare_blas, linear_blas },
+    .cpu = { linear_choose_blas, linear_prepare_blas, linear_cpu },
 };
 
+/* in: dy w, and the sum so far if there is one; out: dx, added to that sum */
 static Err linear_grad_x_shape(Node *n)
 {
-    out_set(n, 0, in_type(n, 0), shape_with(in_shape(n, 0), -1, linear_in(n, 1)));
+    Shape dx = shape_with(in_shape(n, 0), -1, linear_in(n, 1));
+    if (in_given(n, 2) && (in_type(n, 2) != in_type(n, 0) || !shape_same(in_shape(n, 2), dx)))
+        return fail(E_SHAPE, "linear_grad_x: a sum of %s %s cannot take a gradient of %s %s",
+                    type_name(in_type(n, 2)), shape_text(in_shape(n, 2)), type_name(in_type(n, 0)),
+                    shape_text(dx));
+    out_set(n, 0, in_type(n, 0), dx);
     return OK;
 }
 
 const OpDef op_linear_grad_x = {
-    .name = "linear_grad_x", .doc = "dx = dy W^T",
-    .attr_bytes = sizeof(LinearAttr), .n_in = 2, .n_out = 1,
+    .name = "linear_grad_x", .doc = "dx = dy W^T, added to what is there",
+    .attr_bytes = sizeof(LinearAttr), .n_in = -2, .n_out = 1, .inplace = IN_PLACE_OF(2),
     .shape = linear_grad_x_shape, .cost = linear_cost,
-    .cpu = { linear_choose_blas, linear_prepare_blas, linear_grad_x_blas },
+    .cpu = { linear_choose_blas, linear_prepare_blas, linear_grad_x_cpu },
 };
 
 /* in: x dy, and the sum so far or none; out: dW, added to that sum */
@@ -96,6 +112,14 @@ Tensor linear_op(Tensor x, Tensor w, Tensor bias, LinearAttr attr)
     return node_add(x.graph, &op_linear, &attr, TENSORS(x, w, bias), NULL);
 }
 
+Tensor linear_onto(Tensor x, Tensor w, Tensor bias, Tensor onto, LinearAttr attr)
+{
+    if (!tensor_ok(x) || !tensor_ok(w) || !tensor_ok(onto) || tensor_type(onto) != tensor_type(w))
+        return add(onto, linear_op(x, w, bias, attr));
+    return node_add(x.graph, &op_linear, &attr, TENSORS(cast(x, tensor_type(w)), w, bias, onto),
+                    NULL);
+}
+
 /* in: dy, and the sum so far or none */
 static Err bias_grad_shape(Node *n)
 {
@@ -117,7 +141,7 @@ const OpDef op_bias_grad = {
 
 void bias_give(Grad *g, int i, Tensor dy)
 {
-    Tensor before = grad_so_far(g, i);
+    Tensor before = grad_so_far(g, i, F32);
     if (!grad_wants(g, i))
         return;
     Shape shape = tensor_shape(grad_in(g, i));

@@ -1,4 +1,4 @@
-/* linear.h -- y = x W + b over the last axis, and its gradients.
+/* linear.h -- y = x W + b over the last axis, added to something or not, and its gradients.
  *
  * Weights keep their file's layout: PyTorch's Linear is (out, in), Flax's Dense (in, out).
  */
@@ -13,19 +13,24 @@ typedef struct LinearAttr {
 
 /* (..., I) -> (..., O) */
 Tensor linear_op(Tensor x, Tensor w, Tensor bias_or_none, LinearAttr attr);
+/* onto + that: by the product itself where both are of one type */
+Tensor linear_onto(Tensor x, Tensor w, Tensor bias_or_none, Tensor onto, LinearAttr attr);
 /* the gradient of a bias: dy summed over all axes but the last */
 void   bias_give(Grad *g, int i, Tensor dy);
 
 /* The matrix product behind each of the three nodes; also what the plan's scratch comes from. */
 typedef enum LinearKind { LINEAR_FORWARD, LINEAR_GRAD_X, LINEAR_GRAD_W } LinearKind;
 
-/* _blas: by whoever does products on the device. */
+/* _blas: by whoever does products on the device. What the result is added to is read where it lies
+ * on a card; on the CPU (_cpu) it is first put in the result's place. */
 Err linear_choose_blas(const Node *n, const Device *device, Choice *choice);
 Err linear_prepare_blas(Pool *pool, Call *call);
 Err linear_blas(const Call *call);
 Err linear_grad_x_blas(const Call *call);
+Err linear_grad_w_blas(const Call *call);
+Err linear_cpu(const Call *call);
+Err linear_grad_x_cpu(const Call *call);
 Err linear_grad_w_cpu(const Call *call);
-Err linear_grad_w_product(const Call *call);     /* the sum so far is in its place already */
 /* Column sums of x (rows, width), added to `before` or not; `lines` is scratch of
  * bias_sums_bytes. */
 size_t bias_sums_bytes(int threads, int64_t width);

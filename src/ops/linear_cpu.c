@@ -19,12 +19,14 @@ static MatmulDesc linear_desc(const Node *n)
         d.lda = in, d.ldb = in_out ? out : in, d.ldc = out;
         d.trans_b = !in_out;
         d.bias = in_given(n, 2);
+        d.accumulate = in_given(n, 3);
         d.type_bias = d.bias ? in_type(n, 2) : F32;
     } else if (n->op == &op_linear_grad_x) {
         out = dim(in_shape(n, 0), -1), in = dim(out_shape(n, 0), -1);
         d.m = rows, d.n = in, d.k = out;
         d.lda = out, d.ldb = in_out ? out : in, d.ldc = in;
         d.trans_b = in_out;
+        d.accumulate = in_given(n, 2);
     } else {
         in = dim(in_shape(n, 0), -1), out = dim(in_shape(n, 1), -1);
         d.m = in_out ? in : out, d.n = in_out ? out : in, d.k = rows;
@@ -59,34 +61,68 @@ Err linear_prepare_blas(Pool *pool, Call *call)
     return OK;
 }
 
-static Err linear_run(const Call *call, void *a, void *b, const void *bias)
+static Err linear_run(const Call *call, void *a, void *b, const void *bias, const void *before)
 {
     const Prim *prim = call->prepared;
     return prim->blas->run(prim, &(PrimArgs){ .a = a, .b = b, .c = call->out[0], .bias = bias,
-                                              .scratch = call->workspace });
+                                              .before = before, .scratch = call->workspace });
+}
+
+static const void *linear_before(const Call *call)       /* what the result is added to, or NULL */
+{
+    int i = call->node->op == &op_linear ? 3 : 2;
+    return in_given(call->node, i) ? call->in[i] : NULL;
 }
 
 Err linear_blas(const Call *call)
 {
-    return linear_run(call, call->in[0], call->in[1], call->in[2]);
+    return linear_run(call, call->in[0], call->in[1], call->in[2], linear_before(call));
 }
 
 Err linear_grad_x_blas(const Call *call)
 {
-    return linear_run(call, call->in[0], call->in[1], NULL);
+    return linear_run(call, call->in[0], call->in[1], NULL, linear_before(call));
+}
+
+Err linear_grad_w_blas(const Call *call)
+{
+    bool in_out = ATTR(call->node, LinearAttr)->in_out;
+    return linear_run(call, call->in[in_out ? 0 : 1], call->in[in_out ? 1 : 0], NULL,
+                      linear_before(call));
+}
+
+static void linear_place(const Call *call)
+{
+    const char *from = linear_before(call);
+    char       *to = call->out[0];
+    int         threads = call->device->threads;
+    if (!from || from == to)
+        return;
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t first, end;
+        parallel_piece((int64_t)out_bytes(call->node, 0), 64, omp_get_thread_num(), threads, &first,
+                       &end);
+        memcpy(to + first, from + first, (size_t)(end - first));
+    }
+}
+
+Err linear_cpu(const Call *call)
+{
+    linear_place(call);
+    return linear_blas(call);
+}
+
+Err linear_grad_x_cpu(const Call *call)
+{
+    linear_place(call);
+    return linear_grad_x_blas(call);
 }
 
 Err linear_grad_w_cpu(const Call *call)
 {
-    if (call->in[2] && call->in[2] != call->out[0])
-        memcpy(call->out[0], call->in[2], (size_t)out_bytes(call->node, 0));
-    return linear_grad_w_product(call);
-}
-
-Err linear_grad_w_product(const Call *call)
-{
-    bool in_out = ATTR(call->node, LinearAttr)->in_out;
-    return linear_run(call, call->in[in_out ? 0 : 1], call->in[in_out ? 1 : 0], NULL);
+    linear_place(call);
+    return linear_grad_w_blas(call);
 }
 
 /* Column sums: each thread sums a run of rows into its own line of the workspace, in double so that

@@ -63,13 +63,22 @@ static Err conv_grad_w_cuda(const Call *call)
                           call->out[1]);
 }
 
-static Err linear_grad_w_cuda(const Call *call)
+/* Note [Sums in place]
+ * In place, cuBLASLt's Hopper kernels round a 2-byte product before they add it to C, as an
+ * operator that adds would; from C to another place they round once, but take longer. Either gives
+ * the same bits from run to run, so each operator has one of them, wherever its buffers lie: data
+ * gradients in place, for that is where the sum so far mostly is; residuals, which others still
+ * read, from place to place. */
+static Err linear_grad_x_cuda(const Call *call)
 {
     const CudaHandle *handle = call->device->handle;
-    if (call->in[2] && call->in[2] != call->out[0])
+    Call              in_place = *call;
+    void             *in[] = { call->in[0], call->in[1], call->out[0] };
+    if (in_given(call->node, 2) && call->in[2] != call->out[0])
         CUDA_TRY(cudaMemcpyAsync(call->out[0], call->in[2], (size_t)out_bytes(call->node, 0),
                                  cudaMemcpyDeviceToDevice, handle->stream));
-    return linear_grad_w_product(call);
+    in_place.in = in;
+    return linear_grad_x_blas(&in_place);
 }
 
 /* RUN(op, run)   CHOOSE(op, choose, run): it needs scratch
@@ -100,8 +109,8 @@ static const struct { const char *op; Kernel kernel; } kernels[] = {
 #undef READY
 #undef ALL
     { "linear",         { linear_choose_blas, linear_prepare_blas, linear_blas } },
-    { "linear_grad_x",  { linear_choose_blas, linear_prepare_blas, linear_grad_x_blas } },
-    { "linear_grad_w",  { linear_choose_blas, linear_prepare_blas, linear_grad_w_cuda } },
+    { "linear_grad_x",  { linear_choose_blas, linear_prepare_blas, linear_grad_x_cuda } },
+    { "linear_grad_w",  { linear_choose_blas, linear_prepare_blas, linear_grad_w_blas } },
     { "conv",           { conv_choose_blas, conv_prepare_blas, conv_blas } },
     { "conv_grad_x",    { conv_choose_blas, conv_prepare_blas, conv_grad_x_blas } },
     { "conv_grad_w",    { conv_grad_w_choose_cuda, conv_prepare_blas, conv_grad_w_cuda } },

@@ -17,10 +17,20 @@ extern "C" {
 }
 #undef class
 
-/* AHEAD: packs in flight; THIN: packs of columns of a thin block, each summed by 32 threads */
-enum { SUM_THREADS = 256, SUM_AHEAD = 8, PIECE_LANES = 32, SUM_THIN = SUM_THREADS / 32 };
+/* AHEAD: packs in flight; THIN: packs of columns of a thin block, each summed by 32 threads;
+ * WIDE: threads of a block that sums a piece, so that two rows of 1404 are one line */
+enum { SUM_THREADS = 256, SUM_WIDE = 512, SUM_AHEAD = 8, SUM_THIN = SUM_THREADS / 32 };
+/* of sum_pieces: columns of a block, threads of one of them */
+enum { PIECE_COLUMNS = 8, PIECE_LANES = 64 };
 
 typedef enum SumWay { SUM_OWN, SUM_WARP, SUM_THIN_ROWS, SUM_BLOCK } SumWay;
+
+/* What is summed: x, x y, or x y with x times the gate going to its place. Known to the compiler:
+ * packs in flight are registers, and those of y would be held free where there is none. */
+typedef enum SumOf { SUM_X, SUM_XY, SUM_GATED } SumOf;
+
+#define SUM_KERNEL(kernel, N, job)                                                                 \
+    ((job).gate.p ? kernel<N, SUM_GATED> : (job).y.p ? kernel<N, SUM_XY> : kernel<N, SUM_X>)
 
 typedef struct SumCuts {
     SumWay  way;
@@ -30,7 +40,7 @@ typedef struct SumCuts {
 static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
 {
     /* columns of a block; elements of a piece */
-    const int64_t wide = 8 * SUM_THREADS, least = 16 * 1024;
+    const int64_t wide = 8 * SUM_WIDE, least = 16 * 1024;
     SumCuts cuts = { SUM_BLOCK, m, 1 };
     if (m <= 4 || ((k >= 8 || m <= 64) && a * k >= (int64_t)sms * 4096)) {
         cuts.way = SUM_OWN;
@@ -44,7 +54,7 @@ static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
         cuts.way = SUM_THIN_ROWS;
         return cuts;
     }
-    int64_t blocks = a * ceil_div(k, wide), want = ceil_div((int64_t)sms * 4, blocks);
+    int64_t blocks = a * ceil_div(k, wide), want = ceil_div((int64_t)sms * 2, blocks);
     int64_t most = ceil_div(m * (k < wide ? k : wide), least);
     int64_t pieces = want < most ? want : most;
     cuts.rows = ceil_div(ceil_div(m, pieces), 8) * 8;  /* a piece begins on a whole pack */
@@ -59,15 +69,15 @@ size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms)
 }
 
 /* One pack of x, and of y, into the sum; x times the gate goes to its place. */
-template <int N, bool GATED>
+template <int N, SumOf OF>
 __device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const float (&x)[N],
                                          const float (&y)[N], const float (&gate)[N],
                                          float (&sum)[N])
 {
 #pragma unroll
     for (int j = 0; j < N; j++)
-        sum[j] = job.y.p ? fmaf(x[j], y[j], sum[j]) : sum[j] + x[j];
-    if constexpr (GATED) {
+        sum[j] = OF == SUM_X ? sum[j] + x[j] : fmaf(x[j], y[j], sum[j]);
+    if constexpr (OF == SUM_GATED) {
         float product[N];
 #pragma unroll
         for (int j = 0; j < N; j++)
@@ -76,41 +86,52 @@ __device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const flo
     }
 }
 
-/* sum[j] += the packs at first, first + step, ..., `count` of them. All lie over the same columns,
- * so a thread needs one pack of the gate: from column `at` of row a on. */
-template <int N, bool GATED>
+/* sum[j] += the S packs at first, first + step, ...: all are asked for before the first is used. */
+template <int N, SumOf OF, int S>
+__device__ __forceinline__ void sum_some(const SumJob &job, int64_t first, int64_t step,
+                                         const float (&gate)[N], float (&sum)[N])
+{
+    Raw<N> raw[S], raw_y[S];
+    float  x[N], y[N];
+#pragma unroll
+    for (int s = 0; s < S; s++)
+        raw[s] = raw_load<N>(job.x, first + s * step);
+    if (OF != SUM_X)
+#pragma unroll
+        for (int s = 0; s < S; s++)
+            raw_y[s] = raw_load<N>(job.y, first + s * step);
+#pragma unroll
+    for (int s = 0; s < S; s++) {
+        raw_get<N>(job.x.type, raw[s], x);
+        if (OF != SUM_X)
+            raw_get<N>(job.y.type, raw_y[s], y);
+        sum_pack<N, OF>(job, first + s * step, x, y, gate, sum);
+    }
+}
+
+/* The same for `count` packs. All lie over the same columns, so a thread needs one pack of the
+ * gate: from column `at` of row a on. */
+template <int N, SumOf OF>
 __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int64_t step,
                                           int64_t count, int64_t a, int64_t at, float (&sum)[N])
 {
-    int64_t i = 0;
-    float   x[N], y[N], gate[N];
-    if (GATED)
+    float gate[N];
+    if (OF == SUM_GATED)
 #pragma unroll
         for (int j = 0; j < N; j++)
             any_get<1>(job.gate, a * job.k + (at + j) % job.k, &gate[j]);
-    for (; i + SUM_AHEAD <= count; i += SUM_AHEAD) {
-        Raw<N> raw[SUM_AHEAD], raw_y[SUM_AHEAD];
-#pragma unroll
-        for (int s = 0; s < SUM_AHEAD; s++)
-            raw[s] = raw_load<N>(job.x, first + (i + s) * step);
-        if (job.y.p)
-#pragma unroll
-            for (int s = 0; s < SUM_AHEAD; s++)
-                raw_y[s] = raw_load<N>(job.y, first + (i + s) * step);
-#pragma unroll
-        for (int s = 0; s < SUM_AHEAD; s++) {
-            raw_get<N>(job.x.type, raw[s], x);
-            if (job.y.p)
-                raw_get<N>(job.y.type, raw_y[s], y);
-            sum_pack<N, GATED>(job, first + (i + s) * step, x, y, gate, sum);
-        }
+    for (; count >= SUM_AHEAD; count -= SUM_AHEAD, first += SUM_AHEAD * step)
+        sum_some<N, OF, SUM_AHEAD>(job, first, step, gate, sum);
+    if (count & 4) {
+        sum_some<N, OF, 4>(job, first, step, gate, sum);
+        first += 4 * step;
     }
-    for (; i < count; i++) {
-        any_get<N>(job.x, first + i * step, x);
-        if (job.y.p)
-            any_get<N>(job.y, first + i * step, y);
-        sum_pack<N, GATED>(job, first + i * step, x, y, gate, sum);
+    if (count & 2) {
+        sum_some<N, OF, 2>(job, first, step, gate, sum);
+        first += 2 * step;
     }
+    if (count & 1)
+        sum_some<N, OF, 1>(job, first, step, gate, sum);
 }
 
 __device__ __forceinline__ float sum_whole(const SumJob &job, int64_t at, float sum)
@@ -118,8 +139,8 @@ __device__ __forceinline__ float sum_whole(const SumJob &job, int64_t at, float 
     return job.before ? job.before[at] + sum * job.scale : sum * job.scale;
 }
 
-template <int N, bool GATED>
-__global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob job)
+template <int N, SumOf OF>
+__global__ void __launch_bounds__(SUM_THREADS, 2) sum_own(SumJob job)
 {
     cuda_begin();
     int64_t packs = job.a * job.k / N;
@@ -127,7 +148,7 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob job)
          p += (int64_t)gridDim.x * SUM_THREADS) {
         int64_t k, a = divided(p * N, job.k, &k);
         float   sum[N] = { 0 };
-        sum_packs<N, GATED>(job, a * job.m * job.k + k, job.k, job.m, a, k, sum);
+        sum_packs<N, OF>(job, a * job.m * job.k + k, job.k, job.m, a, k, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum[j] = sum_whole(job, p * N + j, sum[j]);
@@ -135,7 +156,7 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_own(SumJob job)
     }
 }
 
-template <int N, bool GATED>
+template <int N, SumOf OF>
 __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
 {
     cuda_begin();
@@ -145,8 +166,8 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
          a += warps) {
         float   sum[N] = { 0 }, total = 0;
         int64_t packs = job.m / N;
-        sum_packs<N, GATED>(job, a * job.m + lane * N, 32 * N,
-                            lane < packs ? (packs - lane + 31) / 32 : 0, a, 0, sum);
+        sum_packs<N, OF>(job, a * job.m + lane * N, 32 * N,
+                         lane < packs ? (packs - lane + 31) / 32 : 0, a, 0, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
             total += sum[j];
@@ -157,8 +178,8 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
 }
 
 /* Threads (SUM_THIN, 32): packs of columns, rows; blocks (columns, A). */
-template <int N, bool GATED>
-__global__ void __launch_bounds__(SUM_THREADS) sum_thin(SumJob job)
+template <int N, SumOf OF>
+__global__ void __launch_bounds__(SUM_THREADS, 2) sum_thin(SumJob job)
 {
     cuda_begin();
     __shared__ float lines[32][SUM_THIN * N];
@@ -166,8 +187,8 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_thin(SumJob job)
     int     row = threadIdx.y, at = threadIdx.x * N;
     float   sum[N] = { 0 };
     if (k < job.k)
-        sum_packs<N, GATED>(job, (a * job.m + row) * job.k + k, 32 * job.k,
-                            row < job.m ? (job.m - row + 31) / 32 : 0, a, k, sum);
+        sum_packs<N, OF>(job, (a * job.m + row) * job.k + k, 32 * job.k,
+                         row < job.m ? (job.m - row + 31) / 32 : 0, a, k, sum);
 #pragma unroll
     for (int j = 0; j < N; j++)
         lines[row][at + j] = sum[j];
@@ -195,12 +216,12 @@ __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float su
 
 /* `line` elements at a time, blockDim.x packs. side: rows side by side in a line, 0 where a line is
  * a part of one row. Blocks: columns fastest, then pieces, then A. */
-template <int N, bool GATED>
-__global__ void __launch_bounds__(SUM_THREADS)
+template <int N, SumOf OF>
+__global__ void __launch_bounds__(SUM_WIDE, OF == SUM_X ? 2 : 1)
     sum_block(SumJob job, SumCuts cuts, int64_t side, int64_t columns, float *partial)
 {
     cuda_begin();
-    __shared__ float lines[SUM_THREADS * N];
+    __shared__ float lines[SUM_WIDE * N];
     int64_t block, piece, a = divided(divided(blockIdx.x, columns, &block), cuts.pieces, &piece);
     int64_t from = piece * cuts.rows, rows = job.m - from < cuts.rows ? job.m - from : cuts.rows;
     int64_t line = (int64_t)blockDim.x * N, e = (int64_t)threadIdx.x * N;
@@ -210,15 +231,15 @@ __global__ void __launch_bounds__(SUM_THREADS)
         int64_t k = block * line + e;
         if (k >= job.k)
             return;
-        sum_packs<N, GATED>(job, first + k, job.k, rows, a, k, sum);
+        sum_packs<N, OF>(job, first + k, job.k, rows, a, k, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum_give(job, out + k + j, sum[j], partial);
         return;
     }
     int64_t n = rows * job.k;
-    sum_packs<N, GATED>(job, first + e, line, e < n ? (n - e + line - 1) / line : 0, a, e % job.k,
-                        sum);
+    sum_packs<N, OF>(job, first + e, line, e < n ? (n - e + line - 1) / line : 0, a, e % job.k,
+                     sum);
 #pragma unroll
     for (int j = 0; j < N; j++)
         lines[e + j] = sum[j];
@@ -234,25 +255,38 @@ __global__ void __launch_bounds__(SUM_THREADS)
         sum_give(job, out + i, lines[i], partial);
 }
 
-/* The pieces added: threads (32, PIECE_LANES), 32 outputs a block, blocks (K / 32, A). */
-__global__ void __launch_bounds__(32 * PIECE_LANES)
+/* The four sums of a column in a warp of (PIECE_COLUMNS, 4) added; all get the result. */
+__device__ __forceinline__ float sum_four(float x)
+{
+    x += __shfl_xor_sync(0xffffffffu, x, PIECE_COLUMNS);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2 * PIECE_COLUMNS);
+}
+
+/* The pieces added: threads (PIECE_COLUMNS, PIECE_LANES), blocks (K / PIECE_COLUMNS, A). A thread
+ * has so few of them that all are fetched at once. */
+__global__ void __launch_bounds__(PIECE_COLUMNS *PIECE_LANES)
     sum_pieces(SumJob job, int64_t pieces, const float *partial)
 {
     cuda_begin();
-    __shared__ float sums[PIECE_LANES][33];
-    int64_t k = (int64_t)blockIdx.x * 32 + threadIdx.x, at = blockIdx.y * job.k + k;
+    __shared__ float sums[PIECE_LANES / 4][PIECE_COLUMNS];
+    int64_t k = (int64_t)blockIdx.x * PIECE_COLUMNS + threadIdx.x, at = blockIdx.y * job.k + k;
     float   sum = 0;
-#pragma unroll 4
+#pragma unroll 8
     for (int64_t p = threadIdx.y; p < pieces; p += PIECE_LANES)
         sum += k < job.k ? partial[(blockIdx.y * pieces + p) * job.k + k] : 0;
-    sums[threadIdx.y][threadIdx.x] = sum;
+    sum = sum_four(sum);
+    if (threadIdx.y % 4 == 0)
+        sums[threadIdx.y / 4][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y || k >= job.k)
+    if (threadIdx.y >= 4)
         return;
-    for (int i = 1; i < PIECE_LANES; i++)
-        sum += sums[i][threadIdx.x];
-    sum = sum_whole(job, at, sum);
-    any_put<1>(job.out, at, &sum);
+    sum = 0;
+#pragma unroll
+    for (int i = 0; i < PIECE_LANES / 16; i++)
+        sum += sums[threadIdx.y * (PIECE_LANES / 16) + i][threadIdx.x];
+    sum = sum_whole(job, at, sum_four(sum));
+    if (threadIdx.y == 0 && k < job.k)
+        any_put<1>(job.out, at, &sum);
 }
 
 static int64_t common_factor(int64_t a, int64_t b) { return b ? common_factor(b, a % b) : a; }
@@ -261,27 +295,27 @@ static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, Pack
 {
     float  *partial = cuts.pieces > 1 ? (float *)call->workspace : NULL;
     pack_along(&pack, job->m * job->k);
-    if (job->k / common_factor(job->k, pack.n) > SUM_THREADS)
+    if (job->k / common_factor(job->k, pack.n) > SUM_WIDE)
         pack_along(&pack, job->k);
     int64_t unit = job->k / common_factor(job->k, pack.n);       /* threads that make whole rows */
-    bool    beside = unit <= SUM_THREADS;
-    int64_t threads = beside ? SUM_THREADS / unit * unit : (int64_t)SUM_THREADS,
-            line = threads * pack.n;
-    int64_t columns = beside ? 1 : ceil_div(job->k, line), side = beside ? line / job->k : 0;
+    bool    beside = unit <= SUM_WIDE;
+    int64_t columns = beside ? 1 : ceil_div(job->k, SUM_WIDE * pack.n);
+    int64_t threads = beside ? SUM_WIDE / unit * unit
+                             : ceil_div(ceil_div(job->k, columns * pack.n), 32) * 32;
+    int64_t line = threads * pack.n, side = beside ? line / job->k : 0;
     int64_t blocks = job->a * cuts.pieces * columns;
     if (blocks > INT32_MAX)
         return fail(E_DEVICE, "%s: a sum in %lld pieces is too large for one launch",
                     call->node->op->name, (long long)blocks);
     WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), job->gate.p ? sum_block<N, true> : sum_block<N, false>,
-                          (unsigned)blocks, (unsigned)threads, 0, *job, cuts, side, columns,
-                          partial);)
+              cuda_launch(cuda_stream(call), SUM_KERNEL(sum_block, N, *job), (unsigned)blocks,
+                          (unsigned)threads, 0, *job, cuts, side, columns, partial);)
     CUDA_LAUNCHED();
     if (!partial)
         return OK;
     cuda_launch(cuda_stream(call), sum_pieces,
-                dim3((unsigned)ceil_div(job->k, 32), (unsigned)job->a), dim3(32, PIECE_LANES), 0,
-                *job, cuts.pieces, partial);
+                dim3((unsigned)ceil_div(job->k, PIECE_COLUMNS), (unsigned)job->a),
+                dim3(PIECE_COLUMNS, PIECE_LANES), 0, *job, cuts.pieces, partial);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -308,21 +342,19 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
         pack_along(&pack, job.k);
         WITH_PACK(pack, N,
                   unsigned blocks = cuda_blocks(call, job.a * job.k / N, SUM_THREADS);
-                  cuda_launch(cuda_stream(call), job.gate.p ? sum_own<N, true> : sum_own<N, false>,
-                              blocks, SUM_THREADS, 0, job);)
+                  cuda_launch(cuda_stream(call), SUM_KERNEL(sum_own, N, job), blocks, SUM_THREADS,
+                              0, job);)
     } else if (cuts.way == SUM_WARP) {
         pack_along(&pack, job.m);
         WITH_PACK(pack, N,
                   unsigned blocks = cuda_blocks(call, job.a * 32, SUM_THREADS);
-                  cuda_launch(cuda_stream(call),
-                              job.gate.p ? sum_warp<N, true> : sum_warp<N, false>, blocks,
-                              SUM_THREADS, 0, job);)
+                  cuda_launch(cuda_stream(call), SUM_KERNEL(sum_warp, N, job), blocks, SUM_THREADS,
+                              0, job);)
     } else if (cuts.way == SUM_THIN_ROWS) {
         pack_along(&pack, job.k);
         WITH_PACK(pack, N,
                   dim3 blocks((unsigned)ceil_div(job.k, SUM_THIN * N), (unsigned)job.a);
-                  cuda_launch(cuda_stream(call),
-                              job.gate.p ? sum_thin<N, true> : sum_thin<N, false>, blocks,
+                  cuda_launch(cuda_stream(call), SUM_KERNEL(sum_thin, N, job), blocks,
                               dim3(SUM_THIN, 32), 0, job);)
     } else
         return sum_by_blocks(call, &job, cuts, pack);

@@ -54,7 +54,7 @@ static void up_conv_grad(Grad *g)
         UpConvWAttr of_w = { .up = attr.up, .bias = both };
         Tensor      d[2];
         node_add(g->graph, &op_up_conv_grad_w, &of_w,
-                 TENSORS(x, dy, grad_so_far(g, 1), both ? grad_so_far(g, 2) : none), d);
+                 TENSORS(x, dy, grad_so_far(g, 1, F32), both ? grad_so_far(g, 2, F32) : none), d);
         grad_give_sum(g, 1, d[0]);
         if (both)
             grad_give_sum(g, 2, d[1]);

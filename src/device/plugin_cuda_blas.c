@@ -3,6 +3,7 @@
  *   1x1, stride 1             one product over all positions
  *   2-byte types on Hopper    own kernels (direct_conv.h), if the stride is 1 and channels come in
  *                             eights
+ *   2-byte, few in channels   columns and a product: cuDNN takes three to ten times as long
  *   cuDNN has an engine       weights are turned (taps,I,O) -> (O,taps,I) in scratch, one call
  *   else                      pieces: columns of some positions, then a product (im2col;
  *                             Chellapilla et al. 2006). Thin and odd shapes land here, so it must
@@ -28,6 +29,7 @@ typedef struct CudaPrim {
     int64_t           band;              /* input lines in a band */
     size_t            columns_bytes, turned_bytes;
     bool              thin;  /* backward weights of few output channels: columns of dy, not of x */
+    bool              padded;            /* products take a row's whole pitch, a multiple of 8 */
     CudaMatmul       *matmul, *last;     /* of a piece, and of the last piece if that is shorter */
     CudaMatmul       *first;  /* backward weights: of the first piece, which overwrites */
     CudnnConv        *cudnn;
@@ -53,7 +55,8 @@ static Err prim_matmul(Pool *pool, const CudaPrim *p, MatmulDesc d, CudaMatmul *
 static MatmulDesc piece_desc(const CudaPrim *p, int64_t rows, bool first)
 {
     const ConvDesc *c = &p->conv;
-    int64_t    deep = product3(c->kernel) * c->ci, pitch = p->columns.pitch;
+    int64_t    pitch = p->columns.pitch;
+    int64_t    deep = p->padded ? pitch : product3(c->kernel) * c->ci;
     MatmulDesc d = { .batch = 1 };
     if (c->kind == CONV_FORWARD) {
         d.m = rows, d.n = c->co, d.k = deep, d.lda = pitch, d.ldb = c->co, d.ldc = c->co;
@@ -64,8 +67,8 @@ static MatmulDesc piece_desc(const CudaPrim *p, int64_t rows, bool first)
         d.trans_b = true;
         d.type_a = c->type_y, d.type_b = c->type_w, d.type_c = p->direct ? c->type_x : F32;
     } else if (p->thin) {                /* (tap, o) by i, turned afterwards */
-        d.m = product3(c->kernel) * c->co, d.n = c->ci, d.k = rows, d.lda = pitch, d.ldb = c->ci,
-        d.ldc = c->ci;
+        d.m = p->padded ? pitch : product3(c->kernel) * c->co;
+        d.n = c->ci, d.k = rows, d.lda = pitch, d.ldb = c->ci, d.ldc = c->ci;
         d.trans_a = true;
         d.type_a = c->type_y, d.type_b = c->type_x, d.type_c = F32;
         d.accumulate = !first;
@@ -106,6 +109,13 @@ static bool conv_is_thin(const ConvDesc *c)
     return c->kind == CONV_BACKWARD_WEIGHTS && 2 * c->co <= c->ci;
 }
 
+/* Few input channels: columns are hardly more than x and y. */
+static bool conv_is_narrow(const ConvDesc *c)
+{
+    return c->kind != CONV_BACKWARD_DATA && product3(c->kernel) * c->ci <= 64 && c->co % 8 == 0 &&
+           type_bytes(c->type_x) == 2 && c->type_x == c->type_y;
+}
+
 static Err columns_new(Pool *pool, CudaPrim *p)
 {
     const ConvDesc *c = &p->conv;
@@ -121,8 +131,13 @@ static Err columns_new(Pool *pool, CudaPrim *p)
     }
     p->columns.pitch = p->direct ? c->ci : up(product3(c->kernel) * p->columns.ci, 8);
     p->rows = c->n * product3(to);
-    if (p->thin)
-        p->turned_bytes = (size_t)up(product3(c->kernel) * c->ci * c->co * (int64_t)sizeof(float),
+    /* The tensor cores want widths in eights: the weight, or its gradient, then lies in scratch. */
+    p->padded = !p->direct && !data && type_bytes(c->type_x) == 2 &&
+                (c->kind == CONV_FORWARD || c->type_w == F32) &&
+                p->columns.pitch != product3(c->kernel) * p->columns.ci;
+    if (p->thin || p->padded)
+        p->turned_bytes = (size_t)up(p->columns.pitch * (p->thin ? c->ci : c->co) *
+                                         type_bytes(p->thin ? F32 : c->type_w),
                                      256);
     if (p->direct) {
         p->piece = p->rows;
@@ -171,21 +186,26 @@ static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void 
          *turned = columns - p->turned_bytes;
     int64_t row = p->thin ? c->ci * type_bytes(c->type_x) : c->co * type_bytes(c->type_y);
     cudaStream_t stream = p->handle->stream;
-    if (before && before != w && !p->thin)
+    bool         weights = c->kind == CONV_BACKWARD_WEIGHTS, aside = weights && p->turned_bytes;
+    int64_t      numbers = product3(c->kernel) * c->ci * c->co;
+    if (before && before != w && !aside)
         CUDA_TRY(cudaMemcpyAsync(w, before,
-                                 (size_t)(product3(c->kernel) * c->ci * c->co) * sizeof *before,
+                                 (size_t)numbers * sizeof *before,
                                  cudaMemcpyDeviceToDevice, stream));
     if (p->direct)
         return c->kind == CONV_FORWARD ? cuda_matmul_run(p->matmul, x, w, bias, y, scratch)
                : c->kind == CONV_BACKWARD_DATA
                    ? cuda_matmul_run(p->matmul, y, w, NULL, x, scratch)
                    : cuda_matmul_run(before ? p->matmul : p->first, x, y, NULL, w, scratch);
+    if (!weights && p->padded) {
+        TRY(cuda_pad_rows(stream, c->type_w, w, numbers, p->columns.pitch * c->co, turned));
+        w = turned;
+    }
     for (int64_t r = 0; r < p->rows; r += p->piece) {
         int64_t rows = p->rows - r < p->piece ? p->rows - r : p->piece;
         const CudaMatmul *m = rows < p->piece ? p->last
-                              : c->kind == CONV_BACKWARD_WEIGHTS && r == 0 && (!before || p->thin)
-                                  ? p->first
-                                  : p->matmul;
+                              : weights && r == 0 && (!before || aside) ? p->first
+                                                                        : p->matmul;
         TRY(cuda_columns(stream, &p->columns, p->thin ? c->type_y : c->type_x, p->thin ? y : x, r,
                          rows, columns));
         if (c->kind == CONV_FORWARD)
@@ -193,10 +213,12 @@ static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void 
         else if (p->thin)
             TRY(cuda_matmul_run(m, columns, (char *)x + r * row, NULL, turned, scratch));
         else
-            TRY(cuda_matmul_run(m, columns, (char *)y + r * row, NULL, w, scratch));
+            TRY(cuda_matmul_run(m, columns, (char *)y + r * row, NULL, aside ? turned : w,
+                                scratch));
     }
     return p->thin ? cuda_turn_taps(stream, (const float *)turned, product3(c->kernel), c->ci,
                                     c->co, before, w)
+           : aside ? cuda_turn_taps(stream, (const float *)turned, 1, numbers, 1, before, w)
                    : OK;
 }
 
@@ -310,7 +332,8 @@ static Err blas_new_conv(const CudaBlas *blas, Pool *pool, const ConvDesc *desc,
         p->head.sums = desc->kind == CONV_BACKWARD_WEIGHTS;
         p->head.scratch_bytes = direct_conv_scratch(&p->tiled);
         p->head.impl = "wgmma";
-    } else if (!p->direct && p->rows && cudnn_conv_new(pool, p->handle, desc, &p->cudnn) == OK) {
+    } else if (!p->direct && p->rows && !conv_is_narrow(desc) &&
+               cudnn_conv_new(pool, p->handle, desc, &p->cudnn) == OK) {
         p->turned_bytes = (size_t)(product3(desc->kernel) * desc->ci * desc->co *
                                    type_bytes(desc->type_w));
         p->head.scratch_bytes = (size_t)up((int64_t)cudnn_conv_scratch(p->cudnn), 256) +

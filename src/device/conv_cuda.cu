@@ -103,24 +103,6 @@ extern "C" Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type
     return OK;
 }
 
-/* `to` has more rows than `from`: those behind are zero. */
-template <class T>
-static __global__ void pad_rows_kernel(const T *from, int64_t count, int64_t whole, T *to)
-{
-    cuda_begin();
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < whole;
-         i += (int64_t)gridDim.x * THREADS)
-        to[i] = i < count ? from[i] : narrow<T>(0);
-}
-
-extern "C" Err cuda_pad_rows(cudaStream_t stream, Type type, const void *from, int64_t count,
-                             int64_t whole, void *to)
-{
-    WITH_TYPE(type, T, cuda_launch(stream, pad_rows_kernel<T>, blocks_for(whole), THREADS, 0,
-                                   (const T *)from, count, whole, (T *)to););
-    return OK;
-}
-
 /* One thread, one element of dx: the taps that read it, in their own order. */
 template <class T>
 static __global__ void columns_sum_kernel(ColumnsDesc d, T *dx, int64_t image, int axis,

@@ -1,9 +1,9 @@
 /* plugin_cuda_blas.c -- convolutions out of cuDNN's, or out of columns and products.
  *
  *   1x1, stride 1             one product over all positions
- *   2-byte types on Hopper    own kernels (direct_conv.h), if the stride is 1 and channels come in
- *                             eights
- *   2-byte, few in channels   columns and a product: cuDNN takes three to ten times as long
+ *   2-byte types on Hopper    own kernels (direct_conv.h), if the stride is 1 or 2 and channels
+ *                             come in eights
+ *   2-byte, few in channels   own kernels too (narrow_conv.h)
  *   cuDNN has an engine       weights are turned (taps,I,O) -> (O,taps,I) in scratch, one call
  *   else                      pieces: columns of some positions, then a product (im2col;
  *                             Chellapilla et al. 2006). Thin and odd shapes land here, so it must
@@ -12,6 +12,7 @@
 #include "device/plugin_cuda_blas.h"
 
 #include "device/direct_conv.h"
+#include "device/narrow_conv.h"
 
 #include <string.h>
 
@@ -35,6 +36,8 @@ typedef struct CudaPrim {
     CudnnConv        *cudnn;
     bool              straight;          /* by own kernels from x, w and y */
     DirectConv        tiled;
+    bool              narrow;            /* the same from few channels */
+    NarrowConv        slim;
 } CudaPrim;
 
 static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -109,13 +112,6 @@ static bool conv_is_thin(const ConvDesc *c)
     return c->kind == CONV_BACKWARD_WEIGHTS && 2 * c->co <= c->ci;
 }
 
-/* Few input channels: columns are hardly more than x and y. */
-static bool conv_is_narrow(const ConvDesc *c)
-{
-    return c->kind != CONV_BACKWARD_DATA && product3(c->kernel) * c->ci <= 64 && c->co % 8 == 0 &&
-           type_bytes(c->type_x) == 2 && c->type_x == c->type_y;
-}
-
 static Err columns_new(Pool *pool, CudaPrim *p)
 {
     const ConvDesc *c = &p->conv;
@@ -131,13 +127,12 @@ static Err columns_new(Pool *pool, CudaPrim *p)
     }
     p->columns.pitch = p->direct ? c->ci : up(product3(c->kernel) * p->columns.ci, 8);
     p->rows = c->n * product3(to);
-    /* The tensor cores want widths in eights: the weight, or its gradient, then lies in scratch. */
-    p->padded = !p->direct && !data && type_bytes(c->type_x) == 2 &&
-                (c->kind == CONV_FORWARD || c->type_w == F32) &&
+    /* The tensor cores want widths in eights: a weight's gradient is then made in scratch. */
+    p->padded = !p->direct && c->kind == CONV_BACKWARD_WEIGHTS && type_bytes(c->type_x) == 2 &&
                 p->columns.pitch != product3(c->kernel) * p->columns.ci;
     if (p->thin || p->padded)
         p->turned_bytes = (size_t)up(p->columns.pitch * (p->thin ? c->ci : c->co) *
-                                         type_bytes(p->thin ? F32 : c->type_w),
+                                         (int64_t)sizeof(float),
                                      256);
     if (p->direct) {
         p->piece = p->rows;
@@ -186,7 +181,7 @@ static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void 
          *turned = columns - p->turned_bytes;
     int64_t row = p->thin ? c->ci * type_bytes(c->type_x) : c->co * type_bytes(c->type_y);
     cudaStream_t stream = p->handle->stream;
-    bool         weights = c->kind == CONV_BACKWARD_WEIGHTS, aside = weights && p->turned_bytes;
+    bool         weights = c->kind == CONV_BACKWARD_WEIGHTS, aside = p->thin || p->padded;
     int64_t      numbers = product3(c->kernel) * c->ci * c->co;
     if (before && before != w && !aside)
         CUDA_TRY(cudaMemcpyAsync(w, before,
@@ -197,10 +192,6 @@ static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void 
                : c->kind == CONV_BACKWARD_DATA
                    ? cuda_matmul_run(p->matmul, y, w, NULL, x, scratch)
                    : cuda_matmul_run(before ? p->matmul : p->first, x, y, NULL, w, scratch);
-    if (!weights && p->padded) {
-        TRY(cuda_pad_rows(stream, c->type_w, w, numbers, p->columns.pitch * c->co, turned));
-        w = turned;
-    }
     for (int64_t r = 0; r < p->rows; r += p->piece) {
         int64_t rows = p->rows - r < p->piece ? p->rows - r : p->piece;
         const CudaMatmul *m = rows < p->piece ? p->last
@@ -292,6 +283,9 @@ static Err cuda_prim_run(const Prim *prim, const PrimArgs *args)
                                               .sums = args->sums,
                                               .sums_before = args->sums_before,
                                               .scratch = args->scratch });
+    if (p->narrow)
+        return narrow_conv_run(p->handle, &p->slim, args->a, args->b, args->c, args->bias,
+                               args->before, args->scratch);
     if (p->cudnn)
         return turned_run(p, args->a, args->b, args->c, args->bias, args->before, args->scratch);
     if (p->conv.kind == CONV_BACKWARD_DATA && !p->direct)
@@ -332,8 +326,11 @@ static Err blas_new_conv(const CudaBlas *blas, Pool *pool, const ConvDesc *desc,
         p->head.sums = desc->kind == CONV_BACKWARD_WEIGHTS;
         p->head.scratch_bytes = direct_conv_scratch(&p->tiled);
         p->head.impl = "wgmma";
-    } else if (!p->direct && p->rows && !conv_is_narrow(desc) &&
-               cudnn_conv_new(pool, p->handle, desc, &p->cudnn) == OK) {
+    } else if (!p->direct && p->rows && narrow_conv_plan(p->handle, desc, &p->slim)) {
+        p->narrow = true;
+        p->head.scratch_bytes = narrow_conv_scratch(&p->slim);
+        p->head.impl = "narrow";
+    } else if (!p->direct && p->rows && cudnn_conv_new(pool, p->handle, desc, &p->cudnn) == OK) {
         p->turned_bytes = (size_t)(product3(desc->kernel) * desc->ci * desc->co *
                                    type_bytes(desc->type_w));
         p->head.scratch_bytes = (size_t)up((int64_t)cudnn_conv_scratch(p->cudnn), 256) +

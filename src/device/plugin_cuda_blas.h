@@ -53,9 +53,6 @@ Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type, const voi
 Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type type, void *dx, int64_t image,
                      int axis, int64_t from, int64_t to, const float *columns, int64_t first,
                      int64_t rows);
-/* to = `count` numbers of from, zeros behind them, `whole` in all */
-Err cuda_pad_rows(cudaStream_t stream, Type type, const void *from, int64_t count, int64_t whole,
-                  void *to);
 /* to = before + from turned, or from alone */
 Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows, int64_t columns,
                    const void *before, void *to);

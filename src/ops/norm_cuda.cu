@@ -7,7 +7,7 @@
  * none waits for a second. */
 enum { MOMENTS_AHEAD = 4, MOMENTS_BLOCKS = 3, SLOPES_AHEAD = 4, SLOPES_BLOCKS = 2,
        APPLY_AHEAD = 4, APPLY_BLOCKS = 3, BACK_AHEAD = 4, BACK_BLOCKS = 2,
-       MAP_AHEAD = 2, MAP_BLOCKS = 2 };          /* SPADE reads three tensors in all passes but one */
+       MAP_AHEAD = 2, MAP_BLOCKS = 2 };          /* SPADE, which reads three tensors */
 
 /* What becomes of z = weight * (x - mean) * rstd + bias: an activation's output, or SPADE's. */
 enum { MAPPED = NORM_ACTS };
@@ -176,10 +176,6 @@ __global__ void __launch_bounds__(NORM_THREADS, MOMENTS_BLOCKS) moments(NormCuda
     int      wide = (int)run.channels - from < NORM_THREADS * V ? (int)run.channels - from
                                                                 : NORM_THREADS * V;
     float    one[V], two[V], shift[V];
-    int      v = p.first + (p.rounds - 1) * p.stride;
-    Pack<T, V> packs[AHEAD];
-    if (p.rounds)                                /* on their way while shifts are found */
-        packs_get<T, V, AHEAD>(p, x, v, packs);
     for (int c = (int)threadIdx.x; c < wide; c += NORM_THREADS)
         shifts[c] = n ? middle<T>(run, p, from + c) : 0;
     __syncthreads();
@@ -189,7 +185,10 @@ __global__ void __launch_bounds__(NORM_THREADS, MOMENTS_BLOCKS) moments(NormCuda
         one[j] = two[j] = 0;
         shift[j] = p.active ? shifts[c.at - from] : 0;
     }
-    for (int r = p.rounds; r-- > 0; v -= p.stride) {
+    for (int r = p.rounds - 1; r >= 0; r--) {
+        int        v = p.first + r * p.stride;
+        Pack<T, V> packs[AHEAD];
+        packs_get<T, V, AHEAD>(p, x, v, packs);
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
             float a[V];
@@ -202,8 +201,6 @@ __global__ void __launch_bounds__(NORM_THREADS, MOMENTS_BLOCKS) moments(NormCuda
                 two[j] += d * d;
             }
         }
-        if (r)
-            packs_get<T, V, AHEAD>(p, x, v - p.stride, packs);
     }
     float share = n ? 1 / (float)n : 0;
     sum_columns<V>(run, p, one, two, [&](int c, float s, float q) {
@@ -402,21 +399,17 @@ __global__ void __launch_bounds__(NORM_THREADS, SLOPES_BLOCKS) slopes(NormCuda r
     int64_t    base = p.sample * run.pixels * run.channels;
     Columns<V> k;
     float      one[V], two[V], rstd[V];
-    int        v = p.first + (p.rounds - 1) * p.stride;
-    Pack<T, V> x[AHEAD], dy[AHEAD], gammas[AHEAD];
-    auto       ask = [&](int v) {
-        packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
-        packs_get<T, V, AHEAD>(p, (const T *)run.dy + base, v, dy);
-        if (MAP)
-            maps_get<T, V, AHEAD>(run, p, (const T *)run.gamma, v, gammas);
-    };
-    if (p.rounds)
-        ask(v);
     columns_of<V>(run, p, k, rstd);
 #pragma unroll
     for (int j = 0; j < V; j++)
         one[j] = two[j] = 0;
-    for (int r = p.rounds; r-- > 0; v -= p.stride) {
+    for (int r = p.rounds - 1; r >= 0; r--) {
+        int        v = p.first + r * p.stride;
+        Pack<T, V> x[AHEAD], dy[AHEAD], gammas[AHEAD];
+        packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
+        packs_get<T, V, AHEAD>(p, (const T *)run.dy + base, v, dy);
+        if (MAP)
+            maps_get<T, V, AHEAD>(run, p, (const T *)run.gamma, v, gammas);
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
             float a[V], d[V], gamma[V];
@@ -433,8 +426,6 @@ __global__ void __launch_bounds__(NORM_THREADS, SLOPES_BLOCKS) slopes(NormCuda r
                 two[j] += dz * away;
             }
         }
-        if (r)
-            ask(v - p.stride);
     }
     columns_of<V>(run, p, k, rstd);              /* once more: not kept through the loop */
 #pragma unroll
@@ -527,15 +518,6 @@ __global__ void __launch_bounds__(NORM_THREADS, BACK_BLOCKS) back(NormCuda run, 
     Channel    c(run, p.column * V);
     float      one[V], two[V], rstd[V];
     const float2 *of = (const float2 *)means + p.sample * run.groups;
-    Pack<T, V> x[AHEAD], dy[AHEAD], gammas[AHEAD];
-    auto       ask = [&](int v) {
-        packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
-        packs_get<T, V, AHEAD>(p, (const T *)run.dy + base, v, dy);
-        if (MAP)
-            maps_get<T, V, AHEAD>(run, p, (const T *)run.gamma, v, gammas);
-    };
-    if (p.rounds)
-        ask(p.first);
     columns_of<V>(run, p, k, rstd);
 #pragma unroll
     for (int j = 0; j < V; j++, c.next()) {
@@ -544,7 +526,13 @@ __global__ void __launch_bounds__(NORM_THREADS, BACK_BLOCKS) back(NormCuda run, 
         one[j] = rstd[j] * m.x;
         two[j] = rstd[j] * rstd[j] * m.y;
     }
-    for (int r = 0, v = p.first; r < p.rounds; r++, v += p.stride) {
+    for (int r = 0; r < p.rounds; r++) {
+        int        v = p.first + r * p.stride;
+        Pack<T, V> x[AHEAD], dy[AHEAD], gammas[AHEAD];
+        packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
+        packs_get<T, V, AHEAD>(p, (const T *)run.dy + base, v, dy);
+        if (MAP)
+            maps_get<T, V, AHEAD>(run, p, (const T *)run.gamma, v, gammas);
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
             float a[V], d[V], gamma[V];
@@ -576,8 +564,6 @@ __global__ void __launch_bounds__(NORM_THREADS, BACK_BLOCKS) back(NormCuda run, 
             if (in)
                 put_pack<V>((T *)run.dx, base + (int64_t)(v + s * p.step) * V, a);
         }
-        if (r + 1 < p.rounds)
-            ask(v + p.stride);
     }
 }
 

@@ -34,6 +34,7 @@ static void down4(Case *c)        { conv_case(c, (ConvCase){ 1, 8, 6, 3, 5, 4, 2
 static void narrow4(Case *c)      { conv_case(c, (ConvCase){ 2, 9, 11, 3, 40, 4, 2, 1, true }); }
 static void narrow3(Case *c)      { conv_case(c, (ConvCase){ 1, 7, 13, 2, 32, 3, 1, 1, true }); }
 static void narrow5(Case *c)      { conv_case(c, (ConvCase){ 2, 6, 9, 1, 8, 5, 1, 2, false }); }
+static void narrow_tiles(Case *c) { conv_case(c, (ConvCase){ 2, 40, 37, 3, 72, 4, 2, 1, true }); }
 static void patch2(Case *c)       { conv_case(c, (ConvCase){ 2, 4, 6, 3, 5, 2, 2, 0, true }); }
 static void large(Case *c)        { conv_case(c, (ConvCase){ 2, 33, 31, 35, 67, 3, 1, 1, true }); }
 static void large_down(Case *c)   { conv_case(c, (ConvCase){ 2, 33, 30, 19, 40, 3, 2, 1, true }); }
@@ -75,13 +76,15 @@ static void volume(Case *c)
     case_out(c, "y", conv_op(x, w, case_in(c, "b", SHAPE(6), -1, 1), a));
 }
 
-static void volume_patch(Case *c)
+static void volume_patch_to(Case *c, int64_t channels)
 {
     ConvAttr a = { .stride = { 2, 3, 3 } };
     Tensor x = case_in(c, "x", SHAPE(2, 4, 6, 3, 3), -1, 1),
-           w = case_in(c, "w", SHAPE(2, 3, 3, 3, 5), -1, 1);
-    case_out(c, "y", conv_op(x, w, case_in(c, "b", SHAPE(5), -1, 1), a));
+           w = case_in(c, "w", SHAPE(2, 3, 3, 3, channels), -1, 1);
+    case_out(c, "y", conv_op(x, w, case_in(c, "b", SHAPE(channels), -1, 1), a));
 }
+static void volume_patch(Case *c)        { volume_patch_to(c, 5); }
+static void volume_patch_narrow(Case *c) { volume_patch_to(c, 8); }
 
 const OpCase cases_conv[] = {
     { "3x3", conv3, CONV2("b, padding=1") },
@@ -114,7 +117,12 @@ const OpCase cases_conv[] = {
     { "2x3x3 patches", volume_patch,
       "y = F.conv3d(x.permute(0,4,1,2,3).contiguous(), w.permute(4,3,0,1,2).contiguous(), b, "
       "stride=(2,3,3)).permute(0,2,3,4,1)" },
+    { "2x3x3 patches to eight channels", volume_patch_narrow,
+      "y = F.conv3d(x.permute(0,4,1,2,3).contiguous(), w.permute(4,3,0,1,2).contiguous(), b, "
+      "stride=(2,3,3)).permute(0,2,3,4,1)" },
     { "large", large, CONV2("b, padding=1"), CASE_LIVE_ONLY },
+    { "from three channels, several tiles", narrow_tiles, CONV2("b, stride=2, padding=1"),
+      CASE_LIVE_ONLY },
     { "large stride 2", large_down, CONV2("b, stride=2, padding=1"), CASE_LIVE_ONLY },
     { 0 }
 };

@@ -6,15 +6,18 @@
 
 #ifdef PLIMSOLL_SM90A
 /* A model of the time, fitted to an H200; only the order of the choices matters. A block costs its
- * steps and some 4 us around them, half of which two blocks on a multiprocessor hide from each
+ * steps and some 6 us around them, most of which two blocks on a multiprocessor hide from each
  * other. */
 static double plan_us(const DirectConv *conv, int64_t tiles, int64_t result, int sms)
 {
-    static const double step[] = { 0.29, 0.42, 0.60, 0.75 };  /* of 64, 128, 192 and 256 columns */
-    double load = (double)pieces_of(tiles * conv->splits, sms),
-           around = load * (conv->columns <= 128 ? 2 : 4);
-    double us = load * (double)pieces_of(conv->steps, conv->splits) * step[conv->columns / 64 - 1];
-    us += around < 4 ? 4 : around;
+    /* of 64, 128, 192 and 256 columns; of 64 and 128 where there is no second block */
+    static const double step[] = { 0.30, 0.335, 0.43, 0.59 }, alone[] = { 0.25, 0.40 };
+    bool   pairs = conv->columns <= 128;
+    int    wide = conv->columns / 64 - 1;
+    double load = (double)pieces_of(tiles * conv->splits, sms), around = load * (pairs ? 2 : 6);
+    double us = load * (double)pieces_of(conv->steps, conv->splits) *
+                (pairs && load < 2 ? alone[wide] : step[wide]);
+    us += around < 5 ? 5 : around;
     if (conv->splits > 1)
         return us + 3 + (double)(conv->splits * result) * 8 / 5e6;
     return conv->desc.kind == CONV_BACKWARD_WEIGHTS ? us + (double)result * 4 / 3e6 : us;
@@ -62,7 +65,7 @@ extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, Di
                                         conv.splits * result > MOST_PIECES / 4))
                     break;
                 double us = plan_us(&conv, tiles, result, handle->sms);
-                if (us < best) {
+                if (us <= best) {                /* turned and joined are a little faster */
                     best = us;
                     *out = conv;
                 }

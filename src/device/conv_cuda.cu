@@ -38,41 +38,68 @@ static unsigned blocks_for(int64_t n)
     return (unsigned)(need < 1 ? 1 : need < MOST_BLOCKS ? need : MOST_BLOCKS);
 }
 
-/* One thread, one column of one row: neighbours in a warp read neighbouring channels. The columns
- * between the last tap and the pitch are never read by the product, but zero costs nothing. */
-template <class T>
-static __global__ void columns_kernel(ColumnsDesc d, const T *x, int64_t first, int64_t rows,
-                                      T *columns)
+template <class T> struct alignas(16) Piece { T at[16 / sizeof(T)]; };
+
+/* One thread makes 16 bytes of one row, and the same columns of every so many rows. Taps along w
+ * and their channels lie side by side in x as in a row, a `line`: what is divided by it is divided
+ * once. WHOLE: a piece lies within one tap. The columns between the last tap and the pitch are
+ * zero, so that a product may take them along. */
+template <class T, bool WHOLE>
+static __global__ void columns_kernel(ColumnsDesc d, const T *x, unsigned first, unsigned rows,
+                                      int lanes, T *columns)
 {
     cuda_begin();
-    int64_t deep = d.kernel[0] * d.kernel[1] * d.kernel[2] * d.ci, n = rows * d.pitch;
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < n;
-         i += (int64_t)gridDim.x * THREADS) {
-        int64_t row = i / d.pitch + first, col = i % d.pitch;
-        float   v = 0;
-        if (col < deep) {
-            int64_t c = col % d.ci, tap = col / d.ci;
-            int64_t kw = tap % d.kernel[2], kh = tap / d.kernel[2] % d.kernel[1],
-                    kd = tap / (d.kernel[2] * d.kernel[1]);
-            int64_t ow = row % d.out[2], rest = row / d.out[2];
-            int64_t oh = rest % d.out[1];
-            rest /= d.out[1];
-            int64_t od = rest % d.out[0], image = rest / d.out[0];
-            int64_t w = ow * d.stride[2] - d.pad_lo[2] + kw,
-                    h = oh * d.stride[1] - d.pad_lo[1] + kh;
-            int64_t z = od * d.stride[0] - d.pad_lo[0] + kd;
-            if (w >= 0 && w < d.in[2] && h >= 0 && h < d.in[1] && z >= 0 && z < d.in[0])
-                v = wide(x[(((image * d.in[0] + z) * d.in[1] + h) * d.in[2] + w) * d.ci + c]);
+    constexpr int V = 16 / (int)sizeof(T);
+    int pieces = (int)d.pitch / V, ci = (int)d.ci, line = (int)d.kernel[2] * ci;
+    int wide = (int)d.in[2] * ci, high = (int)d.in[1], deep = (int)d.in[0];
+    int lane = lanes > 1 ? (int)threadIdx.x / pieces : 0;
+    int piece = (int)(blockIdx.y * THREADS + threadIdx.x) - lane * pieces;
+    if (lane >= lanes || piece >= pieces)
+        return;
+    int tall = (int)d.kernel[1], tap_line = piece * V / line, at = piece * V - tap_line * line;
+    int kd = tap_line / tall, kh = tap_line - kd * tall;
+    for (unsigned r = blockIdx.x * lanes + lane; r < rows; r += gridDim.x * lanes) {
+        unsigned up = (r + first) / (unsigned)d.out[2], ow = r + first - up * (unsigned)d.out[2];
+        unsigned over = up / (unsigned)d.out[1], oh = up - over * (unsigned)d.out[1];
+        unsigned image = over / (unsigned)d.out[0], od = over - image * (unsigned)d.out[0];
+        int q = ((int)ow * (int)d.stride[2] - (int)d.pad_lo[2]) * ci;
+        int h = (int)oh * (int)d.stride[1] - (int)d.pad_lo[1];
+        int z = (int)od * (int)d.stride[0] - (int)d.pad_lo[0];
+        const T *from = x + (((int64_t)image * deep + z) * high + h) * wide + q;
+        Piece<T> to = {};
+        int      a = at, i = kh, k = kd;
+#pragma unroll
+        for (int j = 0; j < (WHOLE ? 1 : V); j++) {
+            const T *here = from + ((int64_t)k * high + i) * wide + a;
+            bool     in = k < (int)d.kernel[0] && (unsigned)(q + a) < (unsigned)wide &&
+                      (unsigned)(h + i) < (unsigned)high && (unsigned)(z + k) < (unsigned)deep;
+            if (WHOLE && in)
+                to = *(const Piece<T> *)here;
+            else if (in)
+                to.at[j] = *here;
+            if (++a == line) {
+                a = 0;
+                k += ++i == tall;
+                i = i == tall ? 0 : i;
+            }
         }
-        columns[i] = narrow<T>(v);
+        *(Piece<T> *)(columns + (int64_t)r * d.pitch + piece * V) = to;
     }
 }
 
 extern "C" Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type, const void *x,
                             int64_t first, int64_t rows, void *columns)
 {
-    WITH_TYPE(type, T, cuda_launch(stream, columns_kernel<T>, blocks_for(rows * d->pitch),
-                                   THREADS, 0, *d, (const T *)x, first, rows, (T *)columns););
+    WITH_TYPE(type, T, {
+        int  v = 16 / (int)sizeof(T), pieces = (int)d->pitch / v;
+        int  lanes = pieces < THREADS ? THREADS / pieces : 1;
+        bool whole = d->ci % v == 0 && (uintptr_t)x % 16 == 0;
+        dim3 grid(blocks_for((rows + lanes - 1) / lanes * THREADS),
+                  (unsigned)((pieces + THREADS - 1) / THREADS));
+        cuda_launch(stream, whole ? columns_kernel<T, true> : columns_kernel<T, false>, grid,
+                    THREADS, 0, *d, (const T *)x, (unsigned)first, (unsigned)rows, lanes,
+                    (T *)columns);
+    });
     return OK;
 }
 
@@ -229,6 +256,7 @@ static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t c
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * THREADS) {
         float sum = before ? before[i] : 0.0f;
+#pragma unroll 16
         for (int64_t p = 0; p < n; p++)
             sum += parts[p * count + i];
         y[i] = sum;

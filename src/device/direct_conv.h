@@ -7,6 +7,8 @@
  *   forward   y[p, o] = sum over taps and i of x[p + tap, i] w[tap, i, o]      rows: positions
  *   data      dx[p, i] = sum over taps and o of dy[p - tap, o] w[tap, i, o]    rows: positions
  *   weights dw[tap, i, o] = sum over p of x[p + tap, i] dy[p, o] rows: channels, per tap
+ *
+ * The stride is 1; forward and to the weight also 2: x[2 p + tap, i], every second position of x.
  */
 #ifndef DEVICE_DIRECT_CONV_H
 #define DEVICE_DIRECT_CONV_H
@@ -19,8 +21,9 @@ typedef struct DirectConv {
     ConvDesc desc;
     int      columns;            /* of a tile: 64, 128, 192 or 256 */
     bool     turned;             /* weights: rows are output channels */
+    bool     joined;             /* turned: the columns of all taps side by side */
     int      box[4], blocks[4];  /* positions fetched at once and how often, along N, D, H, W */
-    int      tiles_m, tiles_n;   /* tiles along rows and columns; weights: of one tap */
+    int      tiles_m, tiles_n;   /* tiles along rows and columns; weights: of one tap, or joined */
     int      steps, splits;      /* of the sum: fetches, and pieces that are added up afterwards */
 } DirectConv;
 

@@ -6,15 +6,18 @@
 
 #ifdef PLIMSOLL_SM90A
 /* A model of the time, fitted to an H200; only the order of the choices matters. A block costs its
- * steps and some 4 us around them, half of which two blocks on a multiprocessor hide from each
+ * steps and some 6 us around them, most of which two blocks on a multiprocessor hide from each
  * other. */
 static double plan_us(const DirectConv *conv, int64_t tiles, int64_t result, int sms)
 {
-    static const double step[] = { 0.29, 0.42, 0.60, 0.75 };  /* of 64, 128, 192 and 256 columns */
-    double load = (double)pieces_of(tiles * conv->splits, sms),
-           around = load * (conv->columns <= 128 ? 2 : 4);
-    double us = load * (double)pieces_of(conv->steps, conv->splits) * step[conv->columns / 64 - 1];
-    us += around < 4 ? 4 : around;
+    /* of 64, 128, 192 and 256 columns; of 64 and 128 where there is no second block */
+    static const double step[] = { 0.30, 0.335, 0.43, 0.59 }, alone[] = { 0.25, 0.40 };
+    bool   pairs = conv->columns <= 128;
+    int    wide = conv->columns / 64 - 1;
+    double load = (double)pieces_of(tiles * conv->splits, sms), around = load * (pairs ? 2 : 6);
+    double us = load * (double)pieces_of(conv->steps, conv->splits) *
+                (pairs && load < 2 ? alone[wide] : step[wide]);
+    us += around < 5 ? 5 : around;
     if (conv->splits > 1)
         return us + 3 + (double)(conv->splits * result) * 8 / 5e6;
     return conv->desc.kind == CONV_BACKWARD_WEIGHTS ? us + (double)result * 4 / 3e6 : us;
@@ -35,7 +38,7 @@ extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, Di
         return false;
     for (int i = 0; i < 3; i++) {
         extent[i + 1] = data ? c->in[i] : c->out[i];
-        if (c->stride[i] != 1 || c->in[i] < 1 || c->out[i] < 1)
+        if (c->stride[i] > (data ? 1 : 2) || c->in[i] < 1 || c->out[i] < 1)
             return false;
     }
     int64_t positions = extent[0] * extent[1] * extent[2] * extent[3];
@@ -45,18 +48,24 @@ extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, Di
     boxes_choose(weights ? DEEP : ROWS, extent, &conv);
     int64_t blocks = (int64_t)conv.blocks[0] * conv.blocks[1] * conv.blocks[2] * conv.blocks[3];
     conv.steps = (int)(weights ? blocks : taps * pieces_of(data ? c->co : c->ci, DEEP));
-    for (int turned = 0; turned <= (weights ? 1 : 0); turned++)
+    /* Few input channels make narrow tiles, which wait for their boxes: all taps' go side by side.
+     */
+    int ways = !weights ? 1 : c->ci % 64 ? 2 : 3;
+    for (int way = 0; way < ways; way++)
         for (conv.columns = 256; conv.columns >= 64; conv.columns -= 64) {
-            conv.turned = turned;
-            conv.tiles_m = (int)(weights ? pieces_of(turned ? c->co : c->ci, ROWS) : blocks);
-            conv.tiles_n = (int)pieces_of(turned ? c->ci : channels, conv.columns);
-            int64_t tiles = (int64_t)conv.tiles_m * conv.tiles_n * (weights ? taps : 1);
+            conv.turned = way > 0;
+            conv.joined = way > 1;
+            conv.tiles_m = (int)(weights ? pieces_of(conv.turned ? c->co : c->ci, ROWS) : blocks);
+            conv.tiles_n = (int)pieces_of(conv.turned ? (conv.joined ? taps : 1) * c->ci : channels,
+                                          conv.columns);
+            int64_t tiles = (int64_t)conv.tiles_m * conv.tiles_n *
+                            (weights && !conv.joined ? taps : 1);
             for (conv.splits = 1; conv.splits <= MOST_SPLITS; conv.splits++) {
                 if (conv.splits > 1 && (conv.steps / conv.splits < LEAST_STEPS ||
                                         conv.splits * result > MOST_PIECES / 4))
                     break;
                 double us = plan_us(&conv, tiles, result, handle->sms);
-                if (us < best) {
+                if (us <= best) {                /* turned and joined are a little faster */
                     best = us;
                     *out = conv;
                 }
@@ -85,10 +94,15 @@ static int64_t direct_pieces(const DirectConv *conv)
     return conv->splits == 1 ? 0 : direct_result(conv) * conv->splits;
 }
 
+static int64_t direct_lines(const DirectConv *conv)
+{
+    return (conv->joined ? conv->tiles_n : product3(conv->desc.kernel)) * conv->splits;
+}
+
 extern "C" size_t direct_conv_scratch(const DirectConv *conv)
 {
     const ConvDesc *c = &conv->desc;
-    int64_t lines = c->kind == CONV_BACKWARD_WEIGHTS ? product3(c->kernel) * conv->splits : 0;
+    int64_t lines = c->kind == CONV_BACKWARD_WEIGHTS ? direct_lines(conv) : 0;
     return (size_t)(direct_pieces(conv) + lines * c->co) * sizeof(float);
 }
 
@@ -122,13 +136,14 @@ static __global__ void weights_kernel(const float4 *parts, int pieces, int lines
     dw[i] = s;
 }
 
-/* Images (N,D,H,W,C): boxes of 64 channels. */
+/* Images (N,D,H,W,C): boxes of 64 channels; of x where y has fewer positions, every second. */
 static Err map_images(const DirectConv *conv, Type type, int64_t channels, const int64_t *space,
-                      const void *p, CUtensorMap *map)
+                      const int64_t *stride, const void *p, CUtensorMap *map)
 {
+    int     every[5] = { 1, (int)stride[2], (int)stride[1], (int)stride[0], 1 };
     int64_t extent[5] = { channels, space[2], space[1], space[0], conv->desc.n };
     int     box[5] = { 64, conv->box[3], conv->box[2], conv->box[1], conv->box[0] };
-    return map_make(type, 5, extent, NULL, box, p, map);
+    return map_make_every(type, 5, extent, NULL, box, every, p, map);
 }
 
 template <int KIND, int N, class T>
@@ -140,7 +155,7 @@ static Err kernel_run(const CudaHandle *handle, const DirectConv *conv, const CU
         CUDA_TRY(cudaFuncSetAttribute(direct_kernel<KIND, N, T>,
                                       cudaFuncAttributeMaxDynamicSharedMemorySize, Tile<N>::BYTES));
     ready = true;
-    int64_t taps = KIND == CONV_BACKWARD_WEIGHTS ? product3(conv->desc.kernel) : 1;
+    int64_t taps = KIND == CONV_BACKWARD_WEIGHTS && !conv->joined ? product3(conv->desc.kernel) : 1;
     dim3    grid((unsigned)(taps * conv->tiles_m * conv->tiles_n), (unsigned)conv->splits);
     direct_kernel<KIND, N, T>
         <<<grid, THREADS, Tile<N>::BYTES, handle->stream>>>(maps[0], maps[1], maps[2], *job);
@@ -165,7 +180,7 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const Di
     void           *x = args->x, *w = args->w, *y = args->y;
     int64_t taps = product3(c->kernel), weight[3] = { c->co, c->ci, taps };
     bool    weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
-    const int64_t *space = data ? c->in : c->out;
+    const int64_t *space = data ? c->in : c->out, close[3] = { 1, 1, 1 };
     CUtensorMap    maps[3] = {};
     Job job = { .way = data ? -1 : 1,
                 .tiles_n = conv->tiles_n,
@@ -173,6 +188,7 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const Di
                 .steps = conv->steps,
                 .per_split = (int)pieces_of(conv->steps, conv->splits),
                 .turned = conv->turned,
+                .joined = conv->joined,
                 .direct = conv->splits == 1,
                 .result = direct_result(conv),
                 .bias = args->bias,
@@ -182,27 +198,31 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const Di
         job.box[i] = conv->box[i], job.blocks[i] = conv->blocks[i];
         if (i < 3) {
             job.extent[i + 1] = (int)space[i], job.kernel[i] = (int)c->kernel[i];
+            job.stride[i] = (int)c->stride[i];
             job.shift[i] = (int)(data ? c->pad_lo[i] : -c->pad_lo[i]);
         }
     }
     job.deep_blocks = (int)pieces_of(data ? c->co : c->ci, DEEP);
     job.rows = (int)(conv->turned ? c->co : c->ci);
-    job.columns = (int)(weights ? (conv->turned ? c->ci : c->co) : data ? c->ci : c->co);
+    job.columns = (int)(conv->joined   ? taps * c->ci
+                        : conv->turned ? c->ci
+                        : data         ? c->ci
+                                       : c->co);
     void *out = weights ? w : data ? x : y;
     job.out = job.direct ? (float *)out : (float *)args->scratch;
     job.before = job.direct ? args->before : NULL;
     job.sums = args->sums ? (float *)args->scratch + direct_pieces(conv) : NULL;
     job.sums_before = args->sums_before;
     if (weights) {
-        TRY(map_images(conv, c->type_x, c->ci, c->in, x, &maps[conv->turned ? 1 : 0]));
-        TRY(map_images(conv, c->type_x, c->co, c->out, y, &maps[conv->turned ? 0 : 1]));
+        TRY(map_images(conv, c->type_x, c->ci, c->in, c->stride, x, &maps[conv->turned ? 1 : 0]));
+        TRY(map_images(conv, c->type_x, c->co, c->out, close, y, &maps[conv->turned ? 0 : 1]));
         TRY((columns_run<CONV_BACKWARD_WEIGHTS, T>(handle, conv, maps, &job)));
     } else {
         int box[3] = { 64, data ? conv->columns : 64, 1 };
-        TRY(map_images(conv, c->type_x, data ? c->co : c->ci, data ? c->out : c->in, data ? y : x,
-                       &maps[0]));
+        TRY(map_images(conv, c->type_x, data ? c->co : c->ci, data ? c->out : c->in, c->stride,
+                       data ? y : x, &maps[0]));
         TRY(map_make(c->type_x, 3, weight, NULL, box, w, &maps[1]));
-        TRY(map_images(conv, c->type_x, data ? c->ci : c->co, space, out, &maps[2]));
+        TRY(map_images(conv, c->type_x, data ? c->ci : c->co, space, close, out, &maps[2]));
         TRY(data ? (columns_run<CONV_BACKWARD_DATA, T>(handle, conv, maps, &job))
                  : (columns_run<CONV_FORWARD, T>(handle, conv, maps, &job)));
     }
@@ -214,7 +234,7 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const Di
         return OK;
     if (weights)
         weights_kernel<<<blocks + sum_blocks, 256, 0, handle->stream>>>(
-            parts, conv->splits, (int)taps * conv->splits, (int)c->co, (int)sum_blocks, job,
+            parts, conv->splits, (int)direct_lines(conv), (int)c->co, (int)sum_blocks, job,
             (float4 *)out, args->sums);
     else
         pieces_kernel<<<blocks, 256, 0, handle->stream>>>(parts, conv->splits, job, (T *)out);

@@ -33,10 +33,10 @@ template <int N> struct Tile {
 
 struct Job {
     int     extent[4], box[4], blocks[4];    /* of the positions, along N, D, H, W */
-    int     kernel[3], shift[3], way;        /* a tap's position: p + shift + way * tap */
+    int kernel[3], stride[3], shift[3], way; /* a tap's position: stride * p + shift + way * tap */
     int     rows, columns;                   /* weights: channels along either side */
-    int     tiles_n, tiles_m, steps, per_split, deep_blocks;
-    bool    turned, direct;                  /* direct: one piece, the result itself is written */
+    int     tiles_n, tiles_m, steps, per_split, deep_blocks;     /* deep_blocks: of channels */
+    bool    turned, joined, direct;          /* direct: one piece, the result itself is written */
     int64_t result;                          /* elements of it */
     const void  *bias;
     int          bias_type;
@@ -103,12 +103,44 @@ static __device__ __forceinline__ At block_at(const Job &job, int i)
     return at;
 }
 
-static __device__ __forceinline__ At tap_at(const Job &job, At p, int tap)
+/* The one after it: a fetch must not wait for divisions. */
+static __device__ __forceinline__ void block_next(const Job &job, At &p)
 {
-    int kw = tap % job.kernel[2], kh = tap / job.kernel[2] % job.kernel[1],
-        kd = tap / (job.kernel[2] * job.kernel[1]);
-    return { p.n, p.d + job.shift[0] + job.way * kd, p.h + job.shift[1] + job.way * kh,
-             p.w + job.shift[2] + job.way * kw };
+    if ((p.w += job.box[3]) < job.extent[3])
+        return;
+    p.w = 0;
+    if ((p.h += job.box[2]) < job.extent[2])
+        return;
+    p.h = 0;
+    if ((p.d += job.box[1]) < job.extent[1])
+        return;
+    p.d = 0;
+    p.n += job.box[0];
+}
+
+/* A tap as steps along D, H and W; n is not used. */
+static __device__ __forceinline__ At tap_of(const Job &job, int tap)
+{
+    int line = tap / job.kernel[2], plane = line / job.kernel[1];
+    return { 0, plane, line - plane * job.kernel[1], tap - line * job.kernel[2] };
+}
+
+static __device__ __forceinline__ void tap_next(const Job &job, At &tap)
+{
+    if (++tap.w < job.kernel[2])
+        return;
+    tap.w = 0;
+    if (++tap.h < job.kernel[1])
+        return;
+    tap.h = 0;
+    tap.d++;
+}
+
+static __device__ __forceinline__ At tap_at(const Job &job, At p, At tap)
+{
+    return { p.n, p.d * job.stride[0] + job.shift[0] + job.way * tap.d,
+             p.h * job.stride[1] + job.shift[1] + job.way * tap.h,
+             p.w * job.stride[2] + job.shift[2] + job.way * tap.w };
 }
 
 template <int N> struct Ring {
@@ -128,39 +160,16 @@ template <int N> static __device__ __forceinline__ void ring_ready(Ring<N> &ring
     __syncthreads();
 }
 
-/* One thread: all boxes of steps [from, to). */
-template <int KIND, int N>
-static __device__ __forceinline__ void fetch_all(const CUtensorMap *map_a, const CUtensorMap *map_b,
-                                                 const Job &job, char *stages, Ring<N> &ring, int m,
-                                                 int n, int tap, int from, int to)
+/* One thread: all boxes of steps [from, to), into a stage at a time. */
+template <int N, class Fetch>
+static __device__ __forceinline__ void fetch_stages(char *stages, Ring<N> &ring, int from, int to,
+                                                    Fetch fetch)
 {
     int stage = 0, phase = 1;
-    At  tile = block_at(job, m);
     for (int s = from; s < to; s++) {
-        char     *a = stages + stage * Tile<N>::STAGE, *b = a + A_BYTES;
-        uint64_t *full = &ring.full[stage];
         bar_wait(&ring.empty[stage], phase);
-        bar_expect(full, Tile<N>::STAGE);
-        if (KIND == CONV_BACKWARD_WEIGHTS) {
-            At p = block_at(job, s), q = tap_at(job, p, tap);
-            At pa = job.turned ? p : q, pb = job.turned ? q : p;
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                box_fetch5(a + i * BOX, map_a, full, m * ROWS + i * 64, pa.w, pa.h, pa.d, pa.n);
-#pragma unroll
-            for (int i = 0; i < N / 64; i++)
-                box_fetch5(b + i * BOX, map_b, full, n * N + i * 64, pb.w, pb.h, pb.d, pb.n);
-        } else {
-            int c = s % job.deep_blocks * DEEP, t = s / job.deep_blocks;
-            At  q = tap_at(job, tile, t);
-            box_fetch5(a, map_a, full, c, q.w, q.h, q.d, q.n);
-            if (KIND == CONV_FORWARD)
-#pragma unroll
-                for (int i = 0; i < N / 64; i++)
-                    box_fetch3(b + i * BOX, map_b, full, n * N + i * 64, c, t);
-            else
-                box_fetch3(b, map_b, full, c, n * N, t);
-        }
+        bar_expect(&ring.full[stage], Tile<N>::STAGE);
+        fetch(stages + stage * Tile<N>::STAGE, &ring.full[stage]);
         if (++stage == Tile<N>::STAGES) {
             stage = 0;
             phase ^= 1;
@@ -168,9 +177,64 @@ static __device__ __forceinline__ void fetch_all(const CUtensorMap *map_a, const
     }
 }
 
-/* Column sums of dy while its boxes are in shared memory. The blocks of all taps read the same
- * boxes, so each adds up one in so many: alone, one block would keep all others waiting. A thread
- * has two neighbours of some of the rows. */
+template <int KIND, int N>
+static __device__ __forceinline__ void fetch_positions(const CUtensorMap *map_a,
+                                                       const CUtensorMap *map_b, const Job &job,
+                                                       char *stages, Ring<N> &ring, int m, int n,
+                                                       int from, int to)
+{
+    int t = from / job.deep_blocks, c = (from - t * job.deep_blocks) * DEEP;
+    At  tile = block_at(job, m), tap = tap_of(job, t);
+    fetch_stages<N>(stages, ring, from, to, [&](char *a, uint64_t *full) {
+        char *b = a + A_BYTES;
+        At    q = tap_at(job, tile, tap);
+        box_fetch5(a, map_a, full, c, q.w, q.h, q.d, q.n);
+        if (KIND == CONV_FORWARD)
+#pragma unroll
+            for (int i = 0; i < N / 64; i++)
+                box_fetch3(b + i * BOX, map_b, full, n * N + i * 64, c, t);
+        else
+            box_fetch3(b, map_b, full, c, n * N, t);
+        if ((c += DEEP) == job.deep_blocks * DEEP) {
+            c = 0;
+            t++;
+            tap_next(job, tap);
+        }
+    });
+}
+
+template <int N>
+static __device__ __forceinline__ void fetch_weights(const CUtensorMap *map_a,
+                                                     const CUtensorMap *map_b, const Job &job,
+                                                     char *stages, Ring<N> &ring, int m, int n,
+                                                     int tap, int from, int to)
+{
+    At  p = block_at(job, from), taps[N / 64];
+    int c[N / 64];
+#pragma unroll
+    for (int i = 0; i < N / 64; i++) {       /* behind the last tap: what is there is not read */
+        int box = n * (N / 64) + i, t = job.joined ? box / job.deep_blocks : 0;
+        c[i] = (box - t * job.deep_blocks) * 64;
+        taps[i] = tap_of(job, tap + t);
+    }
+    fetch_stages<N>(stages, ring, from, to, [&](char *a, uint64_t *full) {
+        char *b = a + A_BYTES;
+        At    pa = job.turned ? p : tap_at(job, p, taps[0]);
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            box_fetch5(a + i * BOX, map_a, full, m * ROWS + i * 64, pa.w, pa.h, pa.d, pa.n);
+#pragma unroll
+        for (int i = 0; i < N / 64; i++) {
+            At pb = job.turned ? tap_at(job, p, taps[i]) : p;
+            box_fetch5(b + i * BOX, map_b, full, c[i], pb.w, pb.h, pb.d, pb.n);
+        }
+        block_next(job, p);
+    });
+}
+
+/* Column sums of dy while its boxes are in shared memory. The blocks of all taps (joined: of all
+ * columns) read the same boxes, so each adds up one in so many: alone, one block would keep all
+ * others waiting. A thread has two neighbours of some of the rows. */
 struct Sums {
     bool   wanted;                           /* by this block */
     int at, width, rows; /* dy's place in a stage; columns of it there; rows a thread takes */
@@ -360,20 +424,25 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
         to = from + job.per_split < job.steps ? from + job.per_split : job.steps;
     ring_ready(ring);
     if (group == 2) {
-        if (threadIdx.x == 256)
-            fetch_all<KIND, N>(&map_a, &map_b, job, stages, ring, m, n, tap, from, to);
+        if (threadIdx.x == 256 && KIND == CONV_BACKWARD_WEIGHTS)
+            fetch_weights<N>(&map_a, &map_b, job, stages, ring, m, n, tap, from, to);
+        else if (threadIdx.x == 256)
+            fetch_positions<KIND, N>(&map_a, &map_b, job, stages, ring, m, n, from, to);
     } else {
         float c[N / 2];
         int width = job.turned ? ROWS : N, shares = 512 / width; /* 256 threads, two columns each */
         int  taps = job.kernel[0] * job.kernel[1] * job.kernel[2];
-        Sums sums = { job.sums && (job.turned ? n : m) == 0, job.turned ? 0 : A_BYTES, width,
-                      DEEP / shares, tap, taps };
+        int  mine = job.joined ? n : tap;
+        Sums sums = { job.sums && (job.joined || (job.turned ? n : m) == 0),
+                      job.turned ? 0 : A_BYTES, width, DEEP / shares, mine,
+                      job.joined ? job.tiles_n : taps };
         multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
         if (KIND == CONV_BACKWARD_WEIGHTS) {
             weights_out<N>(job, c, m, n, tap, split, group);
             if (sums.wanted) {
                 int columns = job.turned ? job.rows : job.columns;
-                sums.give((float *)stages, job.sums + (int64_t)(split * taps + tap) * columns,
+                sums.give((float *)stages,
+                          job.sums + (int64_t)(split * sums.every + mine) * columns,
                           (job.turned ? m : n) * width, columns);
             }
         } else if (!job.direct) {

@@ -15,13 +15,14 @@ typedef CUresult (*MapEncode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, vo
                               CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 /* Rows of a box are as long as the swizzle: 128, 64 or 32 bytes. between: elements from
- * one to the next along axes 1, 2, ...; NULL: they lie close. */
-static inline Err map_make(Type type, int rank, const int64_t *extent, const int64_t *between,
-                           const int *box, const void *p, CUtensorMap *map)
+ * one to the next along axes 1, 2, ...; NULL: they lie close. every: a box has every second, third,
+ * ... along an axis, 256 from its first to its last at most; NULL: all. */
+static inline Err map_make_every(Type type, int rank, const int64_t *extent, const int64_t *between,
+                                 const int *box, const int *every, const void *p, CUtensorMap *map)
 {
     static MapEncode encode;
     cuuint64_t       dims[5], strides[5], bytes = 2;
-    cuuint32_t       sides[5], ones[5] = { 1, 1, 1, 1, 1 };
+    cuuint32_t       sides[5], steps[5];
     if (!encode) {
         cudaDriverEntryPointQueryResult found;
         CUDA_TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000,
@@ -31,7 +32,8 @@ static inline Err map_make(Type type, int rank, const int64_t *extent, const int
     }
     for (int i = 0; i < rank; i++) {
         dims[i] = (cuuint64_t)extent[i];
-        sides[i] = (cuuint32_t)box[i];
+        steps[i] = every ? (cuuint32_t)every[i] : 1;
+        sides[i] = (cuuint32_t)box[i] * steps[i];
         bytes *= dims[i];
         strides[i] = between && i + 1 < rank ? 2 * (cuuint64_t)between[i] : bytes;
     }
@@ -40,13 +42,19 @@ static inline Err map_make(Type type, int rank, const int64_t *extent, const int
                                                 : CU_TENSOR_MAP_SWIZZLE_32B;
     CUresult status = encode(
         map, type == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        (cuuint32_t)rank, (void *)(uintptr_t)p, dims, strides, sides, ones,
+        (cuuint32_t)rank, (void *)(uintptr_t)p, dims, strides, sides, steps,
         CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (status != CUDA_SUCCESS)
         return fail(E_DEVICE, "the copy engine does not take a tensor at %p (status %d)", p,
                     (int)status);
     return OK;
+}
+
+static inline Err map_make(Type type, int rank, const int64_t *extent, const int64_t *between,
+                           const int *box, const void *p, CUtensorMap *map)
+{
+    return map_make_every(type, rank, extent, between, box, NULL, p, map);
 }
 
 #endif

@@ -53,27 +53,21 @@ static __device__ __forceinline__ void phase_fetch(const PhaseMaps &maps, const 
                                                    int tap, int from, int to)
 {
     const Job &job = phases.job;
-    int        up = phases.up, stage = 0, phase = 1;
-    int        across = KIND == CONV_FORWARD ? axis_classes(up) : up + 2;
+    int        up = phases.up, across = KIND == CONV_FORWARD ? axis_classes(up) : up + 2;
     AxisClass  ch = axis_class(up, tap / across), cw = axis_class(up, tap % across);
-    At         tile = block_at(job, m);
-    for (int s = from; s < to; s++) {
-        char     *a = stages + stage * Tile<N>::STAGE, *b = a + A_BYTES;
-        uint64_t *full = &ring.full[stage];
-        int       t = s / job.deep_blocks, c = (s - t * job.deep_blocks) * DEEP;
-        AxisTap   h, w;
-        if (KIND == CONV_FORWARD)
-            h = axis_tap(up, ch.tap + t / cw.taps), w = axis_tap(up, cw.tap + t % cw.taps);
-        else if (KIND == CONV_BACKWARD_DATA)
-            h = axis_tap(up, t / across), w = axis_tap(up, t % across);
-        else
-            h = axis_tap(up, tap / across), w = axis_tap(up, tap % across);
+    int        t = from / job.deep_blocks, c = (from - t * job.deep_blocks) * DEEP;
+    int        first = 0, last = across, uh = tap / across, uw = tap % across;
+    At         p = block_at(job, KIND == CONV_BACKWARD_WEIGHTS ? from : m);
+    if (KIND == CONV_FORWARD)
+        first = cw.tap, last = first + cw.taps, uh = ch.tap + t / cw.taps, uw = first + t % cw.taps;
+    else if (KIND == CONV_BACKWARD_DATA)
+        uh = t / across, uw = t % across;
+    AxisTap h = axis_tap(up, uh), w = axis_tap(up, uw);
+    fetch_stages<N>(stages, ring, from, to, [&](char *a, uint64_t *full) {
+        char              *b = a + A_BYTES;
         const CUtensorMap *of = &maps.phase[h.phase * up + w.phase];
         int                kept = h.weight * axis_weights(up) + w.weight;
-        bar_wait(&ring.empty[stage], phase);
-        bar_expect(full, Tile<N>::STAGE);
         if (KIND == CONV_BACKWARD_WEIGHTS) {
-            At p = block_at(job, s);
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 box_fetch5(a + i * BOX, &maps.small, full, m * ROWS + i * 64, p.w + w.shift,
@@ -81,20 +75,26 @@ static __device__ __forceinline__ void phase_fetch(const PhaseMaps &maps, const 
 #pragma unroll
             for (int i = 0; i < N / 64; i++)
                 box_fetch5(b + i * BOX, of, full, n * N + i * 64, p.w, p.h, 0, p.n);
-        } else if (KIND == CONV_FORWARD) {
-            box_fetch5(a, &maps.small, full, c, tile.w + w.shift, tile.h + h.shift, 0, tile.n);
+            block_next(job, p);
+            return;
+        }
+        if (KIND == CONV_FORWARD) {
+            box_fetch5(a, &maps.small, full, c, p.w + w.shift, p.h + h.shift, 0, p.n);
 #pragma unroll
             for (int i = 0; i < N / 64; i++)
                 box_fetch3(b + i * BOX, &maps.weights, full, n * N + i * 64, c, kept);
         } else {
-            box_fetch5(a, of, full, c, tile.w - w.shift, tile.h - h.shift, 0, tile.n);
+            box_fetch5(a, of, full, c, p.w - w.shift, p.h - h.shift, 0, p.n);
             box_fetch3(b, &maps.weights, full, c, n * N, kept);
         }
-        if (++stage == Tile<N>::STAGES) {
-            stage = 0;
-            phase ^= 1;
+        if ((c += DEEP) == job.deep_blocks * DEEP) {
+            c = 0;
+            uh += ++uw == last;
+            uw = uw == last ? first : uw;
+            h = axis_tap(up, uh);
+            w = axis_tap(up, uw);
         }
-    }
+    });
 }
 
 /* dy's column sums: the taps of one phase read the same boxes and share them. */

@@ -1,8 +1,9 @@
 /* plugin_cuda_blas.c -- convolutions out of cuDNN's, or out of columns and products.
  *
  *   1x1, stride 1             one product over all positions
- *   2-byte types on Hopper    own kernels (direct_conv.h), if the stride is 1 and channels come in
- *                             eights
+ *   2-byte types on Hopper    own kernels (direct_conv.h), if the stride is 1 or 2 and channels
+ *                             come in eights
+ *   2-byte, few in channels   own kernels too (narrow_conv.h)
  *   cuDNN has an engine       weights are turned (taps,I,O) -> (O,taps,I) in scratch, one call
  *   else                      pieces: columns of some positions, then a product (im2col;
  *                             Chellapilla et al. 2006). Thin and odd shapes land here, so it must
@@ -11,6 +12,7 @@
 #include "device/plugin_cuda_blas.h"
 
 #include "device/direct_conv.h"
+#include "device/narrow_conv.h"
 
 #include <string.h>
 
@@ -28,11 +30,14 @@ typedef struct CudaPrim {
     int64_t           band;              /* input lines in a band */
     size_t            columns_bytes, turned_bytes;
     bool              thin;  /* backward weights of few output channels: columns of dy, not of x */
+    bool              padded;            /* products take a row's whole pitch, a multiple of 8 */
     CudaMatmul       *matmul, *last;     /* of a piece, and of the last piece if that is shorter */
     CudaMatmul       *first;  /* backward weights: of the first piece, which overwrites */
     CudnnConv        *cudnn;
     bool              straight;          /* by own kernels from x, w and y */
     DirectConv        tiled;
+    bool              narrow;            /* the same from few channels */
+    NarrowConv        slim;
 } CudaPrim;
 
 static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -53,7 +58,8 @@ static Err prim_matmul(Pool *pool, const CudaPrim *p, MatmulDesc d, CudaMatmul *
 static MatmulDesc piece_desc(const CudaPrim *p, int64_t rows, bool first)
 {
     const ConvDesc *c = &p->conv;
-    int64_t    deep = product3(c->kernel) * c->ci, pitch = p->columns.pitch;
+    int64_t    pitch = p->columns.pitch;
+    int64_t    deep = p->padded ? pitch : product3(c->kernel) * c->ci;
     MatmulDesc d = { .batch = 1 };
     if (c->kind == CONV_FORWARD) {
         d.m = rows, d.n = c->co, d.k = deep, d.lda = pitch, d.ldb = c->co, d.ldc = c->co;
@@ -64,8 +70,8 @@ static MatmulDesc piece_desc(const CudaPrim *p, int64_t rows, bool first)
         d.trans_b = true;
         d.type_a = c->type_y, d.type_b = c->type_w, d.type_c = p->direct ? c->type_x : F32;
     } else if (p->thin) {                /* (tap, o) by i, turned afterwards */
-        d.m = product3(c->kernel) * c->co, d.n = c->ci, d.k = rows, d.lda = pitch, d.ldb = c->ci,
-        d.ldc = c->ci;
+        d.m = p->padded ? pitch : product3(c->kernel) * c->co;
+        d.n = c->ci, d.k = rows, d.lda = pitch, d.ldb = c->ci, d.ldc = c->ci;
         d.trans_a = true;
         d.type_a = c->type_y, d.type_b = c->type_x, d.type_c = F32;
         d.accumulate = !first;
@@ -121,8 +127,12 @@ static Err columns_new(Pool *pool, CudaPrim *p)
     }
     p->columns.pitch = p->direct ? c->ci : up(product3(c->kernel) * p->columns.ci, 8);
     p->rows = c->n * product3(to);
-    if (p->thin)
-        p->turned_bytes = (size_t)up(product3(c->kernel) * c->ci * c->co * (int64_t)sizeof(float),
+    /* The tensor cores want widths in eights: a weight's gradient is then made in scratch. */
+    p->padded = !p->direct && c->kind == CONV_BACKWARD_WEIGHTS && type_bytes(c->type_x) == 2 &&
+                p->columns.pitch != product3(c->kernel) * p->columns.ci;
+    if (p->thin || p->padded)
+        p->turned_bytes = (size_t)up(p->columns.pitch * (p->thin ? c->ci : c->co) *
+                                         (int64_t)sizeof(float),
                                      256);
     if (p->direct) {
         p->piece = p->rows;
@@ -171,6 +181,8 @@ static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void 
          *turned = columns - p->turned_bytes;
     int64_t row = p->thin ? c->ci * type_bytes(c->type_x) : c->co * type_bytes(c->type_y);
     cudaStream_t stream = p->handle->stream;
+    bool         weights = c->kind == CONV_BACKWARD_WEIGHTS, aside = p->thin || p->padded;
+    int64_t      numbers = product3(c->kernel) * c->ci * c->co;
     if (p->direct)
         return c->kind == CONV_FORWARD ? cuda_matmul_run(p->matmul, x, w, bias, NULL, y, scratch)
                : c->kind == CONV_BACKWARD_DATA
@@ -179,9 +191,8 @@ static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void 
     for (int64_t r = 0; r < p->rows; r += p->piece) {
         int64_t rows = p->rows - r < p->piece ? p->rows - r : p->piece;
         const CudaMatmul *m = rows < p->piece ? p->last
-                              : c->kind == CONV_BACKWARD_WEIGHTS && r == 0 && (!before || p->thin)
-                                  ? p->first
-                                  : p->matmul;
+                              : weights && r == 0 && (!before || aside) ? p->first
+                                                                        : p->matmul;
         TRY(cuda_columns(stream, &p->columns, p->thin ? c->type_y : c->type_x, p->thin ? y : x, r,
                          rows, columns));
         if (c->kind == CONV_FORWARD)
@@ -189,11 +200,13 @@ static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void 
         else if (p->thin)
             TRY(cuda_matmul_run(m, columns, (char *)x + r * row, NULL, NULL, turned, scratch));
         else
-            TRY(cuda_matmul_run(m, columns, (char *)y + r * row, NULL, r == 0 ? before : NULL, w,
+            TRY(cuda_matmul_run(m, columns, (char *)y + r * row, NULL,
+                                r == 0 && !aside ? before : NULL, aside ? turned : w,
                                 scratch));
     }
     return p->thin ? cuda_turn_taps(stream, (const float *)turned, product3(c->kernel), c->ci,
                                     c->co, before, w)
+           : aside ? cuda_turn_taps(stream, (const float *)turned, 1, numbers, 1, before, w)
                    : OK;
 }
 
@@ -268,6 +281,9 @@ static Err cuda_prim_run(const Prim *prim, const PrimArgs *args)
                                               .sums = args->sums,
                                               .sums_before = args->sums_before,
                                               .scratch = args->scratch });
+    if (p->narrow)
+        return narrow_conv_run(p->handle, &p->slim, args->a, args->b, args->c, args->bias,
+                               args->before, args->scratch);
     if (p->cudnn)
         return turned_run(p, args->a, args->b, args->c, args->bias, args->before, args->scratch);
     if (p->conv.kind == CONV_BACKWARD_DATA && !p->direct)
@@ -308,6 +324,10 @@ static Err blas_new_conv(const CudaBlas *blas, Pool *pool, const ConvDesc *desc,
         p->head.sums = desc->kind == CONV_BACKWARD_WEIGHTS;
         p->head.scratch_bytes = direct_conv_scratch(&p->tiled);
         p->head.impl = "wgmma";
+    } else if (!p->direct && p->rows && narrow_conv_plan(p->handle, desc, &p->slim)) {
+        p->narrow = true;
+        p->head.scratch_bytes = narrow_conv_scratch(&p->slim);
+        p->head.impl = "narrow";
     } else if (!p->direct && p->rows && cudnn_conv_new(pool, p->handle, desc, &p->cudnn) == OK) {
         p->turned_bytes = (size_t)(product3(desc->kernel) * desc->ci * desc->co *
                                    type_bytes(desc->type_w));

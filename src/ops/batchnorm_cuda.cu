@@ -13,6 +13,7 @@ static NormCuda batchnorm_run(const Node *n, int weight)
     Shape    x = in_shape(n, 0);
     NormCuda run = {};
     run.samples = 1;
+    run.batch = true;
     run.channels = run.groups = dim(x, -1);
     run.pixels = shape_rows(x);
     run.act = attr->relu ? NORM_RELU : NORM_LINEAR;

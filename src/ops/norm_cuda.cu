@@ -2,41 +2,69 @@
  * gradients. */
 #include "ops/norm_cuda.h"
 
-/* Where a thread stands: vectors at, at + step, ... < end of its sample, all of the same
+/* Vectors that a thread asks for at once, and blocks that a multiprocessor holds, of the passes
+ * that take sums and of those that write results. One turn of blocks does all the work, so that
+ * none waits for a second. */
+enum { MOMENTS_AHEAD = 4, MOMENTS_BLOCKS = 3, SLOPES_AHEAD = 4, SLOPES_BLOCKS = 2,
+       APPLY_AHEAD = 4, APPLY_BLOCKS = 3, BACK_AHEAD = 4, BACK_BLOCKS = 2,
+       MAP_AHEAD = 2, MAP_BLOCKS = 2 };          /* SPADE, which reads three tensors */
+
+/* What becomes of z = weight * (x - mean) * rstd + bias: an activation's output, or SPADE's. */
+enum { MAPPED = NORM_ACTS };
+
+/* Where a thread stands: vectors v, v + step, ... of each of its rounds, all of the same
  * channels. */
 struct Place {
-    int64_t sample, chunk, at, end, step;
-    int     column, lane;
+    int64_t sample;
+    int     chunk, rounds, column, lane;
+    int     first, end, step, stride;            /* first: of round 0; stride: to the next round */
     bool    active;
 };
 
-template <int V> __device__ __forceinline__ Place place_of(const NormCuda &run)
+/* Rounds of a chunk. */
+__device__ __forceinline__ int rounds_of(const NormCuda &run, int chunk)
+{
+    return (int)((unsigned)(run.rounds + run.chunks - 1 - chunk) / (unsigned)run.chunks);
+}
+
+/* Pixels of a chunk: the sample's last round may be a short one. */
+__device__ __forceinline__ int64_t pixels_of(const NormCuda &run, int chunk)
+{
+    int     mine = rounds_of(run, chunk), last = chunk + (mine - 1) * run.chunks;
+    int64_t over = run.rounds * run.round - run.pixels;
+    return mine * run.round - (last == run.rounds - 1 ? over : 0);
+}
+
+template <int V, int AHEAD> __device__ __forceinline__ Place place_of(const NormCuda &run)
 {
     Place    p;
     unsigned id = blockIdx.x / (unsigned)run.tiles;
     int      tile = (int)(blockIdx.x - id * (unsigned)run.tiles), t = (int)threadIdx.x;
     p.sample = id / (unsigned)run.chunks;
-    p.chunk = id - (unsigned)p.sample * (unsigned)run.chunks;
+    p.chunk = (int)(id - (unsigned)p.sample * (unsigned)run.chunks);
     p.lane = run.tiles > 1 ? 0 : t / run.columns;
     p.column = run.tiles > 1 ? tile * NORM_THREADS + t : t - p.lane * run.columns;
     p.active = p.lane < run.lanes && p.column < run.columns;
-    int64_t last = (p.chunk + 1) * run.chunk;
-    p.at = p.chunk * run.chunk * run.channels / V + (int64_t)p.lane * run.columns + p.column;
-    p.end = p.active ? (last < run.pixels ? last : run.pixels) * run.channels / V : 0;
-    p.step = (int64_t)run.lanes * run.columns;
+    p.rounds = p.active ? rounds_of(run, p.chunk) : 0;
+    p.step = run.lanes * run.columns;
+    p.first = p.chunk * (AHEAD * p.step) + p.lane * run.columns + p.column;
+    p.stride = run.chunks * (AHEAD * p.step);
+    p.end = (int)(run.pixels * run.channels / V);
     return p;
 }
 
-/* The next vectors of a thread, v, v + step, ... < end: asked for all at once, since what is stored
- * may lie where x lay and a load behind a store waits for it. */
+/* The vectors v, v + step, ... < end of a round, and zeros behind them: asked for all at once,
+ * since what is stored may lie where x lay and a load behind a store waits for it. */
 template <class T, int V, int AHEAD>
-__device__ __forceinline__ void packs_get(const Place &p, const T *at, int64_t v,
+__device__ __forceinline__ void packs_get(const Place &p, const T *at, int v,
                                           Pack<T, V> (&packs)[AHEAD])
 {
 #pragma unroll
-    for (int s = 0; s < AHEAD; s++)
+    for (int s = 0; s < AHEAD; s++) {
+        memset(&packs[s], 0, sizeof packs[s]);
         if (v + s * p.step < p.end)
-            packs[s] = *(const Pack<T, V> *)(at + (v + s * p.step) * V);
+            packs[s] = ((const Pack<T, V> *)at)[v + s * p.step];
+    }
 }
 
 template <class T, int V>
@@ -117,48 +145,67 @@ __device__ __forceinline__ float *partial_at(const NormCuda &run, const Place &p
     return partial + 2 * ((p.sample * run.chunks + p.chunk) * run.channels + c);
 }
 
-/* The middle one of three values of a channel in the chunk. */
+/* The middle one of three values of a channel in a chunk that is not empty. */
 template <class T>
 __device__ __forceinline__ float middle(const NormCuda &run, const Place &p, int c)
 {
     const T *x = (const T *)run.x + p.sample * run.pixels * run.channels + c;
-    int64_t  first = p.chunk * run.chunk, last = first + run.chunk;
-    last = (last < run.pixels ? last : run.pixels) - 1;
-    float    a = get(x, first * run.channels), b = get(x, (first + last) / 2 * run.channels);
+    int      rounds = rounds_of(run, p.chunk);
+    int64_t  first = p.chunk * run.round, far = run.chunks * run.round;
+    int64_t  half = first + rounds / 2 * far, last = first + (rounds - 1) * far + run.round - 1;
+    half += half + run.round / 2 < run.pixels ? run.round / 2 : 0;
+    last = last < run.pixels ? last : run.pixels - 1;
+    half = half < run.pixels ? half : last;
+    float    a = get(x, first * run.channels), b = get(x, half * run.channels);
     float    d = get(x, last * run.channels);
     return fmaxf(fminf(a, b), fminf(fmaxf(a, b), d));
 }
 
 /* Mean and squared deviations of every channel of a chunk. */
 template <class T, int V>
-__global__ void __launch_bounds__(NORM_THREADS) moments(NormCuda run, float *partial)
+__global__ void __launch_bounds__(NORM_THREADS, MOMENTS_BLOCKS) moments(NormCuda run,
+                                                                       float *partial)
 {
     cuda_begin();
-    Place    p = place_of<V>(run);
+    constexpr int AHEAD = MOMENTS_AHEAD;
+    __shared__ float shifts[NORM_THREADS * V];
+    Place    p = place_of<V, AHEAD>(run);
     const T *x = (const T *)run.x + p.sample * run.pixels * run.channels;
-    Channel  c(run, p.column * V);
+    int64_t  n = pixels_of(run, p.chunk);
+    int      from = run.tiles > 1 ? (p.column - (int)threadIdx.x) * V : 0;
+    int      wide = (int)run.channels - from < NORM_THREADS * V ? (int)run.channels - from
+                                                                : NORM_THREADS * V;
     float    one[V], two[V], shift[V];
+    for (int c = (int)threadIdx.x; c < wide; c += NORM_THREADS)
+        shifts[c] = n ? middle<T>(run, p, from + c) : 0;
+    __syncthreads();
+    Channel  c(run, p.column * V);
 #pragma unroll
     for (int j = 0; j < V; j++, c.next()) {
         one[j] = two[j] = 0;
-        shift[j] = p.active ? middle<T>(run, p, c.at) : 0;
+        shift[j] = p.active ? shifts[c.at - from] : 0;
     }
-#pragma unroll 4
-    for (int64_t v = p.at; v < p.end; v += p.step) {
-        float a[V];
-        get_pack<V>(x, v * V, a);
+    for (int r = p.rounds - 1; r >= 0; r--) {
+        int        v = p.first + r * p.stride;
+        Pack<T, V> packs[AHEAD];
+        packs_get<T, V, AHEAD>(p, x, v, packs);
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            float d = a[j] - shift[j];
-            one[j] += d;
-            two[j] += d * d;
+        for (int s = 0; s < AHEAD; s++) {
+            float a[V];
+            bool  in = v + s * p.step < p.end;
+            pack_numbers<T, V>(packs[s], a);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                float d = in ? a[j] - shift[j] : 0;
+                one[j] += d;
+                two[j] += d * d;
+            }
         }
     }
-    int64_t last = (p.chunk + 1) * run.chunk;
-    float   n = (float)((last < run.pixels ? last : run.pixels) - p.chunk * run.chunk);
+    float share = n ? 1 / (float)n : 0;
     sum_columns<V>(run, p, one, two, [&](int c, float s, float q) {
-        float *out = partial_at(run, p, partial, c), left = q - s * (s / n);
-        out[0] = middle<T>(run, p, c) + s / n;
+        float *out = partial_at(run, p, partial, c), left = q - s * (s * share);
+        out[0] = shifts[c - from] + s * share;
         out[1] = left < 0 ? 0 : left;
     });
 }
@@ -171,49 +218,55 @@ __device__ __forceinline__ double warp_sum_double(double x)
     return x;
 }
 
-__device__ double block_sum_double(double x, double *lines)      /* lines: 32 */
+/* Both sums of a block, to its first warp. */
+__device__ void block_sums_double(double *one, double *two, double (*lines)[32])
 {
-    x = warp_sum_double(x);
-    if (threadIdx.x % 32 == 0)
-        lines[threadIdx.x / 32] = x;
+    *one = warp_sum_double(*one);
+    *two = warp_sum_double(*two);
+    if (threadIdx.x % 32 == 0) {
+        lines[0][threadIdx.x / 32] = *one;
+        lines[1][threadIdx.x / 32] = *two;
+    }
     __syncthreads();
-    x = threadIdx.x % 32 < blockDim.x / 32 ? lines[threadIdx.x % 32] : 0.0;
-    x = warp_sum_double(x);
-    __syncthreads();
-    return x;
+    if (threadIdx.x < 32) {
+        bool in = threadIdx.x < blockDim.x / 32;
+        *one = warp_sum_double(in ? lines[0][threadIdx.x] : 0.0);
+        *two = warp_sum_double(in ? lines[1][threadIdx.x] : 0.0);
+    }
 }
 
-/* One block for each group of each sample joins what the chunks found. */
+/* One block for each group of each sample joins what the chunks found; means are taken less the
+ * first one, which in double is as good as less their own mean. */
 __global__ void join_moments(NormCuda run, const float *partial)
 {
     cuda_begin();
-    __shared__ double lines[32];
+    __shared__ double lines[2][32];
     int64_t width = run.channels / run.groups, sample = blockIdx.x / run.groups;
     int64_t group = blockIdx.x % run.groups, n = width * run.chunks;
     double  count = (double)run.pixels * (double)width, sum = 0, squares = 0;
-    const float *of = partial + 2 * (sample * run.chunks * run.channels + group * width);
+    const float2 *of = (const float2 *)partial + sample * run.chunks * run.channels + group * width;
+    double  first = (double)of->x;
+#pragma unroll 4
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
-        int64_t k = i / (unsigned)width, left = run.pixels - k * run.chunk;
-        sum += (double)(left < run.chunk ? left : run.chunk) *
-               (double)of[2 * (k * run.channels + i % (unsigned)width)];
+        unsigned k = i / (unsigned)width;
+        float2   at = of[k * run.channels + (i - k * (unsigned)width)];
+        double   pixels = (double)pixels_of(run, (int)k), away = (double)at.x - first;
+        sum += pixels * away;
+        squares += (double)at.y + pixels * away * away;
     }
-    double mean = block_sum_double(sum, lines) / count;
-    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
-        int64_t      k = i / (unsigned)width, left = run.pixels - k * run.chunk;
-        const float *at = of + 2 * (k * run.channels + i % (unsigned)width);
-        double       away = (double)at[0] - mean;
-        squares += (double)at[1] + (double)(left < run.chunk ? left : run.chunk) * away * away;
-    }
-    squares = block_sum_double(squares, lines);
+    block_sums_double(&sum, &squares, lines);
     if (threadIdx.x == 0) {
-        run.statistics[2 * blockIdx.x] = (float)mean;
-        run.statistics[2 * blockIdx.x + 1] = (float)(1 / sqrt(squares / count + (double)run.eps));
+        sum /= count;
+        squares = squares / count - sum * sum;
+        run.statistics[2 * blockIdx.x] = (float)(first + sum);
+        run.statistics[2 * blockIdx.x + 1] = (float)(1 / sqrt((squares < 0 ? 0 : squares) +
+                                                              (double)run.eps));
     }
 }
 
-/* What a thread's channels are treated with. */
+/* What a thread's channels are treated with: z = (x - mean) * scale + bias. */
 template <int V> struct Columns {
-    float mean[V], rstd[V], weight[V], bias[V];
+    float mean[V], scale[V], bias[V];
 };
 
 template <int V, class T>
@@ -242,10 +295,12 @@ __device__ __forceinline__ void affines_of(Type type, const void *p, int first, 
 }
 
 template <int V>
-__device__ __forceinline__ void columns_of(const NormCuda &run, const Place &p, Columns<V> &k)
+__device__ __forceinline__ void columns_of(const NormCuda &run, const Place &p, Columns<V> &k,
+                                           float *rstd)
 {
     if (!p.active)
         return;
+    float         weight[V];
     const float2 *of = (const float2 *)run.statistics + p.sample * run.groups;
     Channel       c(run, p.column * V);
 #pragma unroll
@@ -254,50 +309,67 @@ __device__ __forceinline__ void columns_of(const NormCuda &run, const Place &p, 
                                                                          (double)run.eps)))
                            : of[c.group];
         k.mean[j] = s.x;
-        k.rstd[j] = s.y;
-        k.weight[j] = 1;
+        rstd[j] = s.y;
+        weight[j] = 1;
         k.bias[j] = 0;
     }
-    affines_of<V>(run.type_w, run.weight, p.column * V, (int)run.channels, k.weight);
+    affines_of<V>(run.type_w, run.weight, p.column * V, (int)run.channels, weight);
     affines_of<V>(run.type_w, run.bias, p.column * V, (int)run.channels, k.bias);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        k.scale[j] = rstd[j] * weight[j];
 }
 
 /* Element of the map gamma for vector v of a sample: rows are single pixels there, so it lies as x
  * does, or with twice the channels. */
 template <int V>
-__device__ __forceinline__ int64_t map_at(const NormCuda &run, const Place &p, int64_t v)
+__device__ __forceinline__ int64_t map_at(const NormCuda &run, const Place &p, int v)
 {
-    int64_t at = p.sample * run.pixels * run.channels + v * V;
+    int64_t at = p.sample * run.pixels * run.channels + (int64_t)v * V;
     return run.packed ? 2 * at - (int64_t)p.column * V : at;
 }
 
-template <class T, int V, bool MAP>
-__global__ void __launch_bounds__(NORM_THREADS, 2) apply(NormCuda run)
+/* As packs_get, from a map. */
+template <class T, int V, int AHEAD>
+__device__ __forceinline__ void maps_get(const NormCuda &run, const Place &p, const T *map, int v,
+                                         Pack<T, V> (&packs)[AHEAD])
+{
+#pragma unroll
+    for (int s = 0; s < AHEAD; s++) {
+        memset(&packs[s], 0, sizeof packs[s]);
+        if (v + s * p.step < p.end)
+            packs[s] = *(const Pack<T, V> *)(map + map_at<V>(run, p, v + s * p.step));
+    }
+}
+
+template <class T, int V, int FORM>
+__global__ void __launch_bounds__(NORM_THREADS, FORM == MAPPED ? MAP_BLOCKS : APPLY_BLOCKS)
+    apply(NormCuda run)
 {
     cuda_begin();
-    constexpr int AHEAD = MAP ? 2 : 4;
-    Place      p = place_of<V>(run);
+    constexpr bool MAP = FORM == MAPPED;
+    constexpr int  AHEAD = MAP ? MAP_AHEAD : APPLY_AHEAD;
+    Place      p = place_of<V, AHEAD>(run);
     int64_t    base = p.sample * run.pixels * run.channels;
     Columns<V> k;
-    columns_of<V>(run, p, k);
-    for (int64_t v = p.at; v < p.end; v += AHEAD * p.step) {
-        Pack<T, V> x[AHEAD], gammas[AHEAD], betas[AHEAD];
+    float      rstd[V];
+    Pack<T, V> x[AHEAD], gammas[AHEAD], betas[AHEAD];
+    auto       ask = [&](int v) {
         packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
-        if (MAP)
-#pragma unroll
-            for (int s = 0; s < AHEAD; s++)
-                if (v + s * p.step < p.end) {
-                    int64_t  at = map_at<V>(run, p, v + s * p.step);
-                    const T *beta = run.packed ? (const T *)run.gamma + run.channels
-                                               : (const T *)run.beta;
-                    gammas[s] = *(const Pack<T, V> *)((const T *)run.gamma + at);
-                    betas[s] = *(const Pack<T, V> *)(beta + at);
-                }
+        if (MAP) {
+            const T *gamma = (const T *)run.gamma;
+            maps_get<T, V, AHEAD>(run, p, gamma, v, gammas);
+            maps_get<T, V, AHEAD>(run, p, run.packed ? gamma + run.channels : (const T *)run.beta,
+                                  v, betas);
+        }
+    };
+    if (p.rounds)                                /* on their way while columns are found */
+        ask(p.first);
+    columns_of<V>(run, p, k, rstd);
+    for (int r = 0, v = p.first; r < p.rounds; r++, v += p.stride) {
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
             float a[V], gamma[V], beta[V];
-            if (v + s * p.step >= p.end)
-                break;
             pack_numbers<T, V>(x[s], a);
             if (MAP) {
                 pack_numbers<T, V>(gammas[s], gamma);
@@ -305,57 +377,60 @@ __global__ void __launch_bounds__(NORM_THREADS, 2) apply(NormCuda run)
             }
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                float z = (a[j] - k.mean[j]) * k.rstd[j] * k.weight[j] + k.bias[j];
-                a[j] = MAP ? z * (1 + gamma[j]) + beta[j] : act_of(run.act, z);
+                float z = (a[j] - k.mean[j]) * k.scale[j] + k.bias[j];
+                a[j] = MAP ? z * (1 + gamma[j]) + beta[j] : act_of((NormAct)FORM, z);
             }
-            put_pack<V>((T *)run.y, base + (v + s * p.step) * V, a);
+            if (v + s * p.step < p.end)
+                put_pack<V>((T *)run.y, base + (int64_t)(v + s * p.step) * V, a);
         }
+        if (r + 1 < p.rounds)
+            ask(v + p.stride);
     }
 }
 
 /* Sums over a chunk of dz and dz * xhat; dz = dy act'(z), or dy (1 + gamma). */
-template <class T, int V, bool MAP>
-__global__ void __launch_bounds__(NORM_THREADS, 2) slopes(NormCuda run, float *partial)
+template <class T, int V, int FORM>
+__global__ void __launch_bounds__(NORM_THREADS, SLOPES_BLOCKS) slopes(NormCuda run, float *partial)
 {
     cuda_begin();
-    constexpr int AHEAD = MAP ? 2 : 3;
-    Place      p = place_of<V>(run);
+    constexpr bool MAP = FORM == MAPPED;
+    constexpr int  AHEAD = MAP ? MAP_AHEAD : SLOPES_AHEAD;
+    Place      p = place_of<V, AHEAD>(run);
     int64_t    base = p.sample * run.pixels * run.channels;
     Columns<V> k;
-    float      one[V], two[V];
-    columns_of<V>(run, p, k);
+    float      one[V], two[V], rstd[V];
+    columns_of<V>(run, p, k, rstd);
 #pragma unroll
     for (int j = 0; j < V; j++)
         one[j] = two[j] = 0;
-    for (int64_t v = p.at; v < p.end; v += AHEAD * p.step) {
+    for (int r = p.rounds - 1; r >= 0; r--) {
+        int        v = p.first + r * p.stride;
         Pack<T, V> x[AHEAD], dy[AHEAD], gammas[AHEAD];
         packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
         packs_get<T, V, AHEAD>(p, (const T *)run.dy + base, v, dy);
         if (MAP)
-#pragma unroll
-            for (int s = 0; s < AHEAD; s++)
-                if (v + s * p.step < p.end)
-                    gammas[s] = *(const Pack<T, V> *)((const T *)run.gamma +
-                                                      map_at<V>(run, p, v + s * p.step));
+            maps_get<T, V, AHEAD>(run, p, (const T *)run.gamma, v, gammas);
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
             float a[V], d[V], gamma[V];
-            if (v + s * p.step >= p.end)
-                break;
             pack_numbers<T, V>(x[s], a);
             pack_numbers<T, V>(dy[s], d);
             if (MAP)
                 pack_numbers<T, V>(gammas[s], gamma);
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                float xhat = (a[j] - k.mean[j]) * k.rstd[j];
+                float away = a[j] - k.mean[j];
                 float dz = d[j] * (MAP ? 1 + gamma[j]
-                                       : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
+                                       : act_slope((NormAct)FORM, away * k.scale[j] + k.bias[j]));
                 one[j] += dz;
-                two[j] += dz * xhat;
+                two[j] += dz * away;
             }
         }
     }
+    columns_of<V>(run, p, k, rstd);              /* once more: not kept through the loop */
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        two[j] *= p.active ? rstd[j] : 0;
     sum_columns<V>(run, p, one, two, [&](int c, float s, float q) {
         float *out = partial_at(run, p, partial, c);
         out[0] = s;
@@ -363,8 +438,17 @@ __global__ void __launch_bounds__(NORM_THREADS, 2) slopes(NormCuda run, float *p
     });
 }
 
+__device__ __forceinline__ void affine_put(const NormCuda &run, int64_t c, double one, double two)
+{
+    if (run.dbias)
+        run.dbias[c] = (float)one;
+    if (run.dweight)
+        run.dweight[c] = (float)two;
+}
+
 /* One block for each group of each sample: totals of its channels over all chunks, and the means of
- * dxhat and of dxhat * xhat over the group. */
+ * dxhat and of dxhat * xhat over the group. Totals of the only sample are the gradients of weight
+ * and bias. */
 __global__ void join_slopes(NormCuda run, const float *partial, double *totals, float *means)
 {
     cuda_begin();
@@ -375,7 +459,8 @@ __global__ void join_slopes(NormCuda run, const float *partial, double *totals, 
     double  sum_one = 0, sum_two = 0;
     for (int64_t c = first + warp; c < first + width; c += warps) {
         double one = 0, two = 0;
-        for (int64_t i = lane; i < run.chunks; i += 32) {
+#pragma unroll 4
+        for (int i = lane; i < run.chunks; i += 32) {
             const float *at = partial + 2 * ((sample * run.chunks + i) * run.channels + c);
             one += (double)at[0];
             two += (double)at[1];
@@ -385,7 +470,9 @@ __global__ void join_slopes(NormCuda run, const float *partial, double *totals, 
         double w = (double)affine_at(run.type_w, run.weight, c, 1);
         sum_one += w * one;
         sum_two += w * two;
-        if (lane == 0) {
+        if (lane == 0 && run.samples == 1)
+            affine_put(run, c, one, two);
+        else if (lane == 0) {
             totals[2 * (sample * run.channels + c)] = one;
             totals[2 * (sample * run.channels + c) + 1] = two;
         }
@@ -415,57 +502,51 @@ __global__ void affine_grads(NormCuda run, const double *totals)
         one += totals[2 * (n * run.channels + c)];
         two += totals[2 * (n * run.channels + c) + 1];
     }
-    if (run.dbias)
-        run.dbias[c] = (float)one;
-    if (run.dweight)
-        run.dweight[c] = (float)two;
+    affine_put(run, c, one, two);
 }
 
 /* dx, and SPADE's gradient of its maps. Every element of dy is read before dx takes its place. */
-template <class T, int V, bool MAP>
-__global__ void __launch_bounds__(NORM_THREADS, 2) back(NormCuda run, const float *means)
+template <class T, int V, int FORM>
+__global__ void __launch_bounds__(NORM_THREADS, BACK_BLOCKS) back(NormCuda run, const float *means)
 {
     cuda_begin();
-    constexpr int AHEAD = MAP ? 1 : 3;
-    Place      p = place_of<V>(run);
+    constexpr bool MAP = FORM == MAPPED;
+    constexpr int  AHEAD = MAP ? MAP_AHEAD : BACK_AHEAD;
+    Place      p = place_of<V, AHEAD>(run);
     int64_t    base = p.sample * run.pixels * run.channels;
     Columns<V> k;
     Channel    c(run, p.column * V);
-    float      one[V], two[V];
+    float      one[V], two[V], rstd[V];
     const float2 *of = (const float2 *)means + p.sample * run.groups;
-    columns_of<V>(run, p, k);
+    columns_of<V>(run, p, k, rstd);
 #pragma unroll
     for (int j = 0; j < V; j++, c.next()) {
         bool   moves = p.active && !run.var && run.dx;
         float2 m = moves ? of[c.group] : make_float2(0, 0);
-        one[j] = m.x;
-        two[j] = m.y;
+        one[j] = rstd[j] * m.x;
+        two[j] = rstd[j] * rstd[j] * m.y;
     }
-    for (int64_t v = p.at; v < p.end; v += AHEAD * p.step) {
+    for (int r = 0; r < p.rounds; r++) {
+        int        v = p.first + r * p.stride;
         Pack<T, V> x[AHEAD], dy[AHEAD], gammas[AHEAD];
         packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
         packs_get<T, V, AHEAD>(p, (const T *)run.dy + base, v, dy);
         if (MAP)
-#pragma unroll
-            for (int s = 0; s < AHEAD; s++)
-                if (v + s * p.step < p.end)
-                    gammas[s] = *(const Pack<T, V> *)((const T *)run.gamma +
-                                                      map_at<V>(run, p, v + s * p.step));
+            maps_get<T, V, AHEAD>(run, p, (const T *)run.gamma, v, gammas);
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
             float a[V], d[V], gamma[V];
-            if (v + s * p.step >= p.end)
-                break;
+            bool  in = v + s * p.step < p.end;
             pack_numbers<T, V>(x[s], a);
             pack_numbers<T, V>(dy[s], d);
             if (MAP) {
                 pack_numbers<T, V>(gammas[s], gamma);
-                if (run.dgamma) {
+                if (run.dgamma && in) {
                     int64_t at = map_at<V>(run, p, v + s * p.step);
                     float   dg[V];
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        dg[j] = d[j] * ((a[j] - k.mean[j]) * k.rstd[j] * k.weight[j] + k.bias[j]);
+                        dg[j] = d[j] * ((a[j] - k.mean[j]) * k.scale[j] + k.bias[j]);
                     put_pack<V>((T *)run.dgamma, at, dg);
                     if (run.packed)              /* the gradient of beta is dy itself */
                         put_pack<V>((T *)run.dgamma, at + run.channels, d);
@@ -475,12 +556,13 @@ __global__ void __launch_bounds__(NORM_THREADS, 2) back(NormCuda run, const floa
             }
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                float xhat = (a[j] - k.mean[j]) * k.rstd[j];
+                float away = a[j] - k.mean[j];
                 float dz = d[j] * (MAP ? 1 + gamma[j]
-                                       : act_slope(run.act, xhat * k.weight[j] + k.bias[j]));
-                a[j] = k.rstd[j] * (dz * k.weight[j] - one[j] - xhat * two[j]);
+                                       : act_slope((NormAct)FORM, away * k.scale[j] + k.bias[j]));
+                a[j] = dz * k.scale[j] - one[j] - away * two[j];
             }
-            put_pack<V>((T *)run.dx, base + (v + s * p.step) * V, a);
+            if (in)
+                put_pack<V>((T *)run.dx, base + (int64_t)(v + s * p.step) * V, a);
         }
     }
 }
@@ -489,22 +571,19 @@ __global__ void __launch_bounds__(NORM_THREADS, 2) back(NormCuda run, const floa
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* At most `blocks` chunks in all, so that none waits for a second turn; none needlessly small. */
-static void cut(NormCuda *run, int64_t blocks, int64_t elements)
+/* At most `blocks` chunks in all; none needlessly small. */
+static void cut(NormCuda *run, int64_t blocks)
 {
+    enum { LEAST = 8192 };                       /* elements */
     int64_t want = blocks / run->samples > 1 ? blocks / run->samples : 1;
-    int64_t most = ceil_div(run->pixels * run->channels, elements);
-    run->chunk = ceil_div(ceil_div(run->pixels, least(want, most)), 8) * 8;
-    run->chunks = ceil_div(run->pixels, run->chunk);
+    run->chunks = (int)least(want, ceil_div(run->pixels * run->channels, LEAST));
 }
-
-static void cut_sums(NormCuda *run, int sms) { cut(run, (int64_t)sms * 4, 8192); }
-static void cut_maps(NormCuda *run, int sms) { cut(run, (int64_t)sms * 8, 4096); }
 
 static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
-/* Columns, lanes and tiles for vectors of v elements; false: they do not fit. */
-static bool arrange(NormCuda *run, int v)
+/* Columns, lanes, tiles and rounds for vectors of v elements, `ahead` at once; false: they do not
+ * fit. */
+static bool arrange(NormCuda *run, int v, int ahead)
 {
     int64_t c = run->channels, fold = 1;
     while (c * fold % v)
@@ -518,6 +597,8 @@ static bool arrange(NormCuda *run, int v)
     run->columns = (int)(c * fold / v);
     run->tiles = (int)ceil_div(run->columns, NORM_THREADS);
     run->lanes = run->tiles > 1 ? 1 : NORM_THREADS / run->columns;
+    run->round = run->lanes * fold * ahead;
+    run->rounds = (int)ceil_div(run->pixels, run->round);
     return true;
 }
 
@@ -527,30 +608,40 @@ static unsigned norm_blocks(const NormCuda *run)
 }
 
 /* Runs the statements with T and V: whole 16-byte vectors where they fit. */
-#define WITH_VECTORS(run, ...)                                                     \
+#define WITH_VECTORS(run, ahead, ...)                                              \
     WITH_FLOAT((run).type, T, {                                                    \
         constexpr int wide = 16 / (int)sizeof(T);                                  \
-        if (arrange(&(run), wide)) { constexpr int V = wide; __VA_ARGS__ }         \
-        else { arrange(&(run), 1); constexpr int V = 1; __VA_ARGS__ }              \
+        if (arrange(&(run), wide, ahead)) { constexpr int V = wide; __VA_ARGS__ }  \
+        else { arrange(&(run), 1, ahead); constexpr int V = 1; __VA_ARGS__ }       \
     })
 
-static size_t partial_bytes(const NormCuda *given, int sms)
+/* The kernel for what becomes of z. */
+#define FORM_OF(run, kernel, T, V)                        \
+    ((run).gamma              ? kernel<T, V, MAPPED>      \
+     : (run).act == NORM_SILU ? kernel<T, V, NORM_SILU>   \
+     : (run).act == NORM_RELU ? kernel<T, V, NORM_RELU>   \
+     : (run).act == NORM_GELU ? kernel<T, V, NORM_GELU>   \
+                              : kernel<T, V, NORM_LINEAR>)
+
+static size_t partial_bytes(const NormCuda *given, int64_t blocks)
 {
     NormCuda run = *given;
-    cut_sums(&run, sms);
+    cut(&run, blocks);
     return (size_t)(run.samples * run.chunks * run.channels) * 2 * sizeof(float);
 }
 
 size_t norm_forward_cuda_bytes(const NormCuda *run, int sms)
 {
-    return norm_group_takes(run, false) ? 0 : partial_bytes(run, sms);
+    return norm_group_takes(run, false) || norm_channel_takes(run)
+               ? 0
+               : partial_bytes(run, (int64_t)sms * MOMENTS_BLOCKS);
 }
 
 /* totals, partial sums, means of groups */
 size_t norm_backward_cuda_bytes(const NormCuda *run, int sms)
 {
     return (size_t)(run->samples * run->channels) * 2 * sizeof(double) +
-           partial_bytes(run, sms) +
+           partial_bytes(run, (int64_t)sms * SLOPES_BLOCKS) +
            (size_t)(run->samples * run->groups) * 2 * sizeof(float);
 }
 
@@ -566,19 +657,22 @@ Err norm_forward_cuda(const Call *call, NormCuda run)
     float       *partial = (float *)call->workspace;
     if (norm_group_takes(&run, false))
         return norm_group_forward_cuda(call, run);
+    if (norm_channel_takes(&run))
+        return norm_channel_cuda(call, run);
     if (!run.var) {
-        cut_sums(&run, sms);
-        WITH_VECTORS(run, cuda_launch(stream, moments<T, V>, norm_blocks(&run), NORM_THREADS, 0,
-                                      run, partial););
+        cut(&run, (int64_t)sms * MOMENTS_BLOCKS);
+        WITH_VECTORS(run, MOMENTS_AHEAD, cuda_launch(stream, moments<T, V>, norm_blocks(&run),
+                                                     NORM_THREADS, 0, run, partial););
         CUDA_LAUNCHED();
         unsigned threads = join_threads(run.channels / run.groups * run.chunks);
         cuda_launch(stream, join_moments, (unsigned)(run.samples * run.groups), threads, 0, run,
                     partial);
         CUDA_LAUNCHED();
     }
-    cut_maps(&run, sms);
-    WITH_VECTORS(run, cuda_launch(stream, run.gamma ? apply<T, V, true> : apply<T, V, false>,
-                                  norm_blocks(&run), NORM_THREADS, 0, run););
+    cut(&run, (int64_t)sms * (run.gamma ? MAP_BLOCKS : APPLY_BLOCKS));
+    WITH_VECTORS(run, run.gamma ? MAP_AHEAD : APPLY_AHEAD,
+                 cuda_launch(stream, FORM_OF(run, apply, T, V), norm_blocks(&run), NORM_THREADS, 0,
+                             run););
     CUDA_LAUNCHED();
     return OK;
 }
@@ -590,18 +684,21 @@ Err norm_backward_cuda(const Call *call, NormCuda run)
     double      *totals = (double *)call->workspace;
     if (norm_group_takes(&run, true))
         return norm_group_backward_cuda(call, run);
+    if (norm_channel_takes(&run))
+        return norm_channel_cuda(call, run);
     float       *partial = (float *)(totals + 2 * run.samples * run.channels);
-    cut_sums(&run, sms);
+    cut(&run, (int64_t)sms * SLOPES_BLOCKS);
     float       *means = partial + 2 * run.samples * run.chunks * run.channels;
     if (run.dweight || run.dbias || (run.dx && !run.var)) {
-        WITH_VECTORS(run, cuda_launch(stream, run.gamma ? slopes<T, V, true> : slopes<T, V, false>,
-                                      norm_blocks(&run), NORM_THREADS, 0, run, partial););
+        WITH_VECTORS(run, run.gamma ? MAP_AHEAD : SLOPES_AHEAD,
+                     cuda_launch(stream, FORM_OF(run, slopes, T, V), norm_blocks(&run),
+                                 NORM_THREADS, 0, run, partial););
         CUDA_LAUNCHED();
         unsigned threads = join_threads(run.channels / run.groups * 32);
         cuda_launch(stream, join_slopes, (unsigned)(run.samples * run.groups), threads, 0, run,
                     partial, totals, means);
         CUDA_LAUNCHED();
-        if (run.dweight || run.dbias) {
+        if (run.samples > 1 && (run.dweight || run.dbias)) {
             cuda_launch(stream, affine_grads, (unsigned)ceil_div(run.channels, 128), 128, 0, run,
                         totals);
             CUDA_LAUNCHED();
@@ -609,9 +706,10 @@ Err norm_backward_cuda(const Call *call, NormCuda run)
     }
     if (!run.dx && !run.dgamma)
         return OK;
-    cut_maps(&run, sms);
-    WITH_VECTORS(run, cuda_launch(stream, run.gamma ? back<T, V, true> : back<T, V, false>,
-                                  norm_blocks(&run), NORM_THREADS, 0, run, means););
+    cut(&run, (int64_t)sms * BACK_BLOCKS);
+    WITH_VECTORS(run, run.gamma ? MAP_AHEAD : BACK_AHEAD,
+                 cuda_launch(stream, FORM_OF(run, back, T, V), norm_blocks(&run), NORM_THREADS, 0,
+                             run, means););
     CUDA_LAUNCHED();
     return OK;
 }

@@ -1,8 +1,14 @@
 /* norm_cuda.h -- the shared work of group, instance and batch norm and SPADE on CUDA.
  *
- * All of them see x as [samples][pixels][channels], as in norm_cpu.h. Pixels of a sample are cut
- * into chunks; a block takes one chunk, its threads hold fixed channels and walk down the pixels.
- * Sums over a chunk go to [samples][chunks][channels][2], and are joined in double, in order.
+ * All of them see x as [samples][pixels][channels], as in norm_cpu.h. Pixels of a sample are taken
+ * in rounds, each as many as a block asks for at once; block k of a sample takes rounds k, k +
+ * chunks, ..., its chunk, and its threads hold fixed channels. Sums over a chunk go to
+ * [samples][chunks][channels][2], and are joined in double, in order.
+ *
+ * Note [Order]
+ *   All blocks run at once and walk over x together, from its end to its start for sums, from its
+ *   start to its end for results. So results find what the sums read last in the second-level
+ *   cache, and sums what was written last by whoever made x.
  *
  * Note [Accuracy]
  *   Sums for the variance are taken of x minus a value of the same channel (the middle one of three
@@ -31,11 +37,13 @@ typedef struct NormCuda {        /* one run; what is not used is NULL */
     const float *mean, *var;     /* batch norm with given statistics, which do not move with x */
     const void *gamma, *beta;    /* SPADE: maps */
     bool        packed;          /* gamma has 2C channels [gamma|beta] */
+    bool        batch;           /* batch norm: one sample, a group per channel */
     float      *statistics;      /* [samples][groups][2]: mean, 1 / sqrt(var + eps) */
     void       *y, *dx, *dgamma; /* y may be x, dx may be dy */
     float      *dweight, *dbias;
     /* How the work is cut; filled in by the functions below. */
-    int64_t     chunk, chunks;   /* pixels of a chunk, a multiple of 8; chunks of a sample */
+    int         chunks, rounds;  /* of a sample */
+    int64_t     round;           /* pixels of a round */
     int         columns, lanes, tiles;   /* vectors of a row, rows side by side, tiles of columns */
 } NormCuda;
 
@@ -106,5 +114,10 @@ Err    norm_backward_cuda(const Call *call, NormCuda run);
 bool norm_group_takes(const NormCuda *run, bool backward);
 Err  norm_group_forward_cuda(const Call *call, NormCuda run);
 Err  norm_group_backward_cuda(const Call *call, NormCuda run);
+
+/* Batch norms of few pixels: one kernel, no workspace; backward if there is a dy
+ * (norm_channel_cuda.cu). */
+bool norm_channel_takes(const NormCuda *run);
+Err  norm_channel_cuda(const Call *call, NormCuda run);
 
 #endif

@@ -83,21 +83,46 @@ __device__ static float weight_of(Axis a, int32_t i, int32_t place, Range range)
     return (float)sum;
 }
 
-/* The outputs that sum a place of the input: searched between bounds that hold for every mode,
- * since a tap is never more than two places away from where its output looks, four at the edge. */
-__host__ __device__ static Range range_back(Axis a, int32_t place)
+/* The outputs that sum a place of the input lie between bounds that hold for every mode, since a
+ * tap is never more than two places away from where its output looks, four at the edge. */
+__host__ __device__ static Range range_search(Axis a, int32_t place)
 {
     double  step = (double)a.out / (double)a.in;
     int64_t low = (int64_t)floor(((double)place - 5) * step) - 2,
             high = (int64_t)ceil(((double)place + 6) * step) + 2;
-    Range   back = { 0, 0 };
-    for (int64_t i = low > 0 ? low : 0; i < high && i < a.out; i++) {
-        Range r = range_of(a, (int32_t)i);
-        if (place >= r.from && place < r.from + r.count) {
+    low = low > 0 ? low : 0;
+    high = high < a.out ? high : a.out;
+    return { (int32_t)low, (int32_t)(high - low) };
+}
+
+__host__ __device__ static bool sums_place(Axis a, int32_t i, int32_t place)
+{
+    Range r = range_of(a, i);
+    return place >= r.from && place < r.from + r.count;
+}
+
+static Range range_back(Axis a, int32_t place)
+{
+    Range search = range_search(a, place), back = { 0, 0 };
+    for (int32_t i = search.from; i < search.from + search.count; i++)
+        if (sums_place(a, i, place)) {
             if (back.count == 0)
-                back.from = (int32_t)i;
+                back.from = i;
             back.count++;
         }
+    return back;
+}
+
+/* The same by a warp. */
+__device__ static Range range_back_warp(Axis a, int32_t place, int lane)
+{
+    Range search = range_search(a, place), back = { 0, 0 };
+    for (int32_t k = 0; k < search.count; k += 32) {
+        bool     sums = k + lane < search.count && sums_place(a, search.from + k + lane, place);
+        unsigned found = __ballot_sync(0xffffffffu, sums);
+        if (found && back.count == 0)
+            back.from = search.from + k + __ffs((int)found) - 1;
+        back.count += __popc(found);
     }
     return back;
 }
@@ -124,14 +149,17 @@ static size_t table_bytes(const Table *t)
     return (size_t)t->places * (sizeof(Range) + t->most * sizeof(float));
 }
 
+/* A warp to a place. */
 __global__ void __launch_bounds__(ROW_THREADS) table_fill(Table rows, Table columns, bool back)
 {
     const Table &t = blockIdx.y ? columns : rows;
-    for (int32_t i = (int32_t)(blockIdx.x * ROW_THREADS + threadIdx.x); i < t.places;
-         i += (int32_t)(gridDim.x * ROW_THREADS)) {
-        Range r = back ? range_back(t.axis, i) : range_of(t.axis, i);
-        t.range[i] = r;
-        for (int32_t k = 0; k < r.count; k++)
+    int          lane = (int)threadIdx.x % 32;
+    for (int32_t i = (int32_t)(blockIdx.x * ROW_THREADS + threadIdx.x) / 32; i < t.places;
+         i += (int32_t)(gridDim.x * ROW_THREADS) / 32) {
+        Range r = back ? range_back_warp(t.axis, i, lane) : range_of(t.axis, i);
+        if (lane == 0)
+            t.range[i] = r;
+        for (int32_t k = lane; k < r.count; k += 32)
             t.weight[(int64_t)i * t.most + k] =
                 back ? weight_of(t.axis, r.from + k, i, range_of(t.axis, r.from + k))
                      : weight_of(t.axis, i, r.from + k, r);
@@ -215,7 +243,7 @@ static Err resize_run(const Call *call, bool back)
     job.y.weight = (float *)(job.x.range + job.x.places);
     job.x.weight = job.y.weight + (int64_t)job.y.places * job.y.most;
     int32_t longer = job.y.places > job.x.places ? job.y.places : job.x.places;
-    dim3    tables((unsigned)ceil_div(longer, ROW_THREADS), 2);
+    dim3    tables((unsigned)ceil_div(longer, ROW_THREADS / 32), 2);
     table_fill<<<tables, ROW_THREADS, 0, cuda_stream(call)>>>(job.y, job.x, back);
     CUDA_LAUNCHED();
 

@@ -56,6 +56,20 @@ static void large(Case *c)
     case_out(c, "y", batchnorm(x, w, b, 1e-5f, true, NULL));
 }
 
+static void many_pixels(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(1, 91, 93, 8), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(8), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(8), -1, 1);
+    case_out(c, "y", batchnorm(x, w, b, 1e-5f, true, NULL));
+}
+
+static void odd_pixels(Case *c)              /* no vectors, a last round that is not full */
+{
+    Tensor none = tensor_none(case_graph(c));
+    Tensor x = case_in(c, "x", SHAPE(1, 95, 89, 3), -2, 3);
+    case_out(c, "y", batchnorm(x, none, none, 1e-5f, false, NULL));
+}
+
 #define BN(x, affine, eps)                                                                         \
     "F.batch_norm(" x ".movedim(-1, 1), None, None, " affine ", True, 0.1, " eps ").movedim(1, "   \
                                                                                  "-1)"
@@ -71,6 +85,10 @@ const OpCase cases_batchnorm[] = {
     { "twice", twice, "h = F.relu(" BN("x", "w, b", "1e-5") "); y = " BN("h", "w, b", "1e-5"),
       CASE_NO_DIFFERENCES, 0, 2e-2 },
     { "large", large, "y = F.relu(" BN("x", "w, b", "1e-5") ")",
+      CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
+    { "many pixels", many_pixels, "y = F.relu(" BN("x", "w, b", "1e-5") ")",
+      CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
+    { "odd pixels", odd_pixels, "y = " BN("x", "None, None", "1e-5"),
       CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { 0 }
 };

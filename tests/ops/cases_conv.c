@@ -31,11 +31,18 @@ static void thin_out(Case *c)     { conv_case(c, (ConvCase){ 1, 6, 5, 9, 1, 3, 1
 static void seven(Case *c)        { conv_case(c, (ConvCase){ 1, 8, 9, 2, 3, 7, 1, 3, true }); }
 static void down3(Case *c)        { conv_case(c, (ConvCase){ 2, 7, 8, 3, 4, 3, 2, 1, true }); }
 static void down4(Case *c)        { conv_case(c, (ConvCase){ 1, 8, 6, 3, 5, 4, 2, 1, false }); }
+static void narrow4(Case *c)      { conv_case(c, (ConvCase){ 2, 9, 11, 3, 40, 4, 2, 1, true }); }
+static void narrow3(Case *c)      { conv_case(c, (ConvCase){ 1, 7, 13, 2, 32, 3, 1, 1, true }); }
+static void narrow5(Case *c)      { conv_case(c, (ConvCase){ 2, 6, 9, 1, 8, 5, 1, 2, false }); }
+static void narrow_tiles(Case *c) { conv_case(c, (ConvCase){ 2, 40, 37, 3, 72, 4, 2, 1, true }); }
 static void patch2(Case *c)       { conv_case(c, (ConvCase){ 2, 4, 6, 3, 5, 2, 2, 0, true }); }
 static void large(Case *c)        { conv_case(c, (ConvCase){ 2, 33, 31, 35, 67, 3, 1, 1, true }); }
 static void large_down(Case *c)   { conv_case(c, (ConvCase){ 2, 33, 30, 19, 40, 3, 2, 1, true }); }
 
 static void eights(Case *c)       { conv_case(c, (ConvCase){ 2, 5, 11, 32, 40, 3, 1, 1, true }); }
+static void eights_down3(Case *c) { conv_case(c, (ConvCase){ 2, 9, 13, 32, 40, 3, 2, 1, true }); }
+static void eights_down4(Case *c) { conv_case(c, (ConvCase){ 1, 10, 24, 64, 32, 4, 2, 1, true }); }
+static void joined(Case *c)       { conv_case(c, (ConvCase){ 2, 5, 19, 64, 40, 3, 1, 1, true }); }
 static void eights_thin(Case *c)  { conv_case(c, (ConvCase){ 1, 7, 9, 32, 3, 3, 1, 0, true }); }
 static void tiles(Case *c)        { conv_case(c, (ConvCase){ 3, 12, 21, 136, 72, 3, 1, 1, true }); }
 static void pieces(Case *c)       { conv_case(c, (ConvCase){ 2, 24, 40, 64, 32, 5, 1, 2, false }); }
@@ -69,13 +76,15 @@ static void volume(Case *c)
     case_out(c, "y", conv_op(x, w, case_in(c, "b", SHAPE(6), -1, 1), a));
 }
 
-static void volume_patch(Case *c)
+static void volume_patch_to(Case *c, int64_t channels)
 {
     ConvAttr a = { .stride = { 2, 3, 3 } };
     Tensor x = case_in(c, "x", SHAPE(2, 4, 6, 3, 3), -1, 1),
-           w = case_in(c, "w", SHAPE(2, 3, 3, 3, 5), -1, 1);
-    case_out(c, "y", conv_op(x, w, case_in(c, "b", SHAPE(5), -1, 1), a));
+           w = case_in(c, "w", SHAPE(2, 3, 3, 3, channels), -1, 1);
+    case_out(c, "y", conv_op(x, w, case_in(c, "b", SHAPE(channels), -1, 1), a));
 }
+static void volume_patch(Case *c)        { volume_patch_to(c, 5); }
+static void volume_patch_narrow(Case *c) { volume_patch_to(c, 8); }
 
 const OpCase cases_conv[] = {
     { "3x3", conv3, CONV2("b, padding=1") },
@@ -85,8 +94,15 @@ const OpCase cases_conv[] = {
     { "7x7", seven, CONV2("b, padding=3") },
     { "3x3 stride 2", down3, CONV2("b, stride=2, padding=1") },
     { "4x4 stride 2", down4, CONV2("None, stride=2, padding=1") },
+    { "4x4 stride 2 from three channels", narrow4, CONV2("b, stride=2, padding=1") },
+    { "3x3 from two channels", narrow3, CONV2("b, padding=1") },
+    { "5x5 from one channel to eight", narrow5, CONV2("None, padding=2") },
     { "2x2 patches", patch2, CONV2("b, stride=2") },
     { "channels in eights", eights, CONV2("b, padding=1") },
+    { "channels in eights, 3x3 stride 2", eights_down3, CONV2("b, stride=2, padding=1") },
+    { "channels in eights, 4x4 stride 2", eights_down4, CONV2("b, stride=2, padding=1"),
+      CASE_LIVE_ONLY },
+    { "taps side by side", joined, CONV2("b, padding=1"), CASE_LIVE_ONLY },
     { "channels in eights to three", eights_thin, CONV2("b") },
     { "a weight used twice", twice_few, TWICE },
     { "a weight used twice, 32 channels", twice_many, TWICE },
@@ -101,7 +117,12 @@ const OpCase cases_conv[] = {
     { "2x3x3 patches", volume_patch,
       "y = F.conv3d(x.permute(0,4,1,2,3).contiguous(), w.permute(4,3,0,1,2).contiguous(), b, "
       "stride=(2,3,3)).permute(0,2,3,4,1)" },
+    { "2x3x3 patches to eight channels", volume_patch_narrow,
+      "y = F.conv3d(x.permute(0,4,1,2,3).contiguous(), w.permute(4,3,0,1,2).contiguous(), b, "
+      "stride=(2,3,3)).permute(0,2,3,4,1)" },
     { "large", large, CONV2("b, padding=1"), CASE_LIVE_ONLY },
+    { "from three channels, several tiles", narrow_tiles, CONV2("b, stride=2, padding=1"),
+      CASE_LIVE_ONLY },
     { "large stride 2", large_down, CONV2("b, stride=2, padding=1"), CASE_LIVE_ONLY },
     { 0 }
 };

@@ -338,10 +338,15 @@ __global__ void d_parts(const void *u, Type type_u, const void *dy, Type type_dy
     int64_t c = blockIdx.y * (int64_t)32 + threadIdx.x;
     int64_t from = rows * blockIdx.x / gridDim.x, to = rows * (blockIdx.x + 1) / gridDim.x;
     float   sum = 0;
-    if (c < channels)
-#pragma unroll 4
-        for (int64_t r = from + threadIdx.y; r < to; r += 8)
-            sum += value_at(type_u, u, r * channels + c) * value_at(type_dy, dy, r * channels + c);
+    for (int64_t r = from + threadIdx.y; c < channels && r < to; r += 64) {
+        Places places = { r * channels + c, 8 * channels, r, 8, to };
+        float  x[8], y[8];
+        fetch<8>(type_u, u, places, x);
+        fetch<8>(type_dy, dy, places, y);
+#pragma unroll
+        for (int t = 0; t < 8; t++)
+            sum += x[t] * y[t];
+    }
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || c >= channels)
@@ -470,7 +475,8 @@ static GradSpace grad_space(const Node *n, const FftCuda *f, int sms)
     g.u = at, at += wants[1] ? g.wave : 0;
     g.sum = at, at += wants[1] && g.wave < dy.dim[0];
     g.signals = at;
-    g.chunks = ceil_div(rows, 64) < 4 * sms ? ceil_div(rows, 64) : 4 * sms;
+    int64_t some = ceil_div(2 * sms, ceil_div(f->channels, 32));
+    g.chunks = ceil_div(rows, 64) < some ? ceil_div(rows, 64) : some;
     g.bytes = (size_t)at * fft_signal_bytes(f) +
               (wants[2] ? (size_t)(g.chunks * f->channels) * sizeof(float) : 0);
     return g;

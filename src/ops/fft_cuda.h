@@ -21,7 +21,7 @@ extern "C" {
 
 enum {
     FFT_THREADS = 256,
-    FFT_ONE_PASS = 1024,
+    FFT_ONE_PASS = 256,
     FFT_SHARED = 96 << 10,
     FFT_SHARED_MOST = 160 << 10,
     FFT_TABLES = 3

@@ -9,6 +9,11 @@
  * for one, and not the arithmetic, would set the pace. Parameters are taken to double precision and
  * back at both ends, as on the CPU. EACH: every channel has a B of its own.
  *
+ * Note [Half the length]. Of an even number of samples, two neighbours are one complex number, and
+ * the transform is one of half the length M = L / 2: Z_k = E_k + i O_k, where X_k = E_k + w^k O_k is
+ * the spectrum, w = exp(-2 pi i / L), and E_k, O_k are those of the even and odd samples. Forward, a
+ * thread has the frequencies k and M - k, which is what Z_k and Z_(M - k) are made of.
+ *
  * Note [Step size]. A Cauchy sum does not change if y', A and v are multiplied by the same number,
  * so sum_k y' dL/dy' is less the sum of what each of the others is times its gradient (Euler):
  * |A|^2 and q count twice. dt, which divides y, so gets its gradient from sums that are there. */
@@ -49,7 +54,8 @@ typedef struct S4Cuda {
     Pole        *pole;                   /* [poles] */
     float4      *lanes;                  /* [poles][channels]: p, q of B C, p, q of P C */
     float2      *bq;                     /* each: [poles][channels]: p, q of B Q; else NULL */
-    float2      *spectrum, *scratch;     /* [n_freq][channels], [length][channels] */
+    float2      *spectrum, *scratch;     /* [n_freq][channels], [f.n][channels]; of even lengths
+                                          * spectrum is Z: [length / 2][channels] */
     float       *sums;                   /* [chunks][poles][POLE_SUMS][channels] */
     double      *shared;                 /* [poles][CHAIN_SUMS][channels] */
     size_t       bytes;
@@ -220,49 +226,110 @@ __device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s, i
     }
 }
 
-/* The frequency k = L/2, where the tangent has its pole. */
-__device__ __forceinline__ void s4_edge(const S4Cuda &s, int64_t h)
+/* At the frequency k = L/2, where the tangent has its pole. */
+__device__ __forceinline__ float s4_edge(const S4Cuda &s, int64_t h)
 {
     float sum = 0;
     for (int64_t n = 0; n < s.poles; n++)
         sum += s.lanes[n * s.channels + h].x;
-    s.spectrum[s.length / 2 * s.channels + h] = make_float2((float)((double)sum / s.inverse_dt[h]),
-                                                            0);
+    return (float)((double)sum / s.inverse_dt[h]);
 }
 
-/* Threads (32 channels, 8 pairs of frequencies). */
+/* Z_k and Z_(M - k), k <= M - k, from X_k and X_(M - k): Note [Half the length]. Twice of them,
+ * which 1 / L makes up for. */
+__device__ __forceinline__ void put_pair(const S4Cuda &s, int64_t h, int64_t k, float2 x,
+                                         float2 mirror)
+{
+    float2 e = make_float2(x.x + mirror.x, x.y - mirror.y);
+    float2 o = c_mul(make_float2(x.x - mirror.x, x.y + mirror.y), turn(2 * k, s.length));
+    int64_t other = s.length / 2 - k;
+    s.spectrum[k * s.channels + h] = make_float2(e.x - o.y, e.y + o.x);
+    if (k && other != k)
+        s.spectrum[other * s.channels + h] = make_float2(e.x + o.y, o.x - e.y);
+}
+
+/* Threads (32 channels, 8 pairs of frequencies): the k-th and the k-th from the end. */
 template <bool EACH> __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
 {
     cuda_begin();
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x,
-            first = blockIdx.x * (int64_t)(8 * S4_TWO) + threadIdx.y;
-    int64_t last = s.n_freq - (s.length % 2 == 0);
-    if (h >= s.channels)
+            at = blockIdx.x * (int64_t)8 + threadIdx.y;
+    int64_t k[S4_TWO] = { at, s.n_freq - 1 - at };
+    bool    even = s.length % 2 == 0, edge = even && at == 0;
+    if (h >= s.channels || k[0] > k[1])
         return;
     Freq   f[S4_TWO];
     Cauchy sums[S4_TWO];
+    float2 x[S4_TWO];
 #pragma unroll
-    for (int j = 0; j < S4_TWO; j++)         /* one too many is made like the first */
-        f[j] = freq_of(s, first + 8 * j < last ? first + 8 * j : 0, s.inverse_dt[h]);
+    for (int j = 0; j < S4_TWO; j++)         /* the edge is made like the first, for nothing */
+        f[j] = freq_of(s, edge ? 0 : k[j], s.inverse_dt[h]);
     cauchy<EACH, BC>(sums, s, h, f);
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++) {
-        int64_t k = first + 8 * j;
-        if (k >= last) {
-            if (k < s.n_freq)
-                s4_edge(s, h);
-            continue;
-        }
         float2 less = c_sub(sums[j].r[BC], c_mul(sums[j].ratio_b, sums[j].r[PC]));
-        float  half_y = 0.5f * s.tangents[2 * k];
-        s.spectrum[k * s.channels + h] = make_float2(less.x - half_y * less.y,
-                                                     less.y + half_y * less.x);
+        float  half_y = 0.5f * s.tangents[2 * (edge ? 0 : k[j])];
+        x[j] = make_float2(less.x - half_y * less.y, less.y + half_y * less.x);
     }
+    if (edge) {                              /* both are real */
+        x[0].y = 0;
+        x[1] = make_float2(s4_edge(s, h), 0);
+    }
+    if (even) {
+        put_pair(s, h, at, x[0], x[1]);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < S4_TWO; j++)
+        s.spectrum[k[j] * s.channels + h] = x[j];
 }
+
+/* A real signal of even length, two neighbours as one number: Note [Half the length]. */
+struct PairSignal {
+    float  *p;
+    int64_t channels;
+    __device__ __forceinline__ float2 operator()(int64_t, int64_t e, int64_t c, float2) const
+    {
+        return make_float2(p[2 * e * channels + c], p[(2 * e + 1) * channels + c]);
+    }
+    /* Stores what an inverse made, flipped. */
+    __device__ __forceinline__ void operator()(int64_t, int64_t e, int64_t c, float2 v,
+                                               float2) const
+    {
+        p[2 * e * channels + c] = v.y;
+        p[(2 * e + 1) * channels + c] = v.x;
+    }
+};
+
+/* Z for an inverse: flipped and divided by the length. */
+struct PairSpectrum {
+    const float2 *p;
+    int64_t       channels;
+    float         scale;
+    __device__ __forceinline__ float2 operator()(int64_t, int64_t e, int64_t c, float2) const
+    {
+        float2 v = p[e * channels + c];
+        return make_float2(scale * v.y, scale * v.x);
+    }
+};
 
 /* ---- gradient: see Note [Gradient] in s4_kernel_grad_cpu.c ---- */
 
 __device__ __forceinline__ float2 c_conj_mul(float2 a, float2 b) { return c_mul(c_conj(a), b); }
+
+/* Frequency k < L/2 of a real signal; half_y: tan(pi k / L). */
+__device__ __forceinline__ float2 spectrum_at(const S4Cuda &s, int64_t h, int64_t k, float half_y)
+{
+    if (s.length % 2)
+        return s.spectrum[k * s.channels + h];
+    float2 z = s.spectrum[k * s.channels + h],
+           mirror = s.spectrum[(k ? s.length / 2 - k : 0) * s.channels + h];
+    float2 e = make_float2(z.x + mirror.x, z.y - mirror.y),
+           o = make_float2(z.y + mirror.y, mirror.x - z.x);
+    float  q = __fdividef(2.0f, 1.0f + half_y * half_y);         /* 1 + the cosine of the turn */
+    float2 x = c_mul(o, make_float2(q - 1, -half_y * q));
+    return make_float2(0.5f * (e.x + x.x), 0.5f * (e.y + x.y));
+}
 
 /* Frequencies [0, there) of two, k and k + 1, of one channel into shared memory. */
 template <bool EACH>
@@ -282,7 +349,7 @@ __device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k,
             break;
         float factor = (k + j == 0 ? 1.0f : 2.0f) / (float)s.length,
               half_y = 0.5f * s.tangents[2 * (k + j)];
-        float2 outer = s.spectrum[(k + j) * s.channels + h], g[SUMS];
+        float2 outer = spectrum_at(s, h, k + j, half_y), g[SUMS];
         outer = make_float2(outer.x * factor, outer.y * factor);
         g[BC] = make_float2(outer.x + half_y * outer.y, outer.y - half_y * outer.x);
         g[BQ] = c_conj_mul(sums[j].ratio_c, g[BC]);
@@ -397,7 +464,8 @@ __device__ __forceinline__ double nyquist(const S4Cuda &s, int64_t h)
 {
     if (s.length % 2)
         return 0;
-    return (double)(s.spectrum[s.length / 2 * s.channels + h].x / (float)s.length);
+    float2 z = s.spectrum[h];
+    return (double)((z.x - z.y) / (float)s.length);
 }
 
 /* The sums of one channel and pole over all runs, by all warps of the block; warp 0 has them. */
@@ -536,7 +604,7 @@ static S4Cuda s4_of(const Call *call, const Node *n, int sms, bool grad)
     s.each = shape_same(in_shape(n, S4_B), c);
     s.length = ATTR(n, S4KernelAttr)->length;
     s.n_freq = s.length / 2 + 1;
-    s.f = fft_cuda_of(s.length, s.channels, true);
+    s.f = fft_cuda_of(s.length % 2 ? s.length : s.length / 2, s.channels, true);
     /* as many blocks as there are multiprocessors, in one turn */
     int64_t runs = sms / ceil_div(s.channels, S4_LANES), most = ceil_div(s.n_freq, S4_FREQS);
     s.chunk = ceil_div(s.n_freq, runs < 1 ? 1 : runs < most ? runs : most);
@@ -593,27 +661,44 @@ extern "C" Err s4_kernel_cuda(const Call *call)
 {
     S4Cuda s = s4_of(call, call->node, cuda_handle(call)->sms, false);
     dim3 blocks((unsigned)ceil_div(s.n_freq, 8 * S4_TWO), (unsigned)ceil_div(s.channels, S4_LANES));
-    float  one = 1 / (float)s.length;
+    float one = 1 / (float)s.length, *out = (float *)call->out[0];
     TRY(s4_begin(call, &s));
     if (s.each)
         cuda_launch(cuda_stream(call), s4_spectrum<true>, blocks, dim3(S4_LANES, 8), 0, s);
     else
         cuda_launch(cuda_stream(call), s4_spectrum<false>, blocks, dim3(S4_LANES, 8), 0, s);
     CUDA_LAUNCHED();
-    HalfSpectrum from = { s.spectrum, s.length, s.channels, one, one };
-    RealSignal   to = { (float *)call->out[0], s.length, s.channels };
+    if (s.length % 2) {
+        HalfSpectrum from = { s.spectrum, s.length, s.channels, one, one };
+        RealSignal   to = { out, s.length, s.channels };
+        return fft_whole(call, s.f, 1, from, to, s.scratch);
+    }
+    PairSpectrum from = { s.spectrum, s.channels, one };
+    PairSignal   to = { out, s.channels };
     return fft_whole(call, s.f, 1, from, to, s.scratch);
+}
+
+/* The spectrum of the kernel's gradient. */
+static Err s4_transform(const Call *call, const S4Cuda *s)
+{
+    float *dk = (float *)call->in[S4_PARAMS + 2];
+    if (s->length % 2) {
+        RealSignal   from = { dk, s->length, s->channels };
+        HalfSpectrum to = { s->spectrum, s->length, s->channels, 1, 1 };
+        return fft_whole(call, s->f, 1, from, to, s->scratch);
+    }
+    PairSignal from = { dk, s->channels };
+    Scratch    to = { s->spectrum, s->f.n, s->channels };
+    return fft_whole(call, s->f, 1, from, to, s->scratch);
 }
 
 extern "C" Err s4_kernel_grad_cuda(const Call *call)
 {
     S4Cuda       s = s4_of(call, call->node, cuda_handle(call)->sms, true);
     cudaStream_t stream = cuda_stream(call);
-    RealSignal   from = { (float *)call->in[S4_PARAMS + 2], s.length, s.channels };
-    HalfSpectrum to = { s.spectrum, s.length, s.channels, 1, 1 };
     unsigned     groups = (unsigned)ceil_div(s.channels, S4_LANES);
     TRY(s4_begin(call, &s));
-    TRY(fft_whole(call, s.f, 1, from, to, s.scratch));
+    TRY(s4_transform(call, &s));
     auto slopes = s.each ? s4_slopes<true> : s4_slopes<false>;
     CUDA_TRY(cudaFuncSetAttribute(slopes, cudaFuncAttributeMaxDynamicSharedMemorySize, S4_SHARED));
     cuda_launch(stream, slopes, dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_WARPS),

@@ -264,10 +264,13 @@ __global__ void __launch_bounds__(Plan::THREADS)
     Kept spectrum = { fft_buffer(memory, plan.n(), lanes, 2), lanes };
     cuda_begin();
     __syncthreads();
+    w.last = false;
     fft_run(plan, w, row_in(f, lanes, kernel, 0), Keep{ spectrum });
-    for (int64_t b = 0; b < batch; b++)
+    for (int64_t b = 0; b < batch; b++) {
+        w.last = b == batch - 1;
         fft_through(plan, w, row_in(f, lanes, x, b), Times{ spectrum, { NULL, lanes } },
                     row_back(f, lanes, x, b));
+    }
 }
 
 /* Rows of the gradient, of a wave: dy becomes (spectrum of dy) * (spectrum of K), transformed back,
@@ -308,6 +311,7 @@ __global__ void __launch_bounds__(Plan::THREADS)
     if (!g.first)
         row_copy(f, lanes, g.sum, [&](int i, float2 *at) { total.p[i] = *at; });
     __syncthreads();
+    w.last = false;
     if (g.kernel.p)
         fft_run(plan, w, row_in(f, lanes, g.kernel, 0), Keep{ spectrum });
     for (int64_t b = 0; b < g.batch; b++) {
@@ -316,6 +320,7 @@ __global__ void __launch_bounds__(Plan::THREADS)
             fft_through(plan, w, dy, Times{ spectrum, held }, row_back(f, lanes, g.dy, b));
         else
             fft_run(plan, w, dy, Keep{ held });
+        w.last = b == g.batch - 1;
         Total sum = { held, total, g.first && b == 0 };
         if (g.last && b == g.batch - 1)
             fft_through(plan, w, u, sum, row_back(f, lanes, g.u, 0));

@@ -1,10 +1,12 @@
 /* fft_cuda.h -- Fourier transforms of many channels at once on CUDA.
  *
  * As in fft.h: n = n1 * n2 in two steps (Bailey 1990), columns of length n1, then rows of length
- * n2, each by one block in shared memory, for a few neighbouring channels, so that memory is read
- * and written in whole sectors. The small ones are Stockham's autosort form with factors 8, 4, 2,
- * 3, 5. Between the steps the signal lies as [k1][j2][channel] in scratch memory. Inverse
- * transforms exchange real and imaginary parts on the way in and out.
+ * n2, each by one block, for a few neighbouring channels, so that memory is read and written in
+ * whole sectors. The small ones are Stockham's autosort form: of some lengths by two factors that
+ * are known when compiling, elements in registers and one exchange through shared memory, else by
+ * factors 8, 4, 2, 3, 5 from shared memory to shared memory. Between the steps the signal lies as
+ * [k1][j2][channel] in scratch memory. Inverse transforms exchange real and imaginary parts on the
+ * way in and out.
  *
  * Angles are exact fractions of a turn, so sincospi makes the twiddles as good as a table's.
  */
@@ -191,23 +193,24 @@ __device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float
 /* ---- a small transform by one block ----
  *
  * From where to where are small structs: from.get<R>(first, step, lane, v) fetches the elements
- * first + t step, t < R, of one channel, to.put<R> takes them. Two<A, B>: lengths that are known
- * when compiling, a product of two factors: one exchange through shared memory, and every thread
- * has all its elements under way at once. Any: all others, pass by pass in shared memory. Both
- * leave other threads reading `a` only before the next barrier, never `b`, so that calls may follow
- * one another. */
+ * first + t step, t < R, of one channel, and to.put<R> takes them, so that all a thread has are
+ * under way at once. Transforms may follow one another: when one is over, no thread reads the
+ * buffer that the next one writes. */
 struct Work {
-    float2 *turns, *a, *b;       /* b: not of a transform alone by Two */
+    float2 *turns, *a, *b;       /* a is written next; one transform by Two needs no b */
     int     lanes;
+    bool    last;                /* of the kernel's transforms */
 };
 
+/* Plans: a length of two factors and 16 channels, known when compiling; or any. ALONE: buffers of
+ * one transform. */
 template <int A, int B> struct Two {
     static constexpr int N = A * B, THREADS = 16 * (A > B ? A : B), ALONE = 1;
     __device__ __host__ constexpr int n() const { return N; }
     __device__ __host__ constexpr int lanes(int) const { return 4; }
 };
 struct Any {
-    static constexpr int THREADS = FFT_THREADS, ALONE = 2;   /* buffers of one transform */
+    static constexpr int THREADS = FFT_THREADS, ALONE = 2;
     int length;
     __device__ __host__ int n() const { return length; }
     __device__ __host__ int lanes(int some) const { return some; }
@@ -252,24 +255,39 @@ __device__ __forceinline__ void fft_swap(Work &w)
     w.b = other;
 }
 
-/* The transform, in order. */
-template <class From, class To>
-__device__ __forceinline__ void fft_run(Any plan, Work &w, const From &from, const To &to)
+/* What lies in w.a, transformed, is in w.a again. */
+__device__ __forceinline__ void fft_in_place(int n, Work &w)
 {
-    int n = plan.n();
+    __syncthreads();
+    if (fft_passes(w.a, w.b, w.turns, n, w.lanes) == w.b)
+        fft_swap(w);
+}
+
+template <class From> __device__ __forceinline__ void fft_fetch(int n, Work &w, const From &from)
+{
     fft_each(n, w.lanes, [&](int i, int e, int l) {
         float2 v[1];
         from.template get<1>(e, 1, l, v);
         w.a[i] = v[0];
     });
-    __syncthreads();
-    if (fft_passes(w.a, w.b, w.turns, n, w.lanes) == w.b)
-        fft_swap(w);
+}
+
+template <class To> __device__ __forceinline__ void fft_give(int n, Work &w, const To &to)
+{
     fft_each(n, w.lanes, [&](int i, int e, int l) {
         float2 v[1] = { w.a[i] };
         to.template put<1>(e, 1, l, v);
     });
     fft_swap(w);
+}
+
+/* The transform, in order. */
+template <class From, class To>
+__device__ __forceinline__ void fft_run(Any plan, Work &w, const From &from, const To &to)
+{
+    fft_fetch(plan.n(), w, from);
+    fft_in_place(plan.n(), w);
+    fft_give(plan.n(), w, to);
 }
 
 /* The transform, what middle.pass<R>(first, step, lane, v) makes of it, and a transform again. */
@@ -277,31 +295,18 @@ template <class From, class Middle, class To>
 __device__ __forceinline__ void fft_through(Any plan, Work &w, const From &from,
                                             const Middle &middle, const To &to)
 {
-    int n = plan.n();
-    fft_each(n, w.lanes, [&](int i, int e, int l) {
-        float2 v[1];
-        from.template get<1>(e, 1, l, v);
-        w.a[i] = v[0];
-    });
-    __syncthreads();
-    if (fft_passes(w.a, w.b, w.turns, n, w.lanes) == w.b)
-        fft_swap(w);
-    fft_each(n, w.lanes, [&](int i, int e, int l) {
+    fft_fetch(plan.n(), w, from);
+    fft_in_place(plan.n(), w);
+    fft_each(plan.n(), w.lanes, [&](int i, int e, int l) {
         float2 v[1] = { w.a[i] };
         middle.template pass<1>(e, 1, l, v);
         w.a[i] = v[0];
     });
-    __syncthreads();
-    if (fft_passes(w.a, w.b, w.turns, n, w.lanes) == w.b)
-        fft_swap(w);
-    fft_each(n, w.lanes, [&](int i, int e, int l) {
-        float2 v[1] = { w.a[i] };
-        to.template put<1>(e, 1, l, v);
-    });
-    fft_swap(w);
+    fft_in_place(plan.n(), w);
+    fft_give(plan.n(), w, to);
 }
 
-/* Pass one of two: elements b + t B of the signal are made and left for pass two. */
+/* Pass one of two: takes elements b + t B of the signal and leaves them for pass two. */
 template <int A, int B, class From>
 __device__ __forceinline__ void two_first(float2 *x, const From &from)
 {
@@ -336,6 +341,8 @@ __device__ __forceinline__ void fft_run(Two<A, B>, Work &w, const From &from, co
     int b = (int)threadIdx.x >> 4, l = (int)threadIdx.x & 15;
     two_first<A, B>(w.a, from);
     __syncthreads();
+    if (w.last)
+        cuda_ends();
     if (b < A) {
         float2 v[B];
         two_second<A, B>(w.a, w.turns, b, l, v);
@@ -363,6 +370,8 @@ __device__ __forceinline__ void fft_through(Two<A, B>, Work &w, const From &from
             w.b[(b * B + t) * 16 + l] = v[t];
     }
     __syncthreads();
+    if (w.last)
+        cuda_ends();
     if (b < B) {
         float2 v[A];
         two_second<B, A>(w.b, w.turns, b, l, v);
@@ -382,22 +391,26 @@ __device__ __forceinline__ Work fft_work(Plan plan, float2 *memory, int lanes)
     int n = plan.n();
     for (int i = (int)threadIdx.x; i < n; i += Plan::THREADS)
         memory[i] = turn(-2 * i, n);
-    return { memory, fft_buffer(memory, n, lanes, 0), fft_buffer(memory, n, lanes, 1), lanes };
+    return { memory, fft_buffer(memory, n, lanes, 0), fft_buffer(memory, n, lanes, 1), lanes,
+             true };
 }
 
-/* Kernels: blocks (columns or rows, groups of channels, batch). load(batch, element, channel,
- * weight) and store(batch, element, channel, value, weight) are small structs; "element" is as
- * said. weight_of(struct, element) is the same for all channels, so it is made once a block; most
- * have none. */
-template <class Any_> __device__ __forceinline__ float2 weight_of(const Any_ &, int64_t)
+/* ---- kernels ----
+ *
+ * Blocks (columns or rows, groups of channels, batch). load(batch, element, channel, weight) and
+ * store(batch, element, channel, value, weight) are small structs; "element" is as said. Those that
+ * have more to say about many elements at once have a load_span or store_span of their own.
+ * weight_of(struct, element) is the same for all channels, so it is made once a block; most have
+ * none. Tables need no memory but the block's: they are made before cuda_begin. */
+template <class Side> __device__ __forceinline__ float2 weight_of(const Side &, int64_t)
 {
     return make_float2(1, 0);
 }
 
-/* Elements first + t step of one channel; weights of element j at weight[j]... */
+/* Elements first + t step of one channel. */
 struct Span {
     int64_t       batch, first, step, channel;
-    const float2 *weight;        /* of the first; NULL: 1 */
+    const float2 *weight;        /* of the first, others at weight_step; NULL: all 1 */
     int           weight_step;
     __device__ __forceinline__ float2 weight_at(int t) const
     {
@@ -440,11 +453,12 @@ template <int R> __device__ __forceinline__ void fft_zero(float2 (&v)[R])
         v[t] = make_float2(0, 0);
 }
 
-/* A line in memory; FLIP: for an inverse, on either side. */
+/* Both ends of a transform of a line in memory. FLIP: of an inverse. weight is for the memory's
+ * side, turns are those between columns and rows; NULL: none. */
 template <class Load, bool FLIP> struct LineIn {
     Load          load;
     Line          line;
-    const float2 *weight, *turns;                    /* NULL: none */
+    const float2 *weight, *turns;
     template <int R>
     __device__ __forceinline__ void get(int e, int step, int l, float2 (&v)[R]) const
     {

@@ -10,9 +10,9 @@
  * back at both ends, as on the CPU. EACH: every channel has a B of its own.
  *
  * Note [Half the length]. Of an even number of samples, two neighbours are one complex number, and
- * the transform is one of half the length M = L / 2: Z_k = E_k + i O_k, where X_k = E_k + w^k O_k is
- * the spectrum, w = exp(-2 pi i / L), and E_k, O_k are those of the even and odd samples. Forward, a
- * thread has the frequencies k and M - k, which is what Z_k and Z_(M - k) are made of.
+ * the transform is one of half the length M = L / 2: Z_k = E_k + i O_k, where X_k = E_k + w^k O_k
+ * is the spectrum, w = exp(-2 pi i / L), and E_k, O_k are those of the even and odd samples. Both
+ * are known from X_k and X_(M - k), so forward a thread has these two frequencies.
  *
  * Note [Step size]. A Cauchy sum does not change if y', A and v are multiplied by the same number,
  * so sum_k y' dL/dy' is less the sum of what each of the others is times its gradient (Euler):
@@ -28,9 +28,8 @@ extern "C" {
 enum { BC, BQ, PC, PQ, SUMS };           /* v = X Y of the four sums; of each, weights p and q */
 enum { SUM_M = 2 * SUMS, SUM_DAMP, POLE_SUMS };
 /* channels, warps of a block */
-enum { S4_LANES = 32, S4_WARPS = 16, S4_TWO = 2, S4_FREQS = S4_WARPS * S4_TWO };
+enum { S4_LANES = 32, S4_WARPS = 16, S4_TWO = 2, S4_FREQS = S4_WARPS * S4_TWO, S4_POLES = 32 };
 enum { FREQ_VECS = 1 + SUMS };           /* a frequency of one channel in shared memory */
-enum { S4_SHARED = S4_FREQS * FREQ_VECS * S4_LANES * 16 };
 enum { SHARED_SUMS = 6, DT = SHARED_SUMS, CHAIN_SUMS };  /* of B, P, A, over channels; dt's share */
 enum { CHAIN_WARPS = 8 };
 
@@ -38,7 +37,7 @@ typedef struct Complex {
     double re, im;
 } Complex;
 
-struct Pole {                            /* what does not depend on the channel */
+struct __align__(16) Pole {              /* what does not depend on the channel */
     float hi, lo;                        /* |A| */
     float damp;                          /* -2 Re A */
     float bq[2], pq[2];                  /* p, q */
@@ -178,37 +177,65 @@ __device__ __forceinline__ void weigh(float2 (&sum)[2], float2 r, float p, float
     sum[1].y += q * r.y;
 }
 
-/* p, q of B Q for one channel. */
+/* Poles of the block's channels in shared memory, as many at a time as most have. */
+template <bool EACH> struct Stage {
+    Pole   pole[S4_POLES];
+    float4 lanes[S4_POLES][S4_LANES];
+    float2 bq[EACH ? S4_POLES : 1][S4_LANES];
+};
+
+/* Poles from `first` on; beyond the last pole or channel there is the last again. */
 template <bool EACH>
-__device__ __forceinline__ float2 weight_bq(const S4Cuda &s, const Pole &pole, int64_t h, int64_t n)
+__device__ __forceinline__ void stage_poles(const S4Cuda &s, Stage<EACH> *stage, int64_t first)
 {
-    return EACH ? s.bq[n * s.channels + h] : make_float2(pole.bq[0], pole.bq[1]);
+    int me = (int)(threadIdx.y * S4_LANES + threadIdx.x), all = (int)blockDim.y * S4_LANES;
+    int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x;
+    h = h < s.channels ? h : s.channels - 1;
+#pragma unroll 4
+    for (int i = (int)threadIdx.y; i < S4_POLES; i += (int)blockDim.y) {
+        int64_t n = first + i < s.poles ? first + i : s.poles - 1;
+        stage->lanes[i][threadIdx.x] = s.lanes[n * s.channels + h];
+        if (EACH)
+            stage->bq[i][threadIdx.x] = s.bq[n * s.channels + h];
+    }
+    for (int i = me; i < S4_POLES; i += all)
+        stage->pole[i] = s.pole[first + i < s.poles ? first + i : s.poles - 1];
 }
 
-/* FIRST: the sums before it are not made. */
+/* By all threads of a block; the first poles are in place. FIRST: the sums before it are not
+ * made. */
 template <bool EACH, int FIRST>
-__device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s, int64_t h,
+__device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s, Stage<EACH> *stage,
                                        const Freq (&f)[S4_TWO])
 {
+    int    lane = (int)threadIdx.x;
     float2 sum[S4_TWO][SUMS][2];
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++)
 #pragma unroll
         for (int i = 0; i < SUMS; i++)
             sum[j][i][0] = sum[j][i][1] = make_float2(0, 0);
-#pragma unroll 2
-    for (int64_t n = 0; n < s.poles; n++) {
-        Pole   pole = s.pole[n];
-        float4 w = s.lanes[n * s.channels + h];
-        float2 bq = weight_bq<EACH>(s, pole, h, n);
+    for (int64_t first = 0; first < s.poles; first += S4_POLES) {
+        int count = s.poles - first < S4_POLES ? (int)(s.poles - first) : S4_POLES;
+        if (s.poles > S4_POLES) {
+            __syncthreads();
+            stage_poles<EACH>(s, stage, first);
+            __syncthreads();
+        }
+#pragma unroll 4
+        for (int n = 0; n < count; n++) {
+            Pole   pole = stage->pole[n];
+            float4 w = stage->lanes[n][lane];
+            float2 bq = EACH ? stage->bq[n][lane] : make_float2(pole.bq[0], pole.bq[1]);
 #pragma unroll
-        for (int j = 0; j < S4_TWO; j++) {
-            float2 r = resolvent(pole, f[j]);
-            if (FIRST == BC)
-                weigh(sum[j][BC], r, w.x, w.y);
-            weigh(sum[j][PC], r, w.z, w.w);
-            weigh(sum[j][BQ], r, bq.x, bq.y);
-            weigh(sum[j][PQ], r, pole.pq[0], pole.pq[1]);
+            for (int j = 0; j < S4_TWO; j++) {
+                float2 r = resolvent(pole, f[j]);
+                if (FIRST == BC)
+                    weigh(sum[j][BC], r, w.x, w.y);
+                weigh(sum[j][PC], r, w.z, w.w);
+                weigh(sum[j][BQ], r, bq.x, bq.y);
+                weigh(sum[j][PQ], r, pole.pq[0], pole.pq[1]);
+            }
         }
     }
 #pragma unroll
@@ -251,20 +278,29 @@ __device__ __forceinline__ void put_pair(const S4Cuda &s, int64_t h, int64_t k, 
 /* Threads (32 channels, 8 pairs of frequencies): the k-th and the k-th from the end. */
 template <bool EACH> __global__ void __launch_bounds__(256) s4_spectrum(S4Cuda s)
 {
+    __shared__ Stage<EACH> stage;
     cuda_begin();
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x,
             at = blockIdx.x * (int64_t)8 + threadIdx.y;
     int64_t k[S4_TWO] = { at, s.n_freq - 1 - at };
-    bool    even = s.length % 2 == 0, edge = even && at == 0;
-    if (h >= s.channels || k[0] > k[1])
-        return;
+    bool    even = s.length % 2 == 0, there = h < s.channels && k[0] <= k[1];
+    if (!there) {                            /* poles are staged by all threads */
+        h = 0;
+        k[0] = k[1] = 0;
+    }
+    bool   edge = even && k[0] == 0;
+    stage_poles<EACH>(s, &stage, 0);
     Freq   f[S4_TWO];
     Cauchy sums[S4_TWO];
     float2 x[S4_TWO];
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++)         /* the edge is made like the first, for nothing */
         f[j] = freq_of(s, edge ? 0 : k[j], s.inverse_dt[h]);
-    cauchy<EACH, BC>(sums, s, h, f);
+    __syncthreads();
+    cauchy<EACH, BC>(sums, s, &stage, f);
+    cuda_ends();
+    if (!there)
+        return;
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++) {
         float2 less = c_sub(sums[j].r[BC], c_mul(sums[j].ratio_b, sums[j].r[PC]));
@@ -331,18 +367,19 @@ __device__ __forceinline__ float2 spectrum_at(const S4Cuda &s, int64_t h, int64_
     return make_float2(0.5f * (e.x + x.x), 0.5f * (e.y + x.y));
 }
 
-/* Frequencies [0, there) of two, k and k + 1, of one channel into shared memory. */
+/* Frequencies [0, there) of two, k and k + 1, of one channel into shared memory; `there` may be
+ * none of them. */
 template <bool EACH>
-__device__ __forceinline__ void phase_one(const S4Cuda &s, int64_t h, int64_t k, int there,
-                                          float4 (*to)[FREQ_VECS][S4_LANES])
+__device__ __forceinline__ void phase_one(const S4Cuda &s, Stage<EACH> *stage, int64_t h, int64_t k,
+                                          int there, float4 (*to)[FREQ_VECS][S4_LANES])
 {
     int    lane = (int)threadIdx.x;
     Freq   f[S4_TWO];
     Cauchy sums[S4_TWO];
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++)
-        f[j] = freq_of(s, j < there ? k + j : k, s.inverse_dt[h]);
-    cauchy<EACH, BQ>(sums, s, h, f);
+        f[j] = freq_of(s, j < there ? k + j : 0, s.inverse_dt[h]);
+    cauchy<EACH, BQ>(sums, s, stage, f);
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++) {
         if (j >= there)
@@ -375,7 +412,7 @@ __device__ __forceinline__ PoleLane pole_lane(const S4Cuda &s, int64_t h, int64_
 {
     float4 w = s.lanes[n * s.channels + h];
     Pole   pole = s.pole[n];
-    float2 bq = weight_bq<EACH>(s, pole, h, n);
+    float2 bq = EACH ? s.bq[n * s.channels + h] : make_float2(pole.bq[0], pole.bq[1]);
     return { pole, { { w.x, w.y }, { bq.x, bq.y }, { w.z, w.w }, { pole.pq[0], pole.pq[1] } } };
 }
 
@@ -415,40 +452,42 @@ __device__ __forceinline__ void phase_two(const PoleLane (&at)[S4_TWO],
     }
 }
 
+template <bool EACH> struct SlopesMemory {
+    Stage<EACH> stage;
+    float4      freq[S4_FREQS][FREQ_VECS][S4_LANES];
+};
+
 /* Threads (32 channels, 16 warps); blocks (runs of frequencies, channels / 32). More than 32 poles
  * go 32 at a time. */
 template <bool EACH> __global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_slopes(S4Cuda s)
 {
     cuda_begin();
     extern __shared__ float4 s4_memory[];
-    /* [S4_FREQS] */
-    float4 (*freq)[FREQ_VECS][S4_LANES] = (float4 (*)[FREQ_VECS][S4_LANES])s4_memory;
+    auto   *memory = (SlopesMemory<EACH> *)s4_memory;
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, last = s.n_freq - (s.length % 2 == 0);
     int64_t from = blockIdx.x * s.chunk, to = from + s.chunk < last ? from + s.chunk : last;
-    int     warp = (int)threadIdx.y;
+    int     mine = (int)threadIdx.y * S4_TWO;
     bool    there = h < s.channels;
     h = there ? h : s.channels - 1;
-    for (int64_t first = 0; first < s.poles; first += S4_WARPS * S4_TWO) {
+    stage_poles<EACH>(s, &memory->stage, 0);
+    for (int64_t first = 0; first < s.poles; first += S4_POLES) {
         int64_t  n[S4_TWO];
         PoleLane at[S4_TWO];
-        float    total[S4_TWO][POLE_SUMS];
+        float    total[S4_TWO][POLE_SUMS] = {};
 #pragma unroll
         for (int j = 0; j < S4_TWO; j++) {
-            n[j] = first + warp + j * S4_WARPS;
+            n[j] = first + threadIdx.y + j * S4_WARPS;
             at[j] = pole_lane<EACH>(s, h, n[j] < s.poles ? n[j] : 0);
-#pragma unroll
-            for (int i = 0; i < POLE_SUMS; i++)
-                total[j][i] = 0;
         }
         for (int64_t k = from; k < to; k += S4_FREQS) {
-            int count = to - k < S4_FREQS ? (int)(to - k) : S4_FREQS, mine = count - warp * S4_TWO;
-            if (mine > 0)
-                phase_one<EACH>(s, h, k + warp * S4_TWO, mine, &freq[warp * S4_TWO]);
+            int count = to - k < S4_FREQS ? (int)(to - k) : S4_FREQS;
+            __syncthreads();
+            phase_one<EACH>(s, &memory->stage, h, k + mine, count - mine, &memory->freq[mine]);
             __syncthreads();
             if (n[0] < s.poles)
-                phase_two(at, freq, count, total);
-            __syncthreads();
+                phase_two(at, memory->freq, count, total);
         }
+        cuda_ends();
 #pragma unroll
         for (int j = 0; j < S4_TWO; j++)
 #pragma unroll
@@ -509,6 +548,7 @@ __global__ void __launch_bounds__(S4_LANES *CHAIN_WARPS) s4_chain(S4Cuda s)
     double  sum[POLE_SUMS];
     h = there ? h : s.channels - 1;
     chain_sums(s, h, n, sum);
+    cuda_ends();
     if (threadIdx.y || !there)
         return;
     double  dt = dt_of(s, h), edge = nyquist(s, h);
@@ -700,9 +740,10 @@ extern "C" Err s4_kernel_grad_cuda(const Call *call)
     TRY(s4_begin(call, &s));
     TRY(s4_transform(call, &s));
     auto slopes = s.each ? s4_slopes<true> : s4_slopes<false>;
-    CUDA_TRY(cudaFuncSetAttribute(slopes, cudaFuncAttributeMaxDynamicSharedMemorySize, S4_SHARED));
-    cuda_launch(stream, slopes, dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_WARPS),
-                S4_SHARED, s);
+    int  bytes = (int)(s.each ? sizeof(SlopesMemory<true>) : sizeof(SlopesMemory<false>));
+    CUDA_TRY(cudaFuncSetAttribute(slopes, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    cuda_launch(stream, slopes, dim3((unsigned)s.chunks, groups), dim3(S4_LANES, S4_WARPS), bytes,
+                s);
     CUDA_LAUNCHED();
     cuda_launch(stream, s4_chain, dim3(groups, (unsigned)s.poles), dim3(S4_LANES, CHAIN_WARPS), 0,
                 s);

@@ -18,7 +18,7 @@ static const struct { const char *recipe; int64_t arena_bytes; } seen[] = {
     { "dit3d-s",             3255198048 },
     { "dit3d-xl",            19081605984 },
     { "lag-32x6",            9900640304 },
-    { "sashimi-24576",       732580864 },
+    { "sashimi-24576",       732580680 },
     { "stablesr-edge-after", 5591687040 },
     { "stdiff-64x512",       14677779712 },
 };

@@ -10,16 +10,25 @@
 
 #include <cuda_runtime.h>
 
-/* The first statement of every kernel that cuda_launch starts: without it the kernel would read
- * what is not yet written. A small one lets the next come at once; blocks of one that fills a card
- * need its room (0.93 us a launch of 256 blocks without, 1.15 with, 1.23 where launches are plain;
- * of 16 blocks 0.76 and 0.97). */
+/* Of every kernel that cuda_launch starts, before it touches memory that others see: without it the
+ * kernel would read what is not yet written. A small one lets the next come at once; blocks of one
+ * that fills a card need its room (0.93 us a launch of 256 blocks without, 1.15 with, 1.23 where
+ * launches are plain; of 16 blocks 0.76 and 0.97). */
 __device__ __forceinline__ void cuda_begin()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
     if (gridDim.x * gridDim.y <= 64)
         asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Where stores are all that is left to do: the next launch may come to the places that blocks
+ * leave. It begins when all have said so or ended. */
+__device__ __forceinline__ void cuda_ends()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 

@@ -1,10 +1,12 @@
 /* fft_cuda.h -- Fourier transforms of many channels at once on CUDA.
  *
  * As in fft.h: n = n1 * n2 in two steps (Bailey 1990), columns of length n1, then rows of length
- * n2, each by one block in shared memory, for a few neighbouring channels, so that memory is read
- * and written in whole sectors. The small ones are Stockham's autosort form with factors 8, 4, 2,
- * 3, 5. Between the steps the signal lies as [k1][j2][channel] in scratch memory. Inverse
- * transforms exchange real and imaginary parts on the way in and out.
+ * n2, each by one block, for a few neighbouring channels, so that memory is read and written in
+ * whole sectors. The small ones are Stockham's autosort form: of some lengths by two factors that
+ * are known when compiling, elements in registers and one exchange through shared memory, else by
+ * factors 8, 4, 2, 3, 5 from shared memory to shared memory. Between the steps the signal lies as
+ * [k1][j2][channel] in scratch memory. Inverse transforms exchange real and imaginary parts on the
+ * way in and out.
  *
  * Angles are exact fractions of a turn, so sincospi makes the twiddles as good as a table's.
  */
@@ -21,7 +23,7 @@ extern "C" {
 
 enum {
     FFT_THREADS = 256,
-    FFT_ONE_PASS = 1024,
+    FFT_ONE_PASS = 256,
     FFT_SHARED = 96 << 10,
     FFT_SHARED_MOST = 160 << 10,
     FFT_TABLES = 3
@@ -100,6 +102,52 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
             v[k] = c_add(even[k], odd[k]);
             v[k + 4] = c_sub(even[k], odd[k]);
         }
+    } else if constexpr (R == 6 || R == 12) {    /* 2 x 3, 4 x 3: no turns between (Good 1958) */
+        constexpr int A = R / 3;
+        float2        x[3][A], y[3];
+#pragma unroll
+        for (int a = 0; a < 3; a++) {
+#pragma unroll
+            for (int b = 0; b < A; b++)
+                x[a][b] = v[(a * A + b * 3) % R];
+            butterfly<A>(x[a]);
+        }
+#pragma unroll
+        for (int b = 0; b < A; b++) {
+#pragma unroll
+            for (int a = 0; a < 3; a++)
+                y[a] = x[a][b];
+            butterfly<3>(y);
+#pragma unroll
+            for (int a = 0; a < 3; a++)          /* the k that is a modulo 3 and b modulo A */
+                v[(a * A * (A % 3) + b * 3 * (A == 4 ? 3 : 1)) % R] = y[a];
+        }
+    } else if constexpr (R == 16) {
+        /* cosines of sixteenths of a turn times b, c: 0, 1, 2, 3, 4, 6, 9 */
+        const float c1 = 0.92387953251f, h = 0.70710678119f, s1 = 0.38268343237f;
+        const float2 w[4][4] = { {}, { {}, { c1, -s1 }, { h, -h }, { s1, -c1 } },
+                                 { {}, { h, -h }, { 0, -1 }, { -h, -h } },
+                                 { {}, { s1, -c1 }, { -h, -h }, { -c1, s1 } } };
+        float2 x[4][4], y[4];
+#pragma unroll
+        for (int b = 0; b < 4; b++) {
+#pragma unroll
+            for (int a = 0; a < 4; a++)
+                x[b][a] = v[4 * a + b];
+            butterfly<4>(x[b]);
+        }
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+#pragma unroll
+            for (int b = 0; b < 4; b++)
+                y[b] = b == 2 && c == 2 ? make_float2(x[b][c].y, -x[b][c].x)
+                       : b && c         ? c_mul(x[b][c], w[b][c])
+                                        : x[b][c];
+            butterfly<4>(y);
+#pragma unroll
+            for (int a = 0; a < 4; a++)
+                v[c + 4 * a] = y[a];
+        }
     } else {
         const float c1 = 0.30901699437f, c2 = -0.80901699437f, s1 = 0.95105651630f,
                     s2 = 0.58778525229f;
@@ -142,9 +190,34 @@ __device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float
     }
 }
 
-/* The transform of x, n elements of 2^lanes channels, in order; y is as large. Returns where it is.
- * x must be complete (a barrier before); the result is (a barrier after). */
-__device__ inline float2 *fft_run(float2 *x, float2 *y, const float2 *turns, int n, int lanes)
+/* ---- a small transform by one block ----
+ *
+ * From where to where are small structs: from.get<R>(first, step, lane, v) fetches the elements
+ * first + t step, t < R, of one channel, and to.put<R> takes them, so that all a thread has are
+ * under way at once. Transforms may follow one another: when one is over, no thread reads the
+ * buffer that the next one writes. */
+struct Work {
+    float2 *turns, *a, *b;       /* a is written next; one transform by Two needs no b */
+    int     lanes;
+    bool    last;                /* of the kernel's transforms */
+};
+
+/* Plans: a length of two factors and 16 channels, known when compiling; or any. ALONE: buffers of
+ * one transform. */
+template <int A, int B> struct Two {
+    static constexpr int N = A * B, THREADS = 16 * (A > B ? A : B), ALONE = 1;
+    __device__ __host__ constexpr int n() const { return N; }
+    __device__ __host__ constexpr int lanes(int) const { return 4; }
+};
+struct Any {
+    static constexpr int THREADS = FFT_THREADS, ALONE = 2;
+    int length;
+    __device__ __host__ int n() const { return length; }
+    __device__ __host__ int lanes(int some) const { return some; }
+};
+
+/* What lies in x through all passes; a barrier before and after. Returns where it is. */
+__device__ inline float2 *fft_passes(float2 *x, float2 *y, const float2 *turns, int n, int lanes)
 {
     for (int p = 1; p < n;) {
         int rest = n / p, r = rest % 8 == 0   ? 8
@@ -168,123 +241,331 @@ __device__ inline float2 *fft_run(float2 *x, float2 *y, const float2 *turns, int
     return x;
 }
 
+/* All n elements of the block's channels: at(place in a buffer, element, lane). */
+template <class At> __device__ __forceinline__ void fft_each(int n, int lanes, At at)
+{
+    for (int i = (int)threadIdx.x; i < n << lanes; i += FFT_THREADS)
+        at(i, i >> lanes, i & ((1 << lanes) - 1));
+}
+
+__device__ __forceinline__ void fft_swap(Work &w)
+{
+    float2 *other = w.a;
+    w.a = w.b;
+    w.b = other;
+}
+
+/* What lies in w.a, transformed, is in w.a again. */
+__device__ __forceinline__ void fft_in_place(int n, Work &w)
+{
+    __syncthreads();
+    if (fft_passes(w.a, w.b, w.turns, n, w.lanes) == w.b)
+        fft_swap(w);
+}
+
+template <class From> __device__ __forceinline__ void fft_fetch(int n, Work &w, const From &from)
+{
+    fft_each(n, w.lanes, [&](int i, int e, int l) {
+        float2 v[1];
+        from.template get<1>(e, 1, l, v);
+        w.a[i] = v[0];
+    });
+}
+
+template <class To> __device__ __forceinline__ void fft_give(int n, Work &w, const To &to)
+{
+    fft_each(n, w.lanes, [&](int i, int e, int l) {
+        float2 v[1] = { w.a[i] };
+        to.template put<1>(e, 1, l, v);
+    });
+    fft_swap(w);
+}
+
+/* The transform, in order. */
+template <class From, class To>
+__device__ __forceinline__ void fft_run(Any plan, Work &w, const From &from, const To &to)
+{
+    fft_fetch(plan.n(), w, from);
+    fft_in_place(plan.n(), w);
+    fft_give(plan.n(), w, to);
+}
+
+/* The transform, what middle.pass<R>(first, step, lane, v) makes of it, and a transform again. */
+template <class From, class Middle, class To>
+__device__ __forceinline__ void fft_through(Any plan, Work &w, const From &from,
+                                            const Middle &middle, const To &to)
+{
+    fft_fetch(plan.n(), w, from);
+    fft_in_place(plan.n(), w);
+    fft_each(plan.n(), w.lanes, [&](int i, int e, int l) {
+        float2 v[1] = { w.a[i] };
+        middle.template pass<1>(e, 1, l, v);
+        w.a[i] = v[0];
+    });
+    fft_in_place(plan.n(), w);
+    fft_give(plan.n(), w, to);
+}
+
+/* Pass one of two: takes elements b + t B of the signal and leaves them for pass two. */
+template <int A, int B, class From>
+__device__ __forceinline__ void two_first(float2 *x, const From &from)
+{
+    int    b = (int)threadIdx.x >> 4, l = (int)threadIdx.x & 15;
+    float2 v[A];
+    if (b >= B)
+        return;
+    from.template get<A>(b, B, l, v);
+    butterfly<A>(v);
+#pragma unroll
+    for (int t = 0; t < A; t++)
+        x[(b * A + t) * 16 + l] = v[t];
+}
+
+/* Pass two: v becomes elements b + t A of the transform. */
+template <int A, int B>
+__device__ __forceinline__ void two_second(const float2 *x, const float2 *turns, int b, int l,
+                                           float2 (&v)[B])
+{
+#pragma unroll
+    for (int t = 0; t < B; t++)
+        v[t] = x[(b + t * A) * 16 + l];
+#pragma unroll
+    for (int t = 1; t < B; t++)
+        v[t] = c_mul(v[t], turns[b * t]);
+    butterfly<B>(v);
+}
+
+template <int A, int B, class From, class To>
+__device__ __forceinline__ void fft_run(Two<A, B>, Work &w, const From &from, const To &to)
+{
+    int b = (int)threadIdx.x >> 4, l = (int)threadIdx.x & 15;
+    two_first<A, B>(w.a, from);
+    __syncthreads();
+    if (w.last)
+        cuda_ends();
+    if (b < A) {
+        float2 v[B];
+        two_second<A, B>(w.a, w.turns, b, l, v);
+        to.template put<B>(b, A, l, v);
+    }
+    fft_swap(w);
+}
+
+/* The second transform has its factors in the other order: its first pass takes the very elements
+ * that the thread has. */
+template <int A, int B, class From, class Middle, class To>
+__device__ __forceinline__ void fft_through(Two<A, B>, Work &w, const From &from,
+                                            const Middle &middle, const To &to)
+{
+    int b = (int)threadIdx.x >> 4, l = (int)threadIdx.x & 15;
+    two_first<A, B>(w.a, from);
+    __syncthreads();
+    if (b < A) {
+        float2 v[B];
+        two_second<A, B>(w.a, w.turns, b, l, v);
+        middle.template pass<B>(b, A, l, v);
+        butterfly<B>(v);
+#pragma unroll
+        for (int t = 0; t < B; t++)
+            w.b[(b * B + t) * 16 + l] = v[t];
+    }
+    __syncthreads();
+    if (w.last)
+        cuda_ends();
+    if (b < B) {
+        float2 v[A];
+        two_second<B, A>(w.b, w.turns, b, l, v);
+        to.template put<A>(b, B, l, v);
+    }
+}
+
 /* Shared memory of a block: turns[n], before[n], after[n], then buffers of n << lanes. */
 __device__ __forceinline__ float2 *fft_buffer(float2 *memory, int n, int lanes, int i)
 {
     return memory + FFT_TABLES * n + ((size_t)i * n << lanes);
 }
 
-__device__ __forceinline__ void fft_turns(float2 *turns, int n)
+template <class Plan>
+__device__ __forceinline__ Work fft_work(Plan plan, float2 *memory, int lanes)
 {
-    for (int i = (int)threadIdx.x; i < n; i += FFT_THREADS)
-        turns[i] = turn(-2 * (int64_t)i, n);
+    int n = plan.n();
+    for (int i = (int)threadIdx.x; i < n; i += Plan::THREADS)
+        memory[i] = turn(-2 * i, n);
+    return { memory, fft_buffer(memory, n, lanes, 0), fft_buffer(memory, n, lanes, 1), lanes,
+             true };
 }
 
-/* Kernels: blocks (columns or rows, groups of channels, batch). load(batch, element, channel,
- * weight) and store(batch, element, channel, value, weight) are small structs; "element" is as
- * said. weight_of(struct, element) is the same for all channels, so it is made once a block; most
- * have none. */
-template <class Any> __device__ __forceinline__ float2 weight_of(const Any &, int64_t)
+/* ---- kernels ----
+ *
+ * Blocks (columns or rows, groups of channels, batch). load(batch, element, channel, weight) and
+ * store(batch, element, channel, value, weight) are small structs; "element" is as said. Those that
+ * have more to say about many elements at once have a load_span or store_span of their own.
+ * weight_of(struct, element) is the same for all channels, so it is made once a block; most have
+ * none. Tables need no memory but the block's: they are made before cuda_begin. */
+template <class Side> __device__ __forceinline__ float2 weight_of(const Side &, int64_t)
 {
     return make_float2(1, 0);
 }
 
-/* All n elements of the block's channels: at(place in the buffer, element, channel, is it
- * there). */
-template <class At>
-__device__ __forceinline__ void fft_each(int n, int lanes, int64_t channels, At at)
-{
-    int64_t first = (int64_t)blockIdx.y << lanes;
-    for (int i = (int)threadIdx.x; i < n << lanes; i += FFT_THREADS) {
-        int64_t c = first + (i & ((1 << lanes) - 1));
-        at(i, i >> lanes, c, c < channels);
+/* Elements first + t step of one channel. */
+struct Span {
+    int64_t       batch, first, step, channel;
+    const float2 *weight;        /* of the first, others at weight_step; NULL: all 1 */
+    int           weight_step;
+    __device__ __forceinline__ float2 weight_at(int t) const
+    {
+        return weight ? weight[t * weight_step] : make_float2(1, 0);
     }
+};
+
+template <int R, class Load>
+__device__ __forceinline__ void load_span(const Load &load, const Span &s, float2 (&v)[R])
+{
+#pragma unroll
+    for (int t = 0; t < R; t++)
+        v[t] = load(s.batch, s.first + t * s.step, s.channel, s.weight_at(t));
+}
+
+template <int R, class Store>
+__device__ __forceinline__ void store_span(const Store &store, const Span &s,
+                                           const float2 (&v)[R])
+{
+#pragma unroll
+    for (int t = 0; t < R; t++)
+        store(s.batch, s.first + t * s.step, s.channel, v[t], s.weight_at(t));
+}
+
+/* Element e of a column or row is element e * pitch + start of the signal. */
+struct Line {
+    int64_t batch, start, pitch, first, channels;    /* first: channel */
+    __device__ __forceinline__ Span span(int e, int step, int l, const float2 *weight) const
+    {
+        return { batch, e * pitch + start, step * pitch, first + l, weight ? weight + e : NULL,
+                 step };
+    }
+    __device__ __forceinline__ bool has(int l) const { return first + l < channels; }
+};
+
+template <int R> __device__ __forceinline__ void fft_zero(float2 (&v)[R])
+{
+#pragma unroll
+    for (int t = 0; t < R; t++)
+        v[t] = make_float2(0, 0);
+}
+
+/* Both ends of a transform of a line in memory. FLIP: of an inverse. weight is for the memory's
+ * side, turns are those between columns and rows; NULL: none. */
+template <class Load, bool FLIP> struct LineIn {
+    Load          load;
+    Line          line;
+    const float2 *weight, *turns;
+    template <int R>
+    __device__ __forceinline__ void get(int e, int step, int l, float2 (&v)[R]) const
+    {
+        if (!line.has(l)) {
+            fft_zero<R>(v);
+            return;
+        }
+        load_span<R>(load, line.span(e, step, l, weight), v);
+#pragma unroll
+        for (int t = 0; t < R; t++) {
+            if (turns)
+                v[t] = c_mul(v[t], turns[e + t * step]);
+            if (FLIP)
+                v[t] = c_flip(v[t]);
+        }
+    }
+};
+
+template <class Store, bool FLIP> struct LineOut {
+    Store         store;
+    Line          line;
+    const float2 *weight, *turns;
+    template <int R>
+    __device__ __forceinline__ void put(int e, int step, int l, float2 (&v)[R]) const
+    {
+        if (!line.has(l))
+            return;
+#pragma unroll
+        for (int t = 0; t < R; t++) {
+            if (turns)
+                v[t] = c_mul(v[t], turns[e + t * step]);
+            if (FLIP)
+                v[t] = c_flip(v[t]);
+        }
+        store_span<R>(store, line.span(e, step, l, weight), v);
+    }
+};
+
+__device__ __forceinline__ Line fft_column(const FftCuda &f, int lanes)
+{
+    return { blockIdx.z, blockIdx.x, f.n2, (int64_t)blockIdx.y << lanes, f.channels };
+}
+/* Where rows lie in scratch memory. */
+__device__ __forceinline__ Line fft_row(const FftCuda &f, int lanes)
+{
+    return { blockIdx.z, (int64_t)blockIdx.x * f.n2, 1, (int64_t)blockIdx.y << lanes, f.channels };
+}
+/* Frequencies k1 + n1 k2. */
+__device__ __forceinline__ Line fft_spread(const FftCuda &f, int lanes)
+{
+    return { blockIdx.z, blockIdx.x, f.n1, (int64_t)blockIdx.y << lanes, f.channels };
 }
 
 /* Sample j1 n2 + j2 in; k1 n2 + j2 out. With n2 = 1 that is the frequency: the whole transform. */
-template <class Load, class Store>
-__global__ void __launch_bounds__(FFT_THREADS)
-    fft_columns(int lanes, FftCuda f, Load load, Store store)
+template <class Plan, class Load, class Store>
+__global__ void __launch_bounds__(Plan::THREADS)
+    fft_columns(int lanes, Plan plan, FftCuda f, Load load, Store store)
 {
-    cuda_begin();
     extern __shared__ float2 memory[];
-    int     n1 = f.n1, j2 = (int)blockIdx.x;
+    int     n1 = plan.n(), j2 = (int)blockIdx.x;
+    lanes = plan.lanes(lanes);
     float2 *before = memory + n1, *after = before + n1;
-    float2 *x = fft_buffer(memory, n1, lanes, 0), *y = fft_buffer(memory, n1, lanes, 1);
-    int64_t batch = blockIdx.z;
-    fft_turns(memory, n1);
-    for (int i = (int)threadIdx.x; i < n1; i += FFT_THREADS) {
+    Work    w = fft_work(plan, memory, lanes);
+    for (int i = (int)threadIdx.x; i < n1; i += Plan::THREADS) {
         before[i] = weight_of(load, (int64_t)i * f.n2 + j2);
         after[i] = turn(-2 * (int64_t)j2 * i, f.n);
     }
+    cuda_begin();
     __syncthreads();
-    fft_each(n1, lanes, f.channels, [&](int i, int j1, int64_t c, bool there) {
-        x[i] = there ? load(batch, (int64_t)j1 * f.n2 + j2, c, before[j1]) : make_float2(0, 0);
-    });
-    __syncthreads();
-    x = fft_run(x, y, memory, n1, lanes);
-    fft_each(n1, lanes, f.channels, [&](int i, int k1, int64_t c, bool there) {
-        if (there)
-            store(batch, (int64_t)k1 * f.n2 + j2, c, f.n2 > 1 ? c_mul(x[i], after[k1]) : x[i],
-                  make_float2(1, 0));
-    });
+    Line line = fft_column(f, lanes);
+    fft_run(plan, w, LineIn<Load, false>{ load, line, before, NULL },
+            LineOut<Store, false>{ store, line, NULL, after });
 }
 
-/* k1 n2 + j2 in; frequency k1 + n1 k2 out, or what element_of makes of it. */
-template <class Any>
-__device__ __forceinline__ int64_t element_of(const Any &, const FftCuda &f, int k1, int k2)
+/* k1 n2 + j2 in; frequency k1 + n1 k2 out. */
+template <class Plan, class Load, class Store>
+__global__ void __launch_bounds__(Plan::THREADS)
+    fft_rows(int lanes, Plan plan, FftCuda f, Load load, Store store)
 {
-    return k1 + (int64_t)f.n1 * k2;
-}
-template <class Load, class Store>
-__global__ void __launch_bounds__(FFT_THREADS)
-    fft_rows(int lanes, FftCuda f, Load load, Store store)
-{
-    cuda_begin();
     extern __shared__ float2 memory[];
-    int     n2 = f.n2, k1 = (int)blockIdx.x;
-    float2 *x = fft_buffer(memory, n2, lanes, 0), *y = fft_buffer(memory, n2, lanes, 1),
-           one = make_float2(1, 0);
-    int64_t batch = blockIdx.z;
-    fft_turns(memory, n2);
-    fft_each(n2, lanes, f.channels, [&](int i, int j2, int64_t c, bool there) {
-        x[i] = there ? load(batch, (int64_t)k1 * n2 + j2, c, one) : make_float2(0, 0);
-    });
+    lanes = plan.lanes(lanes);
+    Work w = fft_work(plan, memory, lanes);
+    cuda_begin();
     __syncthreads();
-    x = fft_run(x, y, memory, n2, lanes);
-    fft_each(n2, lanes, f.channels, [&](int i, int k2, int64_t c, bool there) {
-        if (there)
-            store(batch, element_of(store, f, k1, k2), c, x[i], one);
-    });
+    fft_run(plan, w, LineIn<Load, false>{ load, fft_row(f, lanes), NULL, NULL },
+            LineOut<Store, false>{ store, fft_spread(f, lanes), NULL, NULL });
 }
 
 /* Undoes fft_columns: k1 n2 + j2 in, sample j1 n2 + j2 out. */
-template <class Load, class Store>
-__global__ void __launch_bounds__(FFT_THREADS)
-    fft_columns_back(int lanes, FftCuda f, Load load, Store store)
+template <class Plan, class Load, class Store>
+__global__ void __launch_bounds__(Plan::THREADS)
+    fft_columns_back(int lanes, Plan plan, FftCuda f, Load load, Store store)
 {
-    cuda_begin();
     extern __shared__ float2 memory[];
-    int     n1 = f.n1, j2 = (int)blockIdx.x;
-    float2 *before = memory + n1, *after = before + n1, one = make_float2(1, 0);
-    float2 *x = fft_buffer(memory, n1, lanes, 0), *y = fft_buffer(memory, n1, lanes, 1);
-    int64_t batch = blockIdx.z;
-    fft_turns(memory, n1);
-    for (int i = (int)threadIdx.x; i < n1; i += FFT_THREADS) {
+    int     n1 = plan.n(), j2 = (int)blockIdx.x;
+    lanes = plan.lanes(lanes);
+    float2 *before = memory + n1, *after = before + n1;
+    Work    w = fft_work(plan, memory, lanes);
+    for (int i = (int)threadIdx.x; i < n1; i += Plan::THREADS) {
         before[i] = turn(2 * (int64_t)j2 * i, f.n);
         after[i] = weight_of(store, (int64_t)i * f.n2 + j2);
     }
+    cuda_begin();
     __syncthreads();
-    fft_each(n1, lanes, f.channels, [&](int i, int k1, int64_t c, bool there) {
-        x[i] = there ? c_flip(c_mul(load(batch, (int64_t)k1 * f.n2 + j2, c, one), before[k1]))
-                     : make_float2(0, 0);
-    });
-    __syncthreads();
-    x = fft_run(x, y, memory, n1, lanes);
-    fft_each(n1, lanes, f.channels, [&](int i, int j1, int64_t c, bool there) {
-        if (there)
-            store(batch, (int64_t)j1 * f.n2 + j2, c, c_flip(x[i]), after[j1]);
-    });
+    Line line = fft_column(f, lanes);
+    fft_run(plan, w, LineIn<Load, true>{ load, line, NULL, before },
+            LineOut<Store, true>{ store, line, after, NULL });
 }
 
 /* Scratch [batch][n][channels]. */
@@ -399,18 +680,52 @@ static inline size_t fft_signal_bytes(const FftCuda *f)
     return (size_t)(f->n * f->channels) * sizeof(float2);
 }
 
-/* n: length of the small transforms, across: how many of them. */
-template <class Kernel, class... Args>
-static Err fft_launch(const Call *call, Kernel kernel, int n, int across, int64_t channels,
+/* What f makes of the plan for n: Any or one of Two. */
+template <class F> static Err fft_with(int n, int64_t channels, F f)
+{
+    switch (channels > 8 ? n : 0) {
+    case 24:  return f(Two<6, 4>{});
+    case 32:  return f(Two<8, 4>{});
+    case 48:  return f(Two<8, 6>{});
+    case 64:  return f(Two<8, 8>{});
+    case 96:  return f(Two<12, 8>{});
+    case 128: return f(Two<16, 8>{});
+    case 192: return f(Two<16, 12>{});
+    default:  return f(Any{ n });
+    }
+}
+
+/* across: how many small transforms; buffers: beyond those of one transform. */
+template <class Plan, class Kernel, class... Args>
+static Err fft_launch(const Call *call, Plan plan, Kernel kernel, int across, int64_t channels,
                       int64_t batch, int buffers, Args... args)
 {
-    int    lanes = fft_lanes(n, channels, buffers);
-    size_t bytes = fft_shared(n, lanes, buffers);
+    int    lanes = plan.lanes(fft_lanes(plan.n(), channels, buffers + Plan::ALONE));
+    size_t bytes = fft_shared(plan.n(), lanes, buffers + Plan::ALONE);
     dim3   grid((unsigned)across, (unsigned)ceil_div(channels, 1 << lanes), (unsigned)batch);
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    cuda_launch(cuda_stream(call), kernel, grid, FFT_THREADS, bytes, lanes, args...);
+    cuda_launch(cuda_stream(call), kernel, grid, Plan::THREADS, bytes, lanes, plan, args...);
     CUDA_LAUNCHED();
     return OK;
+}
+
+/* Batches in by columns, out by rows of scratch memory; and back. */
+template <class Load, class Store>
+static Err fft_enter(const Call *call, FftCuda f, int64_t batch, Load load, Store store)
+{
+    return fft_with(f.n1, f.channels, [&](auto plan) {
+        return fft_launch(call, plan, fft_columns<decltype(plan), Load, Store>, f.n2, f.channels,
+                          batch, 0, f, load, store);
+    });
+}
+
+template <class Load, class Store>
+static Err fft_leave(const Call *call, FftCuda f, int64_t batch, Load load, Store store)
+{
+    return fft_with(f.n1, f.channels, [&](auto plan) {
+        return fft_launch(call, plan, fft_columns_back<decltype(plan), Load, Store>, f.n2,
+                          f.channels, batch, 0, f, load, store);
+    });
 }
 
 /* A whole forward transform; scratch: [batch][n][channels], unused if n2 is 1. */
@@ -420,12 +735,12 @@ static Err fft_whole(const Call *call, FftCuda f, int64_t batch, Load load, Stor
 {
     Scratch between = { scratch, f.n, f.channels };
     if (f.n2 == 1)
-        return fft_launch(call, fft_columns<Load, Store>, f.n1, 1, f.channels, batch, 2, f, load,
-                          store);
-    TRY(fft_launch(call, fft_columns<Load, Scratch>, f.n1, f.n2, f.channels, batch, 2, f, load,
-                   between));
-    return fft_launch(call, fft_rows<Scratch, Store>, f.n2, f.n1, f.channels, batch, 2, f, between,
-                      store);
+        return fft_enter(call, f, batch, load, store);
+    TRY(fft_enter(call, f, batch, load, between));
+    return fft_with(f.n2, f.channels, [&](auto plan) {
+        return fft_launch(call, plan, fft_rows<decltype(plan), Scratch, Store>, f.n1, f.channels,
+                          batch, 0, f, between, store);
+    });
 }
 
 #endif

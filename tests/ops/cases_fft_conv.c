@@ -17,6 +17,12 @@ static void two_groups(Case *c) { conv(c, 1, 20, 19); }
 static void rows(Case *c)       { conv(c, 1, 331, 1); }     /* padded to 360 = 20 x 18 */
 static void odd_rows(Case *c)   { conv(c, 2, 270, 1); }     /* 18 x 15 */
 static void large(Case *c)      { conv(c, 2, 4096, 40); }
+/* On a card transforms of these lengths have both factors known when compiling: 32 x 24, 48 x 32,
+ * 96 x 64, 192 x 128. */
+static void two_factors(Case *c) { conv(c, 2, 768, 9); }
+static void two_short(Case *c)   { conv(c, 3, 1536, 17); }
+static void two_middle(Case *c)  { conv(c, 1, 6144, 20); }
+static void two_long(Case *c)    { conv(c, 1, 24576, 16); }
 static void large_batch(Case *c)
 {
     conv(c, 5, 3001, 9);
@@ -68,5 +74,9 @@ const OpCase cases_fft_conv[] = { { "plain", plain,
                                   { "gradient of the signal alone", only_signal, CONV },
                                   { "gradient of D alone", only_d, CONV },
                                   { "large", large, CONV, CASE_LIVE_ONLY },
+                                  { "factors of 32 and 24", two_factors, CONV, CASE_LIVE_ONLY },
+                                  { "factors of 48 and 32", two_short, CONV, CASE_LIVE_ONLY },
+                                  { "factors of 96 and 64", two_middle, CONV, CASE_LIVE_ONLY },
+                                  { "factors of 192 and 128", two_long, CONV, CASE_LIVE_ONLY },
                                   { "large batch", large_batch, CONV, CASE_LIVE_ONLY },
                                   { 0 } };

@@ -31,6 +31,8 @@ static void narrow(Case *c)
     kernel(c, 9, 32, 4096, 1300, -7, -2);
 } /* one group: frequencies are cut */
 
+static void halves(Case *c)    { kernel(c, 17, 33, 1536, 50, -7, -2); } /* half of it is 32 x 24 */
+
 /* A B of each channel's own. */
 static void own_b(Case *c, int64_t h, int64_t n, int64_t length)
 {
@@ -84,6 +86,8 @@ const OpCase cases_s4_kernel[] = {
       CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "large", large, KERNEL(3000, False), CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "one group, narrow resonances", narrow, KERNEL(4096, False),
+      CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
+    { "33 poles, half the length 32 x 24", halves, KERNEL(1536, False),
       CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { 0 }
 };

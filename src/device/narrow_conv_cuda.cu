@@ -75,51 +75,38 @@ static __device__ __forceinline__ void columns_get(const NarrowJob &job, const u
     int h = (int)oh * job.stride[1] - job.pad[1], z = (int)od * job.stride[0] - job.pad[0];
     const uint16_t *from = x + (((int64_t)image * job.in[0] + z) * job.in[1] + h) * wide + q;
     int taps = (job.deep + 15) / 16 * 8, k = half * taps;    /* this thread's columns: from k */
-    int i = k / line, a = k - i * line, d = i / job.kernel[1], at;
+    int i = k / line, a = k - i * line, d = i / job.kernel[1];
     i -= d * job.kernel[1];
-    bool in;                                     /* is this line of taps within the image? */
-    auto enter = [&] {
-        in = row < job.rows && d < job.kernel[0] && (unsigned)(h + i) < (unsigned)job.in[1] &&
-             (unsigned)(z + d) < (unsigned)job.in[0];
-        at = (d * job.in[1] + i) * wide + a;
-    };
-    enter();
-#pragma unroll 2
     for (int end = k + taps; k < end; k += 8) {
         uint32_t part[4] = {};
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            uint32_t v = in && (unsigned)(q + a) < (unsigned)wide ? __ldg(from + at) : 0;
+            bool in = row < job.rows && k + j < job.deep && (unsigned)(q + a) < (unsigned)wide &&
+                      (unsigned)(h + i) < (unsigned)job.in[1] &&
+                      (unsigned)(z + d) < (unsigned)job.in[0];
+            uint32_t v = in ? from[(d * job.in[1] + i) * wide + a] : 0;
             part[j / 2] |= v << j % 2 * 16;
-            at++;
-            if (++a == line) {                   /* all threads of a warp at once */
+            if (++a == line) {
                 a = 0;
                 d += ++i == job.kernel[1];
                 i = i == job.kernel[1] ? 0 : i;
-                enter();
             }
         }
         *(uint4 *)&to[t][k] = make_uint4(part[0], part[1], part[2], part[3]);
     }
 }
 
-static __device__ __forceinline__ void copies_end()
-{
-    asm volatile("cp.async.commit_group;\n cp.async.wait_group 0;" ::: "memory");
-}
-
 /* `rows` rows of `width` numbers from row `first` and column `column` on, zero behind the last row
- * and column: 16 bytes a thread, on their way until copies_end. */
+ * and column: 16 bytes a thread. */
 static __device__ __forceinline__ void rows_get(const uint16_t *from, int first, int rows, int all,
                                                 int column, int width, uint16_t (*to)[PITCH])
 {
     for (int i = (int)threadIdx.x; i < rows * (WIDE / 8); i += THREADS) {
-        int     r = i / (WIDE / 8), c = i % (WIDE / 8) * 8;
-        bool    in = first + r < all && column + c < width;
-        int64_t at = in ? (int64_t)(first + r) * width + column + c : 0;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(&to[r][c])),
-                     "l"(from + at), "r"(in ? 16 : 0)
-                     : "memory");
+        int   r = i / (WIDE / 8), c = i % (WIDE / 8) * 8;
+        uint4 v = make_uint4(0, 0, 0, 0);
+        if (first + r < all && column + c < width)
+            v = *(const uint4 *)(from + (int64_t)(first + r) * width + column + c);
+        *(uint4 *)&to[r][c] = v;
     }
 }
 
@@ -153,10 +140,9 @@ static __global__ void __launch_bounds__(THREADS, HELD) forward_kernel(NarrowJob
             add[n][j] = c < job.co ? bias_at(job, bias, c) : 0;
         }
     for (int tile = (int)blockIdx.x; tile < job.tiles; tile += (int)gridDim.x) {
-        columns_get(job, x, tile * ROWS, a);
-        copies_end();                        /* the weight's, the first time */
-        __syncthreads();
         float c[WIDE / 8][4] = {};
+        columns_get(job, x, tile * ROWS, a);
+        __syncthreads();
         for (int k = 0; k < job.deep; k += 16) {
             uint32_t left[4];
             load4(left, &a[first_row + lane % 16][k + lane / 16 * 8]);
@@ -203,7 +189,6 @@ static __global__ void __launch_bounds__(THREADS, HELD) weights_kernel(NarrowJob
     for (int tile = (int)blockIdx.x; tile < job.tiles; tile += (int)gridDim.x) {
         rows_get(dy, tile * ROWS, ROWS, job.rows, column, job.co, b);
         columns_get(job, x, tile * ROWS, a);
-        copies_end();
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < ROWS; k += 16) {
@@ -244,8 +229,8 @@ static __global__ void __launch_bounds__(THREADS) parts_kernel(const float *part
     int   lane = (int)threadIdx.x % 32, share = (int)threadIdx.x / 32;
     int   i = (int)blockIdx.x * 32 + lane;
     float sum = 0;
-#pragma unroll 16
-    for (int p = i < count ? share : n; p < n; p += 8)
+#pragma unroll 8
+    for (int p = share; p < n && i < count; p += 8)
         sum += parts[(int64_t)p * count + i];
     sums[share][lane] = sum;
     __syncthreads();

@@ -33,7 +33,10 @@ static int64_t rows_blocks(const RowsCuda *job, int sms)
                                                      : job->width % 4 == 0  ? 4
                                                                             : 1;
     Team team = team_of(job->width / v);
-    return (int64_t)sms * (team.packs ? back_blocks(team.packs * v, job->scalar) : 4);
+    int  numbers = team.packs * v, bytes = numbers * (int)type_bytes(job->type);
+    return (int64_t)sms * (!team.packs              ? 4
+                           : v > 1 && !job->scalar  ? ring_blocks(numbers, bytes)
+                                                    : back_blocks(numbers, job->scalar));
 }
 
 static RowsCuda rows_of(const Node *n, int64_t samples, int sms, bool scalar)
@@ -116,6 +119,60 @@ static Affine affine_of(const RowsCuda *job, bool both)
                                                                         : AFFINE_ANY;
 }
 
+/* Ring kernels count a sample's rows in int. */
+static bool ring_takes(const RowsCuda *job, int v)
+{
+    return v > 1 && !job->scalar && job->rows < 1 << 30;
+}
+
+static void ring_launch(const Call *call, void (*kernel)(RowsCuda), unsigned blocks,
+                        unsigned threads, int shared, const RowsCuda &job)
+{
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    cuda_launch(cuda_stream(call), kernel, blocks, threads, (size_t)shared, job);
+}
+
+/* Measured on an H200: rings of up to 16 numbers a lane are faster (468 and 256 wide), of 24 and 40
+ * slower, where registers hold as many blocks without. */
+template <class T, int V>
+static bool ring_forward(const Call *call, const RowsCuda &job, Team team, Affine form)
+{
+    if (!ring_takes(&job, V) || !team.packs || team.packs * V > 16)
+        return false;
+    if constexpr (V > 1) {
+        unsigned sms = (unsigned)cuda_handle(call)->sms;
+        unsigned blocks = cuda_blocks(call, job.rows * job.lanes, ROW_THREADS);
+        WITH_PACKS(team.packs, K, {
+            constexpr int P = K * V > 16 ? 1 : K;
+            constexpr int bytes = RING * P * (int)sizeof(Pack<T, V>) * ROW_THREADS;
+            unsigned      turn = sms * (unsigned)forward_blocks(P * V, false);
+            ring_launch(call, form == AFFINE_SAME ? rows_forward_ring<T, V, P, AFFINE_SAME>
+                                                  : rows_forward_ring<T, V, P, AFFINE_ANY>,
+                        blocks < turn ? blocks : turn, ROW_THREADS, bytes, job);
+        })
+    }
+    return true;
+}
+
+template <class T, int V>
+static bool ring_backward(const Call *call, const RowsCuda &job, Team team, Affine form)
+{
+    if (!ring_takes(&job, V) || !team.packs)
+        return false;
+    if constexpr (V > 1) {
+        int join = BACK_THREADS / 32 * join_numbers(team.lanes, team.packs * V) *
+                   (int)sizeof(float);
+        int ring = back_ring(team.packs * (int)sizeof(Pack<T, V>));
+        WITH_PACKS(team.packs, K, {
+            ring_launch(call, form == AFFINE_SAME ? rows_backward_ring<T, V, K, AFFINE_SAME>
+                                                  : rows_backward_ring<T, V, K, AFFINE_ANY>,
+                        (unsigned)(job.rows / job.per * job.pieces), BACK_THREADS,
+                        ring < join ? join : ring, job);
+        })
+    }
+    return true;
+}
+
 template <class T, int V> static void launch_forward(const Call *call, RowsCuda job)
 {
     int64_t      count = job.width / V;
@@ -124,6 +181,8 @@ template <class T, int V> static void launch_forward(const Call *call, RowsCuda 
     job.lanes = team.lanes;
     unsigned     blocks = cuda_blocks(call, job.rows * job.lanes, ROW_THREADS);
     Affine       form = affine_of(&job, true);
+    if (ring_forward<T, V>(call, job, team, form))
+        return;
     if (team.packs) {
         WITH_AFFINE(form, FORM, WITH_PACKS(team.packs, K,
                                            cuda_launch(stream, rows_forward<T, V, K, false, FORM>,
@@ -148,6 +207,8 @@ template <class T, int V> static void launch_backward(const Call *call, RowsCuda
     unsigned     blocks = (unsigned)(job.rows / job.per * job.pieces);
     Affine       form = affine_of(&job, false);
     job.lanes = team.lanes;
+    if (ring_backward<T, V>(call, job, team, form))
+        return;
     if (team.packs) {
         size_t shared = 0;
         if (job.partial && !job.scalar)
@@ -208,7 +269,9 @@ static Err rows_run_totals(const Call *call, const RowsCuda *job, Totals to)
     to.pieces = job->pieces;
     to.width = job->scalar ? 1 : job->width;
     dim3 blocks((unsigned)ceil_div(to.columns, 32), (unsigned)(job->rows / job->per));
-    cuda_launch(cuda_stream(call), rows_totals, blocks, dim3(32, 32), 0, to);
+    /* many blocks shall all be there at once, few shall have all loads under way */
+    unsigned lines = blocks.x * blocks.y > (unsigned)cuda_handle(call)->sms ? 8 : 32;
+    cuda_launch(cuda_stream(call), rows_totals, blocks, dim3(32, lines), 0, to);
     CUDA_LAUNCHED();
     return OK;
 }

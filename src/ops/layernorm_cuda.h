@@ -5,6 +5,9 @@
  * norm is the modulated norm with one weight and bias for all rows; scalar_norm has the number s
  * for a weight and rstd * m beside xhat.
  *
+ * What a row waits for is the memory: where it pays, the packs of the next rows are on their way to
+ * shared memory, each thread's to places only it looks at, so that it waits for its own alone.
+ *
  * Sums over rows (gradients of weight and bias): rows are cut into pieces, none of which crosses
  * the end of a sample of the packed tensor; a block keeps the sums of one piece in registers and
  * writes [2][width], dy * xhat and dy; the pieces are added in order, in double.
@@ -31,6 +34,24 @@ __host__ __device__ constexpr int back_blocks(int numbers, bool scalar)
 __host__ __device__ constexpr int forward_blocks(int numbers, bool scalar)
 {
     return scalar ? (numbers >= 20 ? 3 : 5) : numbers >= 20 ? 2 : 3;
+}
+
+/* Rows that a thread has asked for ahead of the one it is at: on their way to shared memory they
+ * cost no registers, of which sums over rows leave few. */
+enum { RING = 2, RING_ROOM = 220 * 1024 };       /* RING_ROOM: bytes of a multiprocessor's rings */
+
+/* Bytes of a block's ring in a gradient: x, dy and what dx is added to, and the weight. bytes: of a
+ * row in one lane. */
+__host__ __device__ constexpr int back_ring(int bytes)
+{
+    return (3 * RING + 1) * bytes * BACK_THREADS;
+}
+
+__host__ __device__ constexpr int ring_blocks(int numbers, int bytes)
+{
+    int held = numbers <= 8 ? 7 : numbers <= 24 ? 4 : numbers <= 32 ? 3 : 2;
+    int room = RING_ROOM / (back_ring(bytes) + 2048);
+    return held < room ? held : room;
 }
 
 typedef struct RowsCuda {        /* one run, forward or backward */
@@ -238,6 +259,94 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS,
     }
 }
 
+/* A pack on its way to shared memory, or zeros: it is there when ring_wait() has said so. */
+template <class T, int V>
+__device__ __forceinline__ void ring_ask(Pack<T, V> *to, const T *from, bool inside)
+{
+    constexpr int bytes = (int)sizeof(Pack<T, V>);
+    static_assert(bytes == 16 || bytes == 8, "what can be copied so");
+    unsigned at = (unsigned)__cvta_generic_to_shared(to), take = inside ? bytes : 0;
+    if constexpr (bytes == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :: "r"(at), "l"(from), "r"(take) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+                     :: "r"(at), "l"(from), "r"(take) : "memory");
+}
+
+__device__ __forceinline__ void ring_asked()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Until all but the last LEFT that were asked for are there. */
+template <int LEFT> __device__ __forceinline__ void ring_wait()
+{
+    asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+}
+
+/* As rows_forward for weights of columns, each thread with a ring of its own: its packs of the rows
+ * that come next. One turn of blocks. */
+template <class T, int V, int K, Affine FORM>
+__global__ void __launch_bounds__(ROW_THREADS, forward_blocks(K * V, false))
+    rows_forward_ring(RowsCuda job)
+{
+    cuda_begin();
+    extern __shared__ __align__(16) char ring[];
+    int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
+    int     teams = ROW_THREADS / lanes, count = (int)(job.width / V);
+    int64_t step = (int64_t)gridDim.x * teams;
+    Pack<T, V> *slots = (Pack<T, V> *)ring + threadIdx.x;
+    auto ask = [&](int64_t first, int stage) {
+        int64_t  row = first + team;
+        const T *from = (const T *)job.x + row * job.width + lane * V;
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            ring_ask<T, V>(&slots[(stage * K + k) * ROW_THREADS], from + k * lanes * V,
+                           row < job.rows && lane + k * lanes < count);
+        ring_asked();
+    };
+    int64_t first = (int64_t)blockIdx.x * teams;
+#pragma unroll
+    for (int i = 0; i < RING; i++)
+        ask(first + i * step, i);
+    for (int stage = 0; first < job.rows; first += step) {
+        int64_t row = first + team;
+        bool    live = row < job.rows;
+        int64_t sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
+        int64_t affine = sample * job.pitch;
+        float   mean, rstd;
+        Pack<T, V> x[K], weight[K], bias[K];
+        if constexpr (FORM == AFFINE_SAME) {
+            row_get<T, V, K>((const T *)job.weight, affine, lane, lanes, count, live, weight);
+            row_get<T, V, K>((const T *)job.bias, affine, lane, lanes, count, live, bias);
+        }
+        ring_wait<RING - 1>();
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            x[k] = slots[(stage * K + k) * ROW_THREADS];
+        row_moments<T, V, K, false>(job, x, lane, count, (float *)NULL, &mean, &rstd);
+        ask(first + RING * step, stage);
+        stage = stage + 1 < RING ? stage + 1 : 0;
+        if (!live)
+            continue;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            int     v = lane + k * lanes;
+            int64_t at = affine + (int64_t)v * V;
+            float   w[V], b[V], y[V];
+            affine_pack<T, V, FORM>(job, weight[k], job.weight, at, v < count, 1, w);
+            affine_pack<T, V, FORM>(job, bias[k], job.bias, at, v < count, 0, b);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                y[j] = (get(x[k].at, j) - mean) * rstd * (w[j] + job.plus) + b[j];
+            if (v < count)
+                put_pack<V>((T *)job.y, row * job.width + (int64_t)v * V, y);
+        }
+    }
+    ring_wait<0>();
+}
+
 /* Any width: the row is read three times. */
 template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_forward_wide(RowsCuda job)
 {
@@ -411,6 +520,118 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
     }
 }
 
+/* As rows_backward for weights of columns, each thread with a ring of its own: its packs of the
+ * rows that come next, and those of the weight. */
+template <class T, int V, int K, Affine FORM>
+__global__ void __launch_bounds__(BACK_THREADS, ring_blocks(K * V, K * (int)sizeof(Pack<T, V>)))
+    rows_backward_ring(RowsCuda job)
+{
+    cuda_begin();
+    extern __shared__ __align__(16) char ring[];
+    int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
+    int     teams = BACK_THREADS / lanes, count = (int)(job.width / V);
+    int     sample = (int)(blockIdx.x / (unsigned)job.pieces);
+    int     from = (int)((blockIdx.x - sample * (unsigned)job.pieces) * (unsigned)job.piece);
+    int     to = from + job.piece < job.per ? (int)(from + job.piece) : (int)job.per;
+    int64_t affine = sample * job.pitch, own = sample * job.per * job.width + (int64_t)lane * V;
+    float   one[K][V], two[K][V], inverse = 1 / (float)job.width;
+    Pack<T, V> *slots = (Pack<T, V> *)ring + threadIdx.x;
+    const T    *x_of = (const T *)job.x + own, *dy_of = (const T *)job.dy + own;
+    const T    *before_of = job.before ? (const T *)job.before + own : NULL;
+    auto slot = [&](int stage, int which, int k) -> Pack<T, V> & {
+        return slots[((stage * 3 + which) * K + k) * BACK_THREADS];
+    };
+    auto ask = [&](int first, int stage) {
+        int64_t at = (int64_t)(first + team) * job.width;
+        bool    live = first + team < to;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            bool inside = live && lane + k * lanes < count;
+            int  next = k * lanes * V;
+            ring_ask<T, V>(&slot(stage, 0, k), x_of + at + next, inside);
+            ring_ask<T, V>(&slot(stage, 1, k), dy_of + at + next, inside);
+            if (before_of)
+                ring_ask<T, V>(&slot(stage, 2, k), before_of + at + next, inside);
+        }
+        ring_asked();
+    };
+    if constexpr (FORM == AFFINE_SAME)
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            ring_ask<T, V>(&slot(RING, 0, k),
+                           (const T *)job.weight + affine + (lane + k * lanes) * V,
+                           lane + k * lanes < count);
+#pragma unroll
+    for (int i = 0; i < RING; i++)
+        ask(from + i * teams, i);
+#pragma unroll
+    for (int k = 0; k < K; k++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            one[k][j] = two[k][j] = 0;
+    int stage = 0;
+    for (int first = from; first < to; first += teams) {
+        bool    live = first + team < to;
+        float   g[K][V], mean, rstd, sum = 0, dot = 0;
+        Pack<T, V> x[K];
+        ring_wait<RING - 1>();
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            x[k] = slot(stage, 0, k);
+        row_moments<T, V, K, false>(job, x, lane, count, (float *)NULL, &mean, &rstd);
+        if (!live)                               /* zeros throughout, whatever 1 / std is */
+            mean = rstd = 0;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            int        v = lane + k * lanes;
+            float      w[V], part = 0, part_dot = 0;
+            Pack<T, V> d = slot(stage, 1, k), weight = {};
+            if constexpr (FORM == AFFINE_SAME)
+                weight = slot(RING, 0, k);
+            affine_pack<T, V, FORM>(job, weight, job.weight,
+                                    affine + (int64_t)v * V, live && v < count, 1, w);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                float xhat = (get(x[k].at, j) - mean) * rstd, dy = get(d.at, j);
+                one[k][j] += dy * xhat;
+                two[k][j] += dy;
+                g[k][j] = dy * (w[j] + job.plus);
+                part += g[k][j];
+                part_dot += g[k][j] * xhat;
+            }
+            sum += part;
+            dot += part_dot;
+        }
+        row_sums<false>(&sum, &dot, lanes, (float *)NULL);
+        if (job.y)
+#pragma unroll
+            for (int k = 0; k < K; k++) {
+                int        v = lane + k * lanes;
+                Pack<T, V> b;
+                if (before_of)
+                    b = slot(stage, 2, k);
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    float xhat = (get(x[k].at, j) - mean) * rstd;
+                    g[k][j] = rstd * (g[k][j] - sum * inverse - xhat * (dot * inverse));
+                    if (before_of)
+                        g[k][j] += get(b.at, j);
+                }
+                if (live && v < count)
+                    put_pack<V>((T *)job.y,
+                                own + (int64_t)(first + team) * job.width + k * lanes * V, g[k]);
+            }
+        ask(first + RING * teams, stage);
+        stage = stage + 1 < RING ? stage + 1 : 0;
+    }
+    ring_wait<0>();
+    if (!job.partial)
+        return;
+    float *sums = job.partial + blockIdx.x * 2 * job.width;
+    columns_join<V, K>(job, one, lane, sums);
+    columns_join<V, K>(job, two, lane, sums + job.width);
+}
+
 /* Any width: rows read again, sums kept where they go. */
 template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_backward_wide(RowsCuda job)
 {
@@ -470,7 +691,8 @@ typedef struct Totals {
     bool         packed;                     /* one output for both; 0 between them */
 } Totals;
 
-__global__ void rows_totals(Totals to)       /* threads (32,32), blocks (columns / 32, samples) */
+/* threads (32, up to 32), blocks (columns / 32, samples) */
+__global__ void __launch_bounds__(1024) rows_totals(Totals to)
 {
     cuda_begin();
     __shared__ double sums[32][33];
@@ -481,15 +703,18 @@ __global__ void rows_totals(Totals to)       /* threads (32,32), blocks (columns
             part = i;
             c = column - to.at[i];
         }
-    double sum = 0;
-    for (int64_t i = threadIdx.y; c >= 0 && i < to.pieces; i += 32)
-        sum += (double)to.partial[((sample * to.pieces + i) * 2 + part) * to.width + c];
+    const float *from = to.partial + (sample * to.pieces * 2 + part) * to.width + c;
+    int          pieces = c >= 0 ? (int)to.pieces : 0;
+    double       sum = 0;
+#pragma unroll 8
+    for (int i = threadIdx.y; i < pieces; i += (int)blockDim.y)
+        sum += (double)from[2 * i * to.width];
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     void *out = part ? to.out[1] : to.out[0];
     if (threadIdx.y || column >= to.columns || !out)
         return;
-    for (int i = 1; i < 32; i++)
+    for (int i = 1; i < (int)blockDim.y; i++)
         sum += sums[i][threadIdx.x];
     int64_t at = to.packed ? sample * to.columns + column : c;
     if (to.type == F32)

@@ -193,6 +193,14 @@ static void modulate_large(Case *c)          /* threads meet inside a sample */
     case_out(c, "y", layernorm_modulate(x, p, 468, 624, 1e-6f));
 }
 
+static void modulate_many(Case *c)           /* a block of a card has three rows for every lane */
+{
+    Tensor x = case_in(c, "x", SHAPE(400, 20, 36), -2, 3),
+           p = case_in(c, "p", SHAPE(400, 72), -1, 1);
+    Tensor h = layernorm_modulate(x, p, 0, 36, 1e-6f);
+    case_out(c, "y", add(x, h));
+}
+
 static const char *modulate_misuse(Case *c)
 {
     static const char *const said[] = {
@@ -252,6 +260,9 @@ const OpCase cases_layernorm_modulate[] = {
     { "large", modulate_large,
       "y = " NORM("x", "156", "1e-6") " * (1 + p[:, None, 624:780]) + p[:, None, 468:624]",
       CASE_LIVE_ONLY },
+    { "many rows", modulate_many,
+      "y = x + " NORM("x", "36", "1e-6") " * (1 + p[:, None, 36:]) + p[:, None, :36]",
+      CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { 0 }
 };
 

@@ -74,7 +74,8 @@ static int64_t batch_guess(int64_t budget, Tried below, Tried low, Tried high, i
                                            : (int64_t)guess;
 }
 
-/* -1: time was up before one was found. What fits a smaller budget is no answer for this one. */
+/* -1: time was up before one was found. What fits a smaller budget is no answer for this one, nor
+ * is what leaves a twentieth of it free. */
 static int64_t batch_largest(Batches *b, int64_t budget)
 {
     Tried below = { 0, b->e->sheet->engine->persistent_bytes }, low = below;
@@ -106,7 +107,8 @@ static int64_t batch_largest(Batches *b, int64_t budget)
             high = t;
         }
     }
-    return late && !found ? -1 : low.batch;
+    bool full = found && low.peak_bytes >= budget - budget / 20;
+    return late && !full ? -1 : low.batch;
 }
 
 void budgets_judge(Explained *e)

@@ -29,7 +29,8 @@ typedef struct Way {                     /* while assigning */
     const LaneItem *items;
     double          free[LANES], *ends;  /* when each lane is free; when each launch ends */
     int32_t         last[LANES], *before;    /* of each lane; per launch: the one before it there */
-    Clock           known[LANES], *clocks;   /* what each lane comes after; per launch: at its end */
+    Clock           known[LANES];        /* what each lane comes after */
+    Clock          *clocks;              /* per launch: when it has ended */
 } Way;
 
 typedef struct Start {                   /* of a launch, in one lane */
@@ -37,12 +38,14 @@ typedef struct Start {                   /* of a launch, in one lane */
     double  at;
 } Start;
 
-/* The last launch of `other` that is in the way of i and that `lane` does not come after yet; or -1.
- * Copies are few and far apart: each is looked at, or an old one would be waited for in vain. */
+/* The last launch of `other` that is in the way of i and that `lane` does not come after yet, or
+ * -1. Copies are few and far apart: each is looked at, or an old one would be waited for in
+ * vain. */
 static int32_t way_block(const Way *way, int32_t lane, int32_t other, int32_t i)
 {
     for (int32_t j = way->last[other]; j > way->known[lane].of[other]; j = way->before[j])
-        if ((other < LANE_COPIES && i - j > LOOK_BACK) || in_the_way(&way->items[i], &way->items[j]))
+        if ((other < LANE_COPIES && i - j > LOOK_BACK) ||
+            in_the_way(&way->items[i], &way->items[j]))
             return j;
     return -1;
 }

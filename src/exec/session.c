@@ -175,8 +175,8 @@ static Err session_behind_copy(Session *session, const Copy *copy)
     return copies_join(&session->copies, copy, 0);
 }
 
-/* lanes: of a recording, or NULL. In lanes a copy has a place as a launch has: who touches its bytes
- * next waits for it, and its wait in the plan is nothing. */
+/* lanes: of a recording, or NULL. In lanes a copy has a place as a launch has: who touches its
+ * bytes next waits for it, and its wait in the plan is nothing. */
 static Err session_launches(Session *session, Part part, Lanes *lanes)
 {
     bool    guards = session->engine->guards;

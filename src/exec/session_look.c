@@ -18,8 +18,8 @@ static void session_share(const Launch *launches, int32_t n, double all, double 
 }
 
 /* By the device's own clock: a stamp before every launch, in a recording of one lane, as the step
- * itself runs. took: from each launch's stamp to the next, less what two stamps in a row take, which
- * is the clock's own; of launches that go in one, the first's. */
+ * itself runs. took: from each launch's stamp to the next, less what two stamps in a row take,
+ * which is the clock's own; of launches that go in one, the first's. */
 static Err session_stamped(Session *session, Part part, void **stamps, double *took)
 {
     const Device    *device = session->engine->device;

@@ -69,6 +69,14 @@ tight=$((outside + 20000000))
 expect 0 "on the host" fit dit3d-small --device h200 --budget $tight --allow none --effort 200
 expect 3 "no plan fits" fit dit3d-small --device h200 --budget $tight --allow none --effort 200 --host-budget 1MiB
 
+# what is stated of a card beside the arena holds what an H200's driver then counted, and at most 1 % of all more
+stated() {                       # recipe, counted, all in use
+    bytes=$("$program" explain "$1" --device h200 --precision bf16 --effort 1 --json | sed -n 's/^ *"runtime_bytes": \([0-9]*\).*/\1/p')
+    is "$1: $bytes bytes are stated, $2 were counted" test "$bytes" -ge "$2" -a "$bytes" -le $(($2 + $3 / 100))
+}
+stated dit3d-tiny 562829824 790924288
+stated stdiff-64x512 597875456 15275655168
+
 # what is shown fits 100 columns, and is plain where nobody looks
 narrow() {
     "$program" "$@" > "$work/out" 2> "$work/err"
@@ -343,7 +351,7 @@ expect 2 "leave out --budget" train unet-small $small --plan "$work/plan.json" -
 
 # devices and the probe
 expect 0 "described by its profile: no workspaces counted" explain unet-small --device rtx-3060
-expect 0 "of context and libraries" fit unet-small --device h200 --budget 1GiB --effort 20
+expect 0 "of context, libraries" fit unet-small --device h200 --budget 1GiB --effort 20
 expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --json
 expect 0 "plimsoll probe measures this machine" explain unet-small
 expect 0 '"runtime_bytes"' fit unet-small --json

@@ -204,8 +204,8 @@ def recipe_file(build, args, out):
 def our_step(args, work, *more):
     found, why = Run([os.path.join(args.build, "bench_step"), "--device", "cuda", "--steps", str(args.steps), *more, *WORKS[work], *PLAIN,
                       "precision=bf16"], args.each).result(args.each)
-    if not found:
-        print(f"  {work}, ours: {why[:90]}", file=sys.stderr, flush=True)
+    told = f"{found['ms']} ms, {found['arena'] / MIB:.0f} MiB" if found else why[:90]    # the table comes last, and may not come
+    print(f"  {work}, ours{''.join(' ' + m for m in more)}: {told}", file=sys.stderr, flush=True)
     return found
 
 

@@ -34,8 +34,8 @@ typedef struct Way {                     /* while assigning */
 } Way;
 
 typedef struct Start {                   /* of a launch, in one lane */
-    int32_t after[LANES];
-    double  at;
+    LanePlace place;
+    double    at;
 } Start;
 
 /* The last launch of `other` that is in the way of i and that `lane` does not come after yet, or
@@ -51,34 +51,34 @@ static int32_t way_block(const Way *way, int32_t lane, int32_t other, int32_t i)
 }
 
 /* One that another of them comes after need not be waited for. */
-static void start_prune(const Way *way, Start *start)
+static void edges_prune(const Way *way, int32_t after[LANES])
 {
     for (int32_t a = 0; a < LANES; a++)
-        for (int32_t b = 0; b < LANES && start->after[a] >= 0; b++)
-            if (b != a && start->after[b] >= 0 &&
-                way->clocks[start->after[b]].of[a] >= start->after[a])
-                start->after[a] = -1;
+        for (int32_t b = 0; b < LANES && after[a] >= 0; b++)
+            if (b != a && after[b] >= 0 && way->clocks[after[b]].of[a] >= after[a])
+                after[a] = -1;
 }
 
 static Start way_start(const Way *way, int32_t lane, int32_t i)
 {
-    Start start = { .at = way->free[lane] };
+    Start start = { .place.lane = lane, .at = way->free[lane] };
     for (int32_t other = 0; other < LANES; other++) {
         int32_t block = other == lane ? -1 : way_block(way, lane, other, i);
-        start.after[other] = block;
+        start.place.after[other] = block;
         if (block >= 0 && way->ends[block] + cross_ns > start.at)
             start.at = way->ends[block] + cross_ns;
     }
-    start_prune(way, &start);
+    edges_prune(way, start.place.after);
     return start;
 }
 
-static void way_take(Way *way, int32_t lane, int32_t i, const Start *start)
+static void way_take(Way *way, int32_t i, const Start *start)
 {
-    Clock *known = &way->known[lane];
+    const int32_t *after = start->place.after, lane = start->place.lane;
+    Clock         *known = &way->known[lane];
     for (int32_t other = 0; other < LANES; other++)
-        for (int32_t k = 0; k < LANES && start->after[other] >= 0; k++) {
-            int32_t ended = way->clocks[start->after[other]].of[k];
+        for (int32_t k = 0; k < LANES && after[other] >= 0; k++) {
+            int32_t ended = way->clocks[after[other]].of[k];
             known->of[k] = ended > known->of[k] ? ended : known->of[k];
         }
     known->of[lane] = i;
@@ -125,19 +125,15 @@ void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *place
         way.known[lane] = clock_none;
     }
     for (int32_t i = 0; i < n; i++) {
-        int32_t lane = items[i].lane;
-        Start   start = way_start(&way, lane, i);
-        if (!lane) {
+        Start start = way_start(&way, items[i].lane, i);
+        if (!items[i].lane) {
             Start aside = way_start(&way, LANE_ASIDE, i);
             bool  better = goes_aside(left, n, i) ? aside.at <= start.at + behind_ns
                                                   : aside.at + cross_ns < start.at;
-            lane = better ? LANE_ASIDE : 0;
             start = better ? aside : start;
         }
-        places[i].lane = lane;
-        for (int32_t other = 0; other < LANES; other++)
-            places[i].after[other] = start.after[other];
-        way_take(&way, lane, i, &start);
+        places[i] = start.place;
+        way_take(&way, i, &start);
     }
     pool_free(scratch);
 }

@@ -335,19 +335,27 @@ __device__ __forceinline__ void two_second(const float2 *x, const float2 *turns,
     butterfly<B>(v);
 }
 
-template <int A, int B, class From, class To>
-__device__ __forceinline__ void fft_run(Two<A, B>, Work &w, const From &from, const To &to)
+/* What the block has put into x goes through pass two to where it leaves. */
+template <int A, int B, class To>
+__device__ __forceinline__ void two_leave(const Work &w, const float2 *x, int b, int l,
+                                          const To &to)
 {
-    int b = (int)threadIdx.x >> 4, l = (int)threadIdx.x & 15;
-    two_first<A, B>(w.a, from);
     __syncthreads();
     if (w.last)
         cuda_ends();
     if (b < A) {
         float2 v[B];
-        two_second<A, B>(w.a, w.turns, b, l, v);
+        two_second<A, B>(x, w.turns, b, l, v);
         to.template put<B>(b, A, l, v);
     }
+}
+
+template <int A, int B, class From, class To>
+__device__ __forceinline__ void fft_run(Two<A, B>, Work &w, const From &from, const To &to)
+{
+    int b = (int)threadIdx.x >> 4, l = (int)threadIdx.x & 15;
+    two_first<A, B>(w.a, from);
+    two_leave<A, B>(w, w.a, b, l, to);
     fft_swap(w);
 }
 
@@ -369,14 +377,7 @@ __device__ __forceinline__ void fft_through(Two<A, B>, Work &w, const From &from
         for (int t = 0; t < B; t++)
             w.b[(b * B + t) * 16 + l] = v[t];
     }
-    __syncthreads();
-    if (w.last)
-        cuda_ends();
-    if (b < B) {
-        float2 v[A];
-        two_second<B, A>(w.b, w.turns, b, l, v);
-        to.template put<A>(b, B, l, v);
-    }
+    two_leave<B, A>(w, w.b, b, l, to);
 }
 
 /* Shared memory of a block: turns[n], before[n], after[n], then buffers of n << lanes. */

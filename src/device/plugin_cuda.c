@@ -24,9 +24,11 @@
 
 static CudaHandle *handle_of(const Device *device) { return device->handle; }
 
-/* A fault of queued work is found by a later call; its sentence must say so. */
+/* A fault of queued work is found by a later call; its sentence must say so. The runtime keeps a
+ * refusal until somebody asks: taken here, or the next launch would be blamed for it. */
 static Err cuda_fault(const char *doing, cudaError_t err)
 {
+    cudaGetLastError();
     if (err == cudaErrorMemoryAllocation)
         return fail(E_BUDGET,
                     "%s: the card has not enough free memory; another program may hold some "
@@ -64,12 +66,14 @@ static Err cuda_take_host(const Device *device, int64_t bytes, void **base)
 {
     (void)device;
     cudaError_t err = cudaMallocHost(base, (size_t)(bytes ? bytes : 1));
-    if (err == cudaErrorMemoryAllocation)
+    if (err == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
         return fail(E_BUDGET,
                     "%s of the host's memory cannot be pinned for copies; use a smaller "
                     "--host-budget, or a larger "
                     "--budget, so that less is kept there",
                     bytes_text(bytes));
+    }
     CARD_TRY("taking pinned host memory", err);
     memset(*base, 0, (size_t)bytes);
     return OK;

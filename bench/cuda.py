@@ -3,8 +3,8 @@
     cuda.py BUILD [--limit S] [--each S] [--steps N] [--together N] [--forms eager,graphs,ckpt,compile] [WORK ...]
 
 Each run is a process of its own with a time limit (--each); --limit stops the whole in time, with what was not run left out. PyTorch
-compiles for minutes, so up to N of its processes (--together) get ready at the same time and then wait; when all of them
-wait, they take their timed steps one after the other. Ours comes first, for all works; then PyTorch's forms:
+compiles for minutes, so up to N of its processes (--together) get ready at the same time; while one that is ready takes its
+timed steps, all others are stopped (SIGSTOP). Ours comes first, for all works; then PyTorch's forms:
 
     eager     bf16 autocast, fused AdamW, tf32 where fp32 is left
     graphs    torch.compile(mode="reduce-overhead"): forward and backward as CUDA graphs
@@ -19,6 +19,7 @@ our arena is above half of that, "half" is our step planned within S + (peak - S
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -156,11 +157,17 @@ class Run:
     def __init__(self, command, seconds):
         self.until = time.monotonic() + seconds
         self.files = [tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self.files[0], stderr=self.files[1], text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self.files[0], stderr=self.files[1], text=True,
+                                        start_new_session=True)      # a group of its own: compilers have helpers
+
+    def all_get(self, what):
+        try:
+            os.killpg(self.process.pid, what)
+        except ProcessLookupError:                   # it has ended
+            pass
 
     def said(self, which):
-        self.files[which].seek(0)
-        return self.files[which].read()
+        return os.pread(self.files[which].fileno(), 1 << 24, 0).decode(errors="replace")     # its place is the child's
 
     def waits(self):
         """Whether it is warm, or will never be."""
@@ -177,9 +184,11 @@ class Run:
                 raise subprocess.TimeoutExpired("", 0)
             self.process.communicate("\n", timeout=max(1, seconds))
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
             return None, "its time was over before it was warm" if late else f"cut after {seconds:.0f} s"
+        finally:
+            if self.process.poll() is None:              # late, or we are interrupted
+                self.all_get(signal.SIGKILL)
+                self.process.wait()
         for line in self.said(0).splitlines():
             if line.startswith("{"):
                 return json.loads(line), ""
@@ -218,6 +227,35 @@ def our_half(args, work, ours, theirs):
     best = best_of(theirs)
     half = best["static"] + (best["bytes"] - best["static"]) // 2
     return our_step(args, work, "--budget", str(half)) if best["bytes"] > best["static"] and ours["arena"] > half else None
+
+
+def torch_runs(args, pairs, paths, deadline):
+    """(work, form, JSON or None, why not) of each pair as it has it; several get ready at a time, one is timed at a time."""
+    left, warming = list(pairs), {}
+    try:
+        while (left and deadline - time.monotonic() > 10) or warming:
+            while left and len(warming) < args.together and deadline - time.monotonic() > 10:
+                work, form = left.pop(0)
+                warming[work, form] = Run([sys.executable, os.path.abspath(__file__), args.build, work, "--forms", form, "--here",
+                                           paths[work], "--steps", str(args.steps)], min(args.each, deadline - time.monotonic()))
+            ready = next((pair for pair, run in warming.items() if run.waits()), None)
+            if not ready:
+                time.sleep(0.2)
+                continue
+            run, since = warming.pop(ready), time.monotonic()
+            for other in warming.values():
+                other.all_get(signal.SIGSTOP)
+            time.sleep(0.3)                              # what they have queued on the card ends
+            found, why = run.result(args.each)
+            for other in warming.values():
+                other.all_get(signal.SIGCONT)
+                other.until = min(other.until + time.monotonic() - since, deadline)
+            yield (*ready, found, why)
+    finally:
+        for run in warming.values():
+            run.all_get(signal.SIGKILL)
+    for work, form in left:
+        yield work, form, None, "no time left"
 
 
 def print_row(work, ours, theirs, half):
@@ -272,22 +310,11 @@ def main():
         pairs.remove(pair)
     paths = {work: recipe_file(args.build, WORKS[work], os.path.join(args.build, f"bench-cuda-{work}.json")) for work in works}
     ours, theirs = {work: our_step(args, work) for work in works}, {work: {} for work in works}
-    while pairs:
-        lot, pairs = pairs[:args.together], pairs[args.together:]
-        if deadline - time.monotonic() < 10:
-            print(f"  {len(lot) + len(pairs)} runs of PyTorch left out, no time left", file=sys.stderr, flush=True)
-            break
-        warming = {(work, form): Run([sys.executable, os.path.abspath(__file__), args.build, work, "--forms", form, "--here",
-                                      paths[work], "--steps", str(args.steps)], min(args.each, deadline - time.monotonic()))
-                   for work, form in lot}
-        while not all(run.waits() for run in warming.values()):
-            time.sleep(0.2)
-        for (work, form), run in warming.items():
-            found, why = run.result(args.each)
-            if found:
-                theirs[work][form] = found
-            told = f"{found['ms']} ms, warm after {found['warm_s']} s" if found else f"left out, {why[:90]}"
-            print(f"  {work} {form}: {told}", file=sys.stderr, flush=True)
+    for work, form, found, why in torch_runs(args, pairs, paths, deadline):
+        if found:
+            theirs[work][form] = found
+        told = f"{found['ms']} ms, {found['bytes'] / MIB:.0f} MiB, warm after {found['warm_s']} s" if found else f"left out, {why[:90]}"
+        print(f"  {work} {form}: {told}", file=sys.stderr, flush=True)
     heads = " | ".join(f"{f:>18}" for f in FORMS)
     print(f"\n{'':16} {'ours':>9} {'arena':>8} {'used':>8} | {heads} | {'best /':>6} {'S':>8} {'arena/':>7} {'above':>7} {'least':>8} {'half':>8}\n"
           f"{'':16} {'ms':>9} {'MiB':>8} {'MiB':>8} | {' | '.join(['       ms      MiB'] * 4)} | {'ours':>6} {'MiB':>8} {'best':>7} {'S':>7} {'MiB':>8} {'MiB':>8} {'ms':>8}")

@@ -82,9 +82,20 @@ Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, i
     ConvAttr attr = conv_attr(stride, pad);
     if (how.pad_after)
         memset(attr.pad_lo, 0, sizeof attr.pad_lo);
-    x = conv_op(x, w, layer_bias(x.graph, out, fan_in, how), attr);
+    Tensor bias = layer_bias(x.graph, out, fan_in, how);
+    x = how.onto.graph ? conv_onto(x, w, bias, how.onto, attr) : conv_op(x, w, bias, attr);
     scope_close(x.graph);
     return x;
+}
+
+Tensor residual(const char *shortcut, Tensor x, Tensor h)
+{
+    if (!tensor_ok(x) || !tensor_ok(h))
+        return add(x, h);
+    int64_t width = dim(tensor_shape(h), -1);
+    return dim(tensor_shape(x), -1) == width
+               ? add(x, h)
+               : conv2d(shortcut, x, width, 1, 1, 0, (Layer){ .onto = h });
 }
 
 Tensor conv2d_up(const char *name, Tensor x, int64_t up, int64_t out)

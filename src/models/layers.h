@@ -41,7 +41,7 @@ typedef struct Layer {           /* how a layer differs from the plain one; { 0 
     float deviation;  /* weight starts as N(0, deviation^2), bias at 0; 0: PyTorch's rule */
     bool  flax;                  /* weight is (in, out), called `kernel`, N(0, 1/in); bias at 0 */
     bool  pad_after;             /* convolutions: only right and below */
-    Tensor onto;                 /* linear layers: what the result is added to; { 0 }: nothing */
+    Tensor onto;                 /* linear layers, conv2d: the result is added to it; { 0 }: none */
     int   groups;                /* norms */
     float eps;
 } Layer;
@@ -54,6 +54,8 @@ Tensor linear(const char *name, Tensor x, int64_t out, Layer how);  /* (..., I) 
  * are the last axis of x, the others the last of the result, flat in both. */
 Tensor dense_general(const char *name, Tensor x, Shape kernel, int n_in, Layer how);
 Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how);
+/* The end of a residual block: h + x; a 1x1 convolution makes x as wide as h where it is not. */
+Tensor residual(const char *shortcut, Tensor x, Tensor h);
 /* A 3x3 convolution with padding 1 of x made `up` times as large by repetition. */
 Tensor conv2d_up(const char *name, Tensor x, int64_t up, int64_t out);
 /* A one-tap convolution over sequences, (out, in, 1) on disk: a linear layer over the last axis. */

@@ -53,9 +53,7 @@ static Tensor res_block(const char *name, Tensor x, Tensor time, Tensor map, int
     h = conv2d("out_layers.3", h, width, 3, 1, 1, (Layer){ .zero = true });
     if (tensor_ok(map))
         h = spade_block(h, map, m);
-    if (channels_of(x) != width)
-        x = conv2d("skip_connection", x, width, 1, 1, 0, (Layer){ 0 });
-    x = add(x, h);
+    x = residual("skip_connection", x, h);
     scope_close(x.graph);
     return x;
 }

@@ -26,9 +26,7 @@ static Tensor vae_block(const char *name, Tensor x, int64_t width, const StableS
     Tensor h =
         conv2d("conv1", norm_act("norm1", x, norm_of(m), NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
     h = conv2d("conv2", norm_act("norm2", h, norm_of(m), NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
-    if (channels_of(x) != width)
-        x = conv2d("nin_shortcut", x, width, 1, 1, 0, (Layer){ 0 });
-    x = add(x, h);
+    x = residual("nin_shortcut", x, h);
     scope_close(x.graph);
     return x;
 }

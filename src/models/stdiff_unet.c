@@ -39,9 +39,7 @@ static Tensor resnet(Tensor x, int64_t width, int index, int level, const Given 
     h = spade_motion(conv3("conv1", h, width), given->motion[level], given->up[level]);
     h = add_rows(h, linear("time_emb_proj", given->time, width, (Layer){ 0 }));
     h = conv3("conv2", norm_act("norm2", h, norm, NORM_SILU), width);
-    if (dim(tensor_shape(x), -1) != width)
-        x = conv2d("conv_shortcut", x, width, 1, 1, 0, (Layer){ 0 });
-    x = add(x, h);
+    x = residual("conv_shortcut", x, h);
     scope_close(x.graph);
     return x;
 }

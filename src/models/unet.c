@@ -60,9 +60,7 @@ static Tensor unet_block(const char *name, Tensor x, Tensor time, int64_t width,
     h = add_rows(h, linear("time", silu(time), width, (Layer){ 0 }));
     h = conv2d("conv2", norm_act("norm2", h, norm, NORM_SILU), width, 3, 1, 1,
                (Layer){ .zero = true });
-    if (dim(tensor_shape(x), -1) != width)
-        x = conv2d("shortcut", x, width, 1, 1, 0, (Layer){ 0 });
-    x = add(x, h);
+    x = residual("shortcut", x, h);
     scope_close(x.graph);
     return x;
 }

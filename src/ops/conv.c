@@ -161,21 +161,38 @@ static void fill_extents(ConvAttr *a, Shape wide)
         a->in[i] = wide.rank == 4 || wide.rank == 5 ? extent(wide, i) : 1;
 }
 
+/* A 1x1 convolution is a linear layer over channels. */
+static bool conv_is_pointwise(Shape w, const ConvAttr *a)
+{
+    bool pointwise = w.rank == 4 || w.rank == 5;
+    for (int i = 0; i < 3; i++)
+        pointwise = pointwise && kernel(w, i) == 1 && a->stride[i] == 1 && !a->pad_lo[i] &&
+                    !a->pad_hi[i];
+    return pointwise;
+}
+
+static Tensor conv_as_matrix(Tensor w)
+{
+    Shape s = tensor_shape(w);
+    return reshape(w, SHAPE(dim(s, -2), dim(s, -1)));
+}
+
 Tensor conv_op(Tensor x, Tensor w, Tensor bias, ConvAttr a)
 {
     if (!tensor_ok(x) || !tensor_ok(w))
         return node_add(x.graph, &op_conv, &a, TENSORS(x, w, bias), NULL);
-    Shape s = tensor_shape(w);
-    bool  pointwise = true;
     x = cast(x, tensor_type(w));
     fill_extents(&a, tensor_shape(x));
-    for (int i = 0; i < 3; i++)
-        pointwise &= (s.rank == 4 || s.rank == 5) && kernel(s, i) == 1 && a.stride[i] == 1 &&
-                     !a.pad_lo[i] && !a.pad_hi[i];
-    if (pointwise)                           /* a 1x1 convolution is a linear layer over channels */
-        return linear_op(x, reshape(w, SHAPE(dim(s, -2), dim(s, -1))), bias,
-                         (LinearAttr){ .in_out = true });
+    if (conv_is_pointwise(tensor_shape(w), &a))
+        return linear_op(x, conv_as_matrix(w), bias, (LinearAttr){ .in_out = true });
     return node_add(x.graph, &op_conv, &a, TENSORS(x, w, bias), NULL);
+}
+
+Tensor conv_onto(Tensor x, Tensor w, Tensor bias, Tensor onto, ConvAttr a)
+{
+    if (!tensor_ok(x) || !tensor_ok(w) || !conv_is_pointwise(tensor_shape(w), &a))
+        return add(onto, conv_op(x, w, bias, a));
+    return linear_onto(x, conv_as_matrix(w), bias, onto, (LinearAttr){ .in_out = true });
 }
 
 static Err conv_transpose_shape(Node *n)

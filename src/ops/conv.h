@@ -22,6 +22,8 @@ typedef struct ConvWAttr {  /* of the weight gradient: the weight's extents with
 
 ConvAttr conv_attr(int stride, int pad);                     /* the same on H and W */
 Tensor   conv_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
+/* onto + that: by the product itself where it is one (1x1) */
+Tensor   conv_onto(Tensor x, Tensor w, Tensor bias_or_none, Tensor onto, ConvAttr attr);
 Tensor   conv_transpose_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
 
 /* what does the node, and its scratch */

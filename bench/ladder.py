@@ -2,23 +2,31 @@
 
     ladder.py BUILD [--device cuda] [--rungs N] [--effort N] [--steps N] [--limit S] RECIPE [KEY=VALUE ...]
 
-Each rung is a run of bench_step: the plan is found, placed and run. Prints budget, arena, host arena, second runs, values moved to
-the host and back, predicted and measured ms."""
+Each rung is a run of bench_step: the plan is found, placed and run. Plans are made side by side, then the rungs are timed one after
+the other. Prints budget, arena, host arena, second runs, values moved to the host and back, predicted and measured ms."""
 import argparse
 import os
 import sys
 import time
+from itertools import chain
 
 from cuda import Run
 
 MIB = 2 ** 20
 
 
-def run(args, extra, seconds):
-    """(bench_step's line, or None; its last word)."""
+def start(args, seconds, *extra):
     command = [os.path.join(args.build, "bench_step"), "--device", args.device, "--steps", str(args.steps), "--effort",
-               str(args.effort), *extra, args.recipe, *args.sets]
-    return Run(command, seconds).result(seconds)
+               str(args.effort), "--hold", *extra, args.recipe, *args.sets]
+    return Run(command, seconds)
+
+
+def results(runs, deadline):
+    """(bench_step's line, or None; its last word) of each, in order, all of them planned before."""
+    while not all(run.waits() for run in runs):
+        time.sleep(0.2)
+    for run in runs:
+        yield run.result(deadline - time.monotonic())
 
 
 def least(said):
@@ -38,19 +46,18 @@ def main():
     parser.add_argument("--limit", type=float, default=1800, help="seconds for all")
     args = parser.parse_intermixed_args()
     deadline = time.monotonic() + args.limit
-    kept, why = run(args, [], args.limit)
+    (kept, failed), (none, why) = results([start(args, args.limit), start(args, args.limit, "--budget", "1")], deadline)
     if not kept:
-        print(f"skipped: {why}")
+        print(f"skipped: {failed}")
         return 77
-    none, why = run(args, ["--budget", "1"], deadline - time.monotonic())
     if none or "at least" not in why:
         print(f"no least arena was named: {why}")
         return 1
     low, high = least(why), kept["arena"]
+    budgets = [low + (high - low) * (args.rungs - 1 - i) // (args.rungs - 1) for i in range(args.rungs)]
+    runs = [start(args, deadline - time.monotonic(), "--budget", str(budget)) for budget in budgets[1:]]
     print(f"{'budget MiB':>12} {'arena MiB':>11} {'host MiB':>10} {'again':>6} {'moved':>6} {'predicted':>10} {'ms':>9} {'+%':>6}")
-    for i in range(args.rungs):
-        budget = low + (high - low) * (args.rungs - 1 - i) // (args.rungs - 1)
-        row, why = (kept, "") if i == 0 else run(args, ["--budget", str(budget)], deadline - time.monotonic())
+    for budget, (row, why) in zip(budgets, chain([(kept, "")], results(runs, deadline))):
         if not row:
             print(f"{budget / MIB:12.0f} {why}", flush=True)
             continue

@@ -1,7 +1,8 @@
 /* step.c -- time and memory of whole training steps, on the CPU or a card.
  *
  *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N]
- *              [--nodes FILE] [--part P] [--random] [--one-lane] [--digest] RECIPE [KEY=VALUE ...]
+ *              [--nodes FILE] [--part P] [--random] [--one-lane] [--digest] [--hold]
+ *              RECIPE [KEY=VALUE ...]
  *
  * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned
  * and measured arena, its host's, what this process holds of the card, loss. Steps follow each
@@ -11,7 +12,8 @@
  * (latents, which no drawn data has); --top N adds the N operators that take the longest, alone;
  * waited is how much of a step its kernels wait for copies to and from the host, in one lane;
  * --nodes writes every node's time: operator, algorithm, shapes, microseconds; --one-lane records
- * without branches; --digest adds a digest of all trained parameters. */
+ * without branches; --digest adds a digest of all trained parameters; --hold says `warm` when the
+ * plan is made, before any memory is taken, and waits for a line. */
 #include "parts.h"
 
 #include "base/clock.h"
@@ -31,7 +33,7 @@ typedef struct Bench {
     const char *device, *recipe, *part, *nodes, *sets[64];
     int64_t     budget, effort, steps, threads, top;
     int         n_sets;
-    bool        random, one_lane, digest;
+    bool        random, one_lane, digest, hold;
     TrainingGraph graph;
     Recipe     *opened;
     Session    *session;
@@ -205,6 +207,11 @@ static Err bench(Pool *pool, Bench *b)
         &fit));
     b->graph = fit.graph;
     engine = fit.engine;
+    if (b->hold) {
+        puts("warm");
+        fflush(stdout);
+        getchar();
+    }
     TRY(session_new(pool, engine, &b->session));
     if (b->one_lane)
         session_one_lane(b->session);
@@ -271,6 +278,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--random"))          b.random = true;
         else if (!strcmp(argv[i], "--one-lane"))        b.one_lane = true;
         else if (!strcmp(argv[i], "--digest"))          b.digest = true;
+        else if (!strcmp(argv[i], "--hold"))            b.hold = true;
         else if (!b.recipe)                             b.recipe = argv[i];
         else if (b.n_sets < 64)                         b.sets[b.n_sets++] = argv[i];
     }

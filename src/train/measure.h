@@ -2,14 +2,14 @@
  *
  * A node alone, run again and again, finds its inputs in the caches; in a step it does not. So the
  * nodes are timed where they stand: steps run as the plan says, on the recipe's own data, with all
- * learning rates 0. */
+ * learning rates near 0. */
 #ifndef TRAIN_MEASURE_H
 #define TRAIN_MEASURE_H
 
 #include "plan/engine.h"
 #include "train/recipe.h"
 
-/* A session that can be stepped without learning. */
+/* A session that can be stepped with next to no learning. */
 typedef struct Stopwatch Stopwatch;
 
 /* plan may be NULL: keep everything. A budget of STOPWATCH_LEAST is met by the plan that needs the

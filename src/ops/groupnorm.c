@@ -43,19 +43,22 @@ static Err groupnorm_shape(Node *n)
     return OK;
 }
 
+/* A residual block begins with a norm: what x was given by the way around it comes in, and the sum
+ * goes out, where both are of x's type. */
 static void groupnorm_grad(Grad *g)
 {
     GroupnormGradAttr attr = { *ATTR(g->node, GroupnormAttr),
                                { grad_wants(g, 0), grad_wants(g, 1), grad_wants(g, 2) } };
     bool   bends = attr.of.act != NORM_LINEAR;           /* only then are z and the bias needed */
-    Tensor d[3];
+    Tensor d[3], before = grad_so_far(g, 0, tensor_type(grad_in(g, 0)));
     if (!tensor_ok(grad_dy(g, 0)))
         return;
     node_add(g->graph, &op_groupnorm_grad, &attr,
              TENSORS(grad_in(g, 0), grad_out(g, 1), grad_in(g, 1),
                      bends ? grad_in(g, 2) : tensor_none(g->graph),
-                     grad_dy(g, 0)), d);
-    for (int i = 0; i < 3; i++)
+                     grad_dy(g, 0), before), d);
+    grad_give_sum(g, 0, d[0]);
+    for (int i = 1; i < 3; i++)
         grad_give(g, i, d[i]);
 }
 
@@ -79,7 +82,7 @@ const OpDef op_groupnorm = {
     .cpu = { .choose = groupnorm_choose_cpu, .run = groupnorm_cpu },
 };
 
-/* in: x statistics weight bias dy; out: dx dweight dbias */
+/* in: x statistics weight bias dy, and what dx is added to or none; out: dx dweight dbias */
 static Err groupnorm_grad_shape(Node *n)
 {
     const bool *wants = ATTR(n, GroupnormGradAttr)->wants;
@@ -87,6 +90,11 @@ static Err groupnorm_grad_shape(Node *n)
     if (!shape_same(in_shape(n, 0), in_shape(n, 4)))
         return fail(E_SHAPE, "groupnorm_grad: %s and %s differ", shape_text(in_shape(n, 0)),
                     shape_text(in_shape(n, 4)));
+    if (in_given(n, 5) && (!wants[0] || !shape_same(in_shape(n, 0), in_shape(n, 5)) ||
+                           in_type(n, 0) != in_type(n, 5)))
+        return fail(E_SHAPE, "groupnorm_grad: the gradient of %s %s cannot be added to %s %s",
+                    type_name(in_type(n, 0)), shape_text(in_shape(n, 0)), type_name(in_type(n, 5)),
+                    shape_text(in_shape(n, 5)));
     if (wants[0])
         out_set(n, 0, in_type(n, 0), in_shape(n, 0));
     for (int i = 1; i < 3; i++)
@@ -104,8 +112,9 @@ static Cost groupnorm_grad_cost(const Node *n)
 }
 
 const OpDef op_groupnorm_grad = {
-    .name = "groupnorm_grad", .doc = "gradients of groupnorm, from its input and statistics",
-    .attr_bytes = sizeof(GroupnormGradAttr), .n_in = 5, .n_out = 3, .inplace = IN_PLACE_OF(4),
+    .name = "groupnorm_grad",
+    .doc = "gradients of groupnorm, from its input and statistics; dx added to what is there",
+    .attr_bytes = sizeof(GroupnormGradAttr), .n_in = 6, .n_out = 3, .inplace = IN_PLACE_OF(4),
     .shape = groupnorm_grad_shape, .cost = groupnorm_grad_cost,
     .cpu = { .choose = groupnorm_grad_choose_cpu, .run = groupnorm_grad_cpu },
 };

@@ -63,6 +63,7 @@ Err groupnorm_grad_cpu(const Call *call)
     run.weight = call->in[2];
     run.bias = call->in[3];
     run.dy = call->in[4];
+    run.before = call->in[5];
     run.dx = call->out[0];
     run.dweight = call->out[1];
     run.dbias = call->out[2];

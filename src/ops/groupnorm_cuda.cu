@@ -48,6 +48,7 @@ extern "C" Err groupnorm_grad_cuda(const Call *call)
     run.weight = call->in[2];
     run.bias = call->in[3];
     run.dy = call->in[4];
+    run.before = call->in[5];
     run.dx = call->out[0];
     run.dweight = (float *)call->out[1];
     run.dbias = (float *)call->out[2];

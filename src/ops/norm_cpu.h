@@ -106,6 +106,7 @@ typedef struct NormRun {
     bool        fixed;           /* statistics are given and do not depend on x */
     Type        type_x, type_y, type_w;      /* type_y: of y and dy */
     const void *x, *dy, *weight, *bias;
+    const void *before;          /* added to dx, or NULL; of x's type, never where dx lies */
     float      *statistics;      /* [samples][groups][2] */
     void       *y, *dx;          /* y may be x, dx may be dy */
     float      *dweight, *dbias; /* dx, dweight, dbias: NULL where not wanted */

@@ -7,6 +7,7 @@
  * none waits for a second. */
 enum { MOMENTS_AHEAD = 4, MOMENTS_BLOCKS = 3, SLOPES_AHEAD = 4, SLOPES_BLOCKS = 2,
        APPLY_AHEAD = 4, APPLY_BLOCKS = 3, BACK_AHEAD = 4, BACK_BLOCKS = 2,
+       ADD_AHEAD = 3,                            /* a gradient that reads three tensors */
        MAP_AHEAD = 2, MAP_BLOCKS = 2 };          /* SPADE, which reads three tensors */
 
 /* What becomes of z = weight * (x - mean) * rstd + bias: an activation's output, or SPADE's. */
@@ -505,13 +506,14 @@ __global__ void affine_grads(NormCuda run, const double *totals)
     affine_put(run, c, one, two);
 }
 
-/* dx, and SPADE's gradient of its maps. Every element of dy is read before dx takes its place. */
-template <class T, int V, int FORM>
+/* dx, and SPADE's gradient of its maps; ADD: dx and what `before` holds. Every element of dy is
+ * read before dx takes its place. */
+template <class T, int V, int FORM, bool ADD = false>
 __global__ void __launch_bounds__(NORM_THREADS, BACK_BLOCKS) back(NormCuda run, const float *means)
 {
     cuda_begin();
     constexpr bool MAP = FORM == MAPPED;
-    constexpr int  AHEAD = MAP ? MAP_AHEAD : BACK_AHEAD;
+    constexpr int  AHEAD = MAP ? MAP_AHEAD : ADD ? ADD_AHEAD : BACK_AHEAD;
     Place      p = place_of<V, AHEAD>(run);
     int64_t    base = p.sample * run.pixels * run.channels;
     Columns<V> k;
@@ -528,14 +530,16 @@ __global__ void __launch_bounds__(NORM_THREADS, BACK_BLOCKS) back(NormCuda run, 
     }
     for (int r = 0; r < p.rounds; r++) {
         int        v = p.first + r * p.stride;
-        Pack<T, V> x[AHEAD], dy[AHEAD], gammas[AHEAD];
+        Pack<T, V> x[AHEAD], dy[AHEAD], gammas[AHEAD], befores[AHEAD];
         packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
         packs_get<T, V, AHEAD>(p, (const T *)run.dy + base, v, dy);
         if (MAP)
             maps_get<T, V, AHEAD>(run, p, (const T *)run.gamma, v, gammas);
+        if (ADD)
+            packs_get<T, V, AHEAD>(p, (const T *)run.before + base, v, befores);
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
-            float a[V], d[V], gamma[V];
+            float a[V], d[V], gamma[V], before[V];
             bool  in = v + s * p.step < p.end;
             pack_numbers<T, V>(x[s], a);
             pack_numbers<T, V>(dy[s], d);
@@ -554,12 +558,16 @@ __global__ void __launch_bounds__(NORM_THREADS, BACK_BLOCKS) back(NormCuda run, 
                 if (!run.dx)
                     continue;
             }
+            if (ADD)
+                pack_numbers<T, V>(befores[s], before);
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 float away = a[j] - k.mean[j];
                 float dz = d[j] * (MAP ? 1 + gamma[j]
                                        : act_slope((NormAct)FORM, away * k.scale[j] + k.bias[j]));
                 a[j] = dz * k.scale[j] - one[j] - away * two[j];
+                if (ADD)
+                    a[j] += before[j];
             }
             if (in)
                 put_pack<V>((T *)run.dx, base + (int64_t)(v + s * p.step) * V, a);
@@ -590,7 +598,8 @@ static bool arrange(NormCuda *run, int v, int ahead)
         fold *= 2;
     if (v > 1 &&
         (run->pixels * c % v || !aligned(run->x) || !aligned(run->dy) || !aligned(run->y) ||
-         !aligned(run->dx) || !aligned(run->gamma) || !aligned(run->beta) || !aligned(run->dgamma)))
+         !aligned(run->dx) || !aligned(run->gamma) || !aligned(run->beta) ||
+         !aligned(run->dgamma) || !aligned(run->before)))
         return false;
     if (fold > 1 && (run->gamma || c * fold > (int64_t)NORM_THREADS * v))
         return false;
@@ -622,6 +631,15 @@ static unsigned norm_blocks(const NormCuda *run)
      : (run).act == NORM_RELU ? kernel<T, V, NORM_RELU>   \
      : (run).act == NORM_GELU ? kernel<T, V, NORM_GELU>   \
                               : kernel<T, V, NORM_LINEAR>)
+
+/* A copy of its own for each activation where dx is added to what is there, so that the others keep
+ * their registers. */
+#define BACK_OF(run, T, V)                                      \
+    (!(run).before            ? FORM_OF(run, back, T, V)        \
+     : (run).act == NORM_SILU ? back<T, V, NORM_SILU, true>     \
+     : (run).act == NORM_RELU ? back<T, V, NORM_RELU, true>     \
+     : (run).act == NORM_GELU ? back<T, V, NORM_GELU, true>     \
+                              : back<T, V, NORM_LINEAR, true>)
 
 static size_t partial_bytes(const NormCuda *given, int64_t blocks)
 {
@@ -707,8 +725,8 @@ Err norm_backward_cuda(const Call *call, NormCuda run)
     if (!run.dx && !run.dgamma)
         return OK;
     cut(&run, (int64_t)sms * BACK_BLOCKS);
-    WITH_VECTORS(run, run.gamma ? MAP_AHEAD : BACK_AHEAD,
-                 cuda_launch(stream, FORM_OF(run, back, T, V), norm_blocks(&run), NORM_THREADS, 0,
+    WITH_VECTORS(run, run.gamma ? MAP_AHEAD : run.before ? ADD_AHEAD : BACK_AHEAD,
+                 cuda_launch(stream, BACK_OF(run, T, V), norm_blocks(&run), NORM_THREADS, 0,
                              run, means););
     CUDA_LAUNCHED();
     return OK;

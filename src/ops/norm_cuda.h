@@ -34,6 +34,7 @@ typedef struct NormCuda {        /* one run; what is not used is NULL */
     float       eps;
     Type        type, type_w;
     const void *x, *dy, *weight, *bias;
+    const void *before;          /* group norm: added to dx, or NULL; of x's type */
     const float *mean, *var;     /* batch norm with given statistics, which do not move with x */
     const void *gamma, *beta;    /* SPADE: maps */
     bool        packed;          /* gamma has 2C channels [gamma|beta] */

@@ -100,8 +100,9 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda ru
     }
 }
 
-/* dx and SPADE's dgamma; the gradients of weight and bias are not wanted here. */
-template <class T, int V, bool MAP>
+/* dx (ADD: and what `before` holds) and SPADE's dgamma; the gradients of weight and bias are not
+ * wanted here. */
+template <class T, int V, bool MAP, bool ADD>
 __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda run)
 {
     extern __shared__ uint4 raw[];
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda r
     for (int pass = 0; pass < 2; pass++) {
         for (int i = threadIdx.x; i < g.count; i += GROUP_THREADS) {
             int64_t at = g.at(run, i, &c), map = map_of(run, at, c);
-            float   a[V], d[V], gamma[V], dg[V];
+            float   a[V], d[V], gamma[V], dg[V], before[V];
             if (pass == 0) {
                 *(Pack<T, V> *)(x + i * V) = *(const Pack<T, V> *)((const T *)run.x + at);
                 *(Pack<T, V> *)(dz + i * V) = *(const Pack<T, V> *)((const T *)run.dy + at);
@@ -123,6 +124,8 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda r
             get_pack<V>(dz, i * V, d);
             if (MAP)
                 get_pack<V>((const T *)run.gamma, map, gamma);
+            if (ADD && pass == 1)
+                get_pack<V>((const T *)run.before, at, before);
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 float w = affine_at(run.type_w, run.weight, c + j, 1),
@@ -135,6 +138,8 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda r
                     two += dxhat * xhat;
                 }
                 a[j] = rstd * (dxhat - one - xhat * two);
+                if (ADD && pass == 1)
+                    a[j] += before[j];
             }
             if (pass == 1) {
                 if (MAP && run.dgamma) {
@@ -155,7 +160,8 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda r
 /* The widest vectors that neither a group's edge nor a pointer breaks. */
 static int group_vector(const NormCuda *run)
 {
-    const void *p[] = { run->x, run->dy, run->y, run->dx, run->gamma, run->beta, run->dgamma };
+    const void *p[] = { run->x, run->dy, run->y, run->dx, run->gamma, run->beta, run->dgamma,
+                        run->before };
     int64_t     element = type_bytes(run->type), width = run->channels / run->groups;
     int         v = (int)(16 / element);
     for (; v > 1; v /= 2) {
@@ -172,19 +178,20 @@ template <class T, int V, bool MAP>
 static Err group_run(const Call *call, const NormCuda &run, bool backward)
 {
     static bool ready;
+    auto  *plain = group_backward<T, V, MAP, false>, *adding = group_backward<T, V, MAP, !MAP>;
     size_t bytes = (size_t)(run.pixels * (run.channels / run.groups)) * sizeof(T) *
                    (backward ? 2 : 1);
     unsigned blocks = (unsigned)(run.samples * run.groups);
     if (!ready) {
         CUDA_TRY(cudaFuncSetAttribute(group_forward<T, V, MAP>,
                                       cudaFuncAttributeMaxDynamicSharedMemorySize, GROUP_BYTES));
-        CUDA_TRY(cudaFuncSetAttribute(group_backward<T, V, MAP>,
-                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      2 * GROUP_BYTES));
+        for (auto *back : { plain, adding })
+            CUDA_TRY(cudaFuncSetAttribute(back, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          2 * GROUP_BYTES));
     }
     ready = true;
     if (backward)
-        group_backward<T, V, MAP><<<blocks, GROUP_THREADS, bytes, cuda_stream(call)>>>(run);
+        (run.before ? adding : plain)<<<blocks, GROUP_THREADS, bytes, cuda_stream(call)>>>(run);
     else
         group_forward<T, V, MAP><<<blocks, GROUP_THREADS, bytes, cuda_stream(call)>>>(run);
     CUDA_LAUNCHED();

@@ -203,6 +203,8 @@ void norm_backward(const NormRun *run, void *workspace)
                 float       *dx = row_open(run->type_x, run->dx, b.first,
                                            norm_stage(plan, &work, t, 2));
                 run_backward(run->act, &b, k, x, dy, dx);
+                if (run->before)
+                    row_add(run->type_x, run->before, b.first, n, dx);
                 row_store(run->type_x, run->dx, b.first, n, dx);
             }
         }

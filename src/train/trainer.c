@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 enum { MAX_TIMES = 512 };        /* newest step times kept for the median */
-/* Steps in a row whose loss is not finite before an fp16 run ends. One may be a batch that goes
- * beyond 65504: its update is left out, and the next may do. */
+/* Steps in a row that go wrong before an fp16 run ends. One may be a batch that goes beyond 65504:
+ * its update is left out, and the next may do. */
 enum { FP16_PATIENCE = 8 };         /* the sentence says 8th */
 
 typedef struct Trainer {
@@ -40,8 +40,9 @@ typedef struct Trainer {
     bool                begun;       /* the step after it: what a checkpoint holds may have moved */
     int32_t             counters[COUNTER_WORDS];     /* what the next step is given */
     float               rates[RATE_GROUPS + 2];
+    float               progress[PROGRESS_WORDS];    /* as the last step left it */
     bool                moves_early;
-    int                 not_finite;  /* losses in a row */
+    int                 went_wrong;  /* steps in a row */
     int64_t             ahead;       /* micro-batch of the run that is at its place already, + 1 */
     float               times_ms[MAX_TIMES];
     int64_t             n_times;
@@ -202,19 +203,30 @@ static void train_feed_ahead(Trainer *t)
         t->ahead = number + 1;
 }
 
-/* The weights have not moved. Runs the last micro-batch again to find where it began. */
-static Err train_not_finite(Trainer *t)
+/* A gradient beyond fp16 is what the loss scale is for, until the scale cannot get smaller. */
+static bool train_went_wrong(const Trainer *t, double loss)
 {
-    bool half = recipe_type(t->recipe) == F16;
+    bool lost = t->progress[PROGRESS_FINITE] <= 0;
+    return !isfinite(loss) ||
+           (lost && (recipe_type(t->recipe) != F16 || t->progress[PROGRESS_SCALE] <= 1));
+}
+
+/* The weights have not moved. Runs the last micro-batch again to find where it began. */
+static Err train_not_finite(Trainer *t, double loss)
+{
+    bool        half = recipe_type(t->recipe) == F16;
+    const char *what = isfinite(loss) ? "gradient" : "loss";
     t->ahead = 0;
     TRY(train_feed(t, t->recipe->accumulate - 1));
     const char *where = session_first_bad(t->session, PART_MICRO);
     return fail(E_NUMBER,
-                "the loss is not finite at step %lld%s; the first tensor that is not is %s. The "
+                "the %s is not finite at step %lld%s; the first tensor that is not is %s. The "
                 "weights are as they were before this step; a lower learning rate or clipping "
                 "usually helps%s",
-                (long long)t->state.step + 1, half ? ", the 8th in a row" : "",
-                where ? where : "the loss itself",
+                what, (long long)t->state.step + 1, half ? ", the 8th in a row" : "",
+                where           ? where
+                : isfinite(loss) ? "the gradient's norm, of which no single number is too large"
+                                 : "the loss itself",
                 half ? ", or bf16, which holds larger numbers than fp16" : "");
 }
 
@@ -247,10 +259,11 @@ static Err train_step(Trainer *t, double *loss)
     TRY(session_run(t->session, PART_UPDATE));       /* which skips a step that is not finite */
     train_feed_ahead(t);
     TRY(session_read(t->session, g->loss.id, &loss_now));
+    TRY(session_read(t->session, g->progress.id, t->progress));
     *loss = (double)loss_now;
-    t->not_finite = isfinite(*loss) ? 0 : t->not_finite + 1;
-    if (t->not_finite >= (recipe_type(recipe) == F16 ? FP16_PATIENCE : 1))
-        return train_not_finite(t);
+    t->went_wrong = train_went_wrong(t, *loss) ? t->went_wrong + 1 : 0;
+    if (t->went_wrong >= (recipe_type(recipe) == F16 ? FP16_PATIENCE : 1))
+        return train_not_finite(t, *loss);
     t->state.step++;
     t->state.drawn += recipe->accumulate * recipe->batch;
     t->begun = false;                /* all of a step: it can be saved */
@@ -276,15 +289,13 @@ static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *do
 
 static Err train_log(Trainer *t, double loss, double ms, const double *validation)
 {
-    float progress[PROGRESS_WORDS];
     if (!t->log.to)
         return OK;
-    TRY(session_read(t->session, t->graph.train.progress.id, progress));
     return log_add(&t->log,
                    &(LogLine){ .step = t->state.step,
                                .loss = loss,
                                .lr = (double)t->rates[RATE_GROUPS + t->graph.n_groups - 1],
-                               .grad_norm = (double)progress[PROGRESS_NORM],
+                               .grad_norm = (double)t->progress[PROGRESS_NORM],
                                .ms = ms,
                                .validation = validation });
 }

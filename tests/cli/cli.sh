@@ -234,6 +234,12 @@ printf '{"step": 9, "drawn": 36, "seed": 0}' > "$work/whole/step-000009.json"
 expect 1 "step-000009.safetensors" train --resume "$work/whole" --steps 12
 expect 1 "not finite" train unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
 expect 1 "the 8th in a row" train unet-small $small --steps 40 --set precision=fp16 --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --quiet
+# last weights of 512, then of 8.6e17: losses that are numbers, gradients that are none
+for number in half='\0\0\0\104' single='\0\0\100\135'; do
+    { printf '\120\0\0\0\0\0\0\0%-80s' '{"conv_out.weight":{"dtype":"F32","shape":[3,8,3,3],"data_offsets":[0,864]}}' && for i in $(seq 216); do printf "${number#*=}"; done; } > "$work/steep_${number%%=*}.safetensors"
+done
+expect 1 "the gradient is not finite at step 23, the 8th in a row" train unet-small $small --steps 40 --precision fp16 --init-partial --init "$work/steep_half.safetensors" --quiet
+expect 1 "the gradient is not finite at step 1; the first tensor that is not is the gradient's norm" train unet-small $small --steps 3 --init-partial --init "$work/steep_single.safetensors" --quiet
 lost="--set precision=fp16 --set optimizer.lr=100 --set optimizer.slow_lr=100 --set schedule.kind=plateau --set schedule.watch=loss --set schedule.warmup=0"
 expect 0 "4 steps" train sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1 $lost --steps 4 --out "$work/lost"
 is "its loss should not be finite" grep -q '"loss": null' "$work/lost/log.jsonl"

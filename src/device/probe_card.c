@@ -11,6 +11,7 @@
 
 enum {
     ARRAY_BYTES = 1 << 30, TRANSFER_BYTES = 256 << 20, PIECE_BYTES = 4 << 20,
+    PIECES = TRANSFER_BYTES / PIECE_BYTES,
     CALLS = 16, TRIES = 4
 };
 
@@ -59,17 +60,17 @@ static Err card_memory(Card *c)
 
 /* Both ways at once, in pieces as large as a value: a step's copies out and back overlap, and must
  * not be planned faster than they then are (H200: 55 GB/s one way at a time, 48 so). */
-static Err card_exchange(Card *c, char *card, char *host, void *const marks[2])
+static Err card_exchange(Card *c, char *card, char *host, void *marks[PIECES][2])
 {
     const DeviceQueues *queues = c->device->queues;
-    for (int64_t at = 0; at < TRANSFER_BYTES; at += PIECE_BYTES) {
-        TRY(queues->copy(c->device, COPY_TO_HOST, host + at, card + at, PIECE_BYTES,
-                         marks[COPY_TO_HOST]));
-        TRY(queues->copy(c->device, COPY_TO_DEVICE, card + TRANSFER_BYTES + at,
-                         host + TRANSFER_BYTES + at, PIECE_BYTES, marks[COPY_TO_DEVICE]));
+    for (int64_t i = 0, at = 0, back = TRANSFER_BYTES; i < PIECES;
+         i++, at += PIECE_BYTES, back += PIECE_BYTES) {
+        TRY(queues->copy(c->device, COPY_TO_HOST, host + at, card + at, PIECE_BYTES, marks[i][0]));
+        TRY(queues->copy(c->device, COPY_TO_DEVICE, card + back, host + back, PIECE_BYTES,
+                         marks[i][1]));
     }
-    for (int way = 0; way < 2; way++)
-        TRY(queues->join(c->device, marks[way]));
+    for (int i = 0; i < 2 * PIECES; i++)
+        TRY(queues->join(c->device, marks[i / 2][i % 2]));
     return device_wait(c->device);
 }
 
@@ -78,20 +79,20 @@ static Err card_transfers(Card *c)
     const DeviceQueues *queues = c->device->queues;
     Pool  *work = pool_new(c->pool, "transfers");
     Arena *arena = NULL;
-    void  *host = NULL, *marks[2] = { NULL, NULL };
+    void  *host = NULL, *marks[PIECES][2] = { { NULL } };
     double best = INFINITY;
     Err    err = arena_new(work, c->device, 2 * TRANSFER_BYTES, &arena);
     err = err ? err : device_host_bytes(work, c->device, 2 * TRANSFER_BYTES, &host);
-    for (int way = 0; way < 2 && !err; way++)
-        err = queues->mark_new(c->device, &marks[way]);
+    for (int i = 0; i < 2 * PIECES && !err; i++)
+        err = queues->mark_new(c->device, &marks[i / 2][i % 2]);
     for (int i = 0; i < TRIES && !err; i++) {
         double start = clock_now();
         err = card_exchange(c, arena->base, host, marks);
         best = fmin(best, clock_now() - start);
     }
-    for (int way = 0; way < 2; way++)
-        if (marks[way])
-            queues->mark_free(c->device, marks[way]);
+    for (int i = 0; i < 2 * PIECES; i++)
+        if (marks[i / 2][i % 2])
+            queues->mark_free(c->device, marks[i / 2][i % 2]);
     c->profile->to_host = c->profile->to_device = TRANSFER_BYTES / best;
     c->profile->transfer_origin = pool_print(
         c->pool, "%s: pinned memory, each way while both go, %d MiB in pieces of %d, best of %d",

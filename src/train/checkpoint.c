@@ -9,6 +9,7 @@
 #include "train/lengths.h"
 #include "train/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -135,6 +136,7 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
 
 static uint64_t hash_number(uint64_t hash, double number)
 {
+    number = isnan(number) ? (double)NAN : number;           /* of which there are many */
     return hash_bytes(hash, &number, sizeof number);
 }
 
@@ -143,6 +145,8 @@ static uint64_t state_digest(const RunState *state, const Plateau *p)
 {
     uint64_t hash = hash_int(HASH_EMPTY, state->step);
     hash = hash_int(hash_int(hash, state->drawn), state->seed);
+    if (state->due)
+        hash = hash_number(hash_number(hash_int(hash, state->due), state->loss), state->ms);
     if (!p)
         return hash;
     hash = hash_int(hash_int(hash_int(hash, p->bad), p->cooldown), p->count);
@@ -162,6 +166,33 @@ static void json_out_hash(JsonOut *o, const char *key, uint64_t hash)
     json_out_string(o, key, text);
 }
 
+static const char *const due_words[] = { "", "validation", "results" };
+
+static void due_write(JsonOut *o, const RunState *state)
+{
+    json_out_object_row(o, "due");
+    json_out_string(o, "what", due_words[state->due]);
+    if (isfinite(state->loss))               /* JSON has no word for another */
+        json_out_number(o, "loss", state->loss);
+    json_out_number(o, "ms", state->ms);
+    json_out_end(o);
+}
+
+static Err due_read(const Json *checkpoint, RunState *state)
+{
+    const Json *json;
+    const char *what;
+    TRY(json_need_object(checkpoint, "due", &json));
+    TRY(json_need_text(json, "what", &what));
+    state->due = !strcmp(what, due_words[DUE_LOOK]) ? DUE_LOOK : DUE_DRAW;
+    if (state->due == DUE_DRAW && strcmp(what, due_words[DUE_DRAW]))
+        return json_fail(json, json_get(json, "what"), "nothing known is called '%s'", what);
+    state->loss = NAN;
+    if (json_get(json, "loss"))
+        TRY(json_need_number(json, "loss", &state->loss));
+    return json_need_number(json, "ms", &state->ms);
+}
+
 static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
                         const Checksum *weights)
 {
@@ -173,6 +204,8 @@ static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
     json_out_int(&o, "step", state->step);
     json_out_int(&o, "drawn", state->drawn);
     json_out_int(&o, "seed", state->seed);
+    if (state->due)
+        due_write(&o, state);
     if (p->on) {
         json_out_object_row(&o, "plateau");
         json_out_int(&o, "bad", p->bad);
@@ -237,6 +270,9 @@ static Err state_read(Pool *pool, const char *path, int64_t step, RunState *stat
     TRY(json_need_int(json, "step", &state->step));
     TRY(json_need_int(json, "drawn", &state->drawn));
     TRY(json_need_int(json, "seed", &state->seed));
+    state->due = DUE_NOTHING;
+    if (json_get(json, "due"))
+        TRY(due_read(json, state));
     bool has = json_get(json, "plateau") != NULL;
     if (has)
         TRY(plateau_read(json, &plateau));

@@ -163,7 +163,9 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
         TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
     }
-    return log_open(pool, &t->log, o->out, o->resume ? t->state.step : -1);
+    /* a step that was not looked at yet has its line to come */
+    int64_t logged = t->state.step - (t->state.due == DUE_LOOK);
+    return log_open(pool, &t->log, o->out, o->resume ? logged : -1);
 }
 
 /* Batch-norm statistics and carried states move with every micro-batch, the rest by the update. */
@@ -218,24 +220,30 @@ static Err train_not_finite(Trainer *t)
                 half ? ", or bf16, which holds larger numbers than fp16" : "");
 }
 
+/* Of the step after so many. */
+static void train_rates(Trainer *t, int64_t step)
+{
+    double factor = schedule_factor(t->recipe, step);
+    t->rates[RATE_EMA_DECAY] = (float)ema_decay(t->recipe, step);
+    for (int i = 0; i < t->graph.n_groups; i++)
+        t->rates[RATE_GROUPS + i] = (float)((t->state.plateau.on ? t->state.plateau.rates[i]
+                                                                 : (double)t->graph.groups[i].lr) *
+                                            factor);
+}
+
 static Err train_step(Trainer *t, double *loss)
 {
     const Recipe *recipe = t->recipe;
     TrainGraph   *g = &t->graph.train;
     int32_t      *counters = t->counters;
-    float        *rates = t->rates, loss_now;
-    double        factor = schedule_factor(recipe, t->state.step);
+    float         loss_now;
 
     counters[COUNTER_STEP] = (int32_t)t->state.step;
-    rates[RATE_EMA_DECAY] = (float)ema_decay(recipe, t->state.step);
-    for (int i = 0; i < t->graph.n_groups; i++)
-        rates[RATE_GROUPS + i] = (float)((t->state.plateau.on ? t->state.plateau.rates[i]
-                                                              : (double)t->graph.groups[i].lr) *
-                                         factor);
+    train_rates(t, t->state.step);
     t->begun = false;
     TRY(train_feed(t, 0));
     t->begun = t->moves_early;
-    TRY(session_write(t->session, g->rates.id, rates));
+    TRY(session_write(t->session, g->rates.id, t->rates));
     for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
         counters[COUNTER_MICRO] = (int32_t)micro;
         TRY(session_write(t->session, g->counters.id, counters));
@@ -347,11 +355,35 @@ static Err train_rescue(Trainer *t, Err err)
                 (long long)t->state.step, t->options->out);
 }
 
+/* What is due after a step. Where it fails the state says how far it came, and is saved: the run
+ * that goes on makes up for the rest before its first step, and so has the bits and the files of
+ * one in which nothing failed. */
+static Err train_after(Trainer *t, TrainResult *result)
+{
+    RunState *s = &t->state;
+    if (s->due == DUE_LOOK) {
+        bool looked;
+        TRY(train_validate(t, s->loss, result, &looked));
+        const double *validation = looked ? &result->validation_last : NULL;
+        s->due = DUE_DRAW;
+        TRY(train_log(t, s->loss, s->ms, validation));
+        train_show(t, s->loss, s->ms, validation, s->step == t->recipe->steps || train_stop);
+    }
+    if (s->due == DUE_DRAW && t->phases && phase_due(&t->recipe->sample, s->step))
+        TRY(phases_sample(t->phases, s->step));
+    s->due = DUE_NOTHING;
+    return OK;
+}
+
 static Err train_loop(Trainer *t, TrainResult *result)
 {
-    int64_t saved = t->state.step;
+    int64_t saved = t->state.due ? -1 : t->state.step;
     Err     err = OK;
     double  loss = 0;
+    if (t->state.due) {
+        train_rates(t, t->state.step - 1);           /* for its line of the log */
+        err = train_after(t, result);
+    }
     while (!err && t->state.step < t->recipe->steps && !train_stop) {
         double start = clock_now();
         err = train_step(t, &loss);
@@ -362,14 +394,10 @@ static Err train_loop(Trainer *t, TrainResult *result)
             result->loss_first = loss;
         result->loss_last = loss;
         t->times_ms[t->n_times++ % MAX_TIMES] = (float)ms;
-        bool looked = false;
-        err = train_validate(t, loss, result, &looked);
-        const double *validation = looked && !err ? &result->validation_last : NULL;
-        Err           logged = train_log(t, loss, ms, validation);   /* it was done all the same */
-        err = err ? err : logged;
-        train_show(t, loss, ms, validation, t->state.step == t->recipe->steps || train_stop);
-        if (!err && t->phases && phase_due(&t->recipe->sample, t->state.step))
-            err = phases_sample(t->phases, t->state.step);
+        t->state.due = DUE_LOOK;
+        t->state.loss = loss;
+        t->state.ms = ms;
+        err = train_after(t, result);
         if (!err && t->saver && phase_due(&t->recipe->save, t->state.step)) {
             err = train_save(t);
             saved = t->state.step;

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/json_out.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 #include "train/lengths.h"
 #include "train/weights.h"
 
@@ -380,7 +381,7 @@ Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step)
                : fail(E_IO,
                       "%s holds no whole checkpoint: its run ended before the first was saved; "
                       "begin it again with --out %s",
-                      folder, folder);
+                      folder, text_word(pool, folder));
 }
 
 static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int64_t step,
@@ -436,8 +437,15 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
     return fail(err, "%s", why);
 }
 
-static Err weights_put(Pool *pool, Session *session, const char *path, bool raw, bool *averaged)
+/* A JSON that cannot be read cannot say what the weights should be either. */
+static Err weights_put(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
+                       bool *averaged)
 {
+    RunState state = { 0 };
+    char     path[FILE_PATH_MAX];
+    checkpoint_path(path, sizeof path, folder, step, ".json");
+    TRY(state_read(pool, path, step, &state));
+    checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(checkpoint_intact(pool, path));
     return weights_load_run(pool, session, path, raw, averaged);
 }
@@ -445,17 +453,13 @@ static Err weights_put(Pool *pool, Session *session, const char *path, bool raw,
 Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
                        bool *averaged)
 {
-    char path[FILE_PATH_MAX];
-    checkpoint_path(path, sizeof path, folder, step, ".safetensors");
-    Err err = weights_put(pool, session, path, raw, averaged);
+    Err err = weights_put(pool, session, folder, step, raw, averaged);
     if (!err)
         return OK;
     const char *why = pool_text(pool, err_text());
-    while (!checkpoint_before(pool, folder, step, &step) && step >= 0) {
-        checkpoint_path(path, sizeof path, folder, step, ".safetensors");
-        if (!weights_put(pool, session, path, raw, averaged))
+    while (!checkpoint_before(pool, folder, step, &step) && step >= 0)
+        if (!weights_put(pool, session, folder, step, raw, averaged))
             return fail(err, "%s; step %lld is whole: --checkpoint %lld takes it", why,
                         (long long)step, (long long)step);
-    }
     return fail(err, "%s", why);
 }

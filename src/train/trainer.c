@@ -90,7 +90,7 @@ static Err train_free(Pool *pool, const char *out)
         return fail(E_USAGE,
                     "%s already holds a run at step %lld; continue it with --resume %s, or name "
                     "another folder",
-                    out, (long long)step, out);
+                    out, (long long)step, text_word(pool, out));
     return OK;
 }
 
@@ -159,10 +159,10 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(train_free(pool, o->out));
     }
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
-    if (t->state.step < t->recipe->steps || !o->resume) {    /* what does nothing changes nothing */
-        TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
-        TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
-    }
+    if (t->state.step >= t->recipe->steps && o->resume && !t->state.due)
+        return OK;                                           /* what does nothing changes nothing */
+    TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
+    TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
     /* a step that was not looked at yet has its line to come */
     int64_t logged = t->state.step - (t->state.due == DUE_LOOK);
     return log_open(pool, &t->log, o->out, o->resume ? logged : -1);
@@ -352,7 +352,7 @@ static Err train_rescue(Trainer *t, Err err)
     if (train_save(t))
         return fail(err, "%s", why);
     return fail(err, "%s; step %lld is saved: mend it and go on with --resume %s", why,
-                (long long)t->state.step, t->options->out);
+                (long long)t->state.step, text_word(t->held, t->options->out));
 }
 
 /* What is due after a step. Where it fails the state says how far it came, and is saved: the run

@@ -55,6 +55,9 @@ cp "$program" "$work/alone/plimsoll"
 is "a program without its recipes says where they would be" sh -c \
     "cd '$work/alone' && LD_LIBRARY_PATH='$(dirname "$program")' ./plimsoll explain unet-small 2>&1 | grep -q 'recipes/ is looked for here'"
 expect 2 "did you mean 'batch'" explain unet-small --set bacth=3
+expect 2 "unknown key 'lr', did you mean 'optimizer.lr'?" explain unet-small --set lr=1e-4
+expect 2 "did you mean 'validate.every' or 'sample.every' or 'save.every'?" explain unet-small --set every=3
+expect 0 "One training step needs" explain dit3d-small --set model.patch=[2,2,2] --effort -1
 expect 2 "must be from 1 to" explain unet-small --set batch=0
 expect 2 "did you mean 'bf16'" explain unet-small --precision bf61
 expect 2 "do not divide" explain unet-small --set model.groups=7
@@ -204,7 +207,11 @@ expect 1 "Not a directory" train unet-small $small --steps 6 --out "$work/b.csv/
 is "a run that cannot be kept should not be planned" [ "$(wc -l < "$work/err")" = 1 ]
 expect 2 "was begun with seed" train --resume "$work/half" --steps 8 --seed 77
 expect 2 "is not a run" train --resume "$work/nowhere"
+expect 1 "recipe.yaml: File name too long" train --resume "$work/$(printf '%0300d' 0)"
+expect 2 "name that file too" train unet-small $small --steps 1 --init-partial
+printf '{"step": 7, "lo' >> "$work/half/log.jsonl"
 expect 0 "nothing is left to do: step 6 of 5" train --resume "$work/half" --steps 5 --set optimizer.lr=9
+is "a resume with nothing to do changed the log" [ "$(tail -1 "$work/half/log.jsonl")" = '{"step": 7, "lo' ]
 is "a resume with nothing to do changed the recipe" grep -q "^steps: 6$" "$work/half/recipe.yaml"
 # weights of 8 numbers that are none, for a parameter and for nothing of the model
 for name in conv_in.bias elsewhere...; do
@@ -225,6 +232,8 @@ printf 'Z' | dd of="$work/spoilt/step-000006.safetensors" bs=1 seek=20000 conv=n
 expect 1 "step-000006.safetensors is damaged" train unet-small $small --steps 1 --init "$work/spoilt/step-000006.safetensors" --init-partial
 expect 1 "step-000006.safetensors is damaged" train --resume "$work/spoilt" --steps 9
 expect 1 "step-000006.safetensors is damaged" sample "$work/spoilt" -n 1 --steps 2 -o "$work/never"
+mkdir "$work/unsaid" && cp "$work/whole/recipe.yaml" "$work/whole"/step-* "$work/unsaid" && : > "$work/unsaid/step-000006.json"
+expect 1 "step-000006.json" sample "$work/unsaid" -n 1 --steps 2 -o "$work/never"
 expect 1 "the model has (128,32)" train unet-small --steps 1 --init "$work/whole/step-000006.safetensors"
 expect 0 "init: " train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
 expect 0 "conv_in.weight of another shape" train unet-small $small --set model.channels=1 --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
@@ -261,6 +270,14 @@ wait $pid
 is "SIGINT should end with 0" [ $? = 0 ]
 is "SIGINT should say how to go on" grep -q -- "--resume $work/signal" "$work/out"
 is "SIGINT should leave a checkpoint" sh -c "ls $work/signal | grep -q json"
+"$program" train unet-small $small --steps 1000000 --out "$work/it's a run" --quiet > "$work/out" 2>&1 &
+pid=$!
+under_way "$work/it's a run"
+kill -TERM $pid
+wait $pid
+is "SIGTERM should end with 0" [ $? = 0 ]
+again=$(sed -n 's/.*go on with: plimsoll //p' "$work/out")
+is "what it says to go on with should work as it stands" sh -c "'$program' $again --steps 1 --quiet | grep -q 'nothing is left'"
 
 # a terminal that is closed, and a reader of the progress that has gone
 "$program" train --resume "$work/signal" --quiet > "$work/out" 2>&1 &

@@ -117,7 +117,7 @@ static void file_tidy(int dir, const char *name, pid_t writer)
     }
     unlinkat(dir, name, 0);
     if (fd >= 0)
-        close(fd);                           /* only now: who waits for the lock sees that it went */
+        close(fd);                       /* only now: who waits for the lock sees that it went */
 }
 
 void folder_tidy(const char *path)

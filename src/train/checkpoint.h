@@ -9,10 +9,10 @@
 #include "exec/session.h"
 #include "train/recipe.h"
 
-typedef enum Due {       /* what a step that failed after its update leaves to the run that goes on */
+typedef enum Due {   /* what a step that failed after its update leaves to the run that goes on */
     DUE_NOTHING,
-    DUE_LOOK,            /* at held-out samples, and what follows: the schedule, the log, results */
-    DUE_DRAW             /* results alone */
+    DUE_LOOK,        /* at held-out samples, and what follows: the schedule, the log, results */
+    DUE_DRAW         /* results alone */
 } Due;
 
 typedef struct RunState {        /* what a run needs besides its tensors */

@@ -45,7 +45,7 @@ static const Value *state_find(const Graph *graph, const char *name)
     return NULL;
 }
 
-static bool state_fits(const Value *value, const SafeTensor *t)      /* PyTorch's counts have rank 0 */
+static bool state_fits(const Value *value, const SafeTensor *t)  /* PyTorch's counts have rank 0 */
 {
     int64_t n = 1;
     for (int i = 0; i < t->rank; i++)

@@ -104,9 +104,11 @@ static void statistics(void)
     int32_t           id = -1;
     const char       *said;
     float             x[32] = { 0 };
-    for (int32_t i = 0; i < graph->n_constants; i++)
-        if (graph->constants[i].saved && !strcmp(graph->values[graph->constants[i].value].name, var))
-            id = graph->constants[i].value;
+    for (int32_t i = 0; i < graph->n_constants; i++) {
+        const Constant *c = &graph->constants[i];
+        if (c->saved && !strcmp(graph->values[c->value].name, var))
+            id = c->value;
+    }
     if (!CHECK(id >= 0))
         return;
     int64_t   n = shape_count(graph->values[id].shape);

@@ -290,6 +290,26 @@ is "SIGHUP should save and say how to go on" grep -q "stopped at step" "$work/ou
 "$program" train unet-small $small --steps 120 --out "$work/pipe" 2>&1 > /dev/null | head -1 > "$work/out"
 is "a closed pipe should not stop a run" [ -e "$work/pipe/step-000120.json" ]
 
+# closed streams: what is said goes nowhere, and not into a file of the run
+"$program" train unet-small $small --steps 3 --out "$work/closed" <&- >&- 2>&-
+is "results that nobody can read should fail" [ $? = 1 ]
+is "the log should hold its lines alone" [ "$(grep -c '^{"step": ' "$work/closed/log.jsonl") $(wc -l < "$work/closed/log.jsonl")" = "3 3" ]
+"$program" train --resume "$work/closed" --steps 5 <&- 2>&- > "$work/out"
+is "progress that nobody can read should not" [ $? = 0 ]
+is "the log should hold its lines alone then too" [ "$(grep -c '^{"step": ' "$work/closed/log.jsonl") $(wc -l < "$work/closed/log.jsonl")" = "5 5" ]
+
+# results from a run that is under way and keeps one checkpoint alone
+"$program" train unet-small $small --steps 1000000 --set save.every=1 --set save.keep=1 --out "$work/way" --quiet > "$work/out1" 2>&1 &
+pid=$!
+for i in $(seq 600); do ls "$work/way" 2> /dev/null | grep -q '^step.*json$' && break; sleep 0.1; done
+bad=0
+for i in $(seq 40); do
+    "$program" sample "$work/way" -n 1 --steps 1 -o "$work/seen" --quiet > "$work/out" 2>&1 || bad=$((bad + 1))
+done
+is "$bad of 40 samples from a run under way failed" [ $bad = 0 ]
+kill -INT $pid
+wait $pid
+
 # one process a folder
 "$program" train --resume "$work/signal" --quiet > "$work/out1" 2>&1 &
 pid=$!
@@ -309,7 +329,9 @@ is "no temporary file should stay" [ "$(ls "$work/half" | grep -vc -e safetensor
 # sampling, and data that cannot be read
 expect 0 "samples.png" sample "$work/half" -n 3 --steps 4 -o "$work/drawn" --quiet
 is "sample should write a sheet and three pictures" [ "$(ls "$work/drawn" | grep -c png)" = 4 ]
+mkdir "$work/again" && : > "$work/again/.plimsoll-1-7.tmp"        # half of a picture, from a run that was killed
 "$program" sample "$work/half" -n 3 --steps 4 -o "$work/again" --quiet > /dev/null 2>&1
+is "half a picture should not stay" [ ! -e "$work/again/.plimsoll-1-7.tmp" ]
 is "the same seed should give the same picture" cmp -s "$work/drawn/samples.png" "$work/again/samples.png"
 "$program" sample "$work/half" -n 3 --steps 4 --seed 9 -o "$work/other" --quiet > /dev/null 2>&1
 is "another seed should give another" sh -c "! cmp -s $work/drawn/samples.png $work/other/samples.png"

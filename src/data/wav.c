@@ -131,7 +131,7 @@ static Err wav_same(int fd, const char *path, size_t file_bytes, const WavInfo *
         now.a_law == was->a_law && now.mu_law == was->mu_law && now.offset == was->offset)
         return OK;
     return fail(E_FORMAT,
-                "%s has changed since the run began; put back what it was, or start it again", path);
+                "%s has changed since the run began; put it back, or start again", path);
 }
 
 /* ITU-T G.711: a sign, three bits of exponent, four of mantissa; as 16-bit numbers. */

@@ -178,6 +178,8 @@ static Err drawing_about(Drawing *d, SampleReport *report)
 static Err drawing_write(Pool *pool, const Drawing *d, const char *folder,
                          const SampleResult *result, SampleReport *report)
 {
+    if (folder && folder_exists(folder))
+        folder_tidy(folder);                 /* a run that was killed at it may have left a half */
     if (folder)
         TRY(folder_make(folder));
     for (int32_t i = 0; i < d->feeds[BEGIN].n_served; i++) {

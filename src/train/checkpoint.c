@@ -146,6 +146,8 @@ static uint64_t state_digest(const RunState *state, const Plateau *p)
 {
     uint64_t hash = hash_int(HASH_EMPTY, state->step);
     hash = hash_int(hash_int(hash, state->drawn), state->seed);
+    if (state->samples)
+        hash = hash_int(hash, state->samples);
     if (state->due)
         hash = hash_number(hash_number(hash_int(hash, state->due), state->loss), state->ms);
     if (!p)
@@ -204,6 +206,8 @@ static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
     json_out_string(&o, "format", "plimsoll-checkpoint-1");
     json_out_int(&o, "step", state->step);
     json_out_int(&o, "drawn", state->drawn);
+    if (state->samples)
+        json_out_int(&o, "samples", state->samples);
     json_out_int(&o, "seed", state->seed);
     if (state->due)
         due_write(&o, state);
@@ -271,6 +275,9 @@ static Err state_read(Pool *pool, const char *path, int64_t step, RunState *stat
     TRY(json_need_int(json, "step", &state->step));
     TRY(json_need_int(json, "drawn", &state->drawn));
     TRY(json_need_int(json, "seed", &state->seed));
+    state->samples = 0;
+    if (json_get(json, "samples"))
+        TRY(json_need_int(json, "samples", &state->samples));
     state->due = DUE_NOTHING;
     if (json_get(json, "due"))
         TRY(due_read(json, state));

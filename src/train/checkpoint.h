@@ -20,6 +20,7 @@ typedef struct RunState {        /* what a run needs besides its tensors */
     Due     due;                 /* of the last of them */
     double  loss, ms;            /* its own, for the log; kept while something is due */
     int64_t drawn;               /* samples drawn from the data */
+    int64_t samples;             /* that the data had; 0: not known */
     int64_t seed;
     Plateau plateau;             /* where the schedule is one */
 } RunState;

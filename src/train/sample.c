@@ -91,6 +91,7 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
             .input = o->input, .prompt = o->prompt, .n = o->n, .seed = seed, .quiet = o->quiet },
         &drawing));
     TRY(folder_make(o->out));        /* before hours of drawing, not after */
+    folder_tidy(o->out);
     TRY(drawing_draw(drawing, o->out, report));
     report->planned_bytes = session_engine(session)->arena_bytes;
     for (int i = 0; i < 3; i++) {

@@ -136,6 +136,7 @@ static Err train_open(Pool *pool, Trainer *t)
         if (said && !o->quiet)
             fprintf(stderr, "init: %s\n", said);
     }
+    int64_t samples = t->feeds.source ? t->feeds.source->n_samples : 0;
     t->state.seed = t->recipe->seed;
     double rates[2] = { t->recipe->optimizer.lr, t->recipe->optimizer.lr };
     if (t->graph.n_groups > 1)
@@ -150,6 +151,10 @@ static Err train_open(Pool *pool, Trainer *t)
         int64_t step;
         TRY(checkpoint_newest(pool, o->out, &step));
         TRY(checkpoint_load(pool, t->session, o->out, step, &t->state));
+        if (t->state.samples && samples && t->state.samples != samples && !o->quiet)
+            fprintf(stderr, "data: %s samples now, %s at step %lld: what follows is not what the "
+                    "run would have been with those\n", count_text(samples),
+                    count_text(t->state.samples), (long long)step);
         if (t->state.seed != t->recipe->seed)
             return fail(E_USAGE,
                         "%s was begun with seed %lld; with seed %lld it would not be the same run. "
@@ -158,6 +163,7 @@ static Err train_open(Pool *pool, Trainer *t)
     } else {
         TRY(train_free(pool, o->out));
     }
+    t->state.samples = samples;
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
     if (t->state.step >= t->recipe->steps && o->resume && !t->state.due)
         return OK;                                           /* what does nothing changes nothing */

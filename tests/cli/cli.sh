@@ -298,6 +298,13 @@ is "the log should hold its lines alone" [ "$(grep -c '^{"step": ' "$work/closed
 is "progress that nobody can read should not" [ $? = 0 ]
 is "the log should hold its lines alone then too" [ "$(grep -c '^{"step": ' "$work/closed/log.jsonl") $(wc -l < "$work/closed/log.jsonl")" = "5 5" ]
 
+# half a picture, from a run that was killed while it drew
+drawing="--set sample.every=1 --set sample.n=1 --set sampler.steps=2"
+"$program" train unet-small $small $drawing --steps 1 --out "$work/drew" --quiet > "$work/out" 2>&1
+: > "$work/drew/samples/000001/.plimsoll-1-7.tmp"
+expect 0 "1 steps" train --resume "$work/drew" --steps 2
+is "no half should stay" [ ! -e "$work/drew/samples/000001/.plimsoll-1-7.tmp" ]
+
 # results from a run that is under way and keeps one checkpoint alone
 "$program" train unet-small $small --steps 1000000 --set save.every=1 --set save.keep=1 --out "$work/way" --quiet > "$work/out1" 2>&1 &
 pid=$!
@@ -344,6 +351,7 @@ expect 0 "1 drawn" sample "$work/sound" --set sampler.length=128 -n 1
 expect 2 "sampler.guidance: sashimi has no text" sample "$work/sound" -n 1 --guidance 2
 expect 2 "is not a run" sample "$work"
 expect 2 "takes no text" sample "$work/half" --prompt "a disc"
+expect 2 "no text in UTF-8 (byte 3)" sample "$work/half" --prompt "$(printf 'caf\351')"
 expect 2 "takes no input" sample "$work/half" --input "$work/drawn"
 expect 2 "takes 1 to 4096" sample "$work/half" -n 0
 expect 2 "at most" sample "$work/half" -n 1 --steps 5000
@@ -356,6 +364,10 @@ expect 2 "did you mean 'shapes'" train unet-small $small --set data.kind=shaps
 expect 1 "holds no .png" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
 is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]
 expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/drawn"
+expect 0 "1 steps" train unet-small $small --steps 1 --data "$work/drawn" --out "$work/fewer"
+mv "$work/drawn/sample-000.png" "$work/kept.png"
+expect 0 "data: 3 samples now, 4 at step 1" train --resume "$work/fewer" --steps 2
+mv "$work/kept.png" "$work/drawn/sample-000.png"
 mkdir "$work/it's \\"
 cp "$work/drawn/sample-000.png" "$work/it's \\"
 expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/it's \\"

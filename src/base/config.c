@@ -79,10 +79,36 @@ static Err config_value(Pool *pool, const Json *map, const Json *at, const Field
     return OK;
 }
 
+static const Field *field_find(const Field *fields, const char *key)
+{
+    while (fields->key && strcmp(fields->key, key))
+        fields++;
+    return fields->key ? fields : NULL;
+}
+
+/* A key that belongs into a group, or into one of several, is named with it. */
+static Err config_misplaced(Pool *pool, const Json *map, const Field *fields)
+{
+    for (uint32_t m = 0; map->kind == JSON_OBJECT && m < map->n; m++) {
+        const char *key = map->members[m].key;
+        Text        where = { .pool = pool };
+        if (field_find(fields, key))
+            continue;
+        for (const Field *f = fields; f->key; f++)
+            if (f->kind == FIELD_GROUP && field_find(f->fields, key))
+                text_add(&where, "%s'%s.%s'", where.n ? " or " : "", f->key, key);
+        if (where.n)
+            return json_fail(map, &map->members[m].value, "unknown key '%s', did you mean %s?",
+                             key, where.at);
+    }
+    return OK;
+}
+
 Err config_read(Pool *pool, const Json *map, const Field *fields, void *config)
 {
     const char *known[128];
     int         n = 0;
+    TRY(config_misplaced(pool, map, fields));
     for (const Field *f = fields; f->key && n < 128; f++)
         known[n++] = f->key;
     TRY(json_check_keys(map, known, n));

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -176,8 +177,13 @@ static int file_open_temp(FileOut *out)
             return -1;
         }
         int fd = open(out->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST)
+        if (fd < 0 && errno == EEXIST)
+            continue;
+        /* the lock says that somebody is at it, where process ids say too little: in containers
+         * every program may be number 1 (folder_tidy) */
+        if (fd < 0 || flock(fd, LOCK_EX) != 0 || file_exists(out->temp))
             return fd;
+        close(fd);                           /* tidied away before it was locked */
     }
     return -1;
 }

@@ -101,6 +101,25 @@ Err folder_try(const char *path)
     return error ? file_fail(strcmp(at, path) ? "make the folder" : "write to", path, error) : OK;
 }
 
+/* Goes if nobody writes it: its writer is gone, or another has its number by now and nobody holds
+ * its lock. Where locks are not known only the number tells. */
+static void file_tidy(int dir, const char *name, pid_t writer)
+{
+    int fd = -1;
+    if (kill(writer, 0) == 0 || errno != ESRCH) {
+        fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0)
+            return;
+        if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+            close(fd);
+            return;
+        }
+    }
+    unlinkat(dir, name, 0);
+    if (fd >= 0)
+        close(fd);                       /* only now: who waits for the lock sees that it went */
+}
+
 void folder_tidy(const char *path)
 {
     DIR *dir = opendir(path);
@@ -111,8 +130,8 @@ void folder_tidy(const char *path)
         unsigned serial;
         int      end = 0;
         if (sscanf(entry->d_name, ".plimsoll-%ld-%u.tmp%n", &writer, &serial, &end) == 2 && end &&
-            !entry->d_name[end] && writer > 0 && kill((pid_t)writer, 0) != 0 && errno == ESRCH)
-            unlinkat(dirfd(dir), entry->d_name, 0);
+            !entry->d_name[end] && writer > 0)
+            file_tidy(dirfd(dir), entry->d_name, (pid_t)writer);
     }
     closedir(dir);
 }

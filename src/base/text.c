@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,22 @@ static char *text_slot(void)
     static _Thread_local char slots[8][40];
     static _Thread_local unsigned next;
     return slots[next++ % 8];
+}
+
+const char *text_word(Pool *pool, const char *path)
+{
+    Text text = { .pool = pool };
+    bool plain = *path != '\0' && *path != '~';
+    for (const char *at = path; *at && plain; at++)
+        plain = (unsigned char)*at >= 0x80 || isalnum((unsigned char)*at) ||
+                strchr("/._-+,:=@%~", *at);
+    if (plain)
+        return path;
+    text_addn(&text, "'", 1);
+    for (; *path; path++)
+        text_addn(&text, *path == '\'' ? "'\\''" : path, *path == '\'' ? 4 : 1);
+    text_addn(&text, "'", 1);
+    return text.at;
 }
 
 const char *bytes_text(int64_t bytes)

@@ -28,6 +28,9 @@ const char *bytes_text(int64_t bytes);       /* "9.31 GiB"; one of 8 static buff
 const char *count_text(int64_t count);       /* "204,223,297"; likewise */
 Err bytes_read(const char *text, int64_t whole, int64_t *bytes);  /* whole: what 100% means, or 0 */
 
+/* A path as a word of a command line: as it is, or quoted where the shell would see more in it. */
+const char *text_word(Pool *pool, const char *path);
+
 /* The candidate nearest to word (edit distance), for "did you mean"; NULL if none is near. */
 const char *text_nearest(const char *word, const char *const *candidates, int n);
 

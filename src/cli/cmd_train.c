@@ -103,7 +103,7 @@ static const char *quoted(Pool *pool, const char *path)
     return text.at;
 }
 
-static void train_print(const Recipe *recipe, const TrainResult *r, const char *run)
+static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, const char *run)
 {
     if (!r->steps) {
         print_sentence(
@@ -140,7 +140,7 @@ static void train_print(const Recipe *recipe, const TrainResult *r, const char *
                        r->recomputed, 100 * (r->slowdown - 1));
     if (r->interrupted && run)
         printf("stopped at step %lld; go on with: plimsoll train --resume %s\n",
-               (long long)r->step, run);
+               (long long)r->step, text_word(pool, run));
 }
 
 static Err cmd_train_run(Pool *pool, int n_args, char **args)
@@ -156,6 +156,8 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "--resume RUN already names the folder; leave out --out");
     if (n_args != 1 && !(n_args == 0 && opt.resume))
         return fail(E_USAGE, "train takes one recipe: plimsoll train MODEL --steps N --out RUN");
+    if (opt.init_partial && !opt.init)
+        return fail(E_USAGE, "--init-partial takes what fits of --init; name that file too");
     if (opt.resume && opt.init)
         return fail(E_USAGE, "--resume goes on with the run's own weights; leave out --init, or "
                              "begin another run with it and --out");
@@ -191,7 +193,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     TRY(train_run(pool, recipe, device, &run, &result));
     if (opt.json)
         return train_json(recipe, &result);
-    train_print(recipe, &result, run.out);
+    train_print(pool, recipe, &result, run.out);
     return OK;
 }
 

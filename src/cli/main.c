@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 
@@ -62,8 +63,18 @@ static Err main_run(Pool *pool, int argc, char **argv)
                 : fail(E_USAGE, "there is no command '%s'; plimsoll help lists them", word);
 }
 
+/* What is closed would be the number of the first file that is opened, and what is said to people
+ * would go into it: a log, a checkpoint. Results that nobody can read still fail. */
+static void main_hold_streams(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) != fd)
+            return;
+}
+
 int main(int argc, char **argv)
 {
+    main_hold_streams();
     signal(SIGXFSZ, SIG_IGN);  /* a file size limit is then an error like a full disk */
     Pool *pool = pool_new(NULL, "process");
     Err   err = main_run(pool, argc, argv);

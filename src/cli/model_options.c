@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "ops/ops.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* What a recording of the recipe's steps holds: updates and sums over micro-batches go by hundreds
@@ -80,10 +81,11 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
 Err run_recipe(Pool *pool, const char *run, const char **path)
 {
     *path = pool_print(pool, "%s/recipe.yaml", run);
-    if (!file_exists(*path))
-        return fail(E_USAGE,
-                    "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes "
-                    "one)",
-                    run);
-    return OK;
+    if (file_exists(*path))
+        return OK;
+    if (errno != ENOENT && errno != ENOTDIR)         /* it may well be one */
+        return file_fail("read", *path, errno);
+    return fail(E_USAGE,
+                "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes one)",
+                run);
 }

@@ -105,16 +105,33 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
     }
 }
 
+static _Thread_local unsigned char wav_head[WAV_HEAD];
+
 Err wav_look(const char *path, WavInfo *info)
 {
-    static _Thread_local unsigned char head[WAV_HEAD];
     size_t file_bytes, n;
     int    fd;
     TRY(file_open_plain(path, &fd, &file_bytes));
     n = file_bytes < WAV_HEAD ? file_bytes : WAV_HEAD;
-    Err err = file_read_at(fd, path, 0, head, n);
+    Err err = file_read_at(fd, path, 0, wav_head, n);
     close(fd);
-    return err ? err : wav_parse(path, head, n, file_bytes, info);
+    return err ? err : wav_parse(path, wav_head, n, file_bytes, info);
+}
+
+/* Still the file that was looked at: another's bytes, read by this one's head, would be noise. */
+static Err wav_same(int fd, const char *path, size_t file_bytes, const WavInfo *was)
+{
+    size_t  n = was->offset < WAV_HEAD ? was->offset : WAV_HEAD;
+    WavInfo now;
+    n = n < file_bytes ? n : file_bytes;
+    TRY(file_read_at(fd, path, 0, wav_head, n));
+    Err err = wav_parse(path, wav_head, n, file_bytes, &now);
+    if (!err && now.rate == was->rate && now.channels == was->channels &&
+        now.frames == was->frames && now.bits == was->bits && now.floats == was->floats &&
+        now.a_law == was->a_law && now.mu_law == was->mu_law && now.offset == was->offset)
+        return OK;
+    return fail(E_FORMAT,
+                "%s has changed since the run began; put it back, or start again", path);
 }
 
 /* ITU-T G.711: a sign, three bits of exponent, four of mantissa; as 16-bit numbers. */
@@ -174,7 +191,9 @@ Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, un
     size_t frame = wav_frame_bytes(info), file_bytes;
     int    fd;
     TRY(file_open_plain(path, &fd, &file_bytes));
-    Err err = file_read_at(fd, path, info->offset + (size_t)first * frame, raw, (size_t)n * frame);
+    Err err = wav_same(fd, path, file_bytes, info);
+    if (!err)
+        err = file_read_at(fd, path, info->offset + (size_t)first * frame, raw, (size_t)n * frame);
     close(fd);
     TRY(err);
     for (int64_t i = 0; info->floats && i < n * info->channels; i++)

@@ -6,9 +6,11 @@
 #include "base/hash.h"
 #include "base/json_out.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 #include "train/lengths.h"
 #include "train/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -135,6 +137,7 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
 
 static uint64_t hash_number(uint64_t hash, double number)
 {
+    number = isnan(number) ? (double)NAN : number;           /* of which there are many */
     return hash_bytes(hash, &number, sizeof number);
 }
 
@@ -143,6 +146,10 @@ static uint64_t state_digest(const RunState *state, const Plateau *p)
 {
     uint64_t hash = hash_int(HASH_EMPTY, state->step);
     hash = hash_int(hash_int(hash, state->drawn), state->seed);
+    if (state->samples)
+        hash = hash_int(hash, state->samples);
+    if (state->due)
+        hash = hash_number(hash_number(hash_int(hash, state->due), state->loss), state->ms);
     if (!p)
         return hash;
     hash = hash_int(hash_int(hash_int(hash, p->bad), p->cooldown), p->count);
@@ -162,6 +169,33 @@ static void json_out_hash(JsonOut *o, const char *key, uint64_t hash)
     json_out_string(o, key, text);
 }
 
+static const char *const due_words[] = { "", "validation", "results" };
+
+static void due_write(JsonOut *o, const RunState *state)
+{
+    json_out_object_row(o, "due");
+    json_out_string(o, "what", due_words[state->due]);
+    if (isfinite(state->loss))               /* JSON has no word for another */
+        json_out_number(o, "loss", state->loss);
+    json_out_number(o, "ms", state->ms);
+    json_out_end(o);
+}
+
+static Err due_read(const Json *checkpoint, RunState *state)
+{
+    const Json *json;
+    const char *what;
+    TRY(json_need_object(checkpoint, "due", &json));
+    TRY(json_need_text(json, "what", &what));
+    state->due = !strcmp(what, due_words[DUE_LOOK]) ? DUE_LOOK : DUE_DRAW;
+    if (state->due == DUE_DRAW && strcmp(what, due_words[DUE_DRAW]))
+        return json_fail(json, json_get(json, "what"), "nothing known is called '%s'", what);
+    state->loss = NAN;
+    if (json_get(json, "loss"))
+        TRY(json_need_number(json, "loss", &state->loss));
+    return json_need_number(json, "ms", &state->ms);
+}
+
 static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
                         const Checksum *weights)
 {
@@ -172,7 +206,11 @@ static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
     json_out_string(&o, "format", "plimsoll-checkpoint-1");
     json_out_int(&o, "step", state->step);
     json_out_int(&o, "drawn", state->drawn);
+    if (state->samples)
+        json_out_int(&o, "samples", state->samples);
     json_out_int(&o, "seed", state->seed);
+    if (state->due)
+        due_write(&o, state);
     if (p->on) {
         json_out_object_row(&o, "plateau");
         json_out_int(&o, "bad", p->bad);
@@ -237,6 +275,12 @@ static Err state_read(Pool *pool, const char *path, int64_t step, RunState *stat
     TRY(json_need_int(json, "step", &state->step));
     TRY(json_need_int(json, "drawn", &state->drawn));
     TRY(json_need_int(json, "seed", &state->seed));
+    state->samples = 0;
+    if (json_get(json, "samples"))
+        TRY(json_need_int(json, "samples", &state->samples));
+    state->due = DUE_NOTHING;
+    if (json_get(json, "due"))
+        TRY(due_read(json, state));
     bool has = json_get(json, "plateau") != NULL;
     if (has)
         TRY(plateau_read(json, &plateau));
@@ -344,7 +388,7 @@ Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step)
                : fail(E_IO,
                       "%s holds no whole checkpoint: its run ended before the first was saved; "
                       "begin it again with --out %s",
-                      folder, folder);
+                      folder, text_word(pool, folder));
 }
 
 static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int64_t step,
@@ -400,8 +444,15 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
     return fail(err, "%s", why);
 }
 
-static Err weights_put(Pool *pool, Session *session, const char *path, bool raw, bool *averaged)
+/* A JSON that cannot be read cannot say what the weights should be either. */
+static Err weights_put(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
+                       bool *averaged)
 {
+    RunState state = { 0 };
+    char     path[FILE_PATH_MAX];
+    checkpoint_path(path, sizeof path, folder, step, ".json");
+    TRY(state_read(pool, path, step, &state));
+    checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(checkpoint_intact(pool, path));
     return weights_load_run(pool, session, path, raw, averaged);
 }
@@ -409,17 +460,13 @@ static Err weights_put(Pool *pool, Session *session, const char *path, bool raw,
 Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
                        bool *averaged)
 {
-    char path[FILE_PATH_MAX];
-    checkpoint_path(path, sizeof path, folder, step, ".safetensors");
-    Err err = weights_put(pool, session, path, raw, averaged);
+    Err err = weights_put(pool, session, folder, step, raw, averaged);
     if (!err)
         return OK;
     const char *why = pool_text(pool, err_text());
-    while (!checkpoint_before(pool, folder, step, &step) && step >= 0) {
-        checkpoint_path(path, sizeof path, folder, step, ".safetensors");
-        if (!weights_put(pool, session, path, raw, averaged))
+    while (!checkpoint_before(pool, folder, step, &step) && step >= 0)
+        if (!weights_put(pool, session, folder, step, raw, averaged))
             return fail(err, "%s; step %lld is whole: --checkpoint %lld takes it", why,
                         (long long)step, (long long)step);
-    }
     return fail(err, "%s", why);
 }

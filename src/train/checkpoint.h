@@ -9,9 +9,18 @@
 #include "exec/session.h"
 #include "train/recipe.h"
 
+typedef enum Due {   /* what a step that failed after its update leaves to the run that goes on */
+    DUE_NOTHING,
+    DUE_LOOK,        /* at held-out samples, and what follows: the schedule, the log, results */
+    DUE_DRAW         /* results alone */
+} Due;
+
 typedef struct RunState {        /* what a run needs besides its tensors */
     int64_t step;                /* steps done */
+    Due     due;                 /* of the last of them */
+    double  loss, ms;            /* its own, for the log; kept while something is due */
     int64_t drawn;               /* samples drawn from the data */
+    int64_t samples;             /* that the data had; 0: not known */
     int64_t seed;
     Plateau plateau;             /* where the schedule is one */
 } RunState;

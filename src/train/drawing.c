@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "device/convert.h"
 #include "train/feeds.h"
 
@@ -119,12 +120,28 @@ static void drawing_progress(Sampler *s, int64_t done, int64_t of)
             terminal && !last ? "   " : "\n");
 }
 
+/* As captions are judged: other bytes would be another text than any that was trained on. */
+static Err drawing_prompt(const char *prompt)
+{
+    const char *end = prompt + strlen(prompt);
+    for (const char *at = prompt; at < end;) {
+        int wide = json_utf8(at, end);
+        if (!wide)
+            return fail(E_USAGE, "--prompt is no text in UTF-8 (byte %lld); give it in UTF-8",
+                        (long long)(at - prompt));
+        at += wide;
+    }
+    return OK;
+}
+
 /* What the first part starts from: the data, or what is given. A prompt takes the place of
  * texts. */
 static Err drawing_inputs(Pool *pool, Drawing *d)
 {
     const DrawingOptions *o = &d->options;
     Feeds                *feeds = &d->feeds[BEGIN];
+    if (o->prompt)
+        TRY(drawing_prompt(o->prompt));
     TRY(feeds_open(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
     if (o->prompt && !feeds_find(feeds, "text"))
         return fail(E_USAGE, "--prompt: %s takes no text", d->recipe->model->name);

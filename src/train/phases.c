@@ -95,6 +95,18 @@ struct Phases {
     int32_t              counters[COUNTER_WORDS];
 };
 
+/* A run that was killed while it drew may have left half a file, in any of the folders. */
+static void phases_tidy(Pool *pool, const char *folder)
+{
+    Pool  *work = pool_new(pool, "tidy");
+    char **names;
+    int    n;
+    if (folder_exists(folder) && !folder_list(work, folder, &names, &n))
+        for (int i = 0; i < n; i++)
+            folder_tidy(pool_print(work, "%s/%s", folder, names[i]));
+    pool_free(work);
+}
+
 Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
                 const char *out, bool quiet, Phases **phases)
 {
@@ -106,6 +118,7 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
     }
     if (recipe->sample.every > 0 && out) {
         p->folder = pool_print(pool, "%s/samples", out);
+        phases_tidy(pool, p->folder);
         TRY(drawing_new(
             pool, session, recipe,
             &(DrawingOptions){

@@ -43,17 +43,35 @@ static Err sample_length(Pool *pool, const char *run, int64_t step, const Recipe
     return OK;
 }
 
+static Err sample_load(Pool *pool, Session *session, const char *run, const Recipe *recipe,
+                       const SampleOptions *o, SampleReport *report)
+{
+    TRY(checkpoint_weights(pool, session, run, report->step, o->raw, &report->averaged));
+    return sample_length(pool, run, report->step, recipe);
+}
+
 static Err sample_checkpoint(Pool *pool, Session *session, const char *run, const Recipe *recipe,
                              const SampleOptions *o, SampleReport *report)
 {
+    int64_t newest;
     report->step = o->checkpoint;
-    if (report->step < 0)
-        TRY(checkpoint_newest(pool, run, &report->step));
-    else if (!file_exists(pool_print(pool, "%s/step-%06lld.json", run, (long long)report->step)))
-        return fail(E_IO, "%s holds no whole checkpoint of step %lld", run,
-                    (long long)report->step);
-    TRY(checkpoint_weights(pool, session, run, report->step, o->raw, &report->averaged));
-    return sample_length(pool, run, report->step, recipe);
+    if (report->step >= 0) {
+        if (!file_exists(pool_print(pool, "%s/step-%06lld.json", run, (long long)report->step)))
+            return fail(E_IO, "%s holds no whole checkpoint of step %lld", run,
+                        (long long)report->step);
+        return sample_load(pool, session, run, recipe, o, report);
+    }
+    TRY(checkpoint_newest(pool, run, &report->step));
+    for (;;) {
+        Err err = sample_load(pool, session, run, recipe, o, report);
+        if (!err)
+            return OK;
+        /* a run that is under way removes old checkpoints, and has a newer one then */
+        const char *why = pool_text(pool, err_text());
+        if (checkpoint_newest(pool, run, &newest) || newest <= report->step)
+            return fail(err, "%s", why);
+        report->step = newest;
+    }
 }
 
 Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device,
@@ -73,6 +91,7 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
             .input = o->input, .prompt = o->prompt, .n = o->n, .seed = seed, .quiet = o->quiet },
         &drawing));
     TRY(folder_make(o->out));        /* before hours of drawing, not after */
+    folder_tidy(o->out);
     TRY(drawing_draw(drawing, o->out, report));
     report->planned_bytes = session_engine(session)->arena_bytes;
     for (int i = 0; i < 3; i++) {

@@ -91,7 +91,7 @@ static Err train_free(Pool *pool, const char *out)
         return fail(E_USAGE,
                     "%s already holds a run at step %lld; continue it with --resume %s, or name "
                     "another folder",
-                    out, (long long)step, out);
+                    out, (long long)step, text_word(pool, out));
     return OK;
 }
 
@@ -137,6 +137,7 @@ static Err train_open(Pool *pool, Trainer *t)
         if (said && !o->quiet)
             fprintf(stderr, "init: %s\n", said);
     }
+    int64_t samples = t->feeds.source ? t->feeds.source->n_samples : 0;
     t->state.seed = t->recipe->seed;
     double rates[2] = { t->recipe->optimizer.lr, t->recipe->optimizer.lr };
     if (t->graph.n_groups > 1)
@@ -151,6 +152,10 @@ static Err train_open(Pool *pool, Trainer *t)
         int64_t step;
         TRY(checkpoint_newest(pool, o->out, &step));
         TRY(checkpoint_load(pool, t->session, o->out, step, &t->state));
+        if (t->state.samples && samples && t->state.samples != samples && !o->quiet)
+            fprintf(stderr, "data: %s samples now, %s at step %lld: what follows is not what the "
+                    "run would have been with those\n", count_text(samples),
+                    count_text(t->state.samples), (long long)step);
         if (t->state.seed != t->recipe->seed)
             return fail(E_USAGE,
                         "%s was begun with seed %lld; with seed %lld it would not be the same run. "
@@ -159,12 +164,15 @@ static Err train_open(Pool *pool, Trainer *t)
     } else {
         TRY(train_free(pool, o->out));
     }
+    t->state.samples = samples;
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
-    if (t->state.step < t->recipe->steps || !o->resume) {    /* what does nothing changes nothing */
-        TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
-        TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
-    }
-    return log_open(pool, &t->log, o->out, o->resume ? t->state.step : -1);
+    if (t->state.step >= t->recipe->steps && o->resume && !t->state.due)
+        return OK;                                           /* what does nothing changes nothing */
+    TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
+    TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
+    /* a step that was not looked at yet has its line to come */
+    int64_t logged = t->state.step - (t->state.due == DUE_LOOK);
+    return log_open(pool, &t->log, o->out, o->resume ? logged : -1);
 }
 
 /* Batch-norm statistics and carried states move with every micro-batch, the rest by the update. */
@@ -230,24 +238,30 @@ static Err train_not_finite(Trainer *t, double loss)
                 half ? ", or bf16, which holds larger numbers than fp16" : "");
 }
 
+/* Of the step after so many. */
+static void train_rates(Trainer *t, int64_t step)
+{
+    double factor = schedule_factor(t->recipe, step);
+    t->rates[RATE_EMA_DECAY] = (float)ema_decay(t->recipe, step);
+    for (int i = 0; i < t->graph.n_groups; i++)
+        t->rates[RATE_GROUPS + i] = (float)((t->state.plateau.on ? t->state.plateau.rates[i]
+                                                                 : (double)t->graph.groups[i].lr) *
+                                            factor);
+}
+
 static Err train_step(Trainer *t, double *loss)
 {
     const Recipe *recipe = t->recipe;
     TrainGraph   *g = &t->graph.train;
     int32_t      *counters = t->counters;
-    float        *rates = t->rates, loss_now;
-    double        factor = schedule_factor(recipe, t->state.step);
+    float         loss_now;
 
     counters[COUNTER_STEP] = (int32_t)t->state.step;
-    rates[RATE_EMA_DECAY] = (float)ema_decay(recipe, t->state.step);
-    for (int i = 0; i < t->graph.n_groups; i++)
-        rates[RATE_GROUPS + i] = (float)((t->state.plateau.on ? t->state.plateau.rates[i]
-                                                              : (double)t->graph.groups[i].lr) *
-                                         factor);
+    train_rates(t, t->state.step);
     t->begun = false;
     TRY(train_feed(t, 0));
     t->begun = t->moves_early;
-    TRY(session_write(t->session, g->rates.id, rates));
+    TRY(session_write(t->session, g->rates.id, t->rates));
     for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
         counters[COUNTER_MICRO] = (int32_t)micro;
         TRY(session_write(t->session, g->counters.id, counters));
@@ -355,14 +369,38 @@ static Err train_rescue(Trainer *t, Err err)
     if (train_save(t))
         return fail(err, "%s", why);
     return fail(err, "%s; step %lld is saved: mend it and go on with --resume %s", why,
-                (long long)t->state.step, t->options->out);
+                (long long)t->state.step, text_word(t->held, t->options->out));
+}
+
+/* What is due after a step. Where it fails the state says how far it came, and is saved: the run
+ * that goes on makes up for the rest before its first step, and so has the bits and the files of
+ * one in which nothing failed. */
+static Err train_after(Trainer *t, TrainResult *result)
+{
+    RunState *s = &t->state;
+    if (s->due == DUE_LOOK) {
+        bool looked;
+        TRY(train_validate(t, s->loss, result, &looked));
+        const double *validation = looked ? &result->validation_last : NULL;
+        s->due = DUE_DRAW;
+        TRY(train_log(t, s->loss, s->ms, validation));
+        train_show(t, s->loss, s->ms, validation, s->step == t->recipe->steps || train_stop);
+    }
+    if (s->due == DUE_DRAW && t->phases && phase_due(&t->recipe->sample, s->step))
+        TRY(phases_sample(t->phases, s->step));
+    s->due = DUE_NOTHING;
+    return OK;
 }
 
 static Err train_loop(Trainer *t, TrainResult *result)
 {
-    int64_t saved = t->state.step;
+    int64_t saved = t->state.due ? -1 : t->state.step;
     Err     err = OK;
     double  loss = 0;
+    if (t->state.due) {
+        train_rates(t, t->state.step - 1);           /* for its line of the log */
+        err = train_after(t, result);
+    }
     while (!err && t->state.step < t->recipe->steps && !train_stop) {
         double start = clock_now();
         err = train_step(t, &loss);
@@ -373,14 +411,10 @@ static Err train_loop(Trainer *t, TrainResult *result)
             result->loss_first = loss;
         result->loss_last = loss;
         t->times_ms[t->n_times++ % MAX_TIMES] = (float)ms;
-        bool looked = false;
-        err = train_validate(t, loss, result, &looked);
-        const double *validation = looked && !err ? &result->validation_last : NULL;
-        Err           logged = train_log(t, loss, ms, validation);   /* it was done all the same */
-        err = err ? err : logged;
-        train_show(t, loss, ms, validation, t->state.step == t->recipe->steps || train_stop);
-        if (!err && t->phases && phase_due(&t->recipe->sample, t->state.step))
-            err = phases_sample(t->phases, t->state.step);
+        t->state.due = DUE_LOOK;
+        t->state.loss = loss;
+        t->state.ms = ms;
+        err = train_after(t, result);
         if (!err && t->saver && phase_due(&t->recipe->save, t->state.step)) {
             err = train_save(t);
             saved = t->state.step;

@@ -45,17 +45,42 @@ static const Value *state_find(const Graph *graph, const char *name)
     return NULL;
 }
 
-/* PyTorch counts batches in int64, we in i32; all else is fp32 on both sides. */
+static bool state_fits(const Value *value, const SafeTensor *t)  /* PyTorch's counts have rank 0 */
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++)
+        n *= t->shape[i];
+    return n == shape_count(value->shape);
+}
+
+/* Said here, where the tensor is known; the loss would only say that something is wrong. */
+static Err weights_finite(const char *path, const char *name, const float *data, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(data[i]))
+            return fail(E_FORMAT, "%s: number %lld of %s is not finite; these weights are spoilt",
+                        path, (long long)i, name);
+    return OK;
+}
+
+/* Statistics come in any floating-point type, as parameters do. PyTorch counts batches in int64, we
+ * in i32. */
 static Err state_load(Pool *pool, Session *session, const char *path, const Value *value,
                       int32_t id, const SafeTensor *t)
 {
     int64_t count = shape_count(value->shape);
     bool    wide = value->type == I32 && t->type == SAFE_I64;
+    if (!state_fits(value, t))
+        return tensor_misfit(path, t, value->shape);
+    if (value->type == F32) {
+        float *data;
+        TRY(tensor_f32(pool, path, t, &data));
+        TRY(weights_finite(path, t->name, data, count));
+        return session_write(session, id, data);
+    }
     if (t->type != safe_type(value->type) && !wide)
         return fail(E_FORMAT, "%s: %s holds %s, not %s", path, t->name, safe_type_name(t->type),
                     safe_type_name(safe_type(value->type)));
-    if (t->n_bytes != (size_t)value->bytes * (wide ? 2 : 1))
-        return tensor_misfit(path, t, value->shape);
     if (!wide)
         return session_write(session, id, t->data);
     int32_t *narrow = NEWN(pool, int32_t, count);
@@ -67,14 +92,16 @@ static Err state_load(Pool *pool, Session *session, const char *path, const Valu
     return session_write(session, id, narrow);
 }
 
-static Err states_load(Pool *pool, Session *session, const char *path, const SafeFile *file)
+/* partial: one of another shape is left out, as a parameter is. */
+static Err states_load(Pool *pool, Session *session, const char *path, const SafeFile *file,
+                       bool partial)
 {
     const Graph *graph = session_engine(session)->graph;
     for (int i = 0; i < file->n; i++) {
-        const Value *state = state_find(graph, file->tensors[i].name);
-        if (state)
-            TRY(state_load(pool, session, path, state, (int32_t)(state - graph->values),
-                           &file->tensors[i]));
+        const SafeTensor *t = &file->tensors[i];
+        const Value      *state = state_find(graph, t->name);
+        if (state && (!partial || state_fits(state, t)))
+            TRY(state_load(pool, session, path, state, (int32_t)(state - graph->values), t));
     }
     return OK;
 }
@@ -103,19 +130,8 @@ Err weights_load_run(Pool *pool, Session *session, const char *path, bool raw, b
         TRY(session_set_param(session, i, data));
         pool_free(one);
     }
-    TRY(states_load(work, session, path, &file));
+    TRY(states_load(work, session, path, &file, false));
     pool_free(work);
-    return OK;
-}
-
-/* Said here, where the tensor is known; the loss would only say that something is wrong. */
-static Err weights_finite(const char *path, const Param *param, const float *data)
-{
-    int64_t n = shape_count(param->disk);
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(data[i]))
-            return fail(E_FORMAT, "%s: number %lld of %s is not finite; these weights are spoilt",
-                        path, (long long)i, param->name);
     return OK;
 }
 
@@ -202,10 +218,14 @@ static Err weights_match(Pool *pool, const Graph *graph, const char *path, const
         if (!tensor_for(file, p))
             names_add(&missing, t ? pool_print(pool, "%s of another shape", p->name) : p->name);
     }
-    for (int i = 0; i < file->n; i++)
-        if (!param_find((Graph *)(uintptr_t)graph, file->tensors[i].name) &&
-            !state_find(graph, file->tensors[i].name))
-            names_add(&unused, file->tensors[i].name);
+    for (int i = 0; i < file->n; i++) {
+        const SafeTensor *t = &file->tensors[i];
+        const Value      *state = state_find(graph, t->name);
+        if (state && !state_fits(state, t))
+            names_add(&unused, pool_print(pool, "%s of another shape", t->name));
+        else if (!state && !param_find((Graph *)(uintptr_t)graph, t->name))
+            names_add(&unused, t->name);
+    }
     if (missing.n == graph->n_params)
         return fail(E_USAGE, "%s holds no parameter of this model%s%s; another file is meant", path,
                     unused.n ? ", but for example " : "", unused.n ? unused.text.at : "");
@@ -237,7 +257,7 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial, c
             TRY(lengths_tensor(one, path, &file, graph, p, t, &data));
             if (!tensor_fits(t, p->disk))
                 data = tensor_widened(one, t, p, data);
-            TRY(weights_finite(path, p, data));
+            TRY(weights_finite(path, p->name, data, shape_count(p->disk)));
             TRY(weights_lengths(path, graph, p, data));
             TRY(session_set_param(session, i, data));
             if (p->ema >= 0)
@@ -245,7 +265,7 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial, c
         }
         pool_free(one);
     }
-    TRY(states_load(work, session, path, &file));
+    TRY(states_load(work, session, path, &file, partial));
     pool_free(work);
     return OK;
 }

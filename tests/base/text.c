@@ -109,6 +109,17 @@ static void bytes_in(void)
     CHECK_TEXT(err_text(), "'5QB': unknown unit 'QB'; write 16GiB, 24GB, 512MiB or 80%");
 }
 
+static void words(void)
+{
+    Pool *pool = pool_new(NULL, "test");
+    CHECK_TEXT(text_word(pool, "runs/a-1.b_c"), "runs/a-1.b_c");
+    CHECK_TEXT(text_word(pool, "caf\xc3\xa9"), "caf\xc3\xa9");
+    CHECK_TEXT(text_word(pool, "it's a run"), "'it'\\''s a run'");
+    CHECK_TEXT(text_word(pool, "~/$x"), "'~/$x'");
+    CHECK_TEXT(text_word(pool, ""), "''");
+    pool_free(pool);
+}
+
 static void nearest(void)
 {
     static const char *const words[] = { "batch", "budget", "precision", "patch" };
@@ -144,6 +155,7 @@ int main(void)
     RUN(sentences_wrap);
     RUN(bytes_out);
     RUN(bytes_in);
+    RUN(words);
     RUN(nearest);
     RUN(sentences);
     return test_end();

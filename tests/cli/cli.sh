@@ -55,6 +55,9 @@ cp "$program" "$work/alone/plimsoll"
 is "a program without its recipes says where they would be" sh -c \
     "cd '$work/alone' && LD_LIBRARY_PATH='$(dirname "$program")' ./plimsoll explain unet-small 2>&1 | grep -q 'recipes/ is looked for here'"
 expect 2 "did you mean 'batch'" explain unet-small --set bacth=3
+expect 2 "unknown key 'lr', did you mean 'optimizer.lr'?" explain unet-small --set lr=1e-4
+expect 2 "did you mean 'validate.every' or 'sample.every' or 'save.every'?" explain unet-small --set every=3
+expect 0 "One training step needs" explain dit3d-small --set model.patch=[2,2,2] --effort -1
 expect 2 "must be from 1 to" explain unet-small --set batch=0
 expect 2 "did you mean 'bf16'" explain unet-small --precision bf61
 expect 2 "do not divide" explain unet-small --set model.groups=7
@@ -204,7 +207,11 @@ expect 1 "Not a directory" train unet-small $small --steps 6 --out "$work/b.csv/
 is "a run that cannot be kept should not be planned" [ "$(wc -l < "$work/err")" = 1 ]
 expect 2 "was begun with seed" train --resume "$work/half" --steps 8 --seed 77
 expect 2 "is not a run" train --resume "$work/nowhere"
+expect 1 "recipe.yaml: File name too long" train --resume "$work/$(printf '%0300d' 0)"
+expect 2 "name that file too" train unet-small $small --steps 1 --init-partial
+printf '{"step": 7, "lo' >> "$work/half/log.jsonl"
 expect 0 "nothing is left to do: step 6 of 5" train --resume "$work/half" --steps 5 --set optimizer.lr=9
+is "a resume with nothing to do changed the log" [ "$(tail -1 "$work/half/log.jsonl")" = '{"step": 7, "lo' ]
 is "a resume with nothing to do changed the recipe" grep -q "^steps: 6$" "$work/half/recipe.yaml"
 # weights of 8 numbers that are none, for a parameter and for nothing of the model
 for name in conv_in.bias elsewhere...; do
@@ -225,6 +232,8 @@ printf 'Z' | dd of="$work/spoilt/step-000006.safetensors" bs=1 seek=20000 conv=n
 expect 1 "step-000006.safetensors is damaged" train unet-small $small --steps 1 --init "$work/spoilt/step-000006.safetensors" --init-partial
 expect 1 "step-000006.safetensors is damaged" train --resume "$work/spoilt" --steps 9
 expect 1 "step-000006.safetensors is damaged" sample "$work/spoilt" -n 1 --steps 2 -o "$work/never"
+mkdir "$work/unsaid" && cp "$work/whole/recipe.yaml" "$work/whole"/step-* "$work/unsaid" && : > "$work/unsaid/step-000006.json"
+expect 1 "step-000006.json" sample "$work/unsaid" -n 1 --steps 2 -o "$work/never"
 expect 1 "the model has (128,32)" train unet-small --steps 1 --init "$work/whole/step-000006.safetensors"
 expect 0 "init: " train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
 expect 0 "conv_in.weight of another shape" train unet-small $small --set model.channels=1 --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
@@ -267,6 +276,14 @@ wait $pid
 is "SIGINT should end with 0" [ $? = 0 ]
 is "SIGINT should say how to go on" grep -q -- "--resume $work/signal" "$work/out"
 is "SIGINT should leave a checkpoint" sh -c "ls $work/signal | grep -q json"
+"$program" train unet-small $small --steps 1000000 --out "$work/it's a run" --quiet > "$work/out" 2>&1 &
+pid=$!
+under_way "$work/it's a run"
+kill -TERM $pid
+wait $pid
+is "SIGTERM should end with 0" [ $? = 0 ]
+again=$(sed -n 's/.*go on with: plimsoll //p' "$work/out")
+is "what it says to go on with should work as it stands" sh -c "'$program' $again --steps 1 --quiet | grep -q 'nothing is left'"
 
 # a terminal that is closed, and a reader of the progress that has gone
 "$program" train --resume "$work/signal" --quiet > "$work/out" 2>&1 &
@@ -278,6 +295,33 @@ is "SIGHUP should end with 0" [ $? = 0 ]
 is "SIGHUP should save and say how to go on" grep -q "stopped at step" "$work/out"
 "$program" train unet-small $small --steps 120 --out "$work/pipe" 2>&1 > /dev/null | head -1 > "$work/out"
 is "a closed pipe should not stop a run" [ -e "$work/pipe/step-000120.json" ]
+
+# closed streams: what is said goes nowhere, and not into a file of the run
+"$program" train unet-small $small --steps 3 --out "$work/closed" <&- >&- 2>&-
+is "results that nobody can read should fail" [ $? = 1 ]
+is "the log should hold its lines alone" [ "$(grep -c '^{"step": ' "$work/closed/log.jsonl") $(wc -l < "$work/closed/log.jsonl")" = "3 3" ]
+"$program" train --resume "$work/closed" --steps 5 <&- 2>&- > "$work/out"
+is "progress that nobody can read should not" [ $? = 0 ]
+is "the log should hold its lines alone then too" [ "$(grep -c '^{"step": ' "$work/closed/log.jsonl") $(wc -l < "$work/closed/log.jsonl")" = "5 5" ]
+
+# half a picture, from a run that was killed while it drew
+drawing="--set sample.every=1 --set sample.n=1 --set sampler.steps=2"
+"$program" train unet-small $small $drawing --steps 1 --out "$work/drew" --quiet > "$work/out" 2>&1
+: > "$work/drew/samples/000001/.plimsoll-1-7.tmp"
+expect 0 "1 steps" train --resume "$work/drew" --steps 2
+is "no half should stay" [ ! -e "$work/drew/samples/000001/.plimsoll-1-7.tmp" ]
+
+# results from a run that is under way and keeps one checkpoint alone
+"$program" train unet-small $small --steps 1000000 --set save.every=1 --set save.keep=1 --out "$work/way" --quiet > "$work/out1" 2>&1 &
+pid=$!
+for i in $(seq 600); do ls "$work/way" 2> /dev/null | grep -q '^step.*json$' && break; sleep 0.1; done
+bad=0
+for i in $(seq 40); do
+    "$program" sample "$work/way" -n 1 --steps 1 -o "$work/seen" --quiet > "$work/out" 2>&1 || bad=$((bad + 1))
+done
+is "$bad of 40 samples from a run under way failed" [ $bad = 0 ]
+kill -INT $pid
+wait $pid
 
 # one process a folder
 "$program" train --resume "$work/signal" --quiet > "$work/out1" 2>&1 &
@@ -298,7 +342,9 @@ is "no temporary file should stay" [ "$(ls "$work/half" | grep -vc -e safetensor
 # sampling, and data that cannot be read
 expect 0 "samples.png" sample "$work/half" -n 3 --steps 4 -o "$work/drawn" --quiet
 is "sample should write a sheet and three pictures" [ "$(ls "$work/drawn" | grep -c png)" = 4 ]
+mkdir "$work/again" && : > "$work/again/.plimsoll-1-7.tmp"        # half of a picture, from a run that was killed
 "$program" sample "$work/half" -n 3 --steps 4 -o "$work/again" --quiet > /dev/null 2>&1
+is "half a picture should not stay" [ ! -e "$work/again/.plimsoll-1-7.tmp" ]
 is "the same seed should give the same picture" cmp -s "$work/drawn/samples.png" "$work/again/samples.png"
 "$program" sample "$work/half" -n 3 --steps 4 --seed 9 -o "$work/other" --quiet > /dev/null 2>&1
 is "another seed should give another" sh -c "! cmp -s $work/drawn/samples.png $work/other/samples.png"
@@ -311,6 +357,7 @@ expect 0 "1 drawn" sample "$work/sound" --set sampler.length=128 -n 1
 expect 2 "sampler.guidance: sashimi has no text" sample "$work/sound" -n 1 --guidance 2
 expect 2 "is not a run" sample "$work"
 expect 2 "takes no text" sample "$work/half" --prompt "a disc"
+expect 2 "no text in UTF-8 (byte 3)" sample "$work/half" --prompt "$(printf 'caf\351')"
 expect 2 "takes no input" sample "$work/half" --input "$work/drawn"
 expect 2 "takes 1 to 4096" sample "$work/half" -n 0
 expect 2 "at most" sample "$work/half" -n 1 --steps 5000
@@ -323,6 +370,10 @@ expect 2 "did you mean 'shapes'" train unet-small $small --set data.kind=shaps
 expect 1 "holds no .png" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
 is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]
 expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/drawn"
+expect 0 "1 steps" train unet-small $small --steps 1 --data "$work/drawn" --out "$work/fewer"
+mv "$work/drawn/sample-000.png" "$work/kept.png"
+expect 0 "data: 3 samples now, 4 at step 1" train --resume "$work/fewer" --steps 2
+mv "$work/kept.png" "$work/drawn/sample-000.png"
 mkdir "$work/it's \\"
 cp "$work/drawn/sample-000.png" "$work/it's \\"
 expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/it's \\"

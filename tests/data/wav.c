@@ -164,6 +164,9 @@ static void written_and_read(void)
     CHECK_OK(wav_read(path, &info, 4, 1, raw, out));
     CHECK_NEAR(out[1], 0.25, 0);
     CHECK_INT(wav_read(path, &info, 4, 2, raw, out), E_IO);  /* beyond the end */
+    CHECK_OK(wav_write(path, in, 10, 1, 22050));     /* as long, but another sound */
+    CHECK_INT(wav_read(path, &info, 0, 5, raw, out), E_FORMAT);
+    CHECK(strstr(err_text(), "wav_test.wav has changed since the run began") != NULL);
     CHECK_INT(wav_write(path, in, 1, 0, 22050), E_USAGE);
     CHECK_OK(wav_write(path, in, 0, 1, 1));
     CHECK_OK(wav_look(path, &info));

@@ -6,6 +6,8 @@
 #include "train/checkpoint.h"
 #include "train/weights.h"
 
+#include <math.h>
+
 static Pool    *pool;
 static Session *session;
 
@@ -66,6 +68,26 @@ static void state_comes_back(void)
     save(200, 9);
     CHECK_OK(checkpoint_load(pool, session, folder, 200, &state));
     CHECK(state.plateau.seen && state.plateau.best == 1.0 / 3);
+    CHECK_INT(state.due, DUE_NOTHING);
+}
+
+/* What a step left undone, with a loss that may be no number. */
+static void due_comes_back(void)
+{
+    RunState state = { 0 };
+    Saver   *saver;
+    folder_clear(pool, folder);
+    CHECK_OK(saver_new(pool, session, folder, 9, &saver));
+    CHECK_OK(saver_save(saver,
+                        &(RunState){ .step = 7, .due = DUE_LOOK, .loss = 1.0 / 3, .ms = 0.1 }));
+    CHECK_OK(checkpoint_load(pool, session, folder, 7, &state));
+    CHECK(state.due == DUE_LOOK && state.loss == 1.0 / 3 && state.ms == 0.1);
+    CHECK_OK(saver_save(saver, &(RunState){ .step = 8, .due = DUE_DRAW, .loss = -(double)NAN }));
+    CHECK_OK(checkpoint_load(pool, session, folder, 8, &state));
+    CHECK(state.due == DUE_DRAW && isnan(state.loss) && state.ms == 0);
+    CHECK_OK(saver_save(saver, &(RunState){ .step = 9 }));
+    CHECK_OK(checkpoint_load(pool, session, folder, 9, &state));
+    CHECK_INT(state.due, DUE_NOTHING);
 }
 
 static void which_is_newest(void)
@@ -202,6 +224,7 @@ int main(void)
     pool = pool_new(NULL, "test");
     RUN(open_session);
     RUN(state_comes_back);
+    RUN(due_comes_back);
     RUN(which_is_newest);
     RUN(damaged_names_an_older);
     RUN(every_byte_counts);

@@ -6,6 +6,8 @@
 #include "train/recipe.h"
 #include "train/weights.h"
 
+#include <math.h>
+
 static Pool *pool;
 
 static const char input[] = "model.diffusion_model.input_blocks.0.0.weight";
@@ -92,11 +94,57 @@ static void names_are_listed(void)
     CHECK(said && strstr(said, "parameters missing (") && strstr(said, "and 1 more)"));
 }
 
+/* Batch-norm statistics: of any floating-point type, finite, and left out where they do not fit. */
+static void statistics(void)
+{
+    static const char var[] = "model.diffusion_model.edge_fusion.fusion_conv.1.running_var";
+    static const char bias[] = "model.diffusion_model.input_blocks.0.0.bias";
+    Session          *session = stablesr("model.fusion=conv");
+    const Graph      *graph = session_engine(session)->graph;
+    int32_t           id = -1;
+    const char       *said;
+    float             x[32] = { 0 };
+    for (int32_t i = 0; i < graph->n_constants; i++) {
+        const Constant *c = &graph->constants[i];
+        if (c->saved && !strcmp(graph->values[c->value].name, var))
+            id = c->value;
+    }
+    if (!CHECK(id >= 0))
+        return;
+    int64_t   n = shape_count(graph->values[id].shape);
+    uint16_t *half = NEWN(pool, uint16_t, n);
+    float    *wide = NEWN(pool, float, n + 1), *got = NEWN(pool, float, n);
+    for (int64_t i = 0; i < n; i++)
+        half[i] = 0x4000;                    /* 2 in bf16 */
+    SafeTensor t[] = { { .name = bias, .type = SAFE_F32, .rank = 1, .shape = (int64_t[]){ 32 },
+                         .data = x },
+                       { .name = var, .type = SAFE_BF16, .rank = 1, .shape = &n, .data = half } };
+    CHECK_OK(safetensors_write(path, t, 2, NULL));
+    CHECK_OK(weights_load(pool, session, path, true, &said));
+    CHECK_OK(session_read(session, id, got));
+    CHECK(got[0] == 2 && got[n - 1] == 2);
+
+    int64_t more = n + 1;
+    t[1] = (SafeTensor){ .name = var, .type = SAFE_F32, .rank = 1, .shape = &more, .data = wide };
+    CHECK_OK(safetensors_write(path, t, 2, NULL));
+    CHECK_OK(weights_load(pool, session, path, true, &said));
+    CHECK(strstr(said, "1 tensors unused (model.diffusion_model.edge_fusion.fusion_conv.1."
+                       "running_var of another shape)") != NULL);
+    t[1].shape = &n;
+    wide[n - 1] = NAN;
+    CHECK_OK(safetensors_write(path, t, 2, NULL));
+    CHECK_INT(weights_load(pool, session, path, true, &said), E_FORMAT);
+    CHECK(strstr(err_text(), "running_var is not finite") != NULL);
+    CHECK_OK(session_read(session, id, got));
+    CHECK(got[0] == 2);                      /* as it was */
+}
+
 int main(void)
 {
     pool = pool_new(NULL, "test");
     RUN(pretrained_input);
     RUN(names_are_listed);
+    RUN(statistics);
     CHECK_OK(file_remove(path));
     pool_free(pool);
     return test_end();

@@ -399,7 +399,8 @@ static Err train_loop(Trainer *t, TrainResult *result)
     double  loss = 0;
     if (t->state.due) {
         train_rates(t, t->state.step - 1);           /* for its line of the log */
-        err = train_after(t, result);
+        err = session_read(t->session, t->graph.train.progress.id, t->progress);
+        err = err ? err : train_after(t, result);
     }
     while (!err && t->state.step < t->recipe->steps && !train_stop) {
         double start = clock_now();

@@ -211,21 +211,44 @@ static Err fit_refuse(const FitResult *r, const FitOptions *options)
     int64_t        budget = options->budget_bytes + runtime, least = r->minimum_bytes + runtime;
     if (!program_in_step(peak))
         return fail(E_BUDGET,
-                    "no plan fits %s: phase %s needs at least %s (%lld bytes) with what may be "
-                    "changed, of which %s are "
+                    "no plan fits %s (%lld bytes): phase %s needs at least %s (%lld bytes) with "
+                    "what may be changed, of which %s are "
                     "parameters and state. Ask for the least, or for a smaller %s",
-                    bytes_text(budget), peak->name, bytes_text(least), (long long)least,
+                    bytes_text(budget), (long long)budget, peak->name, bytes_text(least),
+                    (long long)least,
                     bytes_text(r->engine->persistent_bytes),
                     peak->parts[PART_VALIDATE] ? "validate.batch" : "sample.n");
     return fail(
         E_BUDGET,
-        "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of "
-        "which %s "
+        "no plan fits %s (%lld bytes): this model needs at least %s (%lld bytes) with what may be "
+        "changed, of which %s "
         "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
-        bytes_text(budget), bytes_text(least), (long long)least,
+        bytes_text(budget), (long long)budget, bytes_text(least), (long long)least,
         bytes_text(r->engine->persistent_bytes), bytes_text(r->bound_bytes + runtime),
         options->allow & ALLOW_PRECISION ? "or for a smaller --batch"
                                          : "for a smaller --batch, or allow more (--what-if)");
+}
+
+/* Asked for no more than the least arena, the search tries harder to place plans and may end below
+ * it. That is the least then, else what one budget is answered with would be refused as the next.
+ */
+static Err fit_least(Fit *fit, FitResult *r)
+{
+    Candidate    *c = fit->list;
+    TrainingGraph graph;
+    Engine       *engine;
+    if (r->cut || !engine_fits(r->engine, 0))
+        return OK;
+    while (c->recipe != r->recipe)
+        c++;
+    Err err = fit_search(fit, c, r->engine->arena_bytes, &graph, &engine);
+    if (err)
+        return err == E_BUDGET ? OK : err;
+    r->cut |= engine->cut;
+    if (engine->arena_bytes < r->engine->arena_bytes)
+        fit_take(r, c, &graph, engine);
+    r->fits = engine_fits(r->engine, fit->options->budget_bytes);
+    return OK;
 }
 
 static Err fit_choose(Fit *fit, FitResult *r)
@@ -242,6 +265,8 @@ static Err fit_choose(Fit *fit, FitResult *r)
         r->bound_bytes = i == 0 || bound < r->bound_bytes ? bound : r->bound_bytes;
         TRY(fit_try(fit, &fit->list[i], r));
     }
+    if (!r->fits)
+        TRY(fit_least(fit, r));
     fit_say_changes(fit->pool, fit->recipe, r);
     for (int i = 0; i < fit->n; i++)
         if (fit->list[i].recipe != r->recipe)

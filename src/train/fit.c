@@ -209,6 +209,12 @@ static Err fit_refuse(const FitResult *r, const FitOptions *options)
     /* what is asked for on a card holds it too */
     int64_t        runtime = r->engine->device->runtime_bytes;
     int64_t        budget = options->budget_bytes + runtime, least = r->minimum_bytes + runtime;
+    if (r->cut)                      /* "needs at least" may be far from true: say what is known */
+        return fail(E_BUDGET,
+                    "the time limit came before a plan within %s (%lld bytes) was found: the least "
+                    "found by then needs %s (%lld bytes). Give the search more time, or ask for "
+                    "that",
+                    bytes_text(budget), (long long)budget, bytes_text(least), (long long)least);
     if (!program_in_step(peak))
         return fail(E_BUDGET,
                     "no plan fits %s (%lld bytes): phase %s needs at least %s (%lld bytes) with "
@@ -265,6 +271,8 @@ static Err fit_choose(Fit *fit, FitResult *r)
         r->bound_bytes = i == 0 || bound < r->bound_bytes ? bound : r->bound_bytes;
         TRY(fit_try(fit, &fit->list[i], r));
     }
+    if (fit->cut)                    /* some that are allowed were not looked at */
+        r->bound_bytes = 0;
     if (!r->fits)
         TRY(fit_least(fit, r));
     fit_say_changes(fit->pool, fit->recipe, r);

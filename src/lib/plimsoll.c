@@ -51,7 +51,7 @@ static Err place(Pool *pool, plimsoll_buffer *buffers, size_t n,
                           .offset = buffers[i].offset, .fixed = buffers[i].fixed };
     LayoutOptions how = { .capacity = options->capacity, .max_nodes = options->effort,
                           .time_limit_s = options->time_limit_s, .seed = options->seed };
-    Err err = layout_solve(pool, of, (int)n, &how, &result);
+    Err err = layout_within(pool, of, (int)n, &how, &result);
     if (err && err != E_BUDGET)
         return err;
     const char *refusal = pool_text(pool, err_text());       /* the checker may say another */

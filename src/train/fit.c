@@ -257,7 +257,8 @@ static Err fit_least(Fit *fit, FitResult *r)
     return OK;
 }
 
-static Err fit_choose(Fit *fit, FitResult *r)
+/* `last`: nobody looks further where this refuses, so its least is looked at once more. */
+static Err fit_choose(Fit *fit, bool last, FitResult *r)
 {
     const Candidate *asked = NULL;
     fit_order(fit);
@@ -273,7 +274,7 @@ static Err fit_choose(Fit *fit, FitResult *r)
     }
     if (fit->cut)                    /* some that are allowed were not looked at */
         r->bound_bytes = 0;
-    if (!r->fits)
+    if (last && !r->fits)
         TRY(fit_least(fit, r));
     fit_say_changes(fit->pool, fit->recipe, r);
     for (int i = 0; i < fit->n; i++)
@@ -305,7 +306,7 @@ Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOpt
     } else {
         TRY(fit_add(fit, recipe, false));
     }
-    return fit_choose(fit, r);
+    return fit_choose(fit, true, r);
 }
 
 Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
@@ -315,7 +316,7 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
     *r = (FitResult){ 0 };
     fit_begin(pool, recipe, device, options, fit);
     TRY(fit_add(fit, recipe, false));
-    return fit_choose(fit, r);
+    return fit_choose(fit, false, r);      /* one of several tries, or a quick look */
 }
 
 /* ---- budget against time ---- */

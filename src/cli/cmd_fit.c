@@ -261,17 +261,26 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         TRY(file_try(opt.out));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
-    TRY(model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes));
-    if (!how.budget_bytes)
+    Err none = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
+    if (none && none != E_BUDGET)
+        return none;
+    /* Less than the card's own context: no arena at all, but the least is named as for any. */
+    const char *no_room = none ? pool_text(pool, err_text()) : NULL;
+    if (!no_room && !how.budget_bytes)
         how.budget_bytes = device->memory_bytes;     /* what can really be taken */
+    s->budget_bytes = how.budget_bytes + device->runtime_bytes;
+    how.budget_bytes = no_room ? 1 : how.budget_bytes;
     if (!opt.json && isatty(2))
         how.progress = show_planning;
     s->recipe = recipe;
-    s->budget_bytes = how.budget_bytes + device->runtime_bytes;
     Err err = fit_run(pool, recipe, device, &how, &s->fit);
     if (err && err != E_BUDGET)
         return err;
-    char *refusal = err ? pool_text(pool, err_text()) : NULL;
+    const char *refusal = err ? pool_text(pool, err_text()) : NULL;
+    if (err && no_room)
+        refusal = pool_print(pool, "%s; this model needs at least %s (%lld bytes) with it", no_room,
+                             bytes_text(s->fit.minimum_bytes + device->runtime_bytes),
+                             (long long)(s->fit.minimum_bytes + device->runtime_bytes));
     if (!err && opt.out)
         TRY(fit_write(opt.out, recipe, &s->fit));
     if (opt.prove)

@@ -62,16 +62,10 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
     TRY(layout_read(pool, args[0], &file));
 
     double start = clock_now();
-    Err    err = layout_solve(pool, file.buffers, file.n, &how, &result);
+    Err    err = layout_within(pool, file.buffers, file.n, &how, &result);
     double seconds = clock_now() - start;
     if (err && err != E_BUDGET)
         return err;
-    /* hopeless: look for the least there is instead */
-    if (err && result.bound_bytes > how.capacity) {
-        LayoutOptions least = how;
-        least.capacity = 0;
-        TRY(layout_solve(pool, file.buffers, file.n, &least, &result));
-    }
     TRY(layout_check(file.buffers, file.n, result.arena_bytes));
     if (opt.json)
         TRY(layout_json(&file, &result, how.capacity, !err, seconds));
@@ -88,7 +82,9 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
                     "largest live sum is %lld%s",
                     (long long)how.capacity, (long long)result.arena_bytes,
                     (long long)result.bound_bytes,
-                    result.proved ? " (proved: none smaller exists)" : "; try a larger --effort");
+                    result.proved ? " (proved: none smaller exists)"
+                    : result.cut  ? "; the time limit ended the search, give it more"
+                                  : "; try a larger --effort");
     return opt.out ? layout_write(opt.out, &file) : OK;
 }
 

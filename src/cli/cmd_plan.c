@@ -194,10 +194,11 @@ static Err plan_find_curve(Pool *pool, const PlanOptions *how, Found *f)
 static Err plan_refuse(const Found *f)
 {
     return fail(E_BUDGET,
-                "no plan within %lld bytes was found: the least peak found is %lld (no plan can do "
-                "with less than %lld); ask for that",
-                (long long)f->plan->budget_bytes, (long long)plan_peak_bytes(f->plan),
-                (long long)f->plan->bound_bytes);
+                "no plan within %lld bytes was found%s: the least peak found is %lld (no plan can "
+                "do with less than %lld); %sask for that",
+                (long long)f->plan->budget_bytes, f->plan->cut ? " before the time limit" : "",
+                (long long)plan_peak_bytes(f->plan), (long long)f->plan->bound_bytes,
+                f->plan->cut ? "give the search more time, or " : "");
 }
 
 static Err plan_find_proof(Pool *pool, const PlanOptions *how, Found *f)

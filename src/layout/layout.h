@@ -57,6 +57,12 @@ typedef struct LayoutResult {
 Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,
                  LayoutResult *result);
 
+/* The same for one who asks once, with an answer to lean on: where the capacity is not reached, the
+ * smallest arena is looked for as well, since that search may reach it on another way; the arena
+ * that a refusal names is found again when it is asked for, unless a time limit cut the search. */
+Err layout_within(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,
+                  LayoutResult *result);
+
 /* Moves buffers of a valid layout apart that follow each other in time, within arena_bytes, its
  * highest end, which stays the same (layout/spread.c says what for). */
 void layout_spread(Pool *pool, Buffer *buffers, int n, int64_t arena_bytes);

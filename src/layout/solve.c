@@ -161,6 +161,14 @@ static Err solve_all(Solve *solve, Buffer *buffers, int n, LayoutResult *result)
     return OK;
 }
 
+static Err solve_refuse(int n, int64_t capacity, const LayoutResult *result)
+{
+    return fail(E_BUDGET, "%d buffers do not fit %s bytes: the least arena %s is %s bytes (%s), "
+                "and no layout can be below %s bytes", n, count_text(capacity),
+                result->proved ? "possible" : "found", count_text(result->arena_bytes),
+                bytes_text(result->arena_bytes), count_text(result->bound_bytes));
+}
+
 Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,
                  LayoutResult *result)
 {
@@ -183,8 +191,37 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
     pool_free(solve.pool);
     if (err || !opt->capacity || result->arena_bytes <= opt->capacity)
         return err;
-    return fail(E_BUDGET, "%d buffers do not fit %s bytes: the least arena %s is %s bytes (%s), "
-                "and no layout can be below %s bytes", n, count_text(opt->capacity),
-                result->proved ? "possible" : "found", count_text(result->arena_bytes),
-                bytes_text(result->arena_bytes), count_text(result->bound_bytes));
+    return solve_refuse(n, opt->capacity, result);
+}
+
+Err layout_within(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,
+                  LayoutResult *result)
+{
+    LayoutOptions how = *options;
+    double        end = clock_now() + how.time_limit_s;
+    Err           err = layout_solve(pool, buffers, n, &how, result);
+    if (err != E_BUDGET || result->proved || result->cut || how.max_nodes < 0)
+        return err;
+    Buffer      *least = NEWN(pool, Buffer, n);
+    LayoutResult at_least;
+    int64_t      ask[] = { 0, result->arena_bytes };
+    memcpy(least, buffers, sizeof *buffers * (size_t)n);
+    /* What the first search ended with counts where it is less and comes again when asked for. */
+    for (int i = 0; i < 2 && (i == 0 || ask[i] < result->arena_bytes); i++) {
+        how.capacity = ask[i];
+        if (how.time_limit_s > 0)
+            how.time_limit_s = end - clock_now() > 0.001 ? end - clock_now() : 0.001;
+        err = layout_solve(pool, least, n, &how, &at_least);
+        if (err && err != E_BUDGET)
+            return err;
+        if (i == 0 || at_least.arena_bytes == ask[i]) {
+            int64_t nodes = result->n_nodes;
+            memcpy(buffers, least, sizeof *buffers * (size_t)n);
+            *result = at_least;
+            result->n_nodes += nodes;
+        }
+    }
+    return result->arena_bytes <= options->capacity
+               ? OK
+               : solve_refuse(n, options->capacity, result);
 }

@@ -3,10 +3,11 @@
 
 enum { MOST = INT32_MAX / 4 };   /* values or nodes, as in graph.json */
 
-/* Only the first is kept: the ones after it may come of it. */
+/* Only the first is kept: the ones after it may come of it. Of no graph at all plimsoll_find_plan
+ * says so itself. */
 #define WRONG(graph, ...)                                               \
     do {                                                                \
-        if (!(graph)->wrong)                                            \
+        if ((graph) && !(graph)->wrong)                                 \
             (graph)->wrong = pool_print((graph)->pool, __VA_ARGS__);    \
     } while (0)
 
@@ -30,9 +31,13 @@ void plimsoll_graph_free(plimsoll_graph *graph)
 plimsoll_status plimsoll_graph_read(const char *path, plimsoll_graph **graph,
                                     plimsoll_error *error)
 {
+    if (graph)
+        *graph = NULL;
+    if (!path || !graph)
+        return lib_status(fail(E_USAGE, "a graph is to be read, but the pointer %s is NULL",
+                               path ? "for it" : "to its path"), error);
     plimsoll_graph *read = graph_empty();
     PGraph         *of;
-    *graph = NULL;
     Err err = pgraph_read(read->pool, path, &of);
     if (err) {
         plimsoll_graph_free(read);
@@ -48,6 +53,9 @@ plimsoll_status plimsoll_graph_read(const char *path, plimsoll_graph **graph,
 plimsoll_status plimsoll_graph_write(const plimsoll_graph *graph, const char *path,
                                      plimsoll_error *error)
 {
+    if (!graph || !path)
+        return lib_status(fail(E_USAGE, "a graph is to be written, but the pointer to %s is NULL",
+                               graph ? "its path" : "it"), error);
     if (graph->wrong)
         return lib_status(fail(E_USAGE, "%s", graph->wrong), error);
     return lib_status(pgraph_write(&graph->of, path), error);
@@ -55,12 +63,12 @@ plimsoll_status plimsoll_graph_write(const plimsoll_graph *graph, const char *pa
 
 static bool has_value(const plimsoll_graph *graph, int32_t value)
 {
-    return value >= 0 && value < graph->of.n_values;
+    return graph && value >= 0 && value < graph->of.n_values;
 }
 
 static bool has_node(const plimsoll_graph *graph, int32_t node)
 {
-    return node >= 0 && node < graph->of.n_nodes;
+    return graph && node >= 0 && node < graph->of.n_nodes;
 }
 
 static int32_t add_value(plimsoll_graph *graph, int64_t bytes, int32_t view_of, unsigned flags)
@@ -89,7 +97,7 @@ static int32_t add_value(plimsoll_graph *graph, int64_t bytes, int32_t view_of, 
 
 int32_t plimsoll_value(plimsoll_graph *graph, int64_t bytes, unsigned flags)
 {
-    return add_value(graph, bytes, -1, flags);
+    return graph ? add_value(graph, bytes, -1, flags) : -1;
 }
 
 int32_t plimsoll_view(plimsoll_graph *graph, int32_t of, unsigned flags)
@@ -123,6 +131,8 @@ static int32_t *ids_of(plimsoll_graph *graph, const char *what, const int32_t *i
 int32_t plimsoll_node(plimsoll_graph *graph, double cost, int64_t workspace, const int32_t *inputs,
                       int32_t n_inputs, const int32_t *outputs, int32_t n_outputs)
 {
+    if (!graph)
+        return -1;
     int32_t  id = graph->of.n_nodes;
     int32_t *in = ids_of(graph, "input", inputs, n_inputs);
     int32_t *out = ids_of(graph, "output", outputs, n_outputs);
@@ -162,16 +172,22 @@ void plimsoll_in_place(plimsoll_graph *graph, int32_t node, int32_t output, int3
     of->inplace[of->n_inplace++][1] = input;
 }
 
-void plimsoll_align(plimsoll_graph *graph, int64_t bytes) { graph->of.align = bytes; }
+void plimsoll_align(plimsoll_graph *graph, int64_t bytes)
+{
+    if (graph)
+        graph->of.align = bytes;
+}
 
 void plimsoll_bandwidth(plimsoll_graph *graph, double to_host, double to_device)
 {
+    if (!graph)
+        return;
     graph->of.to_host = to_host;
     graph->of.to_device = to_device;
 }
 
-int32_t plimsoll_values(const plimsoll_graph *graph) { return graph->of.n_values; }
-int32_t plimsoll_nodes(const plimsoll_graph *graph)  { return graph->of.n_nodes; }
+int32_t plimsoll_values(const plimsoll_graph *graph) { return graph ? graph->of.n_values : 0; }
+int32_t plimsoll_nodes(const plimsoll_graph *graph)  { return graph ? graph->of.n_nodes : 0; }
 
 const char *plimsoll_value_name(const plimsoll_graph *graph, int32_t value)
 {

@@ -37,6 +37,8 @@ static Err place(Pool *pool, plimsoll_buffer *buffers, size_t n,
 {
     LayoutResult result;
     TRY(lib_limits(options->effort, -1, options->time_limit_s));
+    if (!buffers && n > 0)
+        return fail(E_USAGE, "%zu buffers are to be placed, but the pointer to them is NULL", n);
     if (n > INT_MAX)
         return fail(E_USAGE, "%zu buffers are more than can be placed at once", n);
     if (options->capacity < 0)
@@ -49,7 +51,7 @@ static Err place(Pool *pool, plimsoll_buffer *buffers, size_t n,
                           .offset = buffers[i].offset, .fixed = buffers[i].fixed };
     LayoutOptions how = { .capacity = options->capacity, .max_nodes = options->effort,
                           .time_limit_s = options->time_limit_s, .seed = options->seed };
-    Err err = layout_solve(pool, of, (int)n, &how, &result);
+    Err err = layout_within(pool, of, (int)n, &how, &result);
     if (err && err != E_BUDGET)
         return err;
     const char *refusal = pool_text(pool, err_text());       /* the checker may say another */
@@ -130,8 +132,10 @@ static Err plan_stays(const PGraph *graph, const Plan *found, LibPlan *plan)
 static Err find_plan(const plimsoll_graph *graph, const plimsoll_plan_options *options,
                      LibPlan *plan)
 {
-    const PGraph *of = &graph->of;
     Plan         *found;
+    if (!graph)
+        return fail(E_USAGE, "the graph is NULL: see whether it could be read");
+    const PGraph *of = &graph->of;
     if (graph->wrong)
         return fail(E_USAGE, "%s", graph->wrong);
     TRY(lib_limits(options->effort, 0, options->time_limit_s));
@@ -171,6 +175,9 @@ plimsoll_status plimsoll_find_plan(const plimsoll_graph *graph,
                                    const plimsoll_plan_options *options, plimsoll_plan **plan,
                                    plimsoll_error *error)
 {
+    if (!plan)
+        return lib_status(fail(E_USAGE, "there is nowhere to put the plan: the pointer for it is "
+                               "NULL"), error);
     Pool    *pool = pool_new(NULL, "plimsoll_plan");
     LibPlan *found = NEW(pool, LibPlan);
     found->pool = pool;

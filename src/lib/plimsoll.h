@@ -34,7 +34,8 @@ typedef struct plimsoll_error {
     char text[1024];             /* one sentence; "" after PLIMSOLL_OK */
 } plimsoll_error;
 
-/* Of the library that is loaded, such as "0.1.0". In every call error may be NULL. */
+/* Of the library that is loaded, such as "0.1.0". In every call error may be NULL. Any other NULL
+ * that is not allowed is a wrong argument, never a crash. */
 PLIMSOLL_API const char *plimsoll_version(void);
 
 /* ---- buffers with lifetimes ---- */

@@ -128,7 +128,8 @@ static Err answer_moved(Pool *pool, Solve *s, const RunList *list, Plan **moved)
     Err      err = OK;
     task_runs(scratch, s->task, list->node, list->n, &runs, &n);
     for (int32_t tries = 0; tries < 4; tries++) {
-        err = plan_offload(pool, s->graph, runs, n, aim, options->host_budget_bytes, moved);
+        err = plan_offload(pool, s->graph, runs, n, aim, options->host_budget_bytes, NULL,
+                           moved);
         if (err || !*moved || !options->layout)
             break;
         err = plan_place(s->graph, *moved, options->budget_bytes);
@@ -190,13 +191,15 @@ static Err answer_squeeze(PlanSearch *search, const RunList *list, int64_t *aim)
     Pool    *scratch = pool_new(NULL, "answer_squeeze");
     int64_t  low = s->bound_bytes, high = *aim;
     int32_t *runs, n;
+    OffloadLeast least = { 0 };
     Err      err = OK;
     task_runs(scratch, s->task, list->node, list->n, &runs, &n);
     for (int i = 0; i < ANSWER_HALVINGS && low < high && !err && !solve_late(s); i++) {
         Pool   *once = pool_new(scratch, "offload");
         int64_t middle = i == 0 ? low : low + (high - low) / 2;
         Plan   *moved;
-        err = plan_offload(once, s->graph, runs, n, middle, s->options.host_budget_bytes, &moved);
+        err = plan_offload(once, s->graph, runs, n, middle, s->options.host_budget_bytes, &least,
+                           &moved);
         if (!err && moved) {
             high = middle;
             *aim = middle;
@@ -230,7 +233,7 @@ static Err answer_least_moved(Pool *pool, PlanSearch *search, Plan **least)
     Plan    *moved;
     task_runs(scratch, s->task, search->moved_list.node, search->moved_list.n, &runs, &n);
     Err err = plan_offload(pool, s->graph, runs, n, search->moved_aim, s->options.host_budget_bytes,
-                           &moved);
+                           NULL, &moved);
     pool_free(scratch);
     TRY(err);
     if (s->options.layout)

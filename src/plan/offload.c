@@ -30,6 +30,9 @@ typedef struct Window {
     int32_t gone;            /* dropped after this run */
     int32_t load;            /* loaded before this run */
     double  stretch;         /* time between from and to */
+    double  out, in;         /* of its copies, once it is taken */
+    double  sent, due;       /* when its save ends and its load begins, in their queues */
+    int32_t ends, seen;      /* run during which the save ends, now and when `load` was found */
 } Window;
 
 typedef struct Offload {
@@ -40,9 +43,11 @@ typedef struct Offload {
     double         margin;   /* a copy is planned to take so many times its time */
     double        *start;    /* [run] and [n_runs]: the end */
     int64_t       *live;     /* [run] bytes with everything kept */
-    Window        *windows;  /* not taken, by falling stretch */
+    int64_t       *change;   /* [run] bytes that are gone from it on, less those back by then */
+    Window        *windows;  /* by falling stretch; those taken lie over no run any more */
     int32_t        n_windows, cap_windows;
     Window       **taken;    /* in order of making */
+    Window       **by_need;  /* the same, last needed first */
     int32_t        n_taken;
 } Offload;
 
@@ -85,7 +90,8 @@ static void offload_windows(Offload *o)
             if (!movable[v] || last[v] == r)
                 continue;
             double stretch = o->start[r] - o->start[last[v] + 1];
-            Window window = { v, make[v], last[v], r, 0, 0, stretch };
+            Window window = { .value = v, .make = make[v], .from = last[v], .to = r,
+                              .stretch = stretch };
             if (open[v] == 0) {
                 VEC_ADD(o->pool, o->windows, o->n_windows, o->cap_windows, window);
                 open[v] = o->n_windows;
@@ -132,53 +138,51 @@ static int32_t offload_run_starting(const Offload *o, int32_t after, int32_t to,
     return low;
 }
 
-static int offload_by_need(const void *a, const void *b)
+static void offload_count(Offload *o, const Window *w, int64_t sign)
 {
-    const Window *x = *(Window *const *)a, *y = *(Window *const *)b;
-    return x->to != y->to ? y->to - x->to : y->value - x->value;
+    if (w->load <= w->gone + 1)
+        return;
+    o->change[w->gone + 1] += sign * o->graph->values[w->value].bytes;
+    o->change[w->load]     -= sign * o->graph->values[w->value].bytes;
 }
 
-/* When is each taken window's value gone, and when does it come back? */
-static void offload_times(Offload *o, Window **by_need)
+/* When is each taken window's value gone, and when does it come back? One window more changes few
+ * of the others' times: only those are looked up again, else long steps take minutes. */
+static void offload_times(Offload *o)
 {
     double queue = 0;
     for (int32_t i = 0; i < o->n_taken; i++) {
         Window *w = o->taken[i];
-        double  begin = o->start[w->make + 1] > queue ? o->start[w->make + 1] : queue;
-        queue = begin + o->margin * (double)o->graph->values[w->value].bytes / o->graph->to_host;
-        w->gone = offload_run_ending(o, w->from, queue);
-        by_need[i] = w;
+        queue = (o->start[w->make + 1] > queue ? o->start[w->make + 1] : queue) + w->out;
+        if (w->sent != queue)
+            w->ends = offload_run_ending(o, w->from, queue);
+        w->sent = queue;
     }
-    if (o->n_taken > 0)
-        qsort(by_need, (size_t)o->n_taken, sizeof *by_need, offload_by_need);
     queue = o->start[o->n_runs];
     for (int32_t i = 0; i < o->n_taken; i++) {
-        Window *w = by_need[i];
-        double  end = o->start[w->to] < queue ? o->start[w->to] : queue;
-        queue = end - o->margin * (double)o->graph->values[w->value].bytes / o->graph->to_device;
+        Window *w = o->by_need[i];
+        queue = (o->start[w->to] < queue ? o->start[w->to] : queue) - w->in;
+        if (w->due == queue && w->seen == w->ends)
+            continue;
+        offload_count(o, w, -1);
+        w->due = queue;
+        w->gone = w->seen = w->ends;
         if (w->gone >= w->to - 1)
             w->gone = w->load = w->to;               /* no time to be gone: not moved */
         else
             w->load = offload_run_starting(o, w->gone, w->to, queue);
+        offload_count(o, w, 1);
     }
 }
 
 /* The run with the most bytes. */
-static int32_t offload_fullest(const Offload *o, int64_t *change, int64_t *bytes)
+static int32_t offload_fullest(const Offload *o, int64_t *bytes)
 {
     int32_t full = 0;
     int64_t less = 0;
-    memset(change, 0, sizeof *change * (size_t)(o->n_runs + 2));
-    for (int32_t i = 0; i < o->n_taken; i++) {
-        const Window *w = o->taken[i];
-        if (w->load > w->gone + 1) {
-            change[w->gone + 1] += o->graph->values[w->value].bytes;
-            change[w->load]     -= o->graph->values[w->value].bytes;
-        }
-    }
     *bytes = 0;
     for (int32_t r = 0; r < o->n_runs; r++) {
-        less += change[r];
+        less += o->change[r];
         if (o->live[r] - less > *bytes) {
             *bytes = o->live[r] - less;
             full   = r;
@@ -190,10 +194,14 @@ static int32_t offload_fullest(const Offload *o, int64_t *change, int64_t *bytes
 static void offload_take(Offload *o, int32_t index)
 {
     Window *w = NEW(o->pool, Window);
-    int32_t i = o->n_taken++;
+    int32_t i = o->n_taken, k = o->n_taken++;
     *w = o->windows[index];
-    memmove(&o->windows[index], &o->windows[index + 1],
-            sizeof *o->windows * (size_t)(--o->n_windows - index));
+    o->windows[index].to = o->windows[index].from;
+    double bytes = (double)o->graph->values[w->value].bytes;
+    w->out = o->margin * bytes / o->graph->to_host;
+    w->in = o->margin * bytes / o->graph->to_device;
+    w->sent = w->due = -1;
+    w->seen = -1;
     for (; i > 0; i--) {                             /* in order of making, then of values */
         const Window *b = o->taken[i - 1];
         if (b->make < w->make || (b->make == w->make && b->value < w->value))
@@ -201,24 +209,37 @@ static void offload_take(Offload *o, int32_t index)
         o->taken[i] = o->taken[i - 1];
     }
     o->taken[i] = w;
+    for (; k > 0; k--) {
+        const Window *b = o->by_need[k - 1];
+        if (b->to > w->to || (b->to == w->to && b->value > w->value))
+            break;
+        o->by_need[k] = o->by_need[k - 1];
+    }
+    o->by_need[k] = w;
 }
 
-/* Take windows until the budget holds. False: nothing is left to move at the fullest run. */
-static bool offload_choose(Offload *o, int64_t budget)
+/* Take windows until the budget holds. False: nothing is left to move at the fullest run; the
+ * windows that were taken on the way are the same for every budget, so none below *least, the
+ * fewest bytes that were seen, need ever be asked for again. */
+static bool offload_choose(Offload *o, int64_t budget, int64_t *least)
 {
-    int64_t  bytes, *change = NEWN(o->pool, int64_t, o->n_runs + 2);
+    int64_t bytes, fewest = INT64_MAX;
+    o->change = NEWN(o->pool, int64_t, o->n_runs + 2);
     o->taken = NEWN(o->pool, Window *, o->n_windows + 1);
-    Window **by_need = NEWN(o->pool, Window *, o->n_windows + 1);
+    o->by_need = NEWN(o->pool, Window *, o->n_windows + 1);
     for (;;) {
-        offload_times(o, by_need);
-        int32_t full = offload_fullest(o, change, &bytes), pick = 0;
+        offload_times(o);
+        int32_t full = offload_fullest(o, &bytes), pick = 0;
         if (bytes <= budget)
             return true;
+        fewest = bytes < fewest ? bytes : fewest;
         while (pick < o->n_windows
                && (o->windows[pick].from >= full || o->windows[pick].to <= full))
             pick++;
-        if (pick == o->n_windows)
+        if (pick == o->n_windows) {
+            *least = fewest;
             return false;
+        }
         offload_take(o, pick);
     }
 }
@@ -278,11 +299,11 @@ static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
 }
 
 static Err offload_plan(Offload *o, const Plan *kept, int64_t budget, int64_t host_budget,
-                        Pool *pool, Plan **out)
+                        int64_t *least, Pool *pool, Plan **out)
 {
     Plan      steps = { 0 };
     PlanMeter meter;
-    if (!offload_choose(o, budget))
+    if (!offload_choose(o, budget, least))
         return OK;
     offload_steps(o, kept, &steps);
     TRY(plan_simulate(NULL, o->graph, &steps, &meter));
@@ -303,8 +324,9 @@ static Err offload_plan(Offload *o, const Plan *kept, int64_t budget, int64_t ho
 }
 
 Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
-                 int64_t budget_bytes, int64_t host_budget_bytes, Plan **plan)
+                 int64_t budget_bytes, int64_t host_budget_bytes, OffloadLeast *least, Plan **plan)
 {
+    OffloadLeast none = { 0 };
     Pool     *scratch = pool_new(NULL, "plan_offload");
     Offload   o = { .graph = graph, .pool = scratch, .runs = runs, .n_runs = n_runs };
     Plan     *kept;
@@ -325,12 +347,15 @@ Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n
             o.start[r + 1] = o.start[r] + graph->nodes[runs[r]].cost;
             o.live[r++] = meter.curve[s];
         }
-        static const double margins[] = { 1.5, 1, 0 };
-        for (size_t i = 0; !err && !*plan && i < sizeof margins / sizeof *margins; i++) {
+        static const double margins[OFFLOAD_MARGINS] = { 1.5, 1, 0 };
+        int64_t *bytes = least ? least->bytes : none.bytes;
+        for (int i = 0; !err && !*plan && i < OFFLOAD_MARGINS; i++) {
+            if (budget_bytes < bytes[i])
+                continue;
             o.margin = margins[i];
             o.n_windows = o.n_taken = 0;
             offload_windows(&o);
-            err = offload_plan(&o, kept, budget_bytes, host_budget_bytes, pool, plan);
+            err = offload_plan(&o, kept, budget_bytes, host_budget_bytes, &bytes[i], pool, plan);
         }
     }
     pool_free(scratch);

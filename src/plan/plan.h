@@ -63,10 +63,14 @@ void plan_add(Pool *pool, Plan *plan, StepKind kind, int32_t id);
 Err  plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan);   /* every node once, in order */
 Err  plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
                     Plan **plan);
+enum { OFFLOAD_MARGINS = 3 };
+/* What one list of runs was found unable to go below, so that it is not looked for again. */
+typedef struct OffloadLeast { int64_t bytes[OFFLOAD_MARGINS]; } OffloadLeast;
 /* The runs within the budget by copying idle values to the host and back, where that is possible at
- * all; *plan is NULL where it is not. */
+ * all; *plan is NULL where it is not. `least`, or NULL, is kept from call to call for one list. */
 Err  plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
-                  int64_t budget_bytes, int64_t host_budget_bytes, Plan **plan);
+                  int64_t budget_bytes, int64_t host_budget_bytes, OffloadLeast *least,
+                  Plan **plan);
 int64_t plan_bound_bytes(const PGraph *graph);   /* structural: no plan can do with less */
 Err  plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, PlanMeter *meter);
 Err  plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes);

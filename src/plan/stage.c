@@ -213,10 +213,9 @@ static void stage_collect(Stage *s, const Plan *plan)
         const PNode *node = &s->graph->nodes[plan->steps[i].id];
         if (plan->steps[i].kind != STEP_RUN)
             continue;
-        int64_t bytes = stage_bytes(s->graph, node);
-        if (bytes)
+        if (stage_value(s->graph, node, 0) >= 0)         /* also one of no bytes must be loaded */
             VEC_ADD(s->pool, s->visits, s->n, s->cap,
-                    ((Visit){ plan->steps[i].id, time, 0, bytes }));
+                    ((Visit){ plan->steps[i].id, time, 0, stage_bytes(s->graph, node) }));
         time += node->cost;
     }
 }

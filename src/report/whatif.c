@@ -239,9 +239,11 @@ static Err run_recompute(Run *run)
     if (least->failed || least->saved_bytes <= 0)
         return OK;
     run->half_bytes = least->peak_bytes + least->saved_bytes / 2;
+    /* a card's budget holds its runtime too */
+    int64_t asked = run->half_bytes + run->e->device->runtime_bytes;
     return run_row(run, (WhatIf){ .name = "recompute for half of that", .exact = true,
                    .how = pool_print(run->pool, "fit --allow none --budget %lld",
-                   (long long)run->half_bytes) },
+                   (long long)asked) },
                    run->e->recipe, SEARCH_HALF);
 }
 

@@ -209,26 +209,56 @@ static Err fit_refuse(const FitResult *r, const FitOptions *options)
     /* what is asked for on a card holds it too */
     int64_t        runtime = r->engine->device->runtime_bytes;
     int64_t        budget = options->budget_bytes + runtime, least = r->minimum_bytes + runtime;
+    if (r->cut)                      /* "needs at least" may be far from true: say what is known */
+        return fail(E_BUDGET,
+                    "the time limit came before a plan within %s (%lld bytes) was found: the least "
+                    "found by then needs %s (%lld bytes). Give the search more time, or ask for "
+                    "that",
+                    bytes_text(budget), (long long)budget, bytes_text(least), (long long)least);
     if (!program_in_step(peak))
         return fail(E_BUDGET,
-                    "no plan fits %s: phase %s needs at least %s (%lld bytes) with what may be "
-                    "changed, of which %s are "
+                    "no plan fits %s (%lld bytes): phase %s needs at least %s (%lld bytes) with "
+                    "what may be changed, of which %s are "
                     "parameters and state. Ask for the least, or for a smaller %s",
-                    bytes_text(budget), peak->name, bytes_text(least), (long long)least,
+                    bytes_text(budget), (long long)budget, peak->name, bytes_text(least),
+                    (long long)least,
                     bytes_text(r->engine->persistent_bytes),
                     peak->parts[PART_VALIDATE] ? "validate.batch" : "sample.n");
     return fail(
         E_BUDGET,
-        "no plan fits %s: this model needs at least %s (%lld bytes) with what may be changed, of "
-        "which %s "
+        "no plan fits %s (%lld bytes): this model needs at least %s (%lld bytes) with what may be "
+        "changed, of which %s "
         "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
-        bytes_text(budget), bytes_text(least), (long long)least,
+        bytes_text(budget), (long long)budget, bytes_text(least), (long long)least,
         bytes_text(r->engine->persistent_bytes), bytes_text(r->bound_bytes + runtime),
         options->allow & ALLOW_PRECISION ? "or for a smaller --batch"
                                          : "for a smaller --batch, or allow more (--what-if)");
 }
 
-static Err fit_choose(Fit *fit, FitResult *r)
+/* Asked for no more than the least arena, the search tries harder to place plans and may end below
+ * it. That is the least then, else what one budget is answered with would be refused as the next.
+ */
+static Err fit_least(Fit *fit, FitResult *r)
+{
+    Candidate    *c = fit->list;
+    TrainingGraph graph;
+    Engine       *engine;
+    if (r->cut || !engine_fits(r->engine, 0))
+        return OK;
+    while (c->recipe != r->recipe)
+        c++;
+    Err err = fit_search(fit, c, r->engine->arena_bytes, &graph, &engine);
+    if (err)
+        return err == E_BUDGET ? OK : err;
+    r->cut |= engine->cut;
+    if (engine->arena_bytes < r->engine->arena_bytes)
+        fit_take(r, c, &graph, engine);
+    r->fits = engine_fits(r->engine, fit->options->budget_bytes);
+    return OK;
+}
+
+/* `last`: nobody looks further where this refuses, so its least is looked at once more. */
+static Err fit_choose(Fit *fit, bool last, FitResult *r)
 {
     const Candidate *asked = NULL;
     fit_order(fit);
@@ -242,6 +272,10 @@ static Err fit_choose(Fit *fit, FitResult *r)
         r->bound_bytes = i == 0 || bound < r->bound_bytes ? bound : r->bound_bytes;
         TRY(fit_try(fit, &fit->list[i], r));
     }
+    if (fit->cut)                    /* some that are allowed were not looked at */
+        r->bound_bytes = 0;
+    if (last && !r->fits)
+        TRY(fit_least(fit, r));
     fit_say_changes(fit->pool, fit->recipe, r);
     for (int i = 0; i < fit->n; i++)
         if (fit->list[i].recipe != r->recipe)
@@ -272,7 +306,7 @@ Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOpt
     } else {
         TRY(fit_add(fit, recipe, false));
     }
-    return fit_choose(fit, r);
+    return fit_choose(fit, true, r);
 }
 
 Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
@@ -282,7 +316,7 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
     *r = (FitResult){ 0 };
     fit_begin(pool, recipe, device, options, fit);
     TRY(fit_add(fit, recipe, false));
-    return fit_choose(fit, r);
+    return fit_choose(fit, false, r);      /* one of several tries, or a quick look */
 }
 
 /* ---- budget against time ---- */

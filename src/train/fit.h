@@ -69,7 +69,7 @@ typedef struct FitResult {
     int64_t       default_bytes;
     /* least arena found with what is allowed; only where nothing fits */
     int64_t       minimum_bytes;
-    int64_t       bound_bytes;   /* no plan with what is allowed can do with less */
+    int64_t       bound_bytes;   /* no plan with what is allowed can do with less; 0: not known */
     bool          cut;           /* the time limit ended the search */
 } FitResult;
 

@@ -390,7 +390,15 @@ expect 0 '"curve"' fit unet-small $small $tight --budget "$least" --curve --json
 expect 0 "if you also allow" fit unet-small $small $tight --budget "$least" --what-if --time-limit 2
 expect 0 "Proof, under these levers" fit unet-small $small $tight --budget "$least" --prove --prove-limit 1
 expect 0 '"gap_percent"' fit unet-small $small $tight --budget "$least" --prove --prove-limit 1 --json
+expect 3 "the time limit came before a plan within" fit unet-small --budget 11MiB --time-limit 0.001
 expect 3 "no plan at all needs less" fit unet-small $small $tight --budget 1KiB --prove --effort 100
+# the least is what the plan for it needs, not a shade more: that many bytes are enough, one less is refused with the same
+whole="unet-small --backend own --threads 2 --effort 20 --allow none"
+"$program" fit $whole --budget 1KiB > /dev/null 2> "$work/err"
+least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
+expect 0 "\"peak_bytes\": $least," fit $whole --budget "$least" --json
+expect 3 "($((least - 1)) bytes): this model needs at least" fit $whole --budget $((least - 1))
+is "the same least should be named" grep -q "at least .* ($least bytes)" "$work/err"
 expect 2 "--allow takes none or a list" fit unet-small --allow everything
 expect 0 "nodes are run a second time" train unet-small $small --threads 2 --steps 2 --plan "$work/plan.json" --out "$work/planned"
 is "a run keeps its plan" cmp -s "$work/plan.json" "$work/planned/plan.json"
@@ -412,13 +420,18 @@ expect 0 "of context, libraries" fit unet-small --device h200 --budget 1GiB --ef
 expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --json
 expect 0 "plimsoll probe measures this machine" explain unet-small
 expect 0 '"runtime_bytes"' fit unet-small --json
-expect 3 "leave nothing for an arena" fit unet-small --device a10 --budget 500MiB
 expect 3 "no plan fits 540 MiB" fit unet-small --device a10 --budget 540MiB --effort 20
 least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
+expect 3 "leave nothing for an arena" fit unet-small --device a10 --budget 500MiB --effort 20
+is "the least is named also where the card's context alone is too much" grep -q "at least .* ($least bytes)" "$work/err"
+expect 3 "\"minimum_bytes\": $least" fit unet-small --device a10 --budget 1 --effort 20 --json
 expect 0 "fits" fit unet-small --device a10 --budget "$least" --effort 20
 expect 3 "\"minimum_bytes\": $least" fit unet-small --device a10 --budget 540MiB --effort 20 --json
 expect 0 '"budget_bytes": 1073741824' fit unet-small --device a10 --budget 1GiB --effort 20 --json
 expect 0 '"fits": false' explain unet-small --device a10 --budget 500MiB --effort 20 --json
+# what a table says can be typed: on a card, budgets hold its runtime
+half=$("$program" explain unet-small --device a10 --what-if --effort 20 --json | sed -n 's/.*fit --allow none --budget \([0-9]*\).*/\1/p')
+expect 0 "every buffer placed" fit unet-small --device a10 --allow none --effort 20 --budget "$half"
 expect 2 "did you mean 'rtx-3090'" explain unet-small --device rtx3090
 expect 2 "no device or file 'nothing-like-it-at-all'" explain unet-small --device nothing-like-it-at-all
 expect 2 "can be planned for (explain, fit) but not run" train unet-small --device v100-16gb

@@ -348,6 +348,49 @@ static void capacity_too_small(void)
     pool_free(pool);
 }
 
+/* The arena that a search for the least ends with, or that a refusal names, is reached when it is
+ * asked for with the same effort. */
+static void what_is_named_is_found_again(void)
+{
+    enum { N = 100 };
+    Pool *pool = pool_new(NULL, "test");
+    int   helped = 0;
+    for (int round = 0; round < 40; round++) {
+        Buffer        buffers[N], copy[N];
+        LayoutResult  least, result;
+        LayoutOptions how = { .max_nodes = 4000 };
+        for (int i = 0; i < N; i++) {
+            int lower = below(55);
+            buffers[i] = (Buffer){ .lower = lower, .upper = lower + 1 + below(19),
+                                   .size = 1 + below(199), .align = 1 + (int64_t)below(3) * 3 };
+        }
+        memcpy(copy, buffers, sizeof buffers);
+        CHECK_OK(layout_solve(pool, copy, N, &how, &least));
+        how.capacity = least.arena_bytes;
+        memcpy(copy, buffers, sizeof buffers);
+        helped += layout_solve(pool, copy, N, &how, &result) == E_BUDGET;
+        memcpy(copy, buffers, sizeof buffers);
+        CHECK_OK(layout_within(pool, copy, N, &how, &result));
+        CHECK_OK(layout_check(copy, N, least.arena_bytes));
+        for (int part = 1; part < 4; part++) {
+            how.capacity = least.bound_bytes + (least.arena_bytes - least.bound_bytes) * part / 4;
+            memcpy(copy, buffers, sizeof buffers);
+            Err err = layout_within(pool, copy, N, &how, &result);
+            CHECK(err == OK || err == E_BUDGET);
+            CHECK_OK(layout_check(copy, N, result.arena_bytes));
+            CHECK_INT(err == OK, result.arena_bytes <= how.capacity);
+            if (!err)
+                continue;
+            how.capacity = result.arena_bytes;
+            memcpy(copy, buffers, sizeof buffers);
+            CHECK_OK(layout_within(pool, copy, N, &how, &result));
+        }
+    }
+    printf("asked for what was found: %d of 40 need the search for the least again\n", helped);
+    CHECK(helped > 0);
+    pool_free(pool);
+}
+
 int main(void)
 {
     RUN(by_hand);
@@ -366,5 +409,6 @@ int main(void)
     RUN(remembered);
     RUN(cut_by_time);
     RUN(capacity_too_small);
+    RUN(what_is_named_is_found_again);
     return test_end();
 }

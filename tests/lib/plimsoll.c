@@ -295,6 +295,26 @@ static void wrong_graphs_are_said(void)
     CHECK_INT(plimsoll_find_plan(g, &(plimsoll_plan_options){ .budget_bytes = -1 }, &plan, &error),
               PLIMSOLL_USAGE);
     CHECK(plimsoll_value_name(g, 99) == NULL && plimsoll_node_name(g, -1) == NULL);
+
+    /* no pointer where one is needed: a graph that could not be read, say */
+    CHECK_INT(plimsoll_place(NULL, 3, NULL, NULL, &error), PLIMSOLL_USAGE);
+    CHECK_INT(plimsoll_find_plan(NULL, NULL, &plan, &error), PLIMSOLL_USAGE);
+    CHECK(plan == NULL && strstr(error.text, "the graph is NULL") != NULL);
+    CHECK_INT(plimsoll_find_plan(g, NULL, NULL, &error), PLIMSOLL_USAGE);
+    CHECK_INT(plimsoll_graph_write(NULL, "x.json", &error), PLIMSOLL_USAGE);
+    CHECK_INT(plimsoll_graph_write(g, NULL, &error), PLIMSOLL_USAGE);
+    CHECK_INT(plimsoll_graph_read("x.json", NULL, &error), PLIMSOLL_USAGE);
+    plimsoll_graph *absent = g;
+    CHECK_INT(plimsoll_graph_read(NULL, &absent, &error), PLIMSOLL_USAGE);
+    CHECK(absent == NULL);
+    CHECK_INT(plimsoll_value(absent, 1, 0), -1);
+    CHECK_INT(plimsoll_view(absent, 0, 0), -1);
+    CHECK_INT(plimsoll_node(absent, 1, 0, NULL, 0, NULL, 0), -1);
+    plimsoll_once(absent, 0);
+    plimsoll_in_place(absent, 0, 0, 0);
+    plimsoll_align(absent, 1);
+    plimsoll_bandwidth(absent, 1, 1);
+    CHECK_INT(plimsoll_values(absent) + plimsoll_nodes(absent), 0);
     plimsoll_graph_free(g);
     plimsoll_graph_free(NULL);
     plimsoll_plan_free(NULL);

@@ -191,15 +191,15 @@ static void what_does_not_hide_is_waited_for(void)
     m.graph->values[d].final = true;
     m.graph->to_host   = 2;
     m.graph->to_device = 5;
-    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 50, 0, &plan));        /* nothing need move */
+    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 50, 0, NULL, &plan));  /* nothing need move */
     CHECK(plan && plan->host_bytes == 0);
-    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 40, 0, &plan));
+    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 40, 0, NULL, &plan));
     if (CHECK(plan != NULL)) {
         CHECK_INT(plan->live_bytes, 40);
         CHECK_INT(plan->host_bytes, 10);
         CHECK_NEAR(plan->cost, 12 + 1 + 2, 1e-12);   /* out by time 8, not 7; back 2 */
     }
-    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 39, 0, &plan));        /* b and c at once */
+    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 39, 0, NULL, &plan));        /* b and c at once */
     CHECK(plan == NULL);
     pool_free(pool);
 }
@@ -211,16 +211,25 @@ static void random_graphs_pass_the_checker(void)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         Pool    *pool = pool_new(NULL, "test");
         PGraph  *g = make_layered(pool, 20 + (int32_t)seed, seed);
-        Plan    *all, *plan;
+        Plan    *all, *plan, *again;
         int32_t *runs = NEWN(pool, int32_t, g->n_nodes);
+        OffloadLeast least = { 0 };
         for (int32_t n = 0; n < g->n_nodes; n++)
             runs[n] = n;
         g->to_host   = 1 + (double)(seed * 7 % 23);
         g->to_device = 1 + (double)(seed * 5 % 19);
         CHECK_OK(plan_keep_all(pool, g, &all));
-        for (int64_t k = 5; k < 10; k++) {
-            CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, all->live_bytes * k / 10, 0, &plan));
-            if (!plan)
+        for (int64_t k = 3; k < 10; k++) {
+            int64_t budget = all->live_bytes * k / 10;
+            CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, budget, 0, NULL, &plan));
+            /* what is remembered from lower budgets changes no answer */
+            CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, budget, 0, &least, &again));
+            CHECK_INT(again != NULL, plan != NULL);
+            if (plan && again) {
+                CHECK_INT(again->n_steps, plan->n_steps);
+                CHECK(!memcmp(again->steps, plan->steps, sizeof *plan->steps * plan->n_steps));
+            }
+            if (!plan || k < 5)
                 continue;
             moved++;
             CHECK(plan->live_bytes <= all->live_bytes * k / 10);
@@ -280,7 +289,7 @@ static void values_in_place_are_moved(void)
         for (int64_t k = 5; k < 10; k++) {
             int64_t     budget = all->live_bytes * k / 10, arena;
             PlanBuffers buffers;
-            CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, budget, 0, &plan));
+            CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, budget, 0, NULL, &plan));
             if (!plan)
                 continue;
             moved++;
@@ -369,7 +378,7 @@ static void forecasts_may_err(void)
     int32_t runs[2 * LONG];
     for (int i = 0; i < 2 * LONG; i++)
         runs[i] = i;
-    CHECK_OK(plan_offload(pool, m.graph, runs, 2 * LONG, 24 * BYTES, 0, &plan));
+    CHECK_OK(plan_offload(pool, m.graph, runs, 2 * LONG, 24 * BYTES, 0, NULL, &plan));
     CHECK(plan != NULL && plan->host_bytes > 0);
     CHECK_NEAR(plan->cost, 20.0 * LONG, 1e-9);
     for (int i = 0; i < 2 * LONG; i++)

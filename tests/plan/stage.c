@@ -118,6 +118,22 @@ static void a_pipeline(void)
     pool_free(pool);
 }
 
+/* A hosted value of no bytes (an empty tensor) comes and goes like any other. */
+static void no_bytes(void)
+{
+    for (int mixed = 0; mixed < 2; mixed++) {
+        Pool   *pool = pool_new(NULL, "test");
+        PGraph *graph = steps_of(pool, 3);
+        Plan   *plan;
+        for (int i = 0; i < 3 - mixed; i++)
+            graph->values[1 + 2 * i].bytes = 0;
+        CHECK_OK(plan_keep_all(pool, graph, &plan));
+        CHECK_OK(plan_check(graph, plan, 0));
+        CHECK_INT(plan->host_bytes, mixed ? 40 : 0);
+        pool_free(pool);
+    }
+}
+
 /* Random backward passes with updates anywhere: every staged plan passes the checker and stays in
  * its window. */
 static void random_graphs(void)
@@ -188,6 +204,7 @@ int main(void)
 {
     RUN(judged);
     RUN(a_pipeline);
+    RUN(no_bytes);
     RUN(random_graphs);
     RUN(through_a_file);
     return test_end();

@@ -76,7 +76,13 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     if (err && !how.budget_bytes)
         how.budget_bytes = -1;               /* 0 would be: none asked for */
     how.batches = opt.effort >= 0;
-    TRY(explained_new(pool, recipe, device, &how, &e));
+    TRY(explained_sheet(pool, recipe, device, &how, &e));
+    bool early = !opt.json && !opt.plan;             /* a plan may be refused, and nothing said */
+    if (early) {
+        explain_text_sheet(stdout, e, isatty(1));
+        fflush(stdout);                              /* what follows is searched for */
+    }
+    TRY(explained_least(pool, e, &how));
     TRY(explain_plan(pool, e, allow));
     TRY(explained_plan(pool, e));
     if (opt.what_if || opt.html || opt.md)
@@ -95,7 +101,9 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     }
     if (opt.json)
         return explain_json(stdout, e);
-    explain_text(stdout, e, isatty(1));
+    if (!early)
+        explain_text_sheet(stdout, e, isatty(1));
+    explain_text_rest(stdout, e, isatty(1));
     return OK;
 }
 

@@ -116,9 +116,8 @@ static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *optio
     return minimum_try(pool, e, cut, options);
 }
 
-Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
-                  const ExplainOptions *options,
-                  Explained **out)
+Err explained_sheet(Pool *pool, const Recipe *recipe, const Device *device,
+                    const ExplainOptions *options, Explained **out)
 {
     Explained    *e = NEW(pool, Explained);
     TrainingGraph graph;
@@ -136,11 +135,23 @@ Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
     explain_numeric(pool, e);
     phases_find(pool, recipe, engine, &e->phases, &e->n_phases);
     bottlenecks_find(pool, e->sheet, &e->bottlenecks, &e->n_bottlenecks);
+    *out = e;
+    return OK;
+}
+
+Err explained_least(Pool *pool, Explained *e, const ExplainOptions *options)
+{
     if (options->effort >= 0)
         TRY(explain_minimum(pool, e, options));
     budgets_find(pool, e, options->batches);
-    *out = e;
     return OK;
+}
+
+Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
+                  const ExplainOptions *options, Explained **out)
+{
+    TRY(explained_sheet(pool, recipe, device, options, out));
+    return explained_least(pool, *out, options);
 }
 
 Err explained_plan(Pool *pool, Explained *e)

@@ -106,13 +106,20 @@ void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, Phase *
 /* report/bottlenecks.c */
 void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);
 
+/* The sheet of everything kept, which nothing is searched for; then the least budget and which
+ * budgets will do. */
+Err explained_sheet(Pool *pool, const Recipe *recipe, const Device *device,
+                    const ExplainOptions *options, Explained **out);
+Err explained_least(Pool *pool, Explained *e, const ExplainOptions *options);
 Err explained_new(Pool *pool, const Recipe *recipe, const Device *device,
-                  const ExplainOptions *options, Explained **out);
+                  const ExplainOptions *options, Explained **out);          /* both */
 
 /* After e->fit was filled: its own sheet; where that search found less, it is the least known. */
 Err explained_plan(Pool *pool, Explained *e);
 
-void explain_text(FILE *to, const Explained *e, bool colour);    /* tables of at most 100 columns */
+/* Tables of at most 100 columns: the sheet, and what was searched for. */
+void explain_text_sheet(FILE *to, const Explained *e, bool colour);
+void explain_text_rest(FILE *to, const Explained *e, bool colour);
 Err  explain_json(FILE *to, const Explained *e);                 /* docs/FORMATS.md */
 
 /* Everything but tensors and timeline, into an open object. */

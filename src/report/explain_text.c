@@ -294,7 +294,7 @@ static void avoided(const Page *p)
                 p->e->avoided[i].count);
 }
 
-void explain_text(FILE *to, const Explained *e, bool colour)
+void explain_text_sheet(FILE *to, const Explained *e, bool colour)
 {
     const Sheet *s = e->sheet;
     Page         p = { to, e, s->peak_bytes, colour };
@@ -306,6 +306,12 @@ void explain_text(FILE *to, const Explained *e, bool colour)
     tensors(&p);
     phases(&p);
     over_time(&p);
+}
+
+void explain_text_rest(FILE *to, const Explained *e, bool colour)
+{
+    const Sheet *s = e->sheet;
+    Page         p = { to, e, s->peak_bytes, colour };
     budgets(&p);
     plan(&p);
     avoided(&p);

@@ -287,7 +287,8 @@ static void page(void)
     size_t     bytes = 0;
     explain(pool, "stdiff-small", NULL, 0, &e);
     FILE *to = open_memstream(&text, &bytes);
-    explain_text(to, e, false);
+    explain_text_sheet(to, e, false);
+    explain_text_rest(to, e, false);
     fclose(to);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
         if (!CHECK(strlen(line) <= 100))

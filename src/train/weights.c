@@ -63,6 +63,19 @@ static Err weights_finite(const char *path, const char *name, const float *data,
     return OK;
 }
 
+static Err weights_variance(const char *path, const char *name, const float *data, int64_t n)
+{
+    static const char word[] = "running_var";
+    size_t            length = strlen(name);
+    if (length < sizeof word - 1 || strcmp(name + length - (sizeof word - 1), word))
+        return OK;
+    for (int64_t i = 0; i < n; i++)
+        if (data[i] < 0)
+            return fail(E_FORMAT, "%s: number %lld of %s is %g, and a variance is never below 0; "
+                        "these weights are spoilt", path, (long long)i, name, (double)data[i]);
+    return OK;
+}
+
 /* Statistics come in any floating-point type, as parameters do. PyTorch counts batches in int64, we
  * in i32. */
 static Err state_load(Pool *pool, Session *session, const char *path, const Value *value,
@@ -76,6 +89,7 @@ static Err state_load(Pool *pool, Session *session, const char *path, const Valu
         float *data;
         TRY(tensor_f32(pool, path, t, &data));
         TRY(weights_finite(path, t->name, data, count));
+        TRY(weights_variance(path, t->name, data, count));
         return session_write(session, id, data);
     }
     if (t->type != safe_type(value->type) && !wide)

@@ -135,6 +135,10 @@ static void statistics(void)
     CHECK_OK(safetensors_write(path, t, 2, NULL));
     CHECK_INT(weights_load(pool, session, path, true, &said), E_FORMAT);
     CHECK(strstr(err_text(), "running_var is not finite") != NULL);
+    wide[n - 1] = -1;
+    CHECK_OK(safetensors_write(path, t, 2, NULL));
+    CHECK_INT(weights_load(pool, session, path, true, &said), E_FORMAT);
+    CHECK(strstr(err_text(), "running_var is -1, and a variance is never below 0") != NULL);
     CHECK_OK(session_read(session, id, got));
     CHECK(got[0] == 2);                      /* as it was */
 }

@@ -228,6 +228,13 @@ static Err run_state(Run *run)
     return OK;
 }
 
+/* A card's budget holds its runtime too. */
+static const char *recompute_words(const Run *run, int64_t arena_bytes)
+{
+    return pool_print(run->pool, "fit --allow none --budget %lld",
+                      (long long)(arena_bytes + run->e->device->runtime_bytes));
+}
+
 /* The first bytes are the cheapest: half of what recomputing can save costs much less than half. */
 static Err run_recompute(Run *run)
 {
@@ -235,15 +242,13 @@ static Err run_recompute(Run *run)
         run,
         (WhatIf){ .name = "recompute as much as helps", .how = "fit --allow none", .exact = true },
         run->e->recipe, SEARCH_LEAST));
-    const WhatIf *least = &run->rows[run->n - 1];
+    WhatIf *least = &run->rows[run->n - 1];
     if (least->failed || least->saved_bytes <= 0)
         return OK;
+    least->how = recompute_words(run, least->peak_bytes);
     run->half_bytes = least->peak_bytes + least->saved_bytes / 2;
-    /* a card's budget holds its runtime too */
-    int64_t asked = run->half_bytes + run->e->device->runtime_bytes;
     return run_row(run, (WhatIf){ .name = "recompute for half of that", .exact = true,
-                   .how = pool_print(run->pool, "fit --allow none --budget %lld",
-                   (long long)asked) },
+                                  .how = recompute_words(run, run->half_bytes) },
                    run->e->recipe, SEARCH_HALF);
 }
 

@@ -55,6 +55,9 @@ static void rows_are_plans(void)
     }
     test_name = "recompute";
     CHECK(row(e, "recompute")->saved_bytes > 0 && row(e, "recompute")->slowdown > 1);
+    CHECK(strstr(row(e, "recompute as")->how,
+                 pool_print(pool, "--budget %lld",
+                            (long long)row(e, "recompute as")->peak_bytes)) != NULL);
     CHECK(row(e, "all levers")->peak_bytes <= row(e, "recompute")->peak_bytes);
     CHECK(!strcmp(e->what_if[e->n_what_if - 1].name, row(e, "all levers")->name));
     for (int32_t i = 0; i + 2 < e->n_what_if; i++) /* most saved first, what cannot be at the end */

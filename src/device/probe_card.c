@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    ARRAY_BYTES = 1 << 30, TRANSFER_BYTES = 256 << 20, PIECE_BYTES = 4 << 20,
+    FINEST_BYTES = 16 << 20, ARRAY_BYTES = 1 << 30, TRANSFER_BYTES = 256 << 20, PIECE_BYTES = 4 << 20,
     PIECES = TRANSFER_BYTES / PIECE_BYTES,
     CALLS = 16, TRIES = 4
 };
@@ -29,24 +29,32 @@ static void card_tell(const Card *c, double done, const char *what)
         c->o->progress(c->o->progress_arg, done, what);
 }
 
+static bool card_takes(const Device *device, int64_t bytes)
+{
+    void *base = NULL;
+    if (device->api->take(device, bytes, &base))
+        return false;
+    bool good = !device->api->wait(device);
+    device->api->give(device, base);
+    return good;
+}
+
 /* The largest arena that can be had, found by taking it: from all that is free, down by 1/256 of
- * it. */
+ * it, then up again by halves of that. */
 static Err card_memory(Card *c)
 {
     const Device *device = c->device;
-    int64_t       most = device->memory_bytes, tried = most;
-    void         *base = NULL;
-    while (device->api->take(device, tried, &base)) {
-        base = NULL;
-        tried -= most / 256;
+    int64_t       most = device->memory_bytes, step = most / 256, tried = most;
+    while (!card_takes(device, tried)) {
+        tried -= step;
         if (tried <= 0)
             return fail(E_DEVICE,
                         "no memory of %s can be taken; another program may hold it (nvidia-smi "
                         "lists them)",
                         device->model);
     }
-    TRY(device->api->wait(device));
-    device->api->give(device, base);
+    for (step /= 2; tried < most && step >= FINEST_BYTES; step /= 2)
+        tried += card_takes(device, tried + step) ? step : 0;
     c->profile->total_bytes = device->memory_bytes + device->runtime_bytes;
     c->profile->usable_bytes = tried;
     c->profile->runtime_bytes = device->runtime_bytes;

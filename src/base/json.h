@@ -97,5 +97,7 @@ Err json_fail(const Json *container, const Json *value, const char *fmt, ...)
 
 /* Bytes of the UTF-8 character at p; 0 if there is none. */
 int json_utf8(const char *p, const char *end);
+/* How many of n bytes are text in UTF-8, up to the first that is not; 0 bytes are none. */
+size_t json_utf8_bytes(const char *text, size_t n);
 
 #endif

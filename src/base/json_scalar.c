@@ -26,6 +26,14 @@ int json_utf8(const char *at, const char *end)
     return 0;
 }
 
+size_t json_utf8_bytes(const char *text, size_t n)
+{
+    size_t at = 0;
+    for (int wide = 1; at < n && wide; at += (size_t)wide)
+        wide = text[at] ? json_utf8(text + at, text + n) : 0;
+    return at;
+}
+
 /* The first byte that is not plain ASCII text: a quote, a backslash, a control or part of a longer
  * character. Eight bytes at a time: the high bit of a byte is set where it needs a look. */
 static const char *json_plain_end(const char *p, const char *end)

@@ -82,20 +82,23 @@ static char *text_slot(void)
     return slots[next++ % 8];
 }
 
-const char *text_word(Pool *pool, const char *path)
+const char *text_quoted(Pool *pool, const char *path, const char *quote)
 {
     Text text = { .pool = pool };
+    text_add(&text, "'");
+    for (; *path; path++)
+        text_addn(&text, *path == '\'' ? quote : path, *path == '\'' ? strlen(quote) : 1);
+    text_add(&text, "'");
+    return text.at;
+}
+
+const char *text_word(Pool *pool, const char *path)
+{
     bool plain = *path != '\0' && *path != '~';
     for (const char *at = path; *at && plain; at++)
         plain = (unsigned char)*at >= 0x80 || isalnum((unsigned char)*at) ||
                 strchr("/._-+,:=@%~", *at);
-    if (plain)
-        return path;
-    text_addn(&text, "'", 1);
-    for (; *path; path++)
-        text_addn(&text, *path == '\'' ? "'\\''" : path, *path == '\'' ? 4 : 1);
-    text_addn(&text, "'", 1);
-    return text.at;
+    return plain ? path : text_quoted(pool, path, "'\\''");
 }
 
 const char *bytes_text(int64_t bytes)

@@ -28,6 +28,8 @@ const char *bytes_text(int64_t bytes);       /* "9.31 GiB"; one of 8 static buff
 const char *count_text(int64_t count);       /* "204,223,297"; likewise */
 Err bytes_read(const char *text, int64_t whole, int64_t *bytes);  /* whole: what 100% means, or 0 */
 
+/* Between single quotes; one in the path is written as `quote`. */
+const char *text_quoted(Pool *pool, const char *path, const char *quote);
 /* A path as a word of a command line: as it is, or quoted where the shell would see more in it. */
 const char *text_word(Pool *pool, const char *path);
 

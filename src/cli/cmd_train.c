@@ -92,17 +92,6 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     return json_out_done(&o);
 }
 
-/* A path as a text of YAML, whatever is in it. */
-static const char *quoted(Pool *pool, const char *path)
-{
-    Text text = { .pool = pool };
-    text_addn(&text, "'", 1);
-    for (; *path; path++)
-        text_addn(&text, *path == '\'' ? "''" : path, *path == '\'' ? 2 : 1);
-    text_addn(&text, "'", 1);
-    return text.at;
-}
-
 static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, const char *run)
 {
     if (!r->steps) {
@@ -169,7 +158,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (opt.seed >= 0)
         more[n++] = pool_print(pool, "seed=%lld", (long long)opt.seed);
     if (opt.data)
-        more[n++] = pool_print(pool, "data.path=%s", quoted(pool, opt.data));
+        more[n++] = pool_print(pool, "data.path=%s", text_quoted(pool, opt.data, "''"));
     const char *name = args[0];
     if (!n_args)
         TRY(run_recipe(pool, opt.resume, &name));

@@ -114,14 +114,9 @@ static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder,
     if (!file_exists(path))
         return fail(E_FORMAT, "%s/%s has no caption: %s is missing", folder, item->name, path);
     TRY(file_read(pool, path, &text, &n));
-    const char *end = text + n;
-    for (const char *at = text; at < end;) {
-        int wide = *at ? json_utf8(at, end) : 0;
-        if (!wide)
-            return fail(E_FORMAT, "%s is no text in UTF-8 (byte %lld); save it as UTF-8", path,
-                        (long long)(at - text));
-        at += wide;
-    }
+    size_t good = json_utf8_bytes(text, n);
+    if (good < n)
+        return fail(E_FORMAT, "%s is no text in UTF-8 (byte %zu); save it as UTF-8", path, good);
     if (!strncmp(text, "\xEF\xBB\xBF", 3))           /* a byte order mark says nothing */
         text += 3, n -= 3;
     while (n && strchr(" \t\r\n", text[n - 1]))

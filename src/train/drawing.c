@@ -123,15 +123,10 @@ static void drawing_progress(Sampler *s, int64_t done, int64_t of)
 /* As captions are judged: other bytes would be another text than any that was trained on. */
 static Err drawing_prompt(const char *prompt)
 {
-    const char *end = prompt + strlen(prompt);
-    for (const char *at = prompt; at < end;) {
-        int wide = json_utf8(at, end);
-        if (!wide)
-            return fail(E_USAGE, "--prompt is no text in UTF-8 (byte %lld); give it in UTF-8",
-                        (long long)(at - prompt));
-        at += wide;
-    }
-    return OK;
+    size_t n = strlen(prompt), good = json_utf8_bytes(prompt, n);
+    return good == n ? OK
+                     : fail(E_USAGE, "--prompt is no text in UTF-8 (byte %zu); give it in UTF-8",
+                            good);
 }
 
 /* What the first part starts from: the data, or what is given. A prompt takes the place of

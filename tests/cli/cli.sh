@@ -268,30 +268,26 @@ under_way() {
     was=$(size "$1")
     for i in $(seq 600); do [ "$(size "$1")" -gt "$was" ] && break; sleep 0.1; done
 }
-"$program" train unet-small $small --steps 1000000 --out "$work/signal" --quiet > "$work/out" 2>&1 &
-pid=$!
-under_way "$work/signal"
-kill -INT $pid
-wait $pid
-is "SIGINT should end with 0" [ $? = 0 ]
+# signalled SIGNAL RUN OPTION...: the run under way gets it
+signalled() {
+    signal=$1 run=$2
+    shift 2
+    "$program" train "$@" --quiet > "$work/out" 2>&1 &
+    pid=$!
+    under_way "$run"
+    kill -$signal $pid
+    wait $pid
+    is "SIG$signal should end with 0" [ $? = 0 ]
+}
+signalled INT "$work/signal" unet-small $small --steps 1000000 --out "$work/signal"
 is "SIGINT should say how to go on" grep -q -- "--resume $work/signal" "$work/out"
 is "SIGINT should leave a checkpoint" sh -c "ls $work/signal | grep -q json"
-"$program" train unet-small $small --steps 1000000 --out "$work/it's a run" --quiet > "$work/out" 2>&1 &
-pid=$!
-under_way "$work/it's a run"
-kill -TERM $pid
-wait $pid
-is "SIGTERM should end with 0" [ $? = 0 ]
+signalled TERM "$work/it's a run" unet-small $small --steps 1000000 --out "$work/it's a run"
 again=$(sed -n 's/.*go on with: plimsoll //p' "$work/out")
 is "what it says to go on with should work as it stands" sh -c "'$program' $again --steps 1 --quiet | grep -q 'nothing is left'"
 
 # a terminal that is closed, and a reader of the progress that has gone
-"$program" train --resume "$work/signal" --quiet > "$work/out" 2>&1 &
-pid=$!
-under_way "$work/signal"
-kill -HUP $pid
-wait $pid
-is "SIGHUP should end with 0" [ $? = 0 ]
+signalled HUP "$work/signal" --resume "$work/signal"
 is "SIGHUP should save and say how to go on" grep -q "stopped at step" "$work/out"
 "$program" train unet-small $small --steps 120 --out "$work/pipe" 2>&1 > /dev/null | head -1 > "$work/out"
 is "a closed pipe should not stop a run" [ -e "$work/pipe/step-000120.json" ]

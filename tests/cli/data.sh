@@ -81,17 +81,24 @@ bad metres metres/a/3.npy "" $stdiff --set data.range_high=60
 npy '<c8' '8, 16' 1024 > "$work/metres/a/3.npy"
 bad metres metres/a/3.npy "" $stdiff --set data.range_high=60
 
+# loses RUN FOLDER OPTION...: trains until the third picture of the folder goes away, and puts it back; sets got and step
+loses() {
+    run=$1 folder=$2
+    shift 2
+    "$program" train "$@" --steps 1000000 --out "$work/$run" > "$work/out" 2> "$work/err" &
+    pid=$!
+    for i in $(seq 300); do [ -s "$work/$run/log.jsonl" ] && break; sleep 0.1; done
+    mv "$work/$folder/sample-003.png" "$work/kept.png"
+    wait $pid
+    got=$?
+    step=$(sed -n 's/.*step \([0-9]*\) is saved.*/\1/p' "$work/err")
+    mv "$work/kept.png" "$work/$folder/sample-003.png"
+}
+
 # A picture that goes away: the steps before it are saved, and the run goes on once it is back, to the same bits.
 pictures gone
 same="$tiny --set schedule.kind=constant --data $work/gone --threads 2 --quiet"
-"$program" train $same --steps 1000000 --out "$work/gone-run" > "$work/out" 2> "$work/err" &
-pid=$!
-for i in $(seq 300); do [ -s "$work/gone-run/log.jsonl" ] && break; sleep 0.1; done
-mv "$work/gone/sample-003.png" "$work/kept.png"
-wait $pid
-got=$?
-step=$(sed -n 's/.*step \([0-9]*\) is saved.*/\1/p' "$work/err")
-mv "$work/kept.png" "$work/gone/sample-003.png"
+loses gone-run gone $same
 if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && grep -qF "gone/sample-003.png" "$work/err" && [ -n "$step" ] &&
    "$program" train --resume "$work/gone-run" --steps $((step + 1)) --quiet > "$work/out" 2>&1 && grep -q "1 steps" "$work/out" &&
    "$program" train $same --steps $((step + 1)) --out "$work/whole-run" > "$work/out" 2>&1 &&
@@ -106,14 +113,7 @@ fi
 pictures trained && pictures held
 same="$tiny --data $work/trained --set data.holdout_path=$work/held --set validate.every=7 --set validate.batches=4 --threads 2 --quiet
       --set schedule.kind=plateau --set schedule.warmup=0 --set schedule.patience=0 --set schedule.factor=0.9 --set schedule.threshold=0.5"
-"$program" train $same --steps 1000000 --out "$work/due-run" > "$work/out" 2> "$work/err" &
-pid=$!
-for i in $(seq 300); do [ -s "$work/due-run/log.jsonl" ] && break; sleep 0.1; done
-mv "$work/held/sample-003.png" "$work/kept.png"
-wait $pid
-got=$?
-step=$(sed -n 's/.*step \([0-9]*\) is saved.*/\1/p' "$work/err")
-mv "$work/kept.png" "$work/held/sample-003.png"
+loses due-run held $same
 if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && [ -n "$step" ] && [ $((step % 7)) = 0 ] &&
    "$program" train --resume "$work/due-run" --steps $((step + 2)) --quiet > "$work/out" 2>&1 && grep -q "2 steps" "$work/out" &&
    "$program" train $same --steps $((step + 2)) --out "$work/due-whole" > "$work/out" 2>&1 &&

@@ -1,6 +1,6 @@
 """Whole training steps on the card: ours and PyTorch's strongest forms, taken in the same job.
 
-    cuda.py BUILD [--limit S] [--each S] [--steps N] [--together N] [--forms eager,graphs,ckpt,compile] [WORK ...]
+    cuda.py BUILD [--limit S] [--each S] [--steps N] [--together N] [--forms eager,graphs,ckpt,compile,blocks] [WORK ...]
 
 Each run is a process of its own with a time limit (--each); --limit stops the whole in time, with what was not run left out. PyTorch
 compiles for minutes, so up to N of its processes (--together) get ready at the same time; while one that is ready takes its
@@ -10,6 +10,7 @@ timed steps, all others are stopped (SIGSTOP). Ours comes first, for all works; 
     graphs    torch.compile(mode="reduce-overhead"): forward and backward as CUDA graphs
     ckpt      torch.utils.checkpoint around every block
     compile   torch.compile
+    blocks    torch.compile of every repeated block by itself: for models that it does not finish as a whole
 
 All train the same recipe: AdamW without clipping, an EMA, one micro-batch. ms is the median step of
 a row without pauses, each step's end by the card's clock, ours and PyTorch's alike. Bytes: our arena; PyTorch's
@@ -29,7 +30,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 2 ** 20
 PLAIN = ["optimizer.clip=0", "ema.rule=constant", "accumulate=1"]
-FORMS = ["eager", "graphs", "ckpt", "compile"]
+FORMS = ["eager", "graphs", "ckpt", "compile", "blocks"]      # the last only where it is asked for
 WORKS = {                    # most wanted first: what bench_step is told beside the precision
     "dit3d-tiny": ["dit3d-tiny"],
     "dit3d-s": ["dit3d-s"],
@@ -59,6 +60,14 @@ def checkpointed(model, system):
     for module in model.modules():
         if type(module).__name__ in BLOCKS[system]:
             module.forward = (lambda inner: lambda *x: checkpoint(inner, *x, use_reentrant=False))(module.forward)
+
+
+def blocks_compiled(model, system):
+    import torch
+    torch._dynamo.config.recompile_limit = 256           # a block is compiled for each of its shapes
+    for module in model.modules():
+        if type(module).__name__ in BLOCKS[system]:
+            module.compile(dynamic=False)
 
 
 def moved(values):
@@ -115,6 +124,8 @@ def run_torch(work, form, path, steps):
         model = model.to(memory_format=torch.channels_last)
     if form == "ckpt":
         checkpointed(model, system)
+    if form == "blocks":
+        blocks_compiled(model, system)
     if form in ("compile", "graphs"):
         loss_of = torch.compile(loss_of, mode="reduce-overhead" if form == "graphs" else "default")
     params = [p for p in model.parameters() if p.requires_grad]
@@ -280,7 +291,7 @@ def main():
     parser.add_argument("--each", type=float, default=400, help="seconds for one run")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--together", type=int, default=1, help="processes of PyTorch that get ready at a time")
-    parser.add_argument("--forms", default=",".join(FORMS))
+    parser.add_argument("--forms", default=",".join(FORMS[:4]))
     parser.add_argument("--here", help=argparse.SUPPRESS)
     args = parser.parse_intermixed_args()
     for work in args.works:
@@ -317,7 +328,7 @@ def main():
         print(f"  {work} {form}: {told}", file=sys.stderr, flush=True)
     heads = " | ".join(f"{f:>18}" for f in FORMS)
     print(f"\n{'':16} {'ours':>9} {'arena':>8} {'used':>8} | {heads} | {'best /':>6} {'S':>8} {'arena/':>7} {'above':>7} {'least':>8} {'half':>8}\n"
-          f"{'':16} {'ms':>9} {'MiB':>8} {'MiB':>8} | {' | '.join(['       ms      MiB'] * 4)} | {'ours':>6} {'MiB':>8} {'best':>7} {'S':>7} {'MiB':>8} {'MiB':>8} {'ms':>8}")
+          f"{'':16} {'ms':>9} {'MiB':>8} {'MiB':>8} | {' | '.join(['       ms      MiB'] * len(FORMS))} | {'ours':>6} {'MiB':>8} {'best':>7} {'S':>7} {'MiB':>8} {'MiB':>8} {'ms':>8}")
     for work in works:
         if ours[work]:
             half = our_half(args, work, ours[work], theirs[work]) if theirs[work] and deadline > time.monotonic() else None

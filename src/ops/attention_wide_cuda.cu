@@ -154,7 +154,7 @@ static Wide wide_of(const AttentionCuda &a, bool gradient)
     w.pieces = ceil_div(a.lq, w.rows);
     w.last = a.lq - (w.pieces - 1) * w.rows;
     w.scores = aligned(w.together * w.rows * w.ld * 4);
-    w.narrow = a.type == F32 ? 0 : w.scores / 2;
+    w.narrow = a.type == F32 ? 0 : aligned((int64_t)w.scores / 2);
     w.sums = gradient && w.pieces > 1 ? aligned(a.lk * a.width * 4) : 0;
     w.products = gradient ? aligned(a.n_heads * a.lq * 4) + 2 * (w.scores + w.narrow + w.sums)
                           : w.scores + w.narrow;

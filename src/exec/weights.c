@@ -31,7 +31,7 @@ enum {
     RUN_ALONG = 4096             /* where the file has them side by side too */
 };
 
-/* The arena's axes with neighbours joined, slowest first, each with the file's axis it begins at. */
+/* The arena's axes, neighbours joined, slowest first; each with the file's axis it begins at. */
 static int orders_axes(const Param *param, Shape shape, int64_t *dim, int *disk_axis)
 {
     int n = 0;

@@ -284,7 +284,7 @@ static Err forward_piece(const Walk &k)
     return wide_product(k, SUMS, k.p, place(k, k.a.v, 0), place(k, k.a.y, k.query));
 }
 
-/* dk or dv: straight to its place, or to the sums, from which it goes there after the last piece. */
+/* dk or dv: straight to its place, or to the sums, and from them there after the last piece. */
 static Err keys_piece(const Walk &k, Made made)
 {
     const Call     *call = k.call;

@@ -214,7 +214,7 @@ static void longer_24(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 3
 static void wide_head(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 70, 512), 70, 1); }
 static void widest(Case *c, AttentionOptions o)    { three(c, &o, 1, SHAPE(1, 33, 1030), 50, 1); }
 
-static void wide_packed(Case *c, AttentionOptions o)      /* heads at equal distances, batches apart */
+static void wide_packed(Case *c, AttentionOptions o)     /* heads at equal distances */
 {
     o.mask_diagonal = true;
     case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(2, 41, 3 * 3 * 136), -1, 1), 3, &o));
@@ -223,7 +223,10 @@ static void wide_packed(Case *c, AttentionOptions o)      /* heads at equal dist
 
 static void wide_batch(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(3, 45, 160), 29, 1); }
 /* more scores than are made at once */
-static void wide_long(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 2100, 132), 2051, 1); }
+static void wide_long(Case *c, AttentionOptions o)
+{
+    three(c, &o, 1, SHAPE(1, 2100, 132), 2051, 1);
+}
 
 /* In bf16 a temperature's gradient may be off by more: it is a sum of terms that cancel, and delta
  * = rowsum(dy * y) sees the rounding of y (or, stored, that of the probabilities). */

@@ -303,13 +303,14 @@ static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *do
 
 static Err train_log(Trainer *t, double loss, double ms, const double *validation)
 {
+    bool measured = t->graph.train.measures_norm;
     if (!t->log.to)
         return OK;
     return log_add(&t->log,
                    &(LogLine){ .step = t->state.step,
                                .loss = loss,
                                .lr = (double)t->rates[RATE_GROUPS + t->graph.n_groups - 1],
-                               .grad_norm = (double)t->progress[PROGRESS_NORM],
+                               .grad_norm = measured ? (double)t->progress[PROGRESS_NORM] : NAN,
                                .ms = ms,
                                .validation = validation });
 }

@@ -251,6 +251,11 @@ expect 1 "the gradient is not finite at step 23, the 8th in a row" train unet-sm
 expect 1 "the gradient is not finite at step 1; the first tensor that is not is the gradient's norm" train unet-small $small --steps 3 --init-partial --init "$work/steep_single.safetensors" --quiet
 lost="--set precision=fp16 --set optimizer.lr=100 --set optimizer.slow_lr=100 --set schedule.kind=plateau --set schedule.watch=loss --set schedule.warmup=0"
 expect 0 "4 steps" train sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1 $lost --steps 4 --out "$work/lost"
+# clipping and fp16 need the gradients' norm; what was not computed is not said to be 0
+expect 0 "1 steps" train unet-small $small --steps 1 --set optimizer.clip=0 --out "$work/unclipped"
+is "a norm that nothing measured should be null" grep -q '"grad_norm": null, ' "$work/unclipped/log.jsonl"
+expect 0 "1 steps" train unet-small $small --steps 1 --set optimizer.clip=1 --out "$work/clipped"
+is "a norm that clipping measured should be a number" grep -q '"grad_norm": [0-9.]*[1-9]' "$work/clipped/log.jsonl"
 is "its loss should not be finite" grep -q '"loss": null' "$work/lost/log.jsonl"
 expect 0 "1 steps" train --resume "$work/lost" --steps 5
 

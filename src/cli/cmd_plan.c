@@ -158,10 +158,13 @@ static void plan_print_proof(const Found *f)
 static void plan_print(const Found *f)
 {
     const Plan *plan = f->plan;
+    char        arena[64] = "";
+    if (plan->arena_bytes > 0)
+        snprintf(arena, sizeof arena, "arena %s, ", bytes_text(plan->arena_bytes));
     print_sentence(stdout,
-                   "%d nodes: peak %s of %s, cost %.6g (%+.3f %% over running every node once), %d "
-                   "steps, %.2f s%s",
-                   f->graph->n_nodes, bytes_text(plan_peak_bytes(plan)),
+                   "%d nodes: %speak %s of %s, cost %.6g (%+.3f %% over running every node once), "
+                   "%d steps, %.2f s%s",
+                   f->graph->n_nodes, arena, bytes_text(plan->live_bytes),
                    bytes_text(f->keep_all_bytes), plan->cost, extra_percent(plan, plan->cost),
                    plan->n_steps, f->seconds, plan->cut ? ", cut off" : "");
     if (f->proved)
@@ -233,7 +236,6 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     TRY(pgraph_read(pool, args[0], &graph));
     TRY(plan_keep_all(pool, graph, &keep));
     int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : keep->live_bytes;
-    how.budget_bytes = keep->live_bytes;
     if (opt.budget)          /* a part of nothing is a byte: what has no size fits */
         TRY(bytes_read(opt.budget, base > 0 ? base : 1, &how.budget_bytes));
     if (opt.budget && !how.budget_bytes)
@@ -250,6 +252,8 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     found.plan = plan;
     found.fits = !err;
     TRY(plan_check(graph, plan, err ? 0 : how.budget_bytes));
+    if (!opt.budget)         /* proof and curve go as far as everything kept */
+        how.budget_bytes = keep->live_bytes;
     if (found.fits && (opt.prove || opt.prove_lp))
         TRY(plan_find_proof(pool, &how, &found));
     if (opt.curve)

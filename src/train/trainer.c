@@ -129,6 +129,8 @@ static Err train_open(Pool *pool, Trainer *t)
                     t->recipe->data.path ? t->recipe->data.path : "",
                     t->feeds.held ? pool_print(pool, ", %s held out", count_text(t->feeds.held))
                                   : "");
+        if (t->feeds.source && t->feeds.source->unread && !o->quiet)
+            fprintf(stderr, "data: %s\n", t->feeds.source->unread);
     }
     if (o->init) {
         const char *said;

@@ -153,7 +153,8 @@ const char *files_unread(Pool *pool, const char *path)
     if (folder_exists(path) && !files_walk(scratch, path, endings, FOLDERS_DEEP, &list) && list.n)
         said = pool_print(pool, "%s%s in a format that is not read: convert pictures and frames to "
                           "PNG, sound to WAV", list.paths[0],
-                          list.n == 1 ? " is" : pool_print(scratch, " and %d more are", list.n - 1));
+                          list.n == 1 ? " is"
+                                      : pool_print(scratch, " and %d more are", list.n - 1));
     pool_free(scratch);
     return said;
 }

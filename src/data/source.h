@@ -110,7 +110,8 @@ Err  files_list(Pool *pool, const char *path, const char *ending, PathList *list
 Err  folder_deeper(int *depth, const char *path);    /* one less; E_FORMAT below 0 */
 /* NULL, or a sentence on files of the folder that hold pictures or sound in formats of others. */
 const char *files_unread(Pool *pool, const char *path);
-Err  files_none(Pool *pool, const char *path, const char *what);     /* says so, and what is there */
+/* E_FORMAT: none of `what` is there, but perhaps such others. */
+Err  files_none(Pool *pool, const char *path, const char *what);
 
 /* The one of n things that has sample `id`: the last whose first sample, at `first` and every
  * `stride` bytes from there, is not after it. */

@@ -199,8 +199,7 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
     char          **names;
     int             n;
     TRY(captioned_new(pool, spec, "captioned-clips", &c));
-    if (!folder_exists(spec->path))
-        return fail(E_IO, "there is no folder %s", spec->path);
+    TRY(folder_needed(spec->path));
     TRY(folder_list(pool, spec->path, &names, &n));
     for (int i = 0; i < n; i++)
         TRY(captioned_add(pool, c, spec->path, names[i]));

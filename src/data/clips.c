@@ -241,8 +241,7 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
     int64_t n = 0, longest = 0;
     int32_t kept = 0;
     TRY(clips_new(pool, spec, "clips", &c));
-    if (!folder_exists(spec->path))
-        return fail(E_IO, "there is no folder %s", spec->path);
+    TRY(folder_needed(spec->path));
     TRY(clips_walk(pool, c, spec->path, FOLDERS_DEEP));
     if (!c->n)
         return files_none(pool, spec->path, "frames (.png or .npy)");

@@ -96,6 +96,13 @@ bool name_ends(const char *name, const char *ending)
     return n > m && !strcasecmp(name + n - m, ending);
 }
 
+Err folder_needed(const char *path)
+{
+    return folder_exists(path) ? OK
+           : file_exists(path) ? fail(E_IO, "%s is a file; name the folder it lies in", path)
+                               : fail(E_IO, "there is no folder %s", path);
+}
+
 Err folder_deeper(int *depth, const char *path)
 {
     if (--*depth >= 0)

@@ -107,6 +107,7 @@ typedef struct PathList {
 
 bool name_ends(const char *name, const char *ending);
 Err  files_list(Pool *pool, const char *path, const char *ending, PathList *list);
+Err  folder_needed(const char *path);
 Err  folder_deeper(int *depth, const char *path);    /* one less; E_FORMAT below 0 */
 /* NULL, or a sentence on files of the folder that hold pictures or sound in formats of others. */
 const char *files_unread(Pool *pool, const char *path);

@@ -346,6 +346,9 @@ static void clips_of_frames(void)
     make_png("short/1.png", 8, 16, 1, 0);
     refused(&o, (DataSpec){ .path = at_path("short") }, E_FORMAT, "the longest of 1 has 1");
     refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no frames");
+    CHECK_OK(file_write(at_path("frame.png"), "x", 1));
+    refused(&o, (DataSpec){ .path = at_path("frame.png") }, E_IO,
+            "frame.png is a file; name the folder it lies in");
     for (int f = 0; f < 3; f++)
         make_png(pool_print(pool, "short/%d.png", f), 8, 16, 1, 10 * f);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("short") }));

@@ -286,7 +286,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     if (opt.prove)
         TRY(engine_prove(pool, s->fit.engine, how.budget_bytes, opt.prove_limit, &s->proof));
     if (opt.curve)
-        TRY(fit_curve(pool, recipe, device, &how, &s->points, &s->n_points));
+        TRY(fit_curve(pool, recipe, device, &how, &s->fit, &s->points, &s->n_points));
     if (opt.what_if) {
         if (how.time_limit_s <= 0)
             how.time_limit_s = WHAT_IF_SECONDS;

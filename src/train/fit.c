@@ -332,16 +332,23 @@ static int point_order(const void *a, const void *b)
     return (x->sum_ns > y->sum_ns) - (x->sum_ns < y->sum_ns);
 }
 
-static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double sum_ns, int32_t recomputed)
+static FitPoint point_as(const Recipe *recipe, int64_t peak_bytes, double sum_ns, double step_ns,
+                         int32_t recomputed)
 {
     return (FitPoint){ .peak_bytes = peak_bytes,
                        .sum_ns = sum_ns,
-                       .step_ns = engine_forecast_ns(c->kept, sum_ns, peak_bytes),
+                       .step_ns = step_ns,
                        .recomputed = recomputed,
-                       .batch = c->recipe->batch,
-                       .accumulate = c->recipe->accumulate,
-                       .precision = c->recipe->precision,
-                       .levers = c->recipe->levers };
+                       .batch = recipe->batch,
+                       .accumulate = recipe->accumulate,
+                       .precision = recipe->precision,
+                       .levers = recipe->levers };
+}
+
+static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double sum_ns, int32_t recomputed)
+{
+    return point_as(c->recipe, peak_bytes, sum_ns,
+                    engine_forecast_ns(c->kept, sum_ns, peak_bytes), recomputed);
 }
 
 /* Plans of the largest program at budgets from its bound to keep-everything; the others stay as
@@ -386,12 +393,12 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
 }
 
 Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
-              FitPoint **out, int *n_out)
+              const FitResult *known, FitPoint **out, int *n_out)
 {
     Pool     *scratch = pool_new(pool, "curve");
     Fit      *fit = NEW(scratch, Fit);
     FitResult unused = { 0 };
-    FitPoint *points = NEWN(pool, FitPoint, MOST_CANDIDATES * (CURVE_POINTS + 1));
+    FitPoint *points = NEWN(pool, FitPoint, MOST_CANDIDATES * (CURVE_POINTS + 1) + 1);
     int       n = 0, kept = 0;
     Err       err;
     fit_begin(scratch, recipe, device, options, fit);
@@ -400,6 +407,9 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
         err = curve_add(fit, &fit->list[i], points, &n);
     pool_free(scratch);
     TRY(err);
+    if (known)
+        points[n++] = point_as(known->recipe, known->engine->arena_bytes, known->engine->cost_ns,
+                               known->step_ns, known->engine->recomputed);
     /* From the least upwards, only what is faster than everything smaller; then the largest comes
      * first. Of points that lie together the last is kept: it is the fastest, and hardly larger. */
     qsort(points, (size_t)n, sizeof *points, point_order);

@@ -210,6 +210,7 @@ cat > "$work/wide.json" <<'G'
            {"id": 7, "cost": 1, "outputs": ["g"]}, {"id": 8, "cost": 1, "outputs": ["h"]}, {"id": 9, "cost": 1, "outputs": ["i"]},
            {"id": 10, "cost": 1, "inputs": ["a", "b", "c", "d", "e", "f", "g", "h", "i"], "outputs": ["s"]}]}
 G
+expect 3 "none needs less than 82 B" plan "$work/wide.json" --budget 50 --prove
 expect 3 "the least peak found is 82" plan "$work/wide.json" --budget 81 --json
 is "what is refused and needs no more than everything kept should cost no more" grep -q '"cost": 10.0,' "$work/out"
 printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"

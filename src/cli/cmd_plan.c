@@ -215,7 +215,7 @@ static Err plan_find_proof(Pool *pool, const PlanOptions *how, Found *f)
                            .lp_path = opt.prove_lp };
     TRY(plan_prove(pool, f->graph, f->plan, &prove, &f->proof));
     f->proved = true;
-    if (f->proof.cheaper && f->fits && !how->layout)  /* the program did better than the search: use it */
+    if (f->proof.cheaper && f->fits && !how->layout)     /* better than the search: use it */
         f->plan = f->proof.cheaper;
     return OK;
 }

@@ -365,19 +365,42 @@ static Err answer_curve(Pool *pool, Pool *scratch, const PGraph *graph, const Pl
     return OK;
 }
 
+/* Where values may be copied to the host: every budget as it would be asked for alone, of one
+ * search. */
+static Err answer_curve_moved(Pool *pool, Pool *scratch, const PGraph *graph,
+                              const PlanOptions *options, const int64_t *budgets, int n,
+                              Plan **plans)
+{
+    PlanSearch *search = plan_search_new(scratch, graph, options);
+    Plan       *best = NULL;
+    for (int i = 0; i < n; i++) {
+        Plan *found;
+        Err   err = plan_search_within(pool, search, budgets[i], &found);
+        if (err && err != E_BUDGET)
+            return err;
+        if (!err && (!best || found->cost < best->cost))
+            best = found;
+        plans[i] = NULL;
+        if (!best)
+            continue;
+        plans[i] = NEW(pool, Plan);
+        *plans[i] = *best;
+        plans[i]->budget_bytes = budgets[i];
+        TRY(plan_check(graph, plans[i], budgets[i]));
+    }
+    return OK;
+}
+
 Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, const int64_t *budgets,
                int n, Plan **plans)
 {
     TRY(pgraph_check(graph));
     for (int i = 1; i < n; i++)
         REQUIRE(budgets[i] >= budgets[i - 1]);
-    Pool         *scratch = pool_new(NULL, "plan_curve");
-    bool          hosted = pgraph_is_hosted(graph);
-    const PGraph *seen = hosted ? pgraph_unhosted(scratch, graph) : graph;
-    Err           err = answer_curve(pool, scratch, seen, options, budgets, n, plans);
-    for (int i = 0; hosted && !err && i < n; i++)
-        if (plans[i])
-            err = plan_stage(pool, graph, plans[i], &plans[i]);
+    Pool *scratch = pool_new(NULL, "plan_curve");
+    bool  moves = pgraph_is_hosted(graph) || answer_has_host(graph);
+    Err   err = (moves ? answer_curve_moved : answer_curve)(pool, scratch, graph, options, budgets,
+                                                            n, plans);
     pool_free(scratch);
     return err;
 }

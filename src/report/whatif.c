@@ -290,7 +290,7 @@ static Err run_curve(Run *run)
         return OK;
     if (run->options->progress)
         run->options->progress(run->options->progress_arg, 0.9, "budget against time");
-    return fit_curve(run->pool, run->e->recipe, run->e->device, &how, &run->e->curve,
+    return fit_curve(run->pool, run->e->recipe, run->e->device, &how, run->e->fit, &run->e->curve,
                      &run->e->n_curve);
 }
 

@@ -17,8 +17,7 @@ typedef enum Made { SCORES, SUMS, DP, DQ, DK, DV, MADE } Made;   /* one product 
 
 /* How a node is cut, what its scratch holds and where. */
 typedef struct Wide {
-    int64_t heads, together;     /* at equal distances; of them, at once */
-    int64_t groups;              /* of those at equal distances */
+    int64_t together;            /* heads at equal distances, in one product */
     int64_t pieces, rows, last;  /* of queries; in each, and in the last */
     int64_t ld;                  /* between rows of scores */
     size_t  scores, narrow, sums;    /* bytes: fp32 scores, what is rounded from them, dk in fp32 */
@@ -107,45 +106,67 @@ static int64_t step_of(const AttentionCuda &a, const SideCuda &side)
     return a.heads == 1 ? side.batch_stride : side.head_stride;
 }
 
-static MatmulDesc wide_desc(const AttentionCuda &a, const Wide &w, Made made, bool first, bool last)
+/* Rows of some queries times all keys: q k^T, dy v^T. */
+static MatmulDesc scores_desc(const AttentionCuda &a, const Wide &w, int64_t rows,
+                              const SideCuda &left, const SideCuda &right)
 {
     MatmulDesc d = {};
-    int64_t    rows = last ? w.last : w.rows;
-    bool       scores = made == SCORES || made == DP, keys = made == DK || made == DV;
-    const SideCuda &left = made == DP ? a.dy : a.q,
-                   &right = made == SCORES ? a.k : made == DP || made == SUMS ? a.v
-                            : made == DQ   ? a.k
-                            : made == DK   ? a.q
-                                           : a.dy,
-                   &out = made == SUMS ? a.y : made == DQ ? a.dq : made == DK ? a.dk : a.dv;
     d.batch = w.together;
-    d.m = keys ? a.lk : rows;
-    d.n = scores ? a.lk : a.width;
-    d.k = scores ? a.width : keys ? rows : a.lk;
-    d.lda = scores ? left.ld : w.ld;
-    d.stride_a = scores ? step_of(a, left) : w.rows * w.ld;
-    d.ldb = right.ld;
-    d.stride_b = step_of(a, right);
-    d.ldc = scores ? w.ld : w.sums && keys ? a.width : out.ld;
-    d.stride_c = scores ? w.rows * w.ld : step_of(a, out);
-    d.trans_a = keys;
-    d.trans_b = scores;
-    d.type_a = d.type_b = a.type;
-    d.type_c = scores || (w.sums && keys) ? F32 : a.type;
-    d.type_bias = F32;
-    d.accumulate = keys && !first;
+    d.m = rows, d.n = a.lk, d.k = a.width;
+    d.lda = left.ld, d.ldb = right.ld, d.ldc = w.ld;
+    d.stride_a = step_of(a, left), d.stride_b = step_of(a, right), d.stride_c = w.rows * w.ld;
+    d.type_a = d.type_b = a.type, d.type_c = F32;
+    d.trans_b = true;
     return d;
+}
+
+/* What was made of scores times keys or values: p v, ds k. */
+static MatmulDesc sums_desc(const AttentionCuda &a, const Wide &w, int64_t rows,
+                            const SideCuda &right, const SideCuda &out)
+{
+    MatmulDesc d = {};
+    d.batch = w.together;
+    d.m = rows, d.n = a.width, d.k = a.lk;
+    d.lda = w.ld, d.ldb = right.ld, d.ldc = out.ld;
+    d.stride_a = w.rows * w.ld, d.stride_b = step_of(a, right), d.stride_c = step_of(a, out);
+    d.type_a = d.type_b = d.type_c = a.type;
+    return d;
+}
+
+/* The same turned, over queries: ds^T q, p^T dy; several pieces are added up in fp32. */
+static MatmulDesc keys_desc(const AttentionCuda &a, const Wide &w, int64_t rows,
+                            const SideCuda &right, const SideCuda &out, bool first)
+{
+    MatmulDesc d = sums_desc(a, w, rows, right, out);
+    d.m = a.lk, d.k = rows;
+    d.trans_a = true;
+    d.ldc = w.sums ? a.width : out.ld;
+    d.type_c = w.sums ? F32 : a.type;
+    d.accumulate = !first;
+    return d;
+}
+
+static MatmulDesc wide_desc(const AttentionCuda &a, const Wide &w, Made made, bool first, bool last)
+{
+    int64_t rows = last ? w.last : w.rows;
+    switch (made) {
+    case SCORES: return scores_desc(a, w, rows, a.q, a.k);
+    case DP:     return scores_desc(a, w, rows, a.dy, a.v);
+    case SUMS:   return sums_desc(a, w, rows, a.v, a.y);
+    case DQ:     return sums_desc(a, w, rows, a.k, a.dq);
+    case DK:     return keys_desc(a, w, rows, a.q, a.dk, first);
+    default:     return keys_desc(a, w, rows, a.dy, a.dv, first);
+    }
 }
 
 static Wide wide_of(const AttentionCuda &a, bool gradient)
 {
     Wide w = {};
     w.ld = ceil_div(a.lk, 8) * 8;
-    w.heads = a.heads == 1 ? a.n_heads : a.heads;
-    w.groups = a.n_heads / w.heads;
+    int64_t heads = a.heads == 1 ? a.n_heads : a.heads;  /* at equal distances */
     w.together = 1;
-    for (int64_t some = 2; some <= w.heads && some * a.lq * w.ld <= PIECE_SCORES; some++)
-        if (w.heads % some == 0)
+    for (int64_t some = 2; some <= heads && some * a.lq * w.ld <= PIECE_SCORES; some++)
+        if (heads % some == 0)
             w.together = some;
     int64_t most = PIECE_SCORES / w.ld > 128 ? PIECE_SCORES / w.ld : 128;
     w.pieces = w.together > 1 ? 1 : ceil_div(a.lq, most);
@@ -171,9 +192,9 @@ static Err wide_prims(const Device *device, const AttentionCuda &a, bool gradien
     for (int made = 0; made < MADE; made++)
         for (int first = 0; first < 2; first++)
             for (int last = 0; last < 2; last++) {
-                MatmulDesc d = wide_desc(a, *w, (Made)made, first, last);
                 if (gradient ? made == SUMS : made > SUMS)
                     continue;
+                MatmulDesc   d = wide_desc(a, *w, (Made)made, first, last);
                 const Prim **prim = &prims->at[made][first][last];
                 TRY(blas_matmul(device->blas, &d, device->threads, prim));
                 most = (*prim)->scratch_bytes > most ? (*prim)->scratch_bytes : most;

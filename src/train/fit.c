@@ -316,6 +316,9 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
     *r = (FitResult){ 0 };
     fit_begin(pool, recipe, device, options, fit);
     TRY(fit_add(fit, recipe, false));
+    if (!fit->n)                           /* fit_add takes that for an answer: r->engine is NULL */
+        return fail(E_BUDGET, "the host has no room for the state of this model; give more with "
+                    "--host-budget");
     return fit_choose(fit, false, r);      /* one of several tries, or a quick look */
 }
 

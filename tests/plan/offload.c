@@ -394,23 +394,23 @@ static void state_at_home_leaves_the_slots_their_room(void)
     Pool   *pool = pool_new(NULL, "test");
     Make    m = make_begin(pool, 1);
     Plan   *plan;
-    int32_t kept[8], back = -1, state = make_value(&m, 1000, false);
+    int32_t kept[8], back = -1, state = make_value(&m, 150, false);
     m.graph->values[state].hosted = true;
     m.graph->to_host = m.graph->to_device = 1e6;
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {                            /* these may not run again */
         kept[i] = make_act(&m, 1, 100, i ? kept[i - 1] : -1, -1, -1);
+        m.graph->nodes[m.graph->n_nodes - 1].once = true;
+    }
     for (int i = 7; i >= 0; i--)
         back = make_act(&m, 1, 100, kept[i], back, -1);
     m.graph->values[back].final = true;
     make_node(&m, 1, 0, state, back, -1, state, -1);
-    PlanOptions options = { .budget_bytes = 1200, .host_budget_bytes = 600, .effort = 2000 };
-    CHECK_OK(plan_solve(pool, m.graph, &options, &plan));
-    options.budget_bytes = 1;
+    PlanOptions options = { .budget_bytes = 1, .host_budget_bytes = 600, .effort = 2000 };
     CHECK_INT(plan_solve(pool, m.graph, &options, &plan), E_BUDGET);
     options.budget_bytes = plan->live_bytes;
     CHECK_OK(plan_solve(pool, m.graph, &options, &plan));
     CHECK_OK(plan_check(m.graph, plan, options.budget_bytes));
-    CHECK(plan->host_bytes <= 1600);
+    CHECK(plan->host_bytes > 600 && plan->host_bytes <= 750);        /* the state's and copies */
     pool_free(pool);
 }
 

@@ -332,7 +332,7 @@ static int point_order(const void *a, const void *b)
     const FitPoint *x = a, *y = b;
     if (x->peak_bytes != y->peak_bytes)
         return x->peak_bytes > y->peak_bytes ? -1 : 1;
-    return (x->sum_ns > y->sum_ns) - (x->sum_ns < y->sum_ns);
+    return (x->sum_ns < y->sum_ns) - (x->sum_ns > y->sum_ns);    /* the fastest of equals is last */
 }
 
 static FitPoint point_as(const Recipe *recipe, int64_t peak_bytes, double sum_ns, double step_ns)

@@ -316,6 +316,9 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
     *r = (FitResult){ 0 };
     fit_begin(pool, recipe, device, options, fit);
     TRY(fit_add(fit, recipe, false));
+    if (!fit->n)                           /* fit_add takes that for an answer: r->engine is NULL */
+        return fail(E_BUDGET, "the host has no room for the state of this model; give more with "
+                    "--host-budget");
     return fit_choose(fit, false, r);      /* one of several tries, or a quick look */
 }
 
@@ -329,7 +332,7 @@ static int point_order(const void *a, const void *b)
     const FitPoint *x = a, *y = b;
     if (x->peak_bytes != y->peak_bytes)
         return x->peak_bytes > y->peak_bytes ? -1 : 1;
-    return (x->sum_ns > y->sum_ns) - (x->sum_ns < y->sum_ns);
+    return (x->sum_ns < y->sum_ns) - (x->sum_ns > y->sum_ns);    /* the fastest of equals is last */
 }
 
 static FitPoint point_as(const Recipe *recipe, int64_t peak_bytes, double sum_ns, double step_ns)

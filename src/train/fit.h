@@ -78,7 +78,8 @@ typedef struct FitResult {
 Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
             FitResult *result);
 
-/* This recipe with these levers and no others (allow is not looked at). */
+/* This recipe with these levers and no others (allow is not looked at). Where the host has no room
+ * for the state that is to be there, result->engine is NULL. */
 Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
              FitResult *result);
 

@@ -451,6 +451,18 @@ expect 2 "leave out --budget" train unet-small $small --plan "$work/plan.json" -
 
 # devices and the probe
 expect 0 "described by its profile: no workspaces counted" explain unet-small --device rtx-3060
+# what fit may do on a card unasked, explain's least and the curve may too; where the host has no room they may not
+expect 0 '"minimum_how": "state on the host, host transfers' explain dit3d-small --device rtx-3060 --json
+least=$(sed -n 's/^ *"minimum_bytes": \([0-9]*\).*/\1/p' "$work/out")
+expect 0 "every buffer placed" fit dit3d-small --device rtx-3060 --budget "$least" --effort 3000
+for bytes in 1KiB 8MiB; do
+    expect 0 "all levers together" explain dit3d-small --device rtx-3060 --host-budget $bytes --what-if --time-limit 5
+    expect 3 "Ask for the least" fit dit3d-small --device rtx-3060 --host-budget $bytes --budget 570MB --effort 300
+done
+expect 0 '"minimum_how": "' explain dit3d-small --device rtx-3060 --host-budget 1KiB --json
+is "what the host has no room for should not be in the least" [ -z "$(grep 'minimum_how.*on the host' "$work/out")" ]
+expect 0 '"minimum_how": "EMA on the host' explain dit3d-small --device rtx-3060 --host-budget 8MiB --json
+expect 0 '"transfers": 3' fit dit3d-small --device rtx-3060 --budget 585MB --curve --effort 300 --json
 expect 0 "of context, libraries" fit unet-small --device h200 --budget 1GiB --effort 20
 expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --json
 expect 0 "plimsoll probe measures this machine" explain unet-small

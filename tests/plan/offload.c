@@ -388,6 +388,32 @@ static void forecasts_may_err(void)
     pool_free(pool);
 }
 
+/* A limit on the host is one on copies: state that lives there has its slots besides. */
+static void state_at_home_leaves_the_slots_their_room(void)
+{
+    Pool   *pool = pool_new(NULL, "test");
+    Make    m = make_begin(pool, 1);
+    Plan   *plan;
+    int32_t kept[8], back = -1, state = make_value(&m, 150, false);
+    m.graph->values[state].hosted = true;
+    m.graph->to_host = m.graph->to_device = 1e6;
+    for (int i = 0; i < 8; i++) {                            /* these may not run again */
+        kept[i] = make_act(&m, 1, 100, i ? kept[i - 1] : -1, -1, -1);
+        m.graph->nodes[m.graph->n_nodes - 1].once = true;
+    }
+    for (int i = 7; i >= 0; i--)
+        back = make_act(&m, 1, 100, kept[i], back, -1);
+    m.graph->values[back].final = true;
+    make_node(&m, 1, 0, state, back, -1, state, -1);
+    PlanOptions options = { .budget_bytes = 1, .host_budget_bytes = 600, .effort = 2000 };
+    CHECK_INT(plan_solve(pool, m.graph, &options, &plan), E_BUDGET);
+    options.budget_bytes = plan->live_bytes;
+    CHECK_OK(plan_solve(pool, m.graph, &options, &plan));
+    CHECK_OK(plan_check(m.graph, plan, options.budget_bytes));
+    CHECK(plan->host_bytes > 600 && plan->host_bytes <= 750);        /* the state's and copies */
+    pool_free(pool);
+}
+
 /* A curve knows copies as a budget asked for alone does, hosted values included; costs fall. */
 static void curves_use_the_host(void)
 {
@@ -437,6 +463,7 @@ int main(void)
     RUN(values_in_place_are_moved);
     RUN(the_least_counts_copies);
     RUN(one_search_many_budgets);
+    RUN(state_at_home_leaves_the_slots_their_room);
     RUN(curves_use_the_host);
     return test_end();
 }

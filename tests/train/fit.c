@@ -368,6 +368,16 @@ static void curve(void)
               points[i].sum_ns <= fit.engine->cost_ns);
     }
     CHECK(there);
+
+    /* Of two plans of the same bytes the faster one stays. */
+    Engine slower = *fit.engine;
+    fit.engine = &slower;
+    slower.arena_bytes = points[n - 1].peak_bytes;
+    slower.cost_ns *= 9;
+    CHECK_OK(fit_curve(pool, recipe, device, &hasty, &fit, &points, &n));
+    for (int i = 1; i < n; i++)
+        CHECK(points[i].peak_bytes < points[i - 1].peak_bytes &&
+              points[i].sum_ns > points[i - 1].sum_ns);
     how.budget_bytes = 1;
     CHECK_OK(fit_offers(pool, recipe, device, &how, offers, &n));
     CHECK_INT(n, 2);

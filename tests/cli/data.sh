@@ -67,7 +67,7 @@ bad frames frames/a/sample-009.png "truncated PNG" $stdiff
 printf 'no picture' > "$work/frames/a/sample-009.png"
 bad frames frames/a/sample-009.png "PNG" $stdiff
 npy '<f4' '8, 16' 512 > "$work/frames/a/sample-009.npy" && rm "$work/frames/a/sample-009.png"
-bad frames frames/a/sample-009.npy "both PNG and .npy" $stdiff
+bad frames frames/a/sample-009.npy "both pictures and .npy" $stdiff
 mkdir -p "$work/metres/a"
 for i in 1 2 3 4 5; do npy '<f4' '8, 16' 512 > "$work/metres/a/$i.npy"; done
 bad metres "$work/metres" "no return" $stdiff

@@ -100,12 +100,12 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 void largest_note(PictureInfo *most, const PictureInfo *info)
 {
     *most = (PictureInfo){ .width = (int64_t)larger((size_t)most->width, (size_t)info->width),
-                       .height = (int64_t)larger((size_t)most->height, (size_t)info->height),
-                       .pixels = (int64_t)larger((size_t)most->pixels, (size_t)info->pixels),
-                       .channels = most->channels > info->channels ? most->channels
-                                                                   : info->channels,
-                       .depth = most->depth > info->depth ? most->depth : info->depth,
-                       .bytes = larger(most->bytes, info->bytes),
+                           .height = (int64_t)larger((size_t)most->height, (size_t)info->height),
+                           .pixels = (int64_t)larger((size_t)most->pixels, (size_t)info->pixels),
+                           .channels = most->channels > info->channels ? most->channels
+                                                                       : info->channels,
+                           .depth = most->depth > info->depth ? most->depth : info->depth,
+                           .bytes = larger(most->bytes, info->bytes),
                            .room = larger(most->room, info->room) };
 }
 

@@ -4,9 +4,9 @@
 #include <string.h>
 
 enum {                               /* markers, after their FF */
-    SOF0 = 0xC0, DHT = 0xC4, JPG = 0xC8, DAC = 0xCC, RST0 = 0xD0, RST7 = 0xD7, SOI = 0xD8,
-    EOI = 0xD9, SOS = 0xDA, DQT = 0xDB, DNL = 0xDC, DRI = 0xDD, DHP = 0xDE, EXP = 0xDF,
-    APP0 = 0xE0, APP14 = 0xEE, SOF2 = 0xC2, SOF15 = 0xCF
+    TEM = 0x01, SOF0 = 0xC0, SOF2 = 0xC2, DHT = 0xC4, DAC = 0xCC, SOF15 = 0xCF, RST0 = 0xD0,
+    RST7 = 0xD7, SOI = 0xD8, EOI = 0xD9, SOS = 0xDA, DQT = 0xDB, DNL = 0xDC, DRI = 0xDD,
+    DHP = 0xDE, EXP = 0xDF, APP0 = 0xE0, APP14 = 0xEE
 };
 enum { SMALL = 64 * 1024, UNIT_MOST = 10 };  /* bytes; blocks of an interleaved unit */
 
@@ -14,7 +14,7 @@ typedef struct Segment { const unsigned char *at; size_t n; } Segment;
 
 Err jpeg_damaged(const Jpeg *j, const char *how)
 {
-    return fail(E_FORMAT, "%s is a damaged JPEG: %s", j->name, how);
+    return fail(E_FORMAT, "%s is a damaged JPEG: %s; take it out, or save it anew", j->name, how);
 }
 
 static Err jpeg_truncated(const Jpeg *j)
@@ -205,7 +205,9 @@ static Err segments(Jpeg *j, Segment *s)
         *s = (Segment){ 0 };
         if (marker == EOI)
             return j->n_parts ? OK : jpeg_damaged(j, "it has no picture");
-        if (marker < SOF0 || (marker >= RST0 && marker <= SOI))
+        if (marker == TEM || (marker >= RST0 && marker <= RST7))
+            continue;                        /* says nothing here; some write it after a scan */
+        if (marker < SOF0 || marker == SOI)
             return jpeg_damaged(j, "between its parts lies a mark that belongs elsewhere");
         size_t length = j->n - j->at < 2 ? 0 : (size_t)big16(j->bytes + j->at);
         if (length > j->n - j->at || j->n - j->at < 2)
@@ -298,10 +300,8 @@ static JpegPart *part_find(Jpeg *j, const JpegScan *scan, int id)
 /* Coefficients first..last of the part go on where its scans before left them. */
 static Err part_begin(const Jpeg *j, const JpegScan *scan, JpegPart *p)
 {
-    if (p->known[0] < 0 && scan->first)
-        return jpeg_damaged(j, "a scan refines what was not sent");
     for (int k = scan->first; k <= scan->last; k++) {
-        if (p->known[k] != (scan->high ? scan->high : -1))
+        if (p->known[k] != (scan->high ? scan->high : -1) || (k && p->known[0] < 0))
             return jpeg_damaged(j, "a scan sends again or refines what was not sent");
         p->known[k] = (int8_t)scan->low;
     }

@@ -114,6 +114,7 @@ def odd_files(rng):
     yield "extended", together(planes, one, (21, 18), sof=0xC1)
     yield "grey with factors", together(planes[:1], [(2, 2)], (21, 18))
     yield "grey with factors", together(planes[:1], [(3, 1)], (21, 18), progressive=True)
+    yield "restart at the end", coded(picture(rng, 20, 20, "smooth"))[:-2] + b"\xff\xd3\xff\xd9"
     yield "after the end", coded(picture(rng, 20, 20, "smooth")) + b"more \xff\xd8 of others"
 
 

@@ -14,12 +14,11 @@ static inline uint8_t level(int x) { return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 
 /* ---- blocks ---- */
 
 enum { BITS = 13, KEPT = 2 };
-/* Coefficients beyond these bounds come from no picture of 8 bits; within them 32 bits suffice. */
-enum { MOST_COEFFICIENT = 16383, MOST_HALF = 20000 };
-
-static inline int32_t bound(int32_t x, int32_t most)
+/* What goes into a pass is kept within 16 bits, so that 32 suffice for every sum in it. No picture
+ * of 8 bits comes near. */
+static inline int32_t bound(int32_t x)
 {
-    return x < -most ? -most : x > most ? most : x;
+    return x < -INT16_MAX ? -INT16_MAX : x > INT16_MAX ? INT16_MAX : x;
 }
 
 #define FIXED(x) ((int32_t)((x) * (1 << BITS) + 0.5))
@@ -59,11 +58,11 @@ void jpeg_block(const int16_t *block, const uint16_t *quant, uint8_t *to, int64_
 {
     int32_t a[64], b[64];
     for (int i = 0; i < 64; i++)
-        a[i] = bound(block[i] * quant[i], MOST_COEFFICIENT);
+        a[i] = bound(block[i] * quant[i]);
     transform(a, b, BITS - KEPT);
     for (int y = 0; y < 8; y++)
         for (int x = 0; x < 8; x++)
-            a[x * 8 + y] = bound(b[y * 8 + x], MOST_HALF);
+            a[x * 8 + y] = bound(b[y * 8 + x]);
     transform(a, b, BITS + KEPT + 3);
     for (int y = 0; y < 8; y++)
         for (int x = 0; x < 8; x++)
@@ -72,7 +71,7 @@ void jpeg_block(const int16_t *block, const uint16_t *quant, uint8_t *to, int64_
 
 void jpeg_flat_block(int dc, uint8_t *to, int64_t stride)    /* what jpeg_block does, at once */
 {
-    int x = level(((bound(dc, MOST_COEFFICIENT) + 4) >> 3) + 128);
+    int x = level(((bound(dc) + 4) >> 3) + 128);
     for (int y = 0; y < 8; y++)
         memset(to + y * stride, x, 8);
 }

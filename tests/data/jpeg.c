@@ -1,5 +1,6 @@
 /* jpeg.c -- JPEG in: levels as libjpeg-turbo gives them, files that are not read, damaged ones.
  * tests/py/test_jpeg.py compares far more files. */
+#include "../alloc_count.h"
 #include "../test.h"
 
 #include "base/file.h"
@@ -34,8 +35,10 @@ static Err decode(const unsigned char *bytes, size_t n, Raster *r)
     if (!err) {
         work = (Work){ .at = malloc(info.room), .n = info.room };
         memset(work.at, 0x5A, work.n);       /* what it held does not matter */
+        long long allocated = atomic_load(&alloc_calls);
         err = jpeg_decode("by hand", own, n, &work, r);
         if (!err) {
+            CHECK_INT(atomic_load(&alloc_calls) - allocated, 0);
             size_t size = (size_t)(r->height * r->width * r->channels);
             CHECK_INT(r->height * r->width, info.pixels);
             r->at = memcpy(pool_alloc(pool, size, 1), r->at, size);

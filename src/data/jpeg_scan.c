@@ -309,6 +309,26 @@ static const char *restart(Coder *c, int64_t number)
     return NULL;
 }
 
+/* After the last block: the picture is whole, and a few bytes that some programs leave there are
+ * passed over. Many mean that blocks were read where others are. */
+enum { STRAY_MOST = 64 };
+
+static bool is_marker(const unsigned char *at)       /* but for restarts, which belong to a scan */
+{
+    return at[0] == 0xFF && at[1] && at[1] != 0xFF && (at[1] < 0xD0 || at[1] > 0xD7);
+}
+
+static const char *scan_end(Coder *c)
+{
+    Bits *b = &c->bits;
+    int   stray = (b->n - b->beyond) / 8;
+    for (; b->end - b->at >= 2 && !is_marker(b->at); b->at++)
+        stray += *b->at != 0xFF;
+    if (b->end - b->at < 2)
+        return ends_early;
+    return stray > STRAY_MOST || c->run ? left_over : NULL;
+}
+
 static const char *scan_units(const Jpeg *j, Coder *c)
 {
     const JpegScan *s = c->scan;
@@ -322,7 +342,7 @@ static const char *scan_units(const Jpeg *j, Coder *c)
         if (why)
             return why;
     }
-    return data_end(c);
+    return scan_end(c);
 }
 
 Err jpeg_scan(Jpeg *j, JpegScan *scan)

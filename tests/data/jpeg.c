@@ -15,7 +15,7 @@ enum { ROOM = 1 << 20, LARGEST = 2048 };     /* bytes: of work that is tried, of
 
 static Pool         *pool;
 static Work          work;
-static unsigned char file[LARGEST + 16];     /* one that is changed */
+static unsigned char file[LARGEST + 128];    /* one that is changed */
 
 static size_t copy(const struct JpegFile *f)
 {
@@ -171,15 +171,33 @@ static void what_contradicts_itself(void)
     memset(file + find(n, 0xC4) + 3, 3, 3);  /* codes of 1, 2 and 3 bits */
     refused(n, "Huffman table");
     n = copy(halved);
-    memmove(file + n, file + n - 2, 2);      /* two bytes of data more */
-    file[n - 2] = file[n - 1] = 0x55;
-    refused(n + 2, "go on after its last block");
+    memmove(file + n + 63, file + n - 2, 2);         /* 65 bytes of data more */
+    memset(file + n - 2, 0x55, 65);
+    refused(n + 65, "go on after its last block");
     n = copy(progressive);
     size_t last = n;                         /* ends before the tables of its last scan */
     while (file[last - 2] != 0xFF || file[last - 1] != 0xC4)
         last--;
     file[last - 1] = 0xD9;
     refused(last, "its last scans are missing");
+}
+
+/* As libjpeg does, which only warns: the picture is whole. */
+static void a_few_bytes_after_it(void)
+{
+    for (int i = 0; i < JPEG_FILES; i++) {
+        size_t n = copy(&jpeg_files[i]);
+        Raster r;
+        CHECK_OK(decode(file, n, &r));
+        size_t         bytes = (size_t)(r.height * r.width * r.channels);
+        unsigned char *before = malloc(bytes);
+        memcpy(before, r.at, bytes);
+        memmove(file + n + 2, file + n - 2, 2);
+        memset(file + n - 2, 0x55, 4);
+        CHECK_OK(decode(file, n + 4, &r));
+        CHECK(!memcmp(before, r.at, bytes));
+        free(before);
+    }
 }
 
 static void any_name_will_do(void)           /* what a file is, its bytes say */
@@ -217,6 +235,7 @@ int main(void)
     RUN(truncated_anywhere);
     RUN(damaged_anywhere);
     RUN(what_contradicts_itself);
+    RUN(a_few_bytes_after_it);
     RUN(any_name_will_do);
     pool_free(pool);
     return test_end();

@@ -37,6 +37,10 @@ typedef struct AttentionCuda {
     float      *lse;             /* [n_heads][lq] */
     float      *part;            /* [n_heads][lq] or NULL: see lse_put */
     float      *delta;           /* [n_heads][lq]: rowsum(dy * y) */
+    /* warpgroups: [n_heads][tiles][2][tile], lse in powers of two and delta of a tile's queries,
+     * both 0 beyond the last; instead of delta */
+    float      *lines;
+    int         tile, tiles;
     double     *heat;            /* parts of the temperature's gradient, one per block of keys */
     void       *p;               /* stored probabilities [n_heads][lq][lk], or NULL */
     int64_t     heads, n_heads, lq, lk;
@@ -61,6 +65,7 @@ bool          attention_cuda_head(const Node *n, const Device *device);
 const char   *attention_cuda_name(const Node *n, const Device *device);
 int64_t       attention_cuda_heat(const Node *n);    /* blocks of keys in all, times chunks */
 Err           attention_cuda_forward(const Call *call, AttentionCuda a);
+int           attention_wgmma_tile(int64_t width);   /* queries that keys walk over at a time */
 Err           attention_wgmma_forward(const Call *call, const AttentionCuda &a);
 Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);  /* dk, dv, heat */
 Err           attention_wgmma_queries(const Call *call, const AttentionCuda &a);     /* dq */
@@ -101,6 +106,11 @@ __device__ __forceinline__ void lse_put(const AttentionCuda &a, int64_t row, flo
     a.lse[row] = a.part ? top : (top + log2f(sum)) * LN_2;
     if (a.part)
         a.part[row] = 1 / sum;
+}
+
+__device__ __forceinline__ float *lines_of(const AttentionCuda &a, int64_t head, int64_t tile)
+{
+    return a.lines + (head * a.tiles + tile) * 2 * a.tile;
 }
 
 template <class T>

@@ -37,8 +37,21 @@ template <class T, int N> __global__ void __launch_bounds__(256) delta_rows(Atte
 #pragma unroll
     for (int d = 4; d; d >>= 1)
         sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    if (lane == 0 && there)
+    if (!there || (lane && !a.lines))
+        return;
+    if (!a.lines) {
         a.delta[head * a.lq + row] = sum;
+        return;
+    }
+    float *line = lines_of(a, head, row / a.tile);
+    int    at = (int)(row % a.tile);
+    if (lane == 0) {
+        line[at] = a.lse[head * a.lq + row] * LOG2_E;
+        line[a.tile + at] = sum;
+    }
+    if (row == a.lq - 1)
+        for (int rest = at + 1 + lane; rest < a.tile; rest += 8)
+            line[rest] = line[a.tile + rest] = 0;
 }
 
 /* ---- tensor cores ---- */
@@ -451,11 +464,23 @@ static Err backward_tiles(const Call *call, const AttentionCuda &a)
     return OK;
 }
 
-/* Workspace: heat, delta. */
+/* Workspace: heat, then lines or delta. */
 static size_t heat_bytes(const Node *n)
 {
     return ATTR(n, AttentionAttr)->wants[ATTENTION_TEMPERATURE]
                ? (size_t)attention_cuda_heat(n) * sizeof(double) : 0;
+}
+
+/* So that lines, which the copy engine fetches, begin where it can. */
+static size_t lines_at(const Node *n) { return (heat_bytes(n) + 15) / 16 * 16; }
+
+static size_t lines_bytes(const Node *n)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    Shape   q = in_shape(n, attr->q.source);
+    int64_t tile = attention_wgmma_tile(attr->width),
+            tiles = ceil_div(attention_length(q), tile);
+    return (size_t)(dim(q, 0) * attr->heads * tiles * 2 * tile) * sizeof(float);
 }
 
 static size_t backward_bytes(const Node *n)
@@ -477,8 +502,9 @@ static AttentionCuda backward_of(const Call *call)
 
 extern "C" Err attention_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    bool head = attention_cuda_head(n, device);            /* which needs no delta */
-    choice->workspace_bytes = head ? heat_bytes(n) : backward_bytes(n);
+    choice->workspace_bytes = attention_cuda_head(n, device)    ? heat_bytes(n)  /* without delta */
+                              : attention_cuda_wgmma(n, device) ? lines_at(n) + lines_bytes(n)
+                                                                : backward_bytes(n);
     choice->name = attention_cuda_name(n, device);
     return attention_cuda_wide(n) ? attention_wide_choose(n, device, true, choice) : OK;
 }
@@ -519,8 +545,14 @@ extern "C" Err attention_grad_cuda(const Call *call)
         TRY(attention_head_backward(call, a));
         return a.heat ? attention_cuda_heat_sum(call, &a, a.n_heads) : OK;
     }
+    bool wgmma = attention_cuda_wgmma(n, call->device);
+    if (wgmma) {
+        a.lines = (float *)((char *)call->workspace + lines_at(n));
+        a.tile = attention_wgmma_tile(a.width);
+        a.tiles = (int)ceil_div(a.lq, a.tile);
+    }
     TRY(attention_cuda_delta(call, a));
-    if (attention_cuda_wgmma(n, call->device)) {
+    if (wgmma) {
         if (a.dk.data || a.dv.data || a.heat)
             TRY(attention_wgmma_keys(call, a));
         if (a.dq.data)

@@ -221,7 +221,20 @@ __device__ __forceinline__ void tile_copy(Panels<ROWS, K> &to, const AttentionCu
     }
 }
 
-/* All of a block's tiles; `more`: what a pair of tiles has besides, by the first warp. */
+/* Bytes that lie together, in sixteens; beside whatever else `full` waits for. */
+__device__ __forceinline__ void bulk_ask(void *to, const void *from, int bytes, uint64_t *full)
+{
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(smem_at(full)),
+                 "r"(bytes)
+                 : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
+                 "%2, [%3];" ::"r"(smem_at(to)),
+                 "l"(from), "r"(bytes), "r"(smem_at(full))
+                 : "memory");
+}
+
+/* All of a block's tiles; `more`: what a pair of tiles has besides, asked for by one thread before
+ * it arrives. */
 template <int K, int OWNS, int OWN, int ROWS, int STAGES, class More>
 __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES> &s,
                                            const AttentionCuda &a, const RingArgs &r, int64_t head,
@@ -247,12 +260,11 @@ __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES
         smem_writes_visible();
         bar_arrive(&s.ready);
     }
-    more.load();
     for (int64_t tile = 0; tile < tiles; tile++) {
         uint64_t *full = &s.full[at.stage];
         bar_wait(&s.empty[at.stage], at.phase ^ 1);
-        more.store(at.stage);
-        more.load();
+        if (one)
+            more.ask(at.stage, tile, full);
         if (asks) {
             if (one) {
                 bar_expect(full, (int)(2 * sizeof s.one[0]));
@@ -281,8 +293,7 @@ __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES
     }
 }
 struct NoMore {
-    __device__ __forceinline__ void load() {}
-    __device__ __forceinline__ void store(int) {}
+    __device__ __forceinline__ void ask(int, int64_t, uint64_t *) const {}
 };
 
 /* ---- products ---- */

@@ -7,45 +7,21 @@ enum { GROUPS = 2, STAGES = 3 };
 
 template <int K, int QUERIES> struct KeysShared {
     RingShared<K, 2, 64 * GROUPS, QUERIES, STAGES> ring;
-    float lse[STAGES][QUERIES], delta[STAGES][QUERIES];
+    alignas(16) float lines[STAGES][2][QUERIES];         /* lse, delta */
     float parts[GROUPS][4];
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* lse, as a power of two, and delta of a tile's queries, by one warp. A query beyond the end has q,
- * dy and delta 0, so that it adds nothing. */
+/* lse and delta of a tile's queries. One beyond the end has q, dy and both 0, so that it adds
+ * nothing. */
 template <int K, int QUERIES> struct Lines {
     KeysShared<K, QUERIES> &s;
-    const float   *lse, *delta;
-    int64_t        n;            /* queries left */
-    float          x[(QUERIES + 31) / 32], y[(QUERIES + 31) / 32];
-    __device__ __forceinline__ Lines(KeysShared<K, QUERIES> &shared, const AttentionCuda &a,
-                                     int64_t head)
-        : s(shared), lse(a.lse + head * a.lq), delta(a.delta + head * a.lq), n(a.lq)
+    const AttentionCuda    &a;
+    int64_t                 head;
+    __device__ __forceinline__ void ask(int stage, int64_t tile, uint64_t *full) const
     {
-    }
-    __device__ __forceinline__ void load()
-    {
-#pragma unroll
-        for (int i = 0; i < (QUERIES + 31) / 32; i++) {
-            int  at = (int)threadIdx.x % 128 + 32 * i;
-            bool there = threadIdx.x % 128 < 32 && at < n && at < QUERIES;
-            x[i] = there ? lse[at] * LOG2_E : 0.0f;
-            y[i] = there ? delta[at] : 0.0f;
-        }
-        lse += QUERIES;
-        delta += QUERIES;
-        n -= QUERIES;
-    }
-    __device__ __forceinline__ void store(int stage) const
-    {
-#pragma unroll
-        for (int i = 0; i < (QUERIES + 31) / 32; i++)
-            if (threadIdx.x % 128 < 32 && threadIdx.x % 32 + 32 * i < QUERIES) {
-                s.lse[stage][threadIdx.x % 32 + 32 * i] = x[i];
-                s.delta[stage][threadIdx.x % 32 + 32 * i] = y[i];
-            }
+        bulk_ask(s.lines[stage], lines_of(a, head, tile), (int)sizeof s.lines[0], full);
     }
 };
 
@@ -82,7 +58,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
         int64_t query = tile * QUERIES;
 #pragma unroll
         for (int n = 0; n < QUERIES / 8; n++) {
-            float2 l = *(const float2 *)&s.lse[stage][n * 8 + 2 * t];
+            float2 l = *(const float2 *)&s.lines[stage][0][n * 8 + 2 * t];
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 score[n][e] = fast_exp2(fmaf(score[n][e], steep, -(e & 1 ? l.y : l.x)));
@@ -97,7 +73,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
     auto differences = [&](int stage) {
 #pragma unroll
         for (int n = 0; n < QUERIES / 8; n++) {
-            float2 d = *(const float2 *)&s.delta[stage][n * 8 + 2 * t];
+            float2 d = *(const float2 *)&s.lines[stage][1][n * 8 + 2 * t];
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 ds[n][e] = score[n][e] * (ds[n][e] - (e & 1 ? d.y : d.x));
@@ -192,7 +168,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
     ring_begin(s.ring, a);
     if (group == GROUPS) {
         registers_give<registers_fetching(GROUPS)>();
-        ring_fetch(s.ring, a, r, head, key, tiles, Lines<K, QUERIES>(s, a, head));
+        ring_fetch(s.ring, a, r, head, key, tiles, Lines<K, QUERIES>{ s, a, head });
     } else {
         registers_take<registers_reading(GROUPS)>();
         keys_walk<T, N>(a, s, head, key + group * 64, group, tiles);
@@ -201,6 +177,8 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 }
 
 /* ---- host ---- */
+
+int attention_wgmma_tile(int64_t width) { return width <= 80 ? 64 : 48; } /* by the registers */
 
 template <class T> static Err keys_with(const Call *call, const AttentionCuda &a)
 {
@@ -212,7 +190,8 @@ template <class T> static Err keys_with(const Call *call, const AttentionCuda &a
     r.own_rows = a.lk;
     r.walk_rows = a.lq;
     WITH_WIDTHS(a.width, K, N, {
-        constexpr int queries = N <= 80 ? 64 : 48;       /* what the registers hold */
+        constexpr int queries = N <= 80 ? 64 : 48;
+        REQUIRE(a.tile == queries);
         return ring_launch<K, 2, 64 * GROUPS, queries>(call, keys_wgmma<T, K, N, queries>, a, r,
                                                        sizeof(KeysShared<K, queries>));
     });

@@ -58,9 +58,11 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
     };
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        bool there = row + g + 8 * h < a.lq;
-        lse[h] = there ? a.lse[head * a.lq + row + g + 8 * h] * LOG2_E : INFINITY;
-        delta[h] = there ? a.delta[head * a.lq + row + g + 8 * h] : 0.0f;
+        int64_t      query = row + g + 8 * h;
+        bool         there = query < a.lq;
+        const float *line = lines_of(a, head, there ? query / a.tile : 0);
+        lse[h] = there ? line[query % a.tile] : INFINITY;
+        delta[h] = there ? line[a.tile + query % a.tile] : 0.0f;
     }
     clear(dq);
     bar_wait(&s.ready, 0);

@@ -9,6 +9,7 @@
  * A block takes whole lines of the (M, K) slab, as many rows side by side as fit, so that narrow
  * rows are read as full packs; what belongs to one column is then folded in shared memory. */
 #include "ops/reduce_cuda.h"
+#include "ops/lines_cuda.h"
 #include "ops/units_cuda.h"
 
 #define class class_
@@ -25,12 +26,15 @@ enum { PIECE_COLUMNS = 8, PIECE_LANES = 64 };
 
 typedef enum SumWay { SUM_OWN, SUM_WARP, SUM_THIN_ROWS, SUM_BLOCK } SumWay;
 
-/* What is summed: x, x y, or x y with x times the gate going to its place. Known to the compiler:
- * packs in flight are registers, and those of y would be held free where there is none. */
-typedef enum SumOf { SUM_X, SUM_XY, SUM_GATED } SumOf;
+/* What is summed: x, x y, or x y with x times the gate going to its place, and, lined, summed too.
+ * Known to the compiler: packs in flight are registers, and those of y would be held free where
+ * there is none. */
+typedef enum SumOf { SUM_X, SUM_XY, SUM_GATED, SUM_LINED } SumOf;
 
 #define SUM_KERNEL(kernel, N, job)                                                                 \
     ((job).gate.p ? kernel<N, SUM_GATED> : (job).y.p ? kernel<N, SUM_XY> : kernel<N, SUM_X>)
+#define SUM_KERNEL_LINED(kernel, N, job)                                                           \
+    ((job).lines ? kernel<N, SUM_LINED> : SUM_KERNEL(kernel, N, job))
 
 typedef struct SumCuts {
     SumWay  way;
@@ -62,34 +66,56 @@ static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
     return cuts;
 }
 
-size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms)
+/* Where lines are asked for, a piece is a line. */
+static SumCuts sum_cuts_lined(int64_t m, int64_t each)
 {
-    SumCuts cuts = sum_cuts(a, m, k, sms);
+    return { each < m ? SUM_BLOCK : SUM_THIN_ROWS, each, ceil_div(m, each) };
+}
+
+static size_t sum_cuts_bytes(SumCuts cuts, int64_t a, int64_t k)
+{
     return cuts.pieces > 1 ? (size_t)(a * cuts.pieces * k) * sizeof(float) : 0;
 }
+
+size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms)
+{
+    return sum_cuts_bytes(sum_cuts(a, m, k, sms), a, k);
+}
+
+size_t sum_lines_bytes(int64_t a, int64_t m, int64_t k, int64_t each)
+{
+    return sum_cuts_bytes(sum_cuts_lined(m, each), a, k);
+}
+
+/* What a thread has of N columns: of the sum, and of a line of what went through the gate. */
+template <int N> struct SumOwn { float of[N], line[N]; };
 
 /* One pack of x, and of y, into the sum; x times the gate goes to its place. */
 template <int N, SumOf OF>
 __device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const float (&x)[N],
                                          const float (&y)[N], const float (&gate)[N],
-                                         float (&sum)[N])
+                                         SumOwn<N> &sum)
 {
 #pragma unroll
     for (int j = 0; j < N; j++)
-        sum[j] = OF == SUM_X ? sum[j] + x[j] : fmaf(x[j], y[j], sum[j]);
-    if constexpr (OF == SUM_GATED) {
+        sum.of[j] = OF == SUM_X ? sum.of[j] + x[j] : fmaf(x[j], y[j], sum.of[j]);
+    if constexpr (OF >= SUM_GATED) {
         float product[N];
 #pragma unroll
         for (int j = 0; j < N; j++)
             product[j] = x[j] * gate[j];
         any_put<N>(job.gated, i, product);
+#pragma unroll
+        for (int j = 0; j < N && OF == SUM_LINED; j++)
+            sum.line[j] += rounded(job.gated.type, product[j]);
     }
 }
 
-/* sum[j] += the S packs at first, first + step, ...: all are asked for before the first is used. */
+/* The S packs at first, first + step, ... into the sum: all are asked for before the first is
+ * used. */
 template <int N, SumOf OF, int S>
 __device__ __forceinline__ void sum_some(const SumJob &job, int64_t first, int64_t step,
-                                         const float (&gate)[N], float (&sum)[N])
+                                         const float (&gate)[N], SumOwn<N> &sum)
 {
     Raw<N> raw[S], raw_y[S];
     float  x[N], y[N];
@@ -113,10 +139,10 @@ __device__ __forceinline__ void sum_some(const SumJob &job, int64_t first, int64
  * gate: from column `at` of row a on. */
 template <int N, SumOf OF>
 __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int64_t step,
-                                          int64_t count, int64_t a, int64_t at, float (&sum)[N])
+                                          int64_t count, int64_t a, int64_t at, SumOwn<N> &sum)
 {
     float gate[N];
-    if (OF == SUM_GATED)
+    if (OF >= SUM_GATED)
 #pragma unroll
         for (int j = 0; j < N; j++)
             any_get<1>(job.gate, a * job.k + (at + j) % job.k, &gate[j]);
@@ -147,12 +173,12 @@ __global__ void __launch_bounds__(SUM_THREADS, 2) sum_own(SumJob job)
     for (int64_t p = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; p < packs;
          p += (int64_t)gridDim.x * SUM_THREADS) {
         int64_t k, a = divided(p * N, job.k, &k);
-        float   sum[N] = { 0 };
+        SumOwn<N> sum = {};
         sum_packs<N, OF>(job, a * job.m * job.k + k, job.k, job.m, a, k, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            sum[j] = sum_whole(job, p * N + j, sum[j]);
-        any_put<N>(job.out, p * N, sum);
+            sum.of[j] = sum_whole(job, p * N + j, sum.of[j]);
+        any_put<N>(job.out, p * N, sum.of);
     }
 }
 
@@ -164,17 +190,36 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
     int     lane = threadIdx.x % 32;
     for (int64_t a = (int64_t)blockIdx.x * (SUM_THREADS / 32) + threadIdx.x / 32; a < job.a;
          a += warps) {
-        float   sum[N] = { 0 }, total = 0;
-        int64_t packs = job.m / N;
+        SumOwn<N> sum = {};
+        float     total = 0;
+        int64_t   packs = job.m / N;
         sum_packs<N, OF>(job, a * job.m + lane * N, 32 * N,
                          lane < packs ? (packs - lane + 31) / 32 : 0, a, 0, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            total += sum[j];
+            total += sum.of[j];
         total = sum_whole(job, a, warp_sum(total));
         if (lane == 0)
             any_put<1>(job.out, a, &total);
     }
+}
+
+/* What the 32 rows of a thin block have of the column of each of its first threads. */
+template <int N>
+__device__ __forceinline__ float sum_thin_fold(float (&lines)[32][SUM_THIN * N],
+                                               const float (&sum)[N], int thread)
+{
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        lines[threadIdx.y][threadIdx.x * N + j] = sum[j];
+    __syncthreads();
+    if (thread >= SUM_THIN * N)
+        return 0;
+    float parts[4] = { 0 };                      /* 32 in a row would wait for one another */
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        parts[i % 4] += lines[i][thread];
+    return parts[0] + parts[1] + (parts[2] + parts[3]);
 }
 
 /* Threads (SUM_THIN, 32): packs of columns, rows; blocks (columns, A). */
@@ -183,26 +228,25 @@ __global__ void __launch_bounds__(SUM_THREADS, 2) sum_thin(SumJob job)
 {
     cuda_begin();
     __shared__ float lines[32][SUM_THIN * N];
-    int64_t pack = (int64_t)blockIdx.x * SUM_THIN + threadIdx.x, k = pack * N, a = blockIdx.y;
-    int     row = threadIdx.y, at = threadIdx.x * N;
-    float   sum[N] = { 0 };
+    int64_t   pack = (int64_t)blockIdx.x * SUM_THIN + threadIdx.x, k = pack * N, a = blockIdx.y;
+    int       row = threadIdx.y, thread = threadIdx.y * SUM_THIN + threadIdx.x;
+    SumOwn<N> sum = {};
     if (k < job.k)
         sum_packs<N, OF>(job, (a * job.m + row) * job.k + k, 32 * job.k,
                          row < job.m ? (job.m - row + 31) / 32 : 0, a, k, sum);
-#pragma unroll
-    for (int j = 0; j < N; j++)
-        lines[row][at + j] = sum[j];
-    __syncthreads();
-    int thread = threadIdx.y * SUM_THIN + threadIdx.x;
     k = (int64_t)blockIdx.x * (SUM_THIN * N) + thread;
-    if (thread >= SUM_THIN * N || k >= job.k)
-        return;
-    float parts[4] = { 0 };                      /* 32 in a row would wait for one another */
-#pragma unroll
-    for (int i = 0; i < 32; i++)
-        parts[i % 4] += lines[i][thread];
-    float whole = sum_whole(job, a * job.k + k, parts[0] + parts[1] + (parts[2] + parts[3]));
-    any_put<1>(job.out, a * job.k + k, &whole);
+    bool  mine = thread < SUM_THIN * N && k < job.k;
+    float whole = sum_thin_fold<N>(lines, sum.of, thread);
+    if (mine) {
+        whole = sum_whole(job, a * job.k + k, whole);
+        any_put<1>(job.out, a * job.k + k, &whole);
+    }
+    if constexpr (OF == SUM_LINED) {
+        __syncthreads();
+        whole = sum_thin_fold<N>(lines, sum.line, thread);
+        if (mine)
+            job.lines[a * job.k + k] = whole;
+    }
 }
 
 __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float sum, float *partial)
@@ -212,6 +256,23 @@ __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float su
         partial[at] = sum;
     else
         any_put<1>(job.out, at, &whole);
+}
+
+/* The sums of `side` rows that lie side by side in a block, added into the first job.k of lines. */
+template <int N>
+__device__ __forceinline__ void sum_fold(float *lines, const float (&sum)[N], int side, int k)
+{
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        lines[threadIdx.x * N + j] = sum[j];
+    __syncthreads();
+    for (int have = side; have > 1; ) {      /* the upper rows onto the lower */
+        int keep = (have + 1) / 2, fold = (have - keep) * k, above = keep * k;
+        for (int i = threadIdx.x; i < fold; i += blockDim.x)
+            lines[i] += lines[i + above];
+        __syncthreads();
+        have = keep;
+    }
 }
 
 /* `line` elements at a time, blockDim.x packs. side: rows side by side in a line, 0 where a line is
@@ -226,33 +287,32 @@ __global__ void __launch_bounds__(SUM_WIDE, OF == SUM_X ? 2 : 1)
     int64_t from = piece * cuts.rows, rows = job.m - from < cuts.rows ? job.m - from : cuts.rows;
     int64_t line = (int64_t)blockDim.x * N, e = (int64_t)threadIdx.x * N;
     int64_t first = (a * job.m + from) * job.k, out = (a * cuts.pieces + piece) * job.k;
-    float   sum[N] = { 0 };
+    SumOwn<N> sum = {};
     if (side == 0) {                         /* a thread's columns are its own */
         int64_t k = block * line + e;
         if (k >= job.k)
             return;
         sum_packs<N, OF>(job, first + k, job.k, rows, a, k, sum);
 #pragma unroll
-        for (int j = 0; j < N; j++)
-            sum_give(job, out + k + j, sum[j], partial);
+        for (int j = 0; j < N; j++) {
+            sum_give(job, out + k + j, sum.of[j], partial);
+            if (OF == SUM_LINED)
+                job.lines[out + k + j] = sum.line[j];
+        }
         return;
     }
     int64_t n = rows * job.k;
     sum_packs<N, OF>(job, first + e, line, e < n ? (n - e + line - 1) / line : 0, a, e % job.k,
                      sum);
-#pragma unroll
-    for (int j = 0; j < N; j++)
-        lines[e + j] = sum[j];
-    __syncthreads();
-    for (int have = (int)side; have > 1; ) { /* the upper rows onto the lower */
-        int keep = (have + 1) / 2, fold = (have - keep) * (int)job.k, above = keep * (int)job.k;
-        for (int i = threadIdx.x; i < fold; i += blockDim.x)
-            lines[i] += lines[i + above];
-        __syncthreads();
-        have = keep;
-    }
+    sum_fold<N>(lines, sum.of, (int)side, (int)job.k);
     for (int i = threadIdx.x; i < job.k; i += blockDim.x)
         sum_give(job, out + i, lines[i], partial);
+    if constexpr (OF == SUM_LINED) {
+        __syncthreads();
+        sum_fold<N>(lines, sum.line, (int)side, (int)job.k);
+        for (int i = threadIdx.x; i < job.k; i += blockDim.x)
+            job.lines[out + i] = lines[i];
+    }
 }
 
 /* The four sums of a column in a warp of (PIECE_COLUMNS, 4) added; all get the result. */
@@ -308,7 +368,7 @@ static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, Pack
         return fail(E_DEVICE, "%s: a sum in %lld pieces is too large for one launch",
                     call->node->op->name, (long long)blocks);
     WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), SUM_KERNEL(sum_block, N, *job), (unsigned)blocks,
+              cuda_launch(cuda_stream(call), SUM_KERNEL_LINED(sum_block, N, *job), (unsigned)blocks,
                           (unsigned)threads, 0, *job, cuts, side, columns, partial);)
     CUDA_LAUNCHED();
     if (!partial)
@@ -323,7 +383,8 @@ static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, Pack
 Err sum_cuda_run(const Call *call, const SumJob *given)
 {
     SumJob  job = *given;
-    SumCuts cuts = sum_cuts(job.a, job.m, job.k, cuda_handle(call)->sms);
+    SumCuts cuts = job.lines ? sum_cuts_lined(job.m, job.each)
+                             : sum_cuts(job.a, job.m, job.k, cuda_handle(call)->sms);
     PackOf  pack = { 8 };
     if (job.m == 1) {                        /* only rounding and scale: one long row */
         job.k *= job.a;
@@ -354,7 +415,7 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
         pack_along(&pack, job.k);
         WITH_PACK(pack, N,
                   dim3 blocks((unsigned)ceil_div(job.k, SUM_THIN * N), (unsigned)job.a);
-                  cuda_launch(cuda_stream(call), SUM_KERNEL(sum_thin, N, job), blocks,
+                  cuda_launch(cuda_stream(call), SUM_KERNEL_LINED(sum_thin, N, job), blocks,
                               dim3(SUM_THIN, 32), 0, job);)
     } else
         return sum_by_blocks(call, &job, cuts, pack);

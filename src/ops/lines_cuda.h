@@ -1,9 +1,9 @@
 /* lines_cuda.h -- elementwise work on CUDA that also sums the columns of what it writes, line by
  * line (ops/lines.h).
  *
- * A block has some packs of columns and the rows of one line: threads (packs, rows). Each asks for
- * AHEAD packs before it uses the first; what the threads of a column have is added in shared
- * memory. */
+ * A block has some packs of columns and the rows of one line: threads (packs, rows), blocks
+ * (columns, lines). A thread asks for four packs before it uses the first; what the threads of a
+ * column have is added in shared memory. */
 #ifndef OPS_LINES_CUDA_H
 #define OPS_LINES_CUDA_H
 
@@ -15,7 +15,7 @@ extern "C" {
 }
 #undef class
 
-enum { LINE_THREADS = 256, LINE_AHEAD = 4 };
+enum { LINE_THREADS = 256 };
 
 /* y as it is written to that type */
 __device__ __forceinline__ float rounded(Type type, float y)
@@ -25,6 +25,58 @@ __device__ __forceinline__ float rounded(Type type, float y)
     uint32_t bits = half_bits(type, y);
     return type == BF16 ? __uint_as_float(bits << 16)
                         : __half2float(__ushort_as_half((unsigned short)bits));
+}
+
+/* Packs side by side in a block: many, but few of them without work. */
+static inline int line_packs(int64_t packs)
+{
+    int n = 32;
+    while (n > 4 && (ceil_div(packs, n) * n - packs) * 8 > packs)
+        n /= 2;
+    return n;
+}
+
+/* Runs the statement with S a constant, for the rows row, row + blockDim.y, ... (S of them) of
+ * those between FROM and TO that are this thread's. */
+#define LINE_WALK(FROM, TO, S, row, ...)                                                           \
+    {                                                                                              \
+        int64_t row = (FROM), line_end = (TO);                                                     \
+        for (; row + 3 * (int)blockDim.y < line_end; row += 4 * blockDim.y) {                      \
+            constexpr int S = 4;                                                                   \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+        if (row + (int)blockDim.y < line_end) {                                                    \
+            constexpr int S = 2;                                                                   \
+            __VA_ARGS__                                                                            \
+            row += 2 * blockDim.y;                                                                 \
+        }                                                                                          \
+        if (row < line_end) {                                                                      \
+            constexpr int S = 1;                                                                   \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+/* The column whose sum line_fold gives to this thread; -1: none. */
+template <int N> __device__ __forceinline__ int64_t line_column()
+{
+    int thread = (int)(threadIdx.y * blockDim.x + threadIdx.x), columns = (int)blockDim.x * N;
+    return thread < columns ? (int64_t)blockIdx.x * columns + thread : -1;
+}
+
+/* What the threads of a column have, added; `sums` is shared memory of N floats a thread. */
+template <int N> __device__ __forceinline__ float line_fold(float *sums, const float (&sum)[N])
+{
+    int   thread = (int)(threadIdx.y * blockDim.x + threadIdx.x), columns = (int)blockDim.x * N;
+    float parts[4] = { 0 };                  /* one behind the other would wait */
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        sums[thread * N + j] = sum[j];
+    __syncthreads();
+    for (int i = 0; thread < columns && i < (int)blockDim.y; i += 4)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            parts[j] += sums[(i + j) * columns + thread];
+    return parts[0] + parts[1] + (parts[2] + parts[3]);
 }
 
 typedef struct LineJob {
@@ -58,50 +110,23 @@ __device__ __forceinline__ void line_some(F &f, const RowsIn<IN> &in, const Line
     }
 }
 
-/* Blocks (columns, lines). */
 template <int N, int IN, class F>
-__global__ void __launch_bounds__(LINE_THREADS)
+__global__ void __launch_bounds__(LINE_THREADS, 3)
     line_kernel(F f, RowsIn<IN> in, LineJob job)
 {
     cuda_begin();
-    __shared__ float sums[LINE_THREADS * N];
-    int     columns = (int)blockDim.x * N, lanes = (int)blockDim.y;
-    int64_t first = (int64_t)blockIdx.x * columns, k = first + threadIdx.x * N;
+    __shared__ __align__(16) float sums[LINE_THREADS * N];
+    int64_t k = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N, at = line_column<N>();
     int64_t from = blockIdx.y * job.each,
             to = from + job.each < job.rows ? from + job.each : job.rows;
     float   sum[N] = { 0 };
     f.begin();
-    if (k < job.width) {
-        int64_t row = from + threadIdx.y;
-        for (; row + (LINE_AHEAD - 1) * lanes < to; row += LINE_AHEAD * lanes)
-            line_some<N, LINE_AHEAD>(f, in, job, row * job.width + k, lanes * job.width, sum);
-        for (; row < to; row += lanes)
-            line_some<N, 1>(f, in, job, row * job.width + k, 0, sum);
-    }
-#pragma unroll
-    for (int j = 0; j < N; j++)
-        sums[(int)threadIdx.y * columns + (int)threadIdx.x * N + j] = sum[j];
-    __syncthreads();
-    int column = (int)(threadIdx.y * blockDim.x + threadIdx.x);
-    if (column >= columns || first + column >= job.width)
-        return;
-    float parts[4] = { 0 };                  /* one behind the other would wait */
-    for (int lane = 0; lane < lanes; lane += 4)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            parts[i] += sums[(lane + i) * columns + column];
-    job.lines[blockIdx.y * job.width + first + column] =
-        parts[0] + parts[1] + (parts[2] + parts[3]);
-}
-
-/* Packs side by side in a block: as many as leave the fewest of its columns without work. */
-static inline int line_packs(int64_t packs)
-{
-    int best = 32;
-    for (int n = 16; n >= 4; n /= 2)
-        if (ceil_div(packs, n) * n < ceil_div(packs, best) * best)
-            best = n;
-    return best;
+    if (k < job.width)
+        LINE_WALK(from + threadIdx.y, to, S, row,
+                  line_some<N, S>(f, in, job, row * job.width + k, blockDim.y * job.width, sum);)
+    float line = line_fold<N>(sums, sum);
+    if (at >= 0 && at < job.width)
+        job.lines[blockIdx.y * job.width + at] = line;
 }
 
 /* As rows_cuda, and with the lines of output 0 where they are asked for. */

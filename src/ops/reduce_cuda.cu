@@ -6,10 +6,11 @@
  *   thin    M is short: a block has few packs of columns and all of M, so that one launch does
  *   block   few outputs: M is cut into pieces and a block sums one; a second kernel adds the
  *           pieces.
+ * Where lines of what passes the gate are asked for (ops/lines.h), a piece is a line.
  * A block takes whole lines of the (M, K) slab, as many rows side by side as fit, so that narrow
  * rows are read as full packs; what belongs to one column is then folded in shared memory. */
-#include "ops/reduce_cuda.h"
 #include "ops/lines_cuda.h"
+#include "ops/reduce_cuda.h"
 #include "ops/units_cuda.h"
 
 #define class class_
@@ -26,15 +27,12 @@ enum { PIECE_COLUMNS = 8, PIECE_LANES = 64 };
 
 typedef enum SumWay { SUM_OWN, SUM_WARP, SUM_THIN_ROWS, SUM_BLOCK } SumWay;
 
-/* What is summed: x, x y, or x y with x times the gate going to its place, and, lined, summed too.
- * Known to the compiler: packs in flight are registers, and those of y would be held free where
- * there is none. */
-typedef enum SumOf { SUM_X, SUM_XY, SUM_GATED, SUM_LINED } SumOf;
+/* What is summed: x, x y, or x y with x times the gate going to its place. Known to the compiler:
+ * packs in flight are registers, and those of y would be held free where there is none. */
+typedef enum SumOf { SUM_X, SUM_XY, SUM_GATED } SumOf;
 
 #define SUM_KERNEL(kernel, N, job)                                                                 \
     ((job).gate.p ? kernel<N, SUM_GATED> : (job).y.p ? kernel<N, SUM_XY> : kernel<N, SUM_X>)
-#define SUM_KERNEL_LINED(kernel, N, job)                                                           \
-    ((job).lines ? kernel<N, SUM_LINED> : SUM_KERNEL(kernel, N, job))
 
 typedef struct SumCuts {
     SumWay  way;
@@ -66,56 +64,67 @@ static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
     return cuts;
 }
 
-/* Where lines are asked for, a piece is a line. */
-static SumCuts sum_cuts_lined(int64_t m, int64_t each)
-{
-    return { each < m ? SUM_BLOCK : SUM_THIN_ROWS, each, ceil_div(m, each) };
-}
-
-static size_t sum_cuts_bytes(SumCuts cuts, int64_t a, int64_t k)
-{
-    return cuts.pieces > 1 ? (size_t)(a * cuts.pieces * k) * sizeof(float) : 0;
-}
-
 size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms)
 {
-    return sum_cuts_bytes(sum_cuts(a, m, k, sms), a, k);
+    SumCuts cuts = sum_cuts(a, m, k, sms);
+    return cuts.pieces > 1 ? (size_t)(a * cuts.pieces * k) * sizeof(float) : 0;
 }
 
 size_t sum_lines_bytes(int64_t a, int64_t m, int64_t k, int64_t each)
 {
-    return sum_cuts_bytes(sum_cuts_lined(m, each), a, k);
+    return each < m ? (size_t)(a * ceil_div(m, each) * k) * sizeof(float) : 0;
 }
-
-/* What a thread has of N columns: of the sum, and of a line of what went through the gate. */
-template <int N> struct SumOwn { float of[N], line[N]; };
 
 /* One pack of x, and of y, into the sum; x times the gate goes to its place. */
 template <int N, SumOf OF>
 __device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const float (&x)[N],
                                          const float (&y)[N], const float (&gate)[N],
-                                         SumOwn<N> &sum)
+                                         float (&sum)[N])
 {
 #pragma unroll
     for (int j = 0; j < N; j++)
-        sum.of[j] = OF == SUM_X ? sum.of[j] + x[j] : fmaf(x[j], y[j], sum.of[j]);
-    if constexpr (OF >= SUM_GATED) {
+        sum[j] = OF == SUM_X ? sum[j] + x[j] : fmaf(x[j], y[j], sum[j]);
+    if constexpr (OF == SUM_GATED) {
         float product[N];
 #pragma unroll
         for (int j = 0; j < N; j++)
             product[j] = x[j] * gate[j];
         any_put<N>(job.gated, i, product);
-#pragma unroll
-        for (int j = 0; j < N && OF == SUM_LINED; j++)
-            sum.line[j] += rounded(job.gated.type, product[j]);
     }
 }
 
-/* The S packs at first, first + step, ... into the sum: all are asked for before the first is
- * used. */
+/* The S packs at first, first + step, ...: all are asked for before the first is used. */
+template <int N, int S>
+__device__ __forceinline__ void sum_some_lined(const SumJob &job, int64_t first, int64_t step,
+                                               const float (&gate)[N], float (&sum)[N],
+                                               float (&line)[N])
+{
+    Raw<N> raw[S], raw_y[S];
+    float  x[N], y[N];
+#pragma unroll
+    for (int s = 0; s < S; s++) {
+        raw[s] = raw_load<N>(job.x, first + s * step);
+        raw_y[s] = raw_load<N>(job.y, first + s * step);
+    }
+#pragma unroll
+    for (int s = 0; s < S; s++) {
+        raw_get<N>(job.x.type, raw[s], x);
+        raw_get<N>(job.y.type, raw_y[s], y);
+        sum_pack<N, SUM_XY>(job, first + s * step, x, y, gate, sum);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            x[j] *= gate[j];
+        any_put<N>(job.gated, first + s * step, x);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            line[j] += rounded(job.gated.type, x[j]);
+    }
+}
+
+/* sum[j] += the S packs at first, first + step, ...: all are asked for before the first is used. */
 template <int N, SumOf OF, int S>
 __device__ __forceinline__ void sum_some(const SumJob &job, int64_t first, int64_t step,
-                                         const float (&gate)[N], SumOwn<N> &sum)
+                                         const float (&gate)[N], float (&sum)[N])
 {
     Raw<N> raw[S], raw_y[S];
     float  x[N], y[N];
@@ -139,13 +148,13 @@ __device__ __forceinline__ void sum_some(const SumJob &job, int64_t first, int64
  * gate: from column `at` of row a on. */
 template <int N, SumOf OF>
 __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int64_t step,
-                                          int64_t count, int64_t a, int64_t at, SumOwn<N> &sum)
+                                          int64_t count, int64_t a, int64_t at, float (&sum)[N])
 {
     float gate[N];
-    if (OF >= SUM_GATED)
+    if (OF == SUM_GATED)
 #pragma unroll
         for (int j = 0; j < N; j++)
-            any_get<1>(job.gate, a * job.k + (at + j) % job.k, &gate[j]);
+            any_get<1>(job.gate, a * job.k + at, &gate[j]), at = at + 1 < job.k ? at + 1 : 0;
     for (; count >= SUM_AHEAD; count -= SUM_AHEAD, first += SUM_AHEAD * step)
         sum_some<N, OF, SUM_AHEAD>(job, first, step, gate, sum);
     if (count & 4) {
@@ -173,12 +182,12 @@ __global__ void __launch_bounds__(SUM_THREADS, 2) sum_own(SumJob job)
     for (int64_t p = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; p < packs;
          p += (int64_t)gridDim.x * SUM_THREADS) {
         int64_t k, a = divided(p * N, job.k, &k);
-        SumOwn<N> sum = {};
+        float   sum[N] = { 0 };
         sum_packs<N, OF>(job, a * job.m * job.k + k, job.k, job.m, a, k, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            sum.of[j] = sum_whole(job, p * N + j, sum.of[j]);
-        any_put<N>(job.out, p * N, sum.of);
+            sum[j] = sum_whole(job, p * N + j, sum[j]);
+        any_put<N>(job.out, p * N, sum);
     }
 }
 
@@ -190,36 +199,17 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
     int     lane = threadIdx.x % 32;
     for (int64_t a = (int64_t)blockIdx.x * (SUM_THREADS / 32) + threadIdx.x / 32; a < job.a;
          a += warps) {
-        SumOwn<N> sum = {};
-        float     total = 0;
-        int64_t   packs = job.m / N;
+        float   sum[N] = { 0 }, total = 0;
+        int64_t packs = job.m / N;
         sum_packs<N, OF>(job, a * job.m + lane * N, 32 * N,
                          lane < packs ? (packs - lane + 31) / 32 : 0, a, 0, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            total += sum.of[j];
+            total += sum[j];
         total = sum_whole(job, a, warp_sum(total));
         if (lane == 0)
             any_put<1>(job.out, a, &total);
     }
-}
-
-/* What the 32 rows of a thin block have of the column of each of its first threads. */
-template <int N>
-__device__ __forceinline__ float sum_thin_fold(float (&lines)[32][SUM_THIN * N],
-                                               const float (&sum)[N], int thread)
-{
-#pragma unroll
-    for (int j = 0; j < N; j++)
-        lines[threadIdx.y][threadIdx.x * N + j] = sum[j];
-    __syncthreads();
-    if (thread >= SUM_THIN * N)
-        return 0;
-    float parts[4] = { 0 };                      /* 32 in a row would wait for one another */
-#pragma unroll
-    for (int i = 0; i < 32; i++)
-        parts[i % 4] += lines[i][thread];
-    return parts[0] + parts[1] + (parts[2] + parts[3]);
 }
 
 /* Threads (SUM_THIN, 32): packs of columns, rows; blocks (columns, A). */
@@ -228,25 +218,26 @@ __global__ void __launch_bounds__(SUM_THREADS, 2) sum_thin(SumJob job)
 {
     cuda_begin();
     __shared__ float lines[32][SUM_THIN * N];
-    int64_t   pack = (int64_t)blockIdx.x * SUM_THIN + threadIdx.x, k = pack * N, a = blockIdx.y;
-    int       row = threadIdx.y, thread = threadIdx.y * SUM_THIN + threadIdx.x;
-    SumOwn<N> sum = {};
+    int64_t pack = (int64_t)blockIdx.x * SUM_THIN + threadIdx.x, k = pack * N, a = blockIdx.y;
+    int     row = threadIdx.y, at = threadIdx.x * N;
+    float   sum[N] = { 0 };
     if (k < job.k)
         sum_packs<N, OF>(job, (a * job.m + row) * job.k + k, 32 * job.k,
                          row < job.m ? (job.m - row + 31) / 32 : 0, a, k, sum);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        lines[row][at + j] = sum[j];
+    __syncthreads();
+    int thread = threadIdx.y * SUM_THIN + threadIdx.x;
     k = (int64_t)blockIdx.x * (SUM_THIN * N) + thread;
-    bool  mine = thread < SUM_THIN * N && k < job.k;
-    float whole = sum_thin_fold<N>(lines, sum.of, thread);
-    if (mine) {
-        whole = sum_whole(job, a * job.k + k, whole);
-        any_put<1>(job.out, a * job.k + k, &whole);
-    }
-    if constexpr (OF == SUM_LINED) {
-        __syncthreads();
-        whole = sum_thin_fold<N>(lines, sum.line, thread);
-        if (mine)
-            job.lines[a * job.k + k] = whole;
-    }
+    if (thread >= SUM_THIN * N || k >= job.k)
+        return;
+    float parts[4] = { 0 };                      /* 32 in a row would wait for one another */
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        parts[i % 4] += lines[i][thread];
+    float whole = sum_whole(job, a * job.k + k, parts[0] + parts[1] + (parts[2] + parts[3]));
+    any_put<1>(job.out, a * job.k + k, &whole);
 }
 
 __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float sum, float *partial)
@@ -256,23 +247,6 @@ __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float su
         partial[at] = sum;
     else
         any_put<1>(job.out, at, &whole);
-}
-
-/* The sums of `side` rows that lie side by side in a block, added into the first job.k of lines. */
-template <int N>
-__device__ __forceinline__ void sum_fold(float *lines, const float (&sum)[N], int side, int k)
-{
-#pragma unroll
-    for (int j = 0; j < N; j++)
-        lines[threadIdx.x * N + j] = sum[j];
-    __syncthreads();
-    for (int have = side; have > 1; ) {      /* the upper rows onto the lower */
-        int keep = (have + 1) / 2, fold = (have - keep) * k, above = keep * k;
-        for (int i = threadIdx.x; i < fold; i += blockDim.x)
-            lines[i] += lines[i + above];
-        __syncthreads();
-        have = keep;
-    }
 }
 
 /* `line` elements at a time, blockDim.x packs. side: rows side by side in a line, 0 where a line is
@@ -287,32 +261,33 @@ __global__ void __launch_bounds__(SUM_WIDE, OF == SUM_X ? 2 : 1)
     int64_t from = piece * cuts.rows, rows = job.m - from < cuts.rows ? job.m - from : cuts.rows;
     int64_t line = (int64_t)blockDim.x * N, e = (int64_t)threadIdx.x * N;
     int64_t first = (a * job.m + from) * job.k, out = (a * cuts.pieces + piece) * job.k;
-    SumOwn<N> sum = {};
+    float   sum[N] = { 0 };
     if (side == 0) {                         /* a thread's columns are its own */
         int64_t k = block * line + e;
         if (k >= job.k)
             return;
         sum_packs<N, OF>(job, first + k, job.k, rows, a, k, sum);
 #pragma unroll
-        for (int j = 0; j < N; j++) {
-            sum_give(job, out + k + j, sum.of[j], partial);
-            if (OF == SUM_LINED)
-                job.lines[out + k + j] = sum.line[j];
-        }
+        for (int j = 0; j < N; j++)
+            sum_give(job, out + k + j, sum[j], partial);
         return;
     }
-    int64_t n = rows * job.k;
-    sum_packs<N, OF>(job, first + e, line, e < n ? (n - e + line - 1) / line : 0, a, e % job.k,
-                     sum);
-    sum_fold<N>(lines, sum.of, (int)side, (int)job.k);
+    int64_t n = rows * job.k, at, count = divided(e < n ? n - e + line - 1 : 0, line, &at);
+    divided(e, job.k, &at);
+    sum_packs<N, OF>(job, first + e, line, count, a, at, sum);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        lines[e + j] = sum[j];
+    __syncthreads();
+    for (int have = (int)side; have > 1; ) { /* the upper rows onto the lower */
+        int keep = (have + 1) / 2, fold = (have - keep) * (int)job.k, above = keep * (int)job.k;
+        for (int i = threadIdx.x; i < fold; i += blockDim.x)
+            lines[i] += lines[i + above];
+        __syncthreads();
+        have = keep;
+    }
     for (int i = threadIdx.x; i < job.k; i += blockDim.x)
         sum_give(job, out + i, lines[i], partial);
-    if constexpr (OF == SUM_LINED) {
-        __syncthreads();
-        sum_fold<N>(lines, sum.line, (int)side, (int)job.k);
-        for (int i = threadIdx.x; i < job.k; i += blockDim.x)
-            job.lines[out + i] = lines[i];
-    }
 }
 
 /* The four sums of a column in a warp of (PIECE_COLUMNS, 4) added; all get the result. */
@@ -349,7 +324,41 @@ __global__ void __launch_bounds__(PIECE_COLUMNS *PIECE_LANES)
         any_put<1>(job.out, at, &sum);
 }
 
+/* A line of what passes the gate, and a piece of the sum of x y. */
+template <int N>
+__global__ void __launch_bounds__(LINE_THREADS, 3)
+    sum_lined(SumJob job, int64_t pieces, float *partial)
+{
+    cuda_begin();
+    __shared__ __align__(16) float of[LINE_THREADS * N], lines[LINE_THREADS * N];
+    int64_t piece, a = divided(blockIdx.y, pieces, &piece), from = a * job.m + piece * job.each;
+    int64_t to = piece + 1 < pieces ? from + job.each : (a + 1) * job.m;
+    int64_t k = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N, at = line_column<N>();
+    float   gate[N], sum[N] = { 0 }, line[N] = { 0 };
+    if (k < job.k) {
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            any_get<1>(job.gate, a * job.k + k + j, &gate[j]);
+        LINE_WALK(from + threadIdx.y, to, S, row,
+                  sum_some_lined<N, S>(job, row * job.k + k, blockDim.y * job.k, gate, sum, line);)
+    }
+    float whole = line_fold<N>(of, sum), lined = line_fold<N>(lines, line);
+    if (at < 0 || at >= job.k)
+        return;
+    job.lines[blockIdx.y * job.k + at] = lined;
+    sum_give(job, blockIdx.y * job.k + at, whole, partial);
+}
+
 static int64_t common_factor(int64_t a, int64_t b) { return b ? common_factor(b, a % b) : a; }
+
+static Err sum_by_pieces(const Call *call, const SumJob *job, int64_t pieces, const float *partial)
+{
+    cuda_launch(cuda_stream(call), sum_pieces,
+                dim3((unsigned)ceil_div(job->k, PIECE_COLUMNS), (unsigned)job->a),
+                dim3(PIECE_COLUMNS, PIECE_LANES), 0, *job, pieces, partial);
+    CUDA_LAUNCHED();
+    return OK;
+}
 
 static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, PackOf pack)
 {
@@ -368,23 +377,33 @@ static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, Pack
         return fail(E_DEVICE, "%s: a sum in %lld pieces is too large for one launch",
                     call->node->op->name, (long long)blocks);
     WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), SUM_KERNEL_LINED(sum_block, N, *job), (unsigned)blocks,
+              cuda_launch(cuda_stream(call), SUM_KERNEL(sum_block, N, *job), (unsigned)blocks,
                           (unsigned)threads, 0, *job, cuts, side, columns, partial);)
     CUDA_LAUNCHED();
     if (!partial)
         return OK;
-    cuda_launch(cuda_stream(call), sum_pieces,
-                dim3((unsigned)ceil_div(job->k, PIECE_COLUMNS), (unsigned)job->a),
-                dim3(PIECE_COLUMNS, PIECE_LANES), 0, *job, cuts.pieces, partial);
+    return sum_by_pieces(call, job, cuts.pieces, partial);
+}
+
+static Err sum_by_lines(const Call *call, const SumJob *job, PackOf pack)
+{
+    int64_t pieces = ceil_div(job->m, job->each);
+    float  *partial = pieces > 1 ? (float *)call->workspace : NULL;
+    pack_along(&pack, job->k);
+    int  packs = line_packs(job->k / pack.n);
+    dim3 threads((unsigned)packs, (unsigned)(LINE_THREADS / packs));
+    dim3 blocks((unsigned)ceil_div(job->k, packs * pack.n), (unsigned)(job->a * pieces));
+    WITH_PACK(pack, N,
+              cuda_launch(cuda_stream(call), sum_lined<N>, blocks, threads, 0, *job, pieces,
+                          partial);)
     CUDA_LAUNCHED();
-    return OK;
+    return partial ? sum_by_pieces(call, job, pieces, partial) : OK;
 }
 
 Err sum_cuda_run(const Call *call, const SumJob *given)
 {
     SumJob  job = *given;
-    SumCuts cuts = job.lines ? sum_cuts_lined(job.m, job.each)
-                             : sum_cuts(job.a, job.m, job.k, cuda_handle(call)->sms);
+    SumCuts cuts = sum_cuts(job.a, job.m, job.k, cuda_handle(call)->sms);
     PackOf  pack = { 8 };
     if (job.m == 1) {                        /* only rounding and scale: one long row */
         job.k *= job.a;
@@ -398,6 +417,8 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
     if (job.a * job.k == 0)
         return OK;
 
+    if (job.lines)
+        return sum_by_lines(call, &job, pack);
     if (cuts.way == SUM_OWN) {
         pack_with(&pack, job.out.p, job.out.type);
         pack_along(&pack, job.k);
@@ -415,7 +436,7 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
         pack_along(&pack, job.k);
         WITH_PACK(pack, N,
                   dim3 blocks((unsigned)ceil_div(job.k, SUM_THIN * N), (unsigned)job.a);
-                  cuda_launch(cuda_stream(call), SUM_KERNEL_LINED(sum_thin, N, job), blocks,
+                  cuda_launch(cuda_stream(call), SUM_KERNEL(sum_thin, N, job), blocks,
                               dim3(SUM_THIN, 32), 0, job);)
     } else
         return sum_by_blocks(call, &job, cuts, pack);

@@ -69,7 +69,7 @@ static void one_reader(void)
     pool_free(pool);
 }
 
-static void two_readers(void)                            /* two biases, one gradient: made once */
+static void two_readers(void)                    /* two biases, one gradient: made once */
 {
     Pool  *pool = pool_new(NULL, "lines");
     Shape  shape;
@@ -80,7 +80,7 @@ static void two_readers(void)                            /* two biases, one grad
     pool_free(pool);
 }
 
-static void samples(void)                                /* lines of a gated sum are of one sample */
+static void samples(void)                        /* lines of a gated sum are of one sample */
 {
     Pool  *pool = pool_new(NULL, "lines");
     Shape  shape;

@@ -10,7 +10,7 @@
 
 /* MOST: lines, so many that bias_grad adds in one launch on a card. Below LEAST rows, or where they
  * are narrow, reading dy again is cheap. */
-enum { LINES_MOST = 256, LINES_LEAST = 1024, LINES_NARROW = 32 };
+enum { LINES_MOST = 128, LINES_LEAST = 1024, LINES_NARROW = 32 };
 
 static inline int64_t lines_each(int64_t rows)   /* rows of a line: eights, at least 32 */
 {

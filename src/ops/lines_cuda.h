@@ -17,14 +17,21 @@ extern "C" {
 
 enum { LINE_THREADS = 256 };
 
-/* y as it is written to that type */
-__device__ __forceinline__ float rounded(Type type, float y)
+/* y becomes what is written of it to that type. By pairs: to round one number alone takes as long
+ * as an exponential. */
+template <int N> __device__ __forceinline__ void round_to(Type type, float (&y)[N])
 {
     if (type == F32)
-        return y;
-    uint32_t bits = half_bits(type, y);
-    return type == BF16 ? __uint_as_float(bits << 16)
-                        : __half2float(__ushort_as_half((unsigned short)bits));
+        return;
+#pragma unroll
+    for (int j = 0; j < N; j += 2) {
+        float  above = N > 1 ? y[j + (N > 1)] : 0.0f;
+        float2 pair = type == BF16 ? __bfloat1622float2(__floats2bfloat162_rn(y[j], above))
+                                   : __half22float2(__floats2half2_rn(y[j], above));
+        y[j] = pair.x;
+        if (N > 1)
+            y[j + (N > 1)] = pair.y;
+    }
 }
 
 /* Packs side by side in a block: many, but few of them without work. */
@@ -103,10 +110,11 @@ __device__ __forceinline__ void line_some(F &f, const RowsIn<IN> &in, const Line
         for (int j = 0; j < IN; j++)
             raw_get<N>(in.in[j].type, raw[s][j], x[j]);
         f.template run<N>(i + s * step, x, y);
+        round_to<N>(job.out.type, y);
         any_put<N>(job.out, i + s * step, y);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            sum[j] += rounded(job.out.type, y[j]);
+            sum[j] += y[j];
     }
 }
 

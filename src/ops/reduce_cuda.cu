@@ -114,10 +114,11 @@ __device__ __forceinline__ void sum_some_lined(const SumJob &job, int64_t first,
 #pragma unroll
         for (int j = 0; j < N; j++)
             x[j] *= gate[j];
+        round_to<N>(job.gated.type, x);
         any_put<N>(job.gated, first + s * step, x);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            line[j] += rounded(job.gated.type, x[j]);
+            line[j] += x[j];
     }
 }
 

@@ -17,8 +17,8 @@ extern "C" {
 
 enum { LINE_THREADS = 256 };
 
-/* y becomes what is written of it to that type. By pairs: to round one number alone takes as long
- * as an exponential. */
+/* y becomes what is written of it to that type. By pairs: number by number each is converted by an
+ * instruction of its own, beside the one that packs two. */
 template <int N> __device__ __forceinline__ void round_to(Type type, float (&y)[N])
 {
     if (type == F32)

@@ -1,6 +1,6 @@
 """Whole training steps on the card: ours and PyTorch's strongest forms, taken in the same job.
 
-    cuda.py BUILD [--limit S] [--each S] [--steps N] [--together N] [--forms eager,graphs,ckpt,compile] [WORK ...]
+    cuda.py BUILD [--limit S] [--each S] [--steps N] [--together N] [--forms eager,graphs,ckpt,compile,captured,blocks] [WORK ...]
 
 Each run is a process of its own with a time limit (--each); --limit stops the whole in time, with what was not run left out. PyTorch
 compiles for minutes, so up to N of its processes (--together) get ready at the same time; while one that is ready takes its
@@ -10,10 +10,12 @@ timed steps, all others are stopped (SIGSTOP). Ours comes first, for all works; 
     graphs    torch.compile(mode="reduce-overhead"): forward and backward as CUDA graphs
     ckpt      torch.utils.checkpoint around every block
     compile   torch.compile
+    captured  eager, the whole step with its update captured as one CUDA graph (torch.cuda.graph)
+    blocks    torch.compile of every repeated block by itself: for models that it does not finish as a whole
 
 All train the same recipe: AdamW without clipping, an EMA, one micro-batch. ms is the median step of
 a row without pauses, each step's end by the card's clock, ours and PyTorch's alike. Bytes: our arena; PyTorch's
-max_memory_allocated, or reserved for graphs, whose pools it does not see. S = fp32 parameters, gradients, Adam and EMA of what is
+max_memory_allocated, or what is reserved for graphs, whose pools it does not see. S = fp32 parameters, gradients, Adam and EMA of what is
 trained, and the frozen weights (contract section 6); the ratio above S is (arena - S) / (peak - S). Best is PyTorch's fastest form. Where
 our arena is above half of that, "half" is our step planned within S + (peak - S) / 2 by exact levers: what half of the memory costs."""
 import argparse
@@ -29,7 +31,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 2 ** 20
 PLAIN = ["optimizer.clip=0", "ema.rule=constant", "accumulate=1"]
-FORMS = ["eager", "graphs", "ckpt", "compile"]
+FORMS = ["eager", "graphs", "ckpt", "compile", "captured", "blocks"]      # the last only where it is asked for
 WORKS = {                    # most wanted first: what bench_step is told beside the precision
     "dit3d-tiny": ["dit3d-tiny"],
     "dit3d-s": ["dit3d-s"],
@@ -59,6 +61,14 @@ def checkpointed(model, system):
     for module in model.modules():
         if type(module).__name__ in BLOCKS[system]:
             module.forward = (lambda inner: lambda *x: checkpoint(inner, *x, use_reentrant=False))(module.forward)
+
+
+def blocks_compiled(model, system):
+    import torch
+    torch._dynamo.config.recompile_limit = 256           # a block is compiled for each of its shapes
+    for module in model.modules():
+        if type(module).__name__ in BLOCKS[system]:
+            module.compile(dynamic=False)
 
 
 def moved(values):
@@ -103,6 +113,26 @@ def stamp(torch):
     return event
 
 
+def captured(torch, step):
+    """The step as one CUDA graph; what libraries and optimizer make once is made before, on a stream of its own."""
+    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()                         # the graph has memory of its own
+    torch.cuda.reset_peak_memory_stats()
+    with torch.cuda.graph(graph):
+        loss = step()
+
+    def replay():
+        graph.replay()
+        return loss
+    return replay
+
+
 def run_torch(work, form, path, steps):
     import torch
     sys.path.insert(0, os.path.join(HERE, "..", "tests", "ref"))
@@ -115,19 +145,15 @@ def run_torch(work, form, path, steps):
         model = model.to(memory_format=torch.channels_last)
     if form == "ckpt":
         checkpointed(model, system)
+    if form == "blocks":
+        blocks_compiled(model, system)
     if form in ("compile", "graphs"):
         loss_of = torch.compile(loss_of, mode="reduce-overhead" if form == "graphs" else "default")
     params = [p for p in model.parameters() if p.requires_grad]
-    adamw = torch.optim.AdamW(params, lr=1e-4, fused=True)
+    adamw = torch.optim.AdamW(params, lr=1e-4, fused=True, capturable=form == "captured")
     ema = [p.detach().clone() for p in params]
-    ends, start_all = [], time.perf_counter()
-    for i in range(steps + 4):
-        if i == 4:
-            torch.cuda.synchronize()
-            warm_s = time.perf_counter() - start_all
-            print("warm", flush=True)
-            sys.stdin.readline()                     # until the card is this process's alone
-            ends.append(stamp(torch))
+
+    def step():
         if form == "graphs":
             torch.compiler.cudagraph_mark_step_begin()
         with torch.autocast("cuda", torch.bfloat16):
@@ -136,6 +162,19 @@ def run_torch(work, form, path, steps):
         adamw.step()
         adamw.zero_grad(set_to_none=True)
         torch._foreach_lerp_(ema, params, 1e-4)
+        return loss
+
+    ends, start_all = [], time.perf_counter()
+    if form == "captured":
+        step = captured(torch, step)
+    for i in range(steps + 4):
+        if i == 4:
+            torch.cuda.synchronize()
+            warm_s = time.perf_counter() - start_all
+            print("warm", flush=True)
+            sys.stdin.readline()                     # until the card is this process's alone
+            ends.append(stamp(torch))
+        loss = step()
         if i >= 4:
             ends.append(stamp(torch))
     torch.cuda.synchronize()
@@ -144,7 +183,7 @@ def run_torch(work, form, path, steps):
     reserved, allocated = torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated()
     n, trained = common.count(model), common.count(model, trained=True)
     print(json.dumps({"work": work, "form": form, "ms": round(statistics.median(times), 3),
-                      "bytes": reserved if form == "graphs" else allocated, "reserved": reserved, "used": total - free,
+                      "bytes": reserved if form in ("graphs", "captured") else allocated, "reserved": reserved, "used": total - free,
                       "static": 4 * n + 16 * trained, "parameters": n, "loss": float(loss.detach()),
                       "warm_s": round(warm_s, 1), "torch": torch.__version__}), flush=True)
 
@@ -280,7 +319,7 @@ def main():
     parser.add_argument("--each", type=float, default=400, help="seconds for one run")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--together", type=int, default=1, help="processes of PyTorch that get ready at a time")
-    parser.add_argument("--forms", default=",".join(FORMS))
+    parser.add_argument("--forms", default=",".join(FORMS[:5]))
     parser.add_argument("--here", help=argparse.SUPPRESS)
     args = parser.parse_intermixed_args()
     for work in args.works:
@@ -317,7 +356,7 @@ def main():
         print(f"  {work} {form}: {told}", file=sys.stderr, flush=True)
     heads = " | ".join(f"{f:>18}" for f in FORMS)
     print(f"\n{'':16} {'ours':>9} {'arena':>8} {'used':>8} | {heads} | {'best /':>6} {'S':>8} {'arena/':>7} {'above':>7} {'least':>8} {'half':>8}\n"
-          f"{'':16} {'ms':>9} {'MiB':>8} {'MiB':>8} | {' | '.join(['       ms      MiB'] * 4)} | {'ours':>6} {'MiB':>8} {'best':>7} {'S':>7} {'MiB':>8} {'MiB':>8} {'ms':>8}")
+          f"{'':16} {'ms':>9} {'MiB':>8} {'MiB':>8} | {' | '.join(['       ms      MiB'] * len(FORMS))} | {'ours':>6} {'MiB':>8} {'best':>7} {'S':>7} {'MiB':>8} {'MiB':>8} {'ms':>8}")
     for work in works:
         if ours[work]:
             half = our_half(args, work, ours[work], theirs[work]) if theirs[work] and deadline > time.monotonic() else None

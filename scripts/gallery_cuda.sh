@@ -58,7 +58,7 @@ stablesr() {
     say "autoencoder: $(tail -1 "$runs/stablesr-vae/log.jsonl")"
     draw stablesr-vae -n 2
     train stablesr-edge-after stablesr-edge-after --steps 2000 --set save.every=1000 --set save.keep=1 --set model.trainable=all --set accumulate=1 \
-        --set schedule.kind=cosine --set schedule.warmup=20 --set optimizer.lr=2e-4 --set ema.rule=power --set ema.decay=0.99 \
+        --set schedule.kind=cosine --set schedule.warmup=100 --set optimizer.lr=1e-4 --set optimizer.clip=1 --set ema.rule=power --set ema.decay=0.99 \
         --set sampler.colour=wavelet --init "$(ls "$runs"/stablesr-vae/step-*.safetensors | tail -1)" --init-partial &&
         draw stablesr-edge-after -n 2 --steps 100
 }

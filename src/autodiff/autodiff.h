@@ -42,6 +42,7 @@ typedef struct TrainSpec {
 typedef struct TrainGraph {      /* the handles a trainer needs */
     Tensor loss;                 /* [1] f32, persistent: sum over the step's micro-batches */
     Tensor counters, rates, progress;        /* see ops/optim.h */
+    bool   measures_norm;        /* PROGRESS_NORM is the gradient's: clipping and fp16 need it */
 } TrainGraph;
 
 /* Gradients of loss ([1]) for every trained parameter; sets Param.trained and Param.grad. If given,

@@ -147,6 +147,7 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
     REQUIRE(spec->n_groups > 0 && spec->accumulate > 0);
     graph->module = 0;
     graph->source = (Source){ 0 };
+    out->measures_norm = spec->clip > 0 || graph->compute == F16;
     out->counters = graph_counters(graph);
     out->rates = state_add(graph, "run.rates", F32, SHAPE(RATE_GROUPS + spec->n_groups),
                            CLASS_INPUTS, false);
@@ -172,7 +173,7 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
     graph->part = PART_UPDATE;
     graph->source = (Source){ 0 };
     Tensor norm = tensor_none(graph);
-    if (spec->clip > 0 || graph->compute == F16) {
+    if (out->measures_norm) {
         Tensor *grads = NEWN(graph->pool, Tensor, graph->n_params);
         int     n = 0;
         for (int32_t i = 0; i < graph->n_params; i++)

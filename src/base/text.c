@@ -135,6 +135,17 @@ const char *count_text(int64_t count)
     return slot;
 }
 
+const char *span_text(double seconds)
+{
+    char     *slot = text_slot();
+    long long s = seconds > 0 ? seconds < 1e15 ? (long long)seconds : (long long)1e15 : 0;
+    if (s < 3600)
+        snprintf(slot, 40, "%lld:%02lld", s / 60, s % 60);
+    else
+        snprintf(slot, 40, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    return slot;
+}
+
 Err bytes_read(const char *text, int64_t whole, int64_t *bytes)
 {
     static const struct { const char *name; double scale; } unit[] = {

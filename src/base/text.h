@@ -26,6 +26,7 @@ void print_sentence(FILE *to, const char *fmt, ...) __attribute__((format(printf
 
 const char *bytes_text(int64_t bytes);       /* "9.31 GiB"; one of 8 static buffers per thread */
 const char *count_text(int64_t count);       /* "204,223,297"; likewise */
+const char *span_text(double seconds);       /* "0:09", "12:34", "2:01:59"; likewise */
 Err bytes_read(const char *text, int64_t whole, int64_t *bytes);  /* whole: what 100% means, or 0 */
 
 /* Between single quotes; one in the path is written as `quote`. */

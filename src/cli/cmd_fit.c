@@ -210,8 +210,8 @@ static void show_proof(Pool *pool, const Shown *s)
 
 static void show_curve(Pool *pool, const Shown *s)
 {
-    printf("\nbudget against time: what no other plan found beats in both\n"
-           "      budget      time  micro-batch  run twice\n");
+    printf("\narena against time: what no other plan found beats in both\n"
+           "       arena      time  micro-batch  run twice\n");
     for (int i = 0; i < s->n_points; i++) {
         const FitPoint *p = &s->points[i];
         printf("  %10s  %+7.1f%%  %5lld x %-4lld %9d%s\n", bytes_text(p->peak_bytes),
@@ -286,7 +286,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     if (opt.prove)
         TRY(engine_prove(pool, s->fit.engine, how.budget_bytes, opt.prove_limit, &s->proof));
     if (opt.curve)
-        TRY(fit_curve(pool, recipe, device, &how, &s->points, &s->n_points));
+        TRY(fit_curve(pool, recipe, device, &how, &s->fit, &s->points, &s->n_points));
     if (opt.what_if) {
         if (how.time_limit_s <= 0)
             how.time_limit_s = WHAT_IF_SECONDS;

@@ -65,21 +65,23 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
     Err    err = layout_within(pool, file.buffers, file.n, &how, &result);
     double seconds = clock_now() - start;
     if (err && err != E_BUDGET)
-        return err;
+        return fail(err, "%s: %s (buffer 0 is the first below the heading)", args[0],
+                    pool_text(pool, err_text()));
     TRY(layout_check(file.buffers, file.n, result.arena_bytes));
     if (opt.json)
         TRY(layout_json(&file, &result, how.capacity, !err, seconds));
     else
         print_sentence(stdout,
-                       "%d buffers in %lld bytes (largest live sum %lld, gap %lld%s), %lld search "
-                       "nodes, %.2f s",
+                       "%d buffers in %lld bytes (none smaller than %lld, gap %lld%s), %lld search "
+                       "nodes, %.2f s%s",
                        file.n, (long long)result.arena_bytes, (long long)result.bound_bytes,
                        (long long)(result.arena_bytes - result.bound_bytes),
-                       result.proved ? ", proved least" : "", (long long)result.n_nodes, seconds);
+                       result.proved ? ", proved least" : "", (long long)result.n_nodes, seconds,
+                       result.cut ? ", cut off" : "");
     if (err)  /* the checker may have replaced the sentence: say it again */
         return fail(E_BUDGET,
-                    "no layout within %lld bytes was found: the least found takes %lld, the "
-                    "largest live sum is %lld%s",
+                    "no layout within %lld bytes was found: the least found takes %lld, and none "
+                    "can take less than %lld%s",
                     (long long)how.capacity, (long long)result.arena_bytes,
                     (long long)result.bound_bytes,
                     result.proved ? " (proved: none smaller exists)"

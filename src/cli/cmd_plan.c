@@ -130,9 +130,9 @@ static void plan_print_proof(const Found *f)
                        proof->any_cost, bytes_text(proof->any_bytes));
     else if (gap_percent(f->plan, proof->any_cost) == 0)
         print_sentence(stdout,
-                       "proof, any order: optimal: no plan within the budget costs less; none "
-                       "needs less than %s",
-                       bytes_text(proof->any_bytes));
+                       "proof, any order: optimal: no plan within %s costs less; none needs less "
+                       "than %s",
+                       f->fits ? "the budget" : "this peak", bytes_text(proof->any_bytes));
     else
         print_sentence(stdout,
                        "proof, any order: no plan costs less than %.6g (%+.3f %%); at most %.1f %% "
@@ -158,10 +158,13 @@ static void plan_print_proof(const Found *f)
 static void plan_print(const Found *f)
 {
     const Plan *plan = f->plan;
+    char        arena[64] = "";
+    if (plan->arena_bytes > 0)
+        snprintf(arena, sizeof arena, "arena %s, ", bytes_text(plan->arena_bytes));
     print_sentence(stdout,
-                   "%d nodes: peak %s of %s, cost %.6g (%+.3f %% over running every node once), %d "
-                   "steps, %.2f s%s",
-                   f->graph->n_nodes, bytes_text(plan_peak_bytes(plan)),
+                   "%d nodes: %speak %s of %s, cost %.6g (%+.3f %% over running every node once), "
+                   "%d steps, %.2f s%s",
+                   f->graph->n_nodes, arena, bytes_text(plan->live_bytes),
                    bytes_text(f->keep_all_bytes), plan->cost, extra_percent(plan, plan->cost),
                    plan->n_steps, f->seconds, plan->cut ? ", cut off" : "");
     if (f->proved)
@@ -193,22 +196,26 @@ static Err plan_find_curve(Pool *pool, const PlanOptions *how, Found *f)
 /* Prints the sentence of a refusal after the result, so that --json is complete. */
 static Err plan_refuse(const Found *f)
 {
+    int64_t bound = f->plan->bound_bytes;
+    if (f->proved && f->proof.any_bytes > bound)
+        bound = f->proof.any_bytes;
     return fail(E_BUDGET,
                 "no plan within %lld bytes was found%s: the least peak found is %lld (no plan can "
                 "do with less than %lld); %sask for that",
                 (long long)f->plan->budget_bytes, f->plan->cut ? " before the time limit" : "",
-                (long long)plan_peak_bytes(f->plan), (long long)f->plan->bound_bytes,
+                (long long)plan_peak_bytes(f->plan), (long long)bound,
                 f->plan->cut ? "give the search more time, or " : "");
 }
 
+/* Where nothing fits: of the plan of least peak, within what it needs. */
 static Err plan_find_proof(Pool *pool, const PlanOptions *how, Found *f)
 {
-    ProveOptions prove = { .budget_bytes = how->budget_bytes,
+    ProveOptions prove = { .budget_bytes = f->fits ? how->budget_bytes : f->plan->live_bytes,
                            .time_limit_s = opt.prove_limit,
                            .lp_path = opt.prove_lp };
     TRY(plan_prove(pool, f->graph, f->plan, &prove, &f->proof));
     f->proved = true;
-    if (f->proof.cheaper && !how->layout)  /* the program did better than the search: use it */
+    if (f->proof.cheaper && f->fits && !how->layout)     /* better than the search: use it */
         f->plan = f->proof.cheaper;
     return OK;
 }
@@ -233,7 +240,6 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     TRY(pgraph_read(pool, args[0], &graph));
     TRY(plan_keep_all(pool, graph, &keep));
     int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : keep->live_bytes;
-    how.budget_bytes = keep->live_bytes;
     if (opt.budget)          /* a part of nothing is a byte: what has no size fits */
         TRY(bytes_read(opt.budget, base > 0 ? base : 1, &how.budget_bytes));
     if (opt.budget && !how.budget_bytes)
@@ -250,7 +256,9 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     found.plan = plan;
     found.fits = !err;
     TRY(plan_check(graph, plan, err ? 0 : how.budget_bytes));
-    if (found.fits && (opt.prove || opt.prove_lp))
+    if (!opt.budget)         /* proof and curve go as far as everything kept */
+        how.budget_bytes = keep->live_bytes;
+    if (opt.prove || opt.prove_lp)
         TRY(plan_find_proof(pool, &how, &found));
     if (opt.curve)
         TRY(plan_find_curve(pool, &how, &found));

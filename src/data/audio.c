@@ -144,8 +144,9 @@ static Err audio_add(Pool *pool, Audio *a, const char *path, int64_t *n_chunks)
                     "model.rate=%lld",
                     path, (long long)info.rate, (long long)a->rate, (long long)info.rate);
     if (a->channels > 1 && info.channels != a->channels && info.channels != 1)
-        return fail(E_FORMAT, "%s has %lld channels, the model %lld", path,
-                    (long long)info.channels, (long long)a->channels);
+        return fail(E_FORMAT, "%s has %lld channels, the model %lld; convert it, or --set "
+                    "model.channels=%lld (1: the mean of all)", path, (long long)info.channels,
+                    (long long)a->channels, (long long)info.channels);
     int64_t chunks = a->keep_rest ? (info.frames + a->frames - 1) / a->frames
                                   : info.frames / a->frames;
     if (chunks)

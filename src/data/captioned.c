@@ -199,16 +199,13 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
     char          **names;
     int             n;
     TRY(captioned_new(pool, spec, "captioned-clips", &c));
-    if (!folder_exists(spec->path))
-        return fail(E_IO, "there is no folder %s", spec->path);
+    TRY(folder_needed(spec->path));
     TRY(folder_list(pool, spec->path, &names, &n));
     for (int i = 0; i < n; i++)
         TRY(captioned_add(pool, c, spec->path, names[i]));
     if (!c->n)
-        return fail(E_FORMAT,
-                    "%s holds no clips: folders NAME of PNG frames or files NAME.npy, each with a "
-                    "caption NAME.txt",
-                    spec->path);
+        return files_none(pool, spec->path, "clips: folders NAME of PNG frames or files NAME.npy, "
+                          "each with a caption NAME.txt");
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = c->n,
                           .load = captioned_load,

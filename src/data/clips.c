@@ -171,11 +171,14 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
         const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        if (depth && folder_within(folder, path))
-            TRY(clips_walk(pool, c, path, depth - 1));
-        else if ((name_ends(names[i], ".png") || name_ends(names[i], ".npy")) &&
-                 !folder_exists(path))
+        int         deeper = depth;
+        if (folder_within(folder, path)) {
+            TRY(folder_deeper(&deeper, path));
+            TRY(clips_walk(pool, c, path, deeper));
+        } else if ((name_ends(names[i], ".png") || name_ends(names[i], ".npy")) &&
+                   !folder_exists(path)) {
             TRY(sequence_add(pool, c, &s, path));
+        }
     }
     if (s.n)
         VEC_ADD(pool, c->sequences, c->n, c->cap, s);
@@ -238,11 +241,10 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
     int64_t n = 0, longest = 0;
     int32_t kept = 0;
     TRY(clips_new(pool, spec, "clips", &c));
-    if (!folder_exists(spec->path))
-        return fail(E_IO, "there is no folder %s", spec->path);
+    TRY(folder_needed(spec->path));
     TRY(clips_walk(pool, c, spec->path, FOLDERS_DEEP));
     if (!c->n)
-        return fail(E_FORMAT, "%s holds no frames (.png or .npy)", spec->path);
+        return files_none(pool, spec->path, "frames (.png or .npy)");
     int64_t length = c->n_observed + c->n_future;
     for (int32_t i = 0; i < c->n; i++) {
         Sequence s = c->sequences[i];

@@ -125,5 +125,7 @@ Err data_open(Pool *pool, const DataSpec *spec, DataSource **source)
     TRY(kind->open(pool, spec, source));
     (*source)->name = kind->name;
     (*source)->seed = spec->seed;
+    if (spec->path)
+        (*source)->unread = files_unread(pool, spec->path);
     return OK;
 }

@@ -96,23 +96,46 @@ bool name_ends(const char *name, const char *ending)
     return n > m && !strcasecmp(name + n - m, ending);
 }
 
-static Err files_walk(Pool *pool, const char *folder, const char *ending, int depth, PathList *list)
+Err folder_needed(const char *path)
+{
+    return folder_exists(path) ? OK
+           : file_exists(path) ? fail(E_IO, "%s is a file; name the folder it lies in", path)
+                               : fail(E_IO, "there is no folder %s", path);
+}
+
+Err folder_deeper(int *depth, const char *path)
+{
+    if (--*depth >= 0)
+        return OK;
+    return fail(E_FORMAT, "%s lies more than %d folders deep; name a folder further down, or take "
+                "out links that lead in a circle", path, FOLDERS_DEEP);
+}
+
+/* With one of these endings; the last is NULL. */
+static Err files_walk(Pool *pool, const char *folder, const char *const *endings, int depth,
+                      PathList *list)
 {
     char **names;
     int    n;
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
         const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        if (depth && folder_within(folder, path))
-            TRY(files_walk(pool, path, ending, depth - 1, list));
-        else if (name_ends(names[i], ending) && !folder_exists(path))
-            VEC_ADD(pool, list->paths, list->n, list->cap, path);
+        int         deeper = depth;
+        if (folder_within(folder, path)) {
+            TRY(folder_deeper(&deeper, path));
+            TRY(files_walk(pool, path, endings, deeper, list));
+            continue;
+        }
+        for (int k = 0; endings[k]; k++)
+            if (name_ends(names[i], endings[k]) && !folder_exists(path))
+                VEC_ADD(pool, list->paths, list->n, list->cap, path);
     }
     return OK;
 }
 
 Err files_list(Pool *pool, const char *path, const char *ending, PathList *list)
 {
+    const char *const endings[] = { ending, NULL };
     *list = (PathList){ 0 };
     if (!file_exists(path))
         return fail(E_IO, "there is no folder or file %s", path);
@@ -120,8 +143,34 @@ Err files_list(Pool *pool, const char *path, const char *ending, PathList *list)
         VEC_ADD(pool, list->paths, list->n, list->cap, pool_text(pool, path));
         return OK;
     }
-    TRY(files_walk(pool, path, ending, FOLDERS_DEEP, list));
-    return list->n ? OK : fail(E_FORMAT, "%s holds no %s files", path, ending);
+    TRY(files_walk(pool, path, endings, FOLDERS_DEEP, list));
+    return list->n ? OK : files_none(pool, path, pool_print(pool, "%s files", ending));
+}
+
+const char *files_unread(Pool *pool, const char *path)
+{
+    static const char *const endings[] = {
+        ".jpg", ".jpeg", ".jfif", ".webp", ".avif", ".heic", ".jxl",  ".jp2",  ".bmp", ".gif",
+        ".tif", ".tiff", ".exr",  ".ppm",  ".pgm",  ".mp4",  ".mkv",  ".webm", ".mov", ".avi",
+        ".mp3", ".flac", ".ogg",  ".opus", ".m4a",  ".aac",  ".aiff", ".aif",  ".wma", NULL
+    };
+    Pool       *scratch = pool_new(NULL, "files_unread");
+    const char *said = NULL;
+    PathList    list = { 0 };
+    if (folder_exists(path) && !files_walk(scratch, path, endings, FOLDERS_DEEP, &list) && list.n)
+        said = pool_print(pool, "%s%s in a format that is not read: convert pictures and frames to "
+                          "PNG, sound to WAV", list.paths[0],
+                          list.n == 1 ? " is"
+                                      : pool_print(scratch, " and %d more are", list.n - 1));
+    pool_free(scratch);
+    return said;
+}
+
+Err files_none(Pool *pool, const char *path, const char *what)
+{
+    const char *unread = files_unread(pool, path);
+    return fail(E_FORMAT, "%s holds no %s%s%s", path, what, unread ? "; " : "",
+                unread ? unread : "");
 }
 
 int32_t span_find(const int64_t *first, size_t stride, int32_t n, int64_t id)

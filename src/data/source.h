@@ -48,6 +48,7 @@ struct DataSource {
     const char *name;
     int64_t     n_samples;
     uint64_t    seed;
+    const char *unread;              /* NULL, or a sentence on files that were passed over */
     size_t      work_bytes;          /* of the Work a load is given */
     /* Writes sample `id` to to[i], for every feed i of the spec. */
     Err (*load)(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work);
@@ -97,7 +98,7 @@ Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t 
 
 /* Files by their ending, letter case aside: the file itself, or those of a folder and of the
  * folders in it, in the order of file_name_order. None is an error. */
-enum { FOLDERS_DEEP = 8 };           /* folders within folders that are looked into */
+enum { FOLDERS_DEEP = 32 };          /* folders within folders; what lies deeper is an error */
 
 typedef struct PathList {
     const char **paths;
@@ -106,6 +107,12 @@ typedef struct PathList {
 
 bool name_ends(const char *name, const char *ending);
 Err  files_list(Pool *pool, const char *path, const char *ending, PathList *list);
+Err  folder_needed(const char *path);
+Err  folder_deeper(int *depth, const char *path);    /* one less; E_FORMAT below 0 */
+/* NULL, or a sentence on files of the folder that hold pictures or sound in formats of others. */
+const char *files_unread(Pool *pool, const char *path);
+/* E_FORMAT: none of `what` is there, but perhaps such others. */
+Err  files_none(Pool *pool, const char *path, const char *what);
 
 /* The one of n things that has sample `id`: the last whose first sample, at `first` and every
  * `stride` bytes from there, is not after it. */

@@ -151,7 +151,7 @@ Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Devi
  * for 57 launches (an edge processor), 5 for 280 (DiT3D-Tiny), 11 for 532 (DiT3D-S), 21 for 726
  * (lag-32x6), 27 for 1,250 (DiT3D-XL), 40 for 5,000, 118 with copies to the host among them
  * (STDiff). */
-enum { RECORDING_BYTES = 3 << 20, LAUNCH_BYTES = 26 << 10 };
+enum { RECORDING_BYTES = 3 << 20, LAUNCH_BYTES = 24 << 10 };
 
 void device_expect(Device *device, int64_t launches)
 {

@@ -11,55 +11,103 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs the statements for every element in [first, last) of the arena's order, with its index in
- * both. */
-#define EACH_ELEMENT(param, shape, first, last, disk_at, arena_at, ...)                            \
-    do {                                                                                           \
-        int64_t stride_[MAX_RANK], index_[MAX_RANK], disk_stride_ = 1, disk_at = 0, rest_ = first; \
-        for (int a_ = (param)->disk.rank - 1; a_ >= 0; a_--) {                                     \
-            for (int b_ = 0; b_ < (param)->disk.rank; b_++)                                        \
-                if ((param)->axis[b_] == a_)                                                       \
-                    stride_[b_] = disk_stride_;                                                    \
-            disk_stride_ *= (param)->disk.dim[a_];                                                 \
-        }                                                                                          \
-        for (int a_ = (shape).rank - 1; a_ >= 0; a_--) {                                           \
-            index_[a_] = rest_ % (shape).dim[a_];                                                  \
-            rest_ /= (shape).dim[a_];                                                              \
-            disk_at += index_[a_] * stride_[a_];                                                   \
-        }                                                                                          \
-        for (int64_t arena_at = first; arena_at < last; arena_at++) {                              \
-            __VA_ARGS__                                                                            \
-            for (int a_ = (shape).rank - 1; a_ >= 0; a_--) {                                       \
-                disk_at += stride_[a_];                                                            \
-                if (++index_[a_] < (shape).dim[a_])                                                \
-                    break;                                                                         \
-                disk_at -= stride_[a_] * (shape).dim[a_];                                          \
-                index_[a_] = 0;                                                                    \
-            }                                                                                      \
-        }                                                                                          \
-    } while (0)
+/* A parameter's elements in both orders, axes that are neighbours in both taken as one. They go by
+ * in runs along the arena's last axis, and the runs in the file's order: each cache line of the
+ * arena is read or written at once, and those of the file are filled before they are left. */
+typedef struct Orders {
+    int64_t width, step;         /* the arena's last axis: its length, its stride in the file */
+    int64_t run;                 /* elements of a run; the last of the axis may be shorter */
+    int64_t n, n_rest;           /* runs in all, and of each place on the last axis */
+    int     rank;                /* the other axes, the file's fastest first */
+    int64_t dim[MAX_RANK], arena[MAX_RANK], disk[MAX_RANK];
+} Orders;
 
-/* elements filled or moved by one thread at a time: large models start sooner */
-enum { PIECE = 1 << 16 };
+typedef struct Run {
+    int64_t arena, disk, n;      /* its first element in both orders, its length */
+} Run;
 
-static void weights_store(Type type, void *to, int64_t at, float x)
+enum {
+    RUN_ACROSS = 16,             /* elements: a cache line of fp32 */
+    RUN_ALONG = 4096             /* where the file has them side by side too */
+};
+
+/* The arena's axes, neighbours joined, slowest first; each with the file's axis it begins at. */
+static int orders_axes(const Param *param, Shape shape, int64_t *dim, int *disk_axis)
 {
-    convert_rows(type, (char *)to + at * type_bytes(type), F32, &x, 1);
+    int n = 0;
+    for (int a = 0; a < shape.rank; a++) {
+        if (a && param->axis[a] == param->axis[a - 1] + 1) {
+            dim[n - 1] *= shape.dim[a];
+        } else {
+            dim[n] = shape.dim[a];
+            disk_axis[n++] = param->axis[a];
+        }
+    }
+    return n;
 }
+
+static Orders orders_of(const Param *param, Shape shape)
+{
+    Orders  o = { .width = 1, .step = 1 };
+    int64_t dim[MAX_RANK], arena[MAX_RANK], arena_stride = 1, disk_stride = 1;
+    int     disk_axis[MAX_RANK], n = orders_axes(param, shape, dim, disk_axis);
+    for (int a = n - 1; a >= 0; a--) {
+        arena[a] = arena_stride;
+        arena_stride *= dim[a];
+    }
+    for (int at = shape.rank - 1; at >= 0; at--)         /* the file's axes, fastest first */
+        for (int a = 0; a < n; a++) {
+            if (disk_axis[a] != at)
+                continue;
+            if (a == n - 1) {
+                o.width = dim[a];
+                o.step = disk_stride;
+            } else {
+                o.dim[o.rank] = dim[a];
+                o.arena[o.rank] = arena[a];
+                o.disk[o.rank++] = disk_stride;
+            }
+            disk_stride *= dim[a];
+        }
+    o.run = o.step == 1 ? RUN_ALONG : RUN_ACROSS;
+    o.n_rest = o.width ? shape_count(shape) / o.width : 0;
+    o.n = (o.width + o.run - 1) / o.run * o.n_rest;
+    return o;
+}
+
+static Run orders_run(const Orders *o, int64_t i)
+{
+    int64_t place = i / o->n_rest * o->run, rest = i % o->n_rest;
+    Run     r = { place, place * o->step, o->width - place < o->run ? o->width - place : o->run };
+    for (int a = 0; a < o->rank; a++) {
+        int64_t index = rest % o->dim[a];
+        rest /= o->dim[a];
+        r.arena += index * o->arena[a];
+        r.disk += index * o->disk[a];
+    }
+    return r;
+}
+
+/* elements above which several threads fill: large models start sooner */
+enum { PIECE = 1 << 16 };
 
 static Err weights_put(Session *session, const Param *param, int32_t id, const void *disk)
 {
     const Value *value = value_at(session_engine(session)->graph, id);
     void        *to = session_room(session, id);
-    int64_t      count = shape_count(value->shape);
-#pragma omp parallel for schedule(static) if (count > PIECE)
-    for (int64_t first = 0; first < count; first += PIECE) {
-        int64_t last = first + PIECE < count ? first + PIECE : count;
-        EACH_ELEMENT(param, value->shape, first, last, from, at, {
-            float x;
-            memcpy(&x, (const char *)disk + from * (int64_t)sizeof x, sizeof x);
-            weights_store(value->type, to, at, x);
-        });
+    Orders       o = orders_of(param, value->shape);
+#pragma omp parallel for schedule(static)     /* no "if": another team would be allocated */
+    for (int64_t i = 0; i < o.n; i++) {
+        Run         r = orders_run(&o, i);
+        float       row[RUN_ALONG];          /* the file's bytes need not be aligned */
+        const char *from = (const char *)disk + r.disk * (int64_t)sizeof *row;
+        if (o.step == 1)
+            memcpy(row, from, (size_t)r.n * sizeof *row);
+        else
+            for (int64_t j = 0; j < r.n; j++)
+                memcpy(&row[j], from + j * o.step * (int64_t)sizeof *row, sizeof *row);
+        convert_rows(value->type, (char *)to + r.arena * type_bytes(value->type), F32, row,
+                     (size_t)r.n);
     }
     return session_is_staged(session) ? session_write(session, id, to) : OK;
 }
@@ -83,15 +131,22 @@ Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
     const Graph *graph = session_engine(session)->graph;
     const Param *param = &graph->params[index];
     const Value *value = value_at(graph, id);
-    void        *from = session_room(session, id);
-    float        buffer[1];
+    const void  *from = session_room(session, id);
+    Orders       o = orders_of(param, value->shape);
 
     if (session_is_staged(session))
-        TRY(session_read(session, id, from));
-    int64_t count = shape_count(value->shape);
-    EACH_ELEMENT(param, value->shape, 0, count, to, at, {
-        disk[to] = *row_load(value->type, from, at, 1, buffer);
-    });
+        TRY(session_read(session, id, session_room(session, id)));
+#pragma omp parallel for schedule(static)     /* no "if": another team would be allocated */
+    for (int64_t i = 0; i < o.n; i++) {
+        Run          r = orders_run(&o, i);
+        float        buffer[RUN_ALONG];
+        const float *row = row_load(value->type, from, r.arena, r.n, buffer);
+        if (o.step == 1)
+            memcpy(disk + r.disk, row, (size_t)r.n * sizeof *row);
+        else
+            for (int64_t j = 0; j < r.n; j++)
+                disk[r.disk + j * o.step] = row[j];
+    }
     return OK;
 }
 

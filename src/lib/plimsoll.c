@@ -86,46 +86,17 @@ _Static_assert((int)STEP_RUN == PLIMSOLL_RUN && (int)STEP_DROP == PLIMSOLL_DROP 
                (int)STEP_WAIT == PLIMSOLL_WAIT && (int)STEP_FREE_HOST == PLIMSOLL_FREE_HOST &&
                STEP_KINDS == 6, "steps are numbered as plimsoll.h has them");
 
-/* Persistent values lie at the bottom, one after the other, for all steps. */
-static int64_t stays_persistent(const PGraph *graph, LibPlan *plan, plimsoll_stay *stays,
-                                int64_t *offset)
-{
-    int64_t at = 0;
-    for (int32_t v = 0; v < graph->n_values; v++) {
-        offset[v] = at;
-        if (pgraph_persistent_room(graph, v) > 0)
-            stays[plan->of.n_stays++] =
-                (plimsoll_stay){ v, -1, 0, (int32_t)plan->of.n_steps - 1, at,
-                                 graph->values[v].bytes };
-        at += pgraph_persistent_room(graph, v);
-    }
-    return at;
-}
-
-/* The search has placed this plan, within the budget or as low as it goes: the same again. */
 static Err plan_stays(const PGraph *graph, const Plan *found, LibPlan *plan)
 {
-    PlanBuffers    buffers;
-    int64_t       *offset = NEWN(plan->pool, int64_t, graph->n_values + 1);
-    int64_t        aims[] = { found->budget_bytes, 0 };
-    for (int i = 0; i < 2 && plan->of.arena_bytes != found->arena_bytes; i++)
-        TRY(plan_buffers_place(plan->pool, graph, found, aims[i], &buffers,
-                               &plan->of.arena_bytes));
-    REQUIRE(plan->of.arena_bytes == found->arena_bytes);
-    plimsoll_stay *stays = NEWN(plan->pool, plimsoll_stay, graph->n_values + buffers.n_stays + 1);
-    int64_t        above = stays_persistent(graph, plan, stays, offset);
-    for (int32_t i = 0; i < buffers.n_stays; i++) {
-        const Stay *s = &buffers.stays[i];
-        if (s->buffer < 0 && s->within < 0)
-            continue;
-        bool          own = s->buffer >= 0;
-        const Buffer *b = own ? &buffers.buffers[s->buffer] : NULL;
-        stays[plan->of.n_stays++] =
-            (plimsoll_stay){ s->value, s->value < 0 ? s->node : -1, s->first_step, s->last_step,
-                             own ? above + b->offset : offset[s->within],
-                             own ? b->size : graph->values[s->within].bytes };
-    }
+    Place  *places;
+    int32_t n;
+    TRY(plan_places(plan->pool, graph, found, &places, &n));
+    plimsoll_stay *stays = NEWN(plan->pool, plimsoll_stay, n + 1);
+    for (int32_t i = 0; i < n; i++)
+        stays[i] = (plimsoll_stay){ places[i].value, places[i].node, places[i].first_step,
+                                    places[i].last_step, places[i].offset, places[i].bytes };
     plan->of.stays = stays;
+    plan->of.n_stays = (size_t)n;
     return OK;
 }
 
@@ -160,7 +131,7 @@ static Err find_plan(const plimsoll_graph *graph, const plimsoll_plan_options *o
     plan->of = (plimsoll_plan){ .steps = steps,
                                 .n_steps = (size_t)found->n_steps,
                                 .live_bytes = found->live_bytes,
-                                .arena_bytes = options->place ? -1 : 0,      /* not yet */
+                                .arena_bytes = options->place ? found->arena_bytes : 0,
                                 .host_bytes = found->host_bytes,
                                 .bound_bytes = found->bound_bytes,
                                 .cost = found->cost,

@@ -326,6 +326,7 @@ const char *attention_cuda_name(const Node *n, const Device *device)
     return attention_cuda_head(n, device)    ? "heads"
            : attention_cuda_wgmma(n, device) ? "wgmma"
            : attention_cuda_mma(n, device)   ? "mma"
+           : attention_cuda_wide(n)          ? "products"
                                              : "tiles";
 }
 
@@ -428,11 +429,18 @@ Err attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t co
 extern "C" Err attention_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     choice->name = attention_cuda_name(n, device);
-    return OK;
+    return attention_cuda_wide(n) ? attention_wide_choose(n, device, false, choice) : OK;
+}
+
+extern "C" Err attention_prepare_cuda(Pool *pool, Call *call)
+{
+    return attention_cuda_wide(call->node) ? attention_wide_prepare(pool, call, false) : OK;
 }
 
 extern "C" Err attention_cuda(const Call *call)
 {
+    if (attention_cuda_wide(call->node))
+        return attention_wide_forward(call);
     AttentionCuda a = attention_cuda_of(call, call->node);
     a.y = attention_cuda_side_y(call->node, call->out[0]);
     a.lse = (float *)call->out[1];

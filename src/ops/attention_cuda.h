@@ -1,6 +1,6 @@
 /* attention_cuda.h -- what the CUDA attention kernels share: where q, k, v lie; tiles of fp32.
  *
- * Four families of kernels, all in the order of Dao (2023, FlashAttention-2):
+ * Five families of kernels, all but the last in the order of Dao (2023, FlashAttention-2):
  *
  *   heads          bf16 and fp16 on Hopper, up to 288 positions, heads of even width up to 64: a
  *                  block has all keys of a head (attention_head.h)
@@ -8,9 +8,11 @@
  *                  tiles fetched by the copy engine (attention_ring.h)
  *   tensor cores   elsewhere, odd widths, and fp32 where its factors may be rounded to tf32:
  *                  products of 16 rows by 8 (attention_mma.h)
- *   floats         fp32, and wider heads: 64 x 64 scores by 128 threads, each 8 rows by 4 columns;
- *                  the summed index comes in slices, results in chunks of columns, so that any
- *                  width fits (every chunk makes the scores anew)
+ *   floats         fp32, and what no other takes: 64 x 64 scores by 128 threads, each 8 rows by 4
+ *                  columns; the summed index comes in slices, results in chunks of columns, so that
+ *                  any width fits (every chunk makes the scores anew)
+ *   products       heads wider than 128: scores of some queries at a time, by the products that
+ *                  linear layers have (attention_wide_cuda.cu)
  */
 #ifndef OPS_ATTENTION_CUDA_H
 #define OPS_ATTENTION_CUDA_H
@@ -53,6 +55,7 @@ void          attention_cuda_gradients(const Call *call, AttentionCuda *a);
 void          attention_cuda_set(AttentionCuda *a);  /* copy and chunks, once all sides are set */
 bool          attention_cuda_mma(const Node *n, const Device *device);       /* tensor cores? */
 bool          attention_cuda_wgmma(const Node *n, const Device *device);     /* by warpgroups? */
+bool          attention_cuda_wide(const Node *n);    /* by products? */
 /* A head a block? And the family's name. */
 bool          attention_cuda_head(const Node *n, const Device *device);
 const char   *attention_cuda_name(const Node *n, const Device *device);
@@ -64,6 +67,13 @@ Err           attention_wgmma_queries(const Call *call, const AttentionCuda &a);
 bool          attention_head_fits(int64_t lq, int64_t lk, int64_t width);
 Err           attention_head_forward(const Call *call, const AttentionCuda &a);
 Err           attention_head_backward(const Call *call, const AttentionCuda &a);
+/* delta = rowsum(dy * y), once attention_cuda_set has been called */
+Err           attention_cuda_delta(const Call *call, const AttentionCuda &a);
+Err           attention_wide_choose(const Node *n, const Device *device, bool gradient,
+                                    Choice *choice);
+Err           attention_wide_prepare(Pool *pool, Call *call, bool gradient);
+Err           attention_wide_forward(const Call *call);
+Err           attention_wide_backward(const Call *call);
 Err           attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t count);
 
 enum { TILE = 64, SLICE = 32, TILE_LD = TILE + 4, TILE_THREADS = 128 };

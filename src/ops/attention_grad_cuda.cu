@@ -480,10 +480,15 @@ extern "C" Err attention_grad_choose_cuda(const Node *n, const Device *device, C
     bool head = attention_cuda_head(n, device);            /* which needs no delta */
     choice->workspace_bytes = head ? heat_bytes(n) : backward_bytes(n);
     choice->name = attention_cuda_name(n, device);
-    return OK;
+    return attention_cuda_wide(n) ? attention_wide_choose(n, device, true, choice) : OK;
 }
 
-static Err delta_run(const Call *call, const AttentionCuda &a)
+extern "C" Err attention_grad_prepare_cuda(Pool *pool, Call *call)
+{
+    return attention_cuda_wide(call->node) ? attention_wide_prepare(pool, call, true) : OK;
+}
+
+Err attention_cuda_delta(const Call *call, const AttentionCuda &a)
 {
     unsigned blocks = (unsigned)ceil_div(a.n_heads * a.lq, 32);
     WITH_FLOAT(a.type, T, {
@@ -504,6 +509,8 @@ extern "C" Err attention_grad_cuda(const Call *call)
     AttentionCuda a = backward_of(call);
     if (in_type(n, ATTENTION_INPUTS + 2) != a.type)
         return fail(E_DEVICE, "attention_grad: q and dy differ in type, which has no CUDA kernel");
+    if (attention_cuda_wide(n))
+        return attention_wide_backward(call);
     a.y = attention_cuda_side_y(n, call->in[ATTENTION_INPUTS]);
     a.lse = (float *)call->in[ATTENTION_INPUTS + 1];
     a.dy = attention_cuda_side_y(n, call->in[ATTENTION_INPUTS + 2]);
@@ -512,7 +519,7 @@ extern "C" Err attention_grad_cuda(const Call *call)
         TRY(attention_head_backward(call, a));
         return a.heat ? attention_cuda_heat_sum(call, &a, a.n_heads) : OK;
     }
-    TRY(delta_run(call, a));
+    TRY(attention_cuda_delta(call, a));
     if (attention_cuda_wgmma(n, call->device)) {
         if (a.dk.data || a.dv.data || a.heat)
             TRY(attention_wgmma_keys(call, a));

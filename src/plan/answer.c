@@ -246,21 +246,47 @@ static Err answer_least_moved(Pool *pool, PlanSearch *search, Plan **least)
     return OK;
 }
 
+/* Everything kept. Where its bytes fit and it is to be placed: within the budget, or else without
+ * regard to it, so that what a refusal names is found when it is asked for. */
+static Err answer_kept(Pool *pool, const PlanSearch *search, int64_t budget, Plan **plan)
+{
+    const PGraph *graph = search->graph;
+    TRY(plan_keep_all(pool, graph, plan));
+    TRY(plan_check(graph, *plan, 0));
+    (*plan)->budget_bytes = budget;
+    if (!search->options.layout || (budget > 0 && (*plan)->live_bytes > budget))
+        return OK;
+    TRY(plan_place(graph, *plan, budget));
+    return budget > 0 && (*plan)->arena_bytes > budget ? plan_place(graph, *plan, 0) : OK;
+}
+
+/* What a refusal names: the least, or everything kept where that needs no more, for nothing costs
+ * less. */
+static Err answer_named(const PlanSearch *search, Plan *kept, Plan **plan)
+{
+    if (kept->live_bytes > plan_peak_bytes(*plan))
+        return OK;
+    if (search->options.layout && kept->arena_bytes == 0)
+        TRY(plan_place(search->graph, kept, 0));
+    if (plan_peak_bytes(kept) > plan_peak_bytes(*plan))
+        return OK;
+    kept->cut = (*plan)->cut;
+    *plan = kept;
+    return OK;
+}
+
 static Err answer_within(Pool *pool, PlanSearch *search, int64_t budget, Plan **plan)
 {
     Solve        *s = &search->solve;
     const PGraph *graph = search->graph;
-    Plan         *least;
-    TRY(plan_keep_all(pool, graph, plan));
-    TRY(plan_check(graph, *plan, 0));
-    (*plan)->budget_bytes = budget;
-    if (search->options.layout && (budget <= 0 || (*plan)->live_bytes <= budget))
-        TRY(plan_place(graph, *plan, budget));
-    if (budget <= 0 || plan_peak_bytes(*plan) <= budget)
+    Plan         *kept, *least;
+    TRY(answer_kept(pool, search, budget, &kept));
+    *plan = kept;
+    if (budget <= 0 || plan_peak_bytes(kept) <= budget)
         return OK;
     search->options.budget_bytes = budget;
     if (!search->begun)
-        solve_begin(s, search->pool, graph, &search->options, *plan);
+        solve_begin(s, search->pool, graph, &search->options, kept);
     search->begun = true;
     s->options.budget_bytes = budget;
     TRY(answer_least(pool, s, &least));
@@ -273,8 +299,10 @@ static Err answer_within(Pool *pool, PlanSearch *search, int64_t budget, Plan **
     } else if (answer_has_host(graph)) {
         TRY(answer_least_moved(pool, search, plan));
     }
-    if (plan_peak_bytes(*plan) > budget)
+    if (plan_peak_bytes(*plan) > budget) {
+        TRY(answer_named(search, kept, plan));
         return answer_refuse(s, *plan);
+    }
     if (answer_has_host(graph))
         TRY(answer_cheaper_moved(pool, s, plan));
     solve_tell(s, 1, "done");
@@ -337,19 +365,42 @@ static Err answer_curve(Pool *pool, Pool *scratch, const PGraph *graph, const Pl
     return OK;
 }
 
+/* Where values may be copied to the host: every budget as it would be asked for alone, of one
+ * search. */
+static Err answer_curve_moved(Pool *pool, Pool *scratch, const PGraph *graph,
+                              const PlanOptions *options, const int64_t *budgets, int n,
+                              Plan **plans)
+{
+    PlanSearch *search = plan_search_new(scratch, graph, options);
+    Plan       *best = NULL;
+    for (int i = 0; i < n; i++) {
+        Plan *found;
+        Err   err = plan_search_within(pool, search, budgets[i], &found);
+        if (err && err != E_BUDGET)
+            return err;
+        if (!err && (!best || found->cost < best->cost))
+            best = found;
+        plans[i] = NULL;
+        if (!best)
+            continue;
+        plans[i] = NEW(pool, Plan);
+        *plans[i] = *best;
+        plans[i]->budget_bytes = budgets[i];
+        TRY(plan_check(graph, plans[i], budgets[i]));
+    }
+    return OK;
+}
+
 Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, const int64_t *budgets,
                int n, Plan **plans)
 {
     TRY(pgraph_check(graph));
     for (int i = 1; i < n; i++)
         REQUIRE(budgets[i] >= budgets[i - 1]);
-    Pool         *scratch = pool_new(NULL, "plan_curve");
-    bool          hosted = pgraph_is_hosted(graph);
-    const PGraph *seen = hosted ? pgraph_unhosted(scratch, graph) : graph;
-    Err           err = answer_curve(pool, scratch, seen, options, budgets, n, plans);
-    for (int i = 0; hosted && !err && i < n; i++)
-        if (plans[i])
-            err = plan_stage(pool, graph, plans[i], &plans[i]);
+    Pool *scratch = pool_new(NULL, "plan_curve");
+    bool  moves = pgraph_is_hosted(graph) || answer_has_host(graph);
+    Err   err = (moves ? answer_curve_moved : answer_curve)(pool, scratch, graph, options, budgets,
+                                                            n, plans);
     pool_free(scratch);
     return err;
 }

@@ -242,9 +242,7 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
 /* % of the room above parameters and state */
 static const int engine_less[] = { 0, 4, 12, 24, 40 };
 
-/* What is left on the host for slots; 1, which is nothing, where state takes it all. 0: no
- * limit. */
-static int64_t engine_slots_budget(const Engine *engine)
+int64_t engine_slots_budget(const Engine *engine)
 {
     int64_t left = engine->device->host_bytes - engine->host_persistent_bytes;
     return !engine->device->host_bytes ? 0 : left > 0 ? left : 1;

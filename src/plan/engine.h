@@ -103,6 +103,10 @@ double      engine_time_share(const Engine *engine, TimeBasis basis);
 Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options,
                Engine **engine);
 
+/* What is left on the host for slots; 1, which is nothing, where state takes it all. 0: no
+ * limit. */
+int64_t engine_slots_budget(const Engine *engine);
+
 /* Are both arenas within their budgets: the device's (0: none) and what may be pinned on the
  * host? */
 bool engine_fits(const Engine *engine, int64_t budget_bytes);

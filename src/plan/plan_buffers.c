@@ -127,6 +127,48 @@ Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_
     return OK;
 }
 
+/* Persistent values lie at the bottom, one after the other, for all steps; where they end. */
+static int64_t places_persistent(const PGraph *graph, const Plan *plan, Place *places, int32_t *n,
+                                 int64_t *offset)
+{
+    int64_t at = 0;
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        int64_t room = pgraph_persistent_room(graph, v);
+        offset[v] = at;
+        at += room;
+        if (room > 0)
+            places[(*n)++] = (Place){ v, -1, 0, plan->n_steps - 1, offset[v],
+                                      graph->values[v].bytes };
+    }
+    return at;
+}
+
+/* The search has placed this plan, within the budget or as low as it goes: the same again. */
+Err plan_places(Pool *pool, const PGraph *graph, const Plan *plan, Place **places, int32_t *n)
+{
+    PlanBuffers all;
+    int64_t     aims[] = { plan->budget_bytes, 0 }, arena_bytes = -1;
+    int64_t    *offset = NEWN(pool, int64_t, graph->n_values + 1);
+    for (int i = 0; i < 2 && arena_bytes != plan->arena_bytes; i++)
+        TRY(plan_buffers_place(pool, graph, plan, aims[i], &all, &arena_bytes));
+    REQUIRE(arena_bytes == plan->arena_bytes);
+    *n = 0;
+    *places = NEWN(pool, Place, graph->n_values + all.n_stays + 1);
+    int64_t above = places_persistent(graph, plan, *places, n, offset);
+    for (int32_t i = 0; i < all.n_stays; i++) {
+        const Stay *s = &all.stays[i];
+        if (s->buffer < 0 && s->within < 0)
+            continue;
+        bool          own = s->buffer >= 0;
+        const Buffer *b = own ? &all.buffers[s->buffer] : NULL;
+        (*places)[(*n)++] = (Place){ s->value, s->value < 0 ? s->node : -1,
+                                     s->first_step, s->last_step,
+                                     own ? above + b->offset : offset[s->within],
+                                     own ? b->size : graph->values[s->within].bytes };
+    }
+    return OK;
+}
+
 Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
 {
     Pool *scratch = pool_new(NULL, "plan_slots");

@@ -31,6 +31,17 @@ Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers 
 Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_t budget_bytes,
                        PlanBuffers *out, int64_t *arena_bytes);
 
+/* Bytes of the arena that a value, or a node's scratch, has for a while. */
+typedef struct Place {
+    int32_t value, node;     /* no view; -1: scratch of that node, which else is -1 */
+    int32_t first_step, last_step;   /* both included */
+    int64_t offset, bytes;
+} Place;
+
+/* Of a plan that was placed (arena_bytes): persistent values first, then by first_step; nothing of
+ * 0 bytes. */
+Err plan_places(Pool *pool, const PGraph *graph, const Plan *plan, Place **places, int32_t *n);
+
 /* Those on the host: one slot from a value's save to its free_host. Hosted values are not here:
  * their slots are always theirs. */
 Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out);

@@ -1,6 +1,7 @@
 /* plan_file.c -- plan.json (`plimsoll-plan-1`) of a bare graph, in and out. See docs/FORMATS.md. */
 #include "plan/plan.h"
 
+#include "plan/plan_buffers.h"
 #include "plan/plan_file.h"
 
 #include <string.h>
@@ -113,6 +114,32 @@ void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan, int32_t
     json_out_end(o);
 }
 
+/* Where everything lies, of a plan that was placed. */
+static Err plan_stays_write(JsonOut *o, const PGraph *graph, const Plan *plan)
+{
+    Pool   *scratch = pool_new(NULL, "plan_stays_write");
+    Place  *places;
+    int32_t n;
+    Err     err = plan_places(scratch, graph, plan, &places, &n);
+    json_out_array(o, "stays");
+    for (int32_t i = 0; i < n && !err; i++) {
+        const Place *p = &places[i];
+        json_out_object_row(o, NULL);
+        if (p->value >= 0)
+            names_write(o, "value", graph->values[p->value].name, graph->values[p->value].number);
+        else
+            names_write(o, "node", graph->nodes[p->node].name, graph->nodes[p->node].number);
+        json_out_int(o, "first_step", p->first_step);
+        json_out_int(o, "last_step", p->last_step);
+        json_out_int(o, "offset", p->offset);
+        json_out_int(o, "bytes", p->bytes);
+        json_out_end(o);
+    }
+    json_out_end(o);
+    pool_free(scratch);
+    return err;
+}
+
 Err plan_write(const char *path, const PGraph *graph, const Plan *plan)
 {
     FileOut file;
@@ -134,6 +161,8 @@ Err plan_write(const char *path, const PGraph *graph, const Plan *plan)
     json_out_number(&o, "base_cost", plan->base_cost);
     json_out_bool(&o, "cut", plan->cut);
     plan_steps_write(&o, graph, plan, 0, plan->n_steps);
+    Err err = plan->arena_bytes > 0 ? plan_stays_write(&o, graph, plan) : OK;
     json_out_end(&o);
-    return file_out_done(&file, json_out_done(&o));
+    Err written = json_out_done(&o);
+    return file_out_done(&file, err ? err : written);
 }

@@ -2,6 +2,7 @@
 #include "plan/prove.h"
 
 #include "plan/proof/proof.h"
+#include "plan/stage.h"
 
 #include <math.h>
 
@@ -155,10 +156,25 @@ static Err prove_order(Pool *pool, Pool *scratch, const PGraph *graph, const Tas
     return OK;
 }
 
+/* The bounds know one memory. A copy may stand where they see a second run, and a value that is
+ * idle may lie on the host: every node once, and the largest node, is all that is sure. */
+static Err prove_with_host(const PGraph *graph, const ProveOptions *options, Proof *proof)
+{
+    *proof = (Proof){ .any_cost = pgraph_base_cost(graph),
+                      .any_bytes = plan_bound_bytes(graph),
+                      .order_note = "its program knows no copies to the host" };
+    return options->lp_path ? fail(E_USAGE, "%s is not written: the integer program knows no "
+                                   "copies to the host, which this graph allows (bandwidth)",
+                                   options->lp_path)
+                            : OK;
+}
+
 Err plan_prove(Pool *pool, const PGraph *graph, const Plan *plan, const ProveOptions *options,
                Proof *proof)
 {
     TRY(plan_check(graph, plan, options->budget_bytes));
+    if (pgraph_is_hosted(graph) || (graph->to_host > 0 && graph->to_device > 0))
+        return prove_with_host(graph, options, proof);
     Pool *scratch = pool_new(NULL, "plan_prove");
     Task *task = task_new(scratch, graph);
     *proof = (Proof){ .any_cost = task->base_cost, .any_bytes = plan_bound_bytes(graph) };

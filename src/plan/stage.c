@@ -21,6 +21,14 @@
 
 enum { WINDOW_MOST = 32 << 20, STAGE_TRIES = 3 };
 
+static int64_t stage_home_bytes(const PGraph *graph)
+{
+    int64_t bytes = 0;
+    for (int32_t v = 0; v < graph->n_values; v++)
+        bytes += graph->values[v].hosted ? graph->values[v].bytes : 0;
+    return bytes;
+}
+
 bool pgraph_is_hosted(const PGraph *graph)
 {
     for (int32_t v = 0; v < graph->n_values; v++)
@@ -252,6 +260,8 @@ Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
     staged->steps = NEWN(pool, Step, steps.n_steps + 1);
     memcpy(staged->steps, steps.steps, sizeof *steps.steps * (size_t)steps.n_steps);
     staged->n_steps = staged->cap = steps.n_steps;
+    if (plan->host_budget_bytes > 0)         /* of copies alone: what lives there comes on top */
+        staged->host_budget_bytes += stage_home_bytes(graph);
     pool_free(scratch);
     TRY(plan_simulate(NULL, graph, staged, &meter));
     staged->live_bytes = meter.live_bytes;

@@ -42,11 +42,13 @@ static int64_t batch_peak(Batches *b, int64_t batch)
     FitOptions how = { 0 };
     int64_t    peak = INT64_MAX;
     recipe->batch = batch;
-    if (b->deadline_s > 0)
+    if (b->deadline_s > 0) {
+        recipe->levers.host = b->e->whole_host;
         how = (FitOptions){ .budget_bytes = 1, .effort = EXPLAIN_EFFORT,
                             .time_limit_s = b->deadline_s - clock_now() };
+    }
     Err err = fit_plan(pool, recipe, b->e->device, &how, result);
-    if (!err || err == E_BUDGET)
+    if ((!err || err == E_BUDGET) && result->engine)     /* none: the host has no room for state */
         peak = result->engine->arena_bytes;
     if (b->n < TRIES && !batch_late(b))      /* a search that was cut off refuses nothing */
         b->list[b->n++] = (Tried){ batch, peak };

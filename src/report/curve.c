@@ -25,6 +25,7 @@ void curve_json(JsonOut *o, const FitPoint *points, int n, double base_ns)
         lots_json(o, &p->levers);
         json_out_bool(o, "release", p->levers.release);
         json_out_int(o, "recompute_nodes", p->recomputed);
+        json_out_int(o, "transfers", p->moved);
         json_out_end(o);
     }
     json_out_end(o);
@@ -46,6 +47,8 @@ const char *point_text(Pool *pool, const Recipe *recipe, const FitPoint *p)
         text_add(&text, "  attention %s", is->stored_attention ? "stored" : "streamed");
     if (is->most_scratch && !asked->most_scratch)
         text_add(&text, "  lean algorithms");
+    if (p->moved)
+        text_add(&text, "  %d host transfers", p->moved);
     if (is->host > asked->host)
         text_add(&text, is->host == HOST_EMA ? "  EMA on the host" : "  state on the host");
     return text.n ? text.at : "";

@@ -70,6 +70,9 @@ static const char *minimum_text(Pool *pool, const Recipe *asked, const FitResult
     Text text = { .pool = pool };
     if (r->recipe->batch != asked->batch)
         text_add(&text, "micro-batches of %lld", (long long)r->recipe->batch);
+    if (r->recipe->levers.host > asked->levers.host)
+        text_add(&text, "%s%s on the host", text.n ? ", " : "",
+                 r->recipe->levers.host == HOST_EMA ? "EMA" : "state");
     for (int i = 0; i < r->n_changes; i++)
         if (strcmp(r->changes[i].what, "micro-batch"))
             text_add(&text, "%s%s %s", text.n ? ", " : "", r->changes[i].what, r->changes[i].to);
@@ -84,9 +87,20 @@ static void minimum_take(Pool *pool, Explained *e, const FitResult *r)
     e->minimum_how = minimum_text(pool, e->recipe, r);
 }
 
-/* One way to need less: everything kept if that is already less, else the least arena found. */
+/* With micro-batches as the recipe has them: where larger ones begin from (budgets_replan). */
+static void minimum_take_whole(Explained *e, const FitResult *r)
+{
+    if (r->recipe->batch != e->recipe->batch ||
+        (e->whole_minimum_bytes && r->engine->arena_bytes >= e->whole_minimum_bytes))
+        return;
+    e->whole_minimum_bytes = r->engine->arena_bytes;
+    e->whole_host = r->recipe->levers.host;
+}
+
+/* One way to need less: everything kept if that is already less, else the least arena found. room:
+ * has the host any for the state that is to be there? */
 static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
-                       const ExplainOptions *options)
+                       const ExplainOptions *options, bool *room)
 {
     Pool      *scratch = pool_new(NULL, "minimum");
     FitResult *r = NEW(scratch, FitResult);
@@ -94,26 +108,41 @@ static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
                        .effort = options->effort ? options->effort : EXPLAIN_EFFORT,
                        .time_limit_s = options->time_limit_s };
     Err        err = fit_plan(scratch, recipe, e->device, &how, r);
-    if (err == E_BUDGET) {
+    *room = r->engine && engine_fits(r->engine, 0);
+    if (err == E_BUDGET && *room) {
         minimum_take(pool, e, r);
-        if (recipe == e->recipe)
-            e->whole_minimum_bytes = r->engine->arena_bytes;
+        minimum_take_whole(e, r);
     }
     pool_free(scratch);
     return err == E_BUDGET ? OK : err;
+}
+
+/* As it is and, on a card, with as much of its state on the host as there is room for. */
+static Err minimum_hosted(Pool *pool, Explained *e, const Recipe *recipe,
+                          const ExplainOptions *options)
+{
+    bool room;
+    TRY(minimum_try(pool, e, recipe, options, &room));
+    room = e->device->to_host <= 0;
+    for (int host = HOST_STATE; host > recipe->levers.host && !room; host--) {
+        Recipe *hosted = recipe_copy(pool, recipe);
+        hosted->levers.host = host;
+        TRY(minimum_try(pool, e, hosted, options, &room));
+    }
+    return OK;
 }
 
 /* As the recipe has it and, where nothing forbids it, sample by sample: what `fit` may do
  * unasked. */
 static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *options)
 {
-    TRY(minimum_try(pool, e, e->recipe, options));
+    TRY(minimum_hosted(pool, e, e->recipe, options));
     if (options->no_split || e->recipe->batch == 1 || recipe_no_cut(e->recipe) ||
         graph_has(e->sheet->engine->graph, &op_batchnorm))
         return OK;
     Recipe *cut = recipe_copy(pool, e->recipe);
     TRY(recipe_cut(cut, cut->batch));
-    return minimum_try(pool, e, cut, options);
+    return minimum_hosted(pool, e, cut, options);
 }
 
 Err explained_sheet(Pool *pool, const Recipe *recipe, const Device *device,

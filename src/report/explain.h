@@ -79,6 +79,7 @@ typedef struct Explained {
     int64_t       budget_bytes;  /* 0: none was asked for */
     int64_t       minimum_bytes; /* least arena found by a search of `effort`; 0: none was made */
     int64_t       whole_minimum_bytes;   /* with micro-batches as the recipe has them */
+    int           whole_host;    /* what of the state is on the host then (Levers.host) */
     const char   *minimum_how;   /* what it takes */
     double        step_ms;       /* predicted */
     int64_t       runtime_bytes; /* outside the arena */

@@ -41,7 +41,7 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
                        .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
     Err        err = search == SEARCH_ALL ? fit_run(pool, recipe, run->e->device, &how, result)
                                           : fit_plan(pool, recipe, run->e->device, &how, result);
-    if (err && err != E_BUDGET) {
+    if (err && (err != E_BUDGET || !result->engine)) {   /* or the host has no room for the state */
         row->failed = true;
         row->note = pool_text(run->pool, err_text());
     } else {
@@ -252,8 +252,8 @@ static Err run_recompute(Run *run)
                    run->e->recipe, SEARCH_HALF);
 }
 
-/* Everything that can be done to this model, at once. */
-static const char *together_levers(const Run *run, Recipe *r)
+/* Everything that can be done to this model, at once; with its state on the host or not. */
+static const char *together_levers(const Run *run, Recipe *r, bool host)
 {
     const Explained *e = run->e;
     unsigned         allow = run->options->allow;
@@ -270,7 +270,7 @@ static const char *together_levers(const Run *run, Recipe *r)
         r->levers.release = true;
         text_add(&text, "gradients released, ");
     }
-    if (e->device->to_host > 0) {
+    if (host) {
         r->levers.host = HOST_STATE;
         text_add(&text, "state on the host, ");
     }
@@ -290,18 +290,25 @@ static Err run_curve(Run *run)
         return OK;
     if (run->options->progress)
         run->options->progress(run->options->progress_arg, 0.9, "budget against time");
-    return fit_curve(run->pool, run->e->recipe, run->e->device, &how, &run->e->curve,
+    return fit_curve(run->pool, run->e->recipe, run->e->device, &how, run->e->fit, &run->e->curve,
                      &run->e->n_curve);
 }
 
 /* All at once, for certain; then, in the time left, every combination that fit would try. */
 static Err run_together(Run *run)
 {
-    Recipe     *r = recipe_copy(run->pool, run->e->recipe);
-    const char *levers = together_levers(run, r);
-    TRY(run_row(run, (WhatIf){ .name = "all levers together, effective batch kept",
-                               .how = "fit --allow algorithm,chunk,split,precision" },
-                r, SEARCH_LEAST));
+    const WhatIf name = { .name = "all levers together, effective batch kept",
+                          .how = "fit --allow algorithm,chunk,split,precision" };
+    bool         host = run->e->device->to_host > 0;
+    Recipe      *r = recipe_copy(run->pool, run->e->recipe);
+    const char  *levers = together_levers(run, r, host);
+    TRY(run_row(run, name, r, SEARCH_LEAST));
+    if (host && run->rows[run->n - 1].failed && run_left_s(run) > 0) {   /* no room there */
+        run->n--;
+        r = recipe_copy(run->pool, run->e->recipe);
+        levers = together_levers(run, r, false);
+        TRY(run_row(run, name, r, SEARCH_LEAST));
+    }
     WhatIf *row = &run->rows[run->n - 1], other = *row;
     if (row->failed)
         return OK;

@@ -316,6 +316,9 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
     *r = (FitResult){ 0 };
     fit_begin(pool, recipe, device, options, fit);
     TRY(fit_add(fit, recipe, false));
+    if (!fit->n)                           /* fit_add takes that for an answer: r->engine is NULL */
+        return fail(E_BUDGET, "the host has no room for the state of this model; give more with "
+                    "--host-budget");
     return fit_choose(fit, false, r);      /* one of several tries, or a quick look */
 }
 
@@ -329,19 +332,32 @@ static int point_order(const void *a, const void *b)
     const FitPoint *x = a, *y = b;
     if (x->peak_bytes != y->peak_bytes)
         return x->peak_bytes > y->peak_bytes ? -1 : 1;
-    return (x->sum_ns > y->sum_ns) - (x->sum_ns < y->sum_ns);
+    return (x->sum_ns < y->sum_ns) - (x->sum_ns > y->sum_ns);    /* the fastest of equals is last */
 }
 
-static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double sum_ns, int32_t recomputed)
+static FitPoint point_as(const Recipe *recipe, int64_t peak_bytes, double sum_ns, double step_ns)
 {
     return (FitPoint){ .peak_bytes = peak_bytes,
                        .sum_ns = sum_ns,
-                       .step_ns = engine_forecast_ns(c->kept, sum_ns, peak_bytes),
-                       .recomputed = recomputed,
-                       .batch = c->recipe->batch,
-                       .accumulate = c->recipe->accumulate,
-                       .precision = c->recipe->precision,
-                       .levers = c->recipe->levers };
+                       .step_ns = step_ns,
+                       .batch = recipe->batch,
+                       .accumulate = recipe->accumulate,
+                       .precision = recipe->precision,
+                       .levers = recipe->levers };
+}
+
+static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double sum_ns)
+{
+    return point_as(c->recipe, peak_bytes, sum_ns, engine_forecast_ns(c->kept, sum_ns, peak_bytes));
+}
+
+static FitPoint point_known(const FitResult *known)
+{
+    const Engine *engine = known->engine;
+    FitPoint      p = point_as(known->recipe, engine->arena_bytes, engine->cost_ns, known->step_ns);
+    p.recomputed = engine->recomputed;
+    p.moved = engine->moved;
+    return p;
 }
 
 /* Plans of the largest program at budgets from its bound to keep-everything; the others stay as
@@ -353,7 +369,7 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
     int64_t budgets[CURVE_POINTS], others = 0, low = plan_bound_bytes(main->pgraph),
                                    high = main->meter.live_bytes;
     Plan    *plans[CURVE_POINTS];
-    points[(*n)++] = point_of(c, kept->arena_bytes, kept->cost_ns, 0);
+    points[(*n)++] = point_of(c, kept->arena_bytes, kept->cost_ns);
     if (c->twin)
         return OK;
     for (int i = 0; i < kept->n_programs; i++)
@@ -363,6 +379,7 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
         budgets[i] = low + (high - low) / CURVE_POINTS * i;
     PlanOptions how = { .effort = fit_share(fit, c),
                         .seed = fit->options->seed,
+                        .host_budget_bytes = engine_slots_budget(kept),
                         .progress = fit->options->progress,
                         .progress_arg = fit->options->progress_arg };
     if (fit->options->time_limit_s > 0) {
@@ -376,22 +393,26 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
             continue;
         one.plan = plans[i];
         TRY(engine_place(c->pool, kept, &one, 0, NULL, NULL));
+        if (kept->device->host_bytes && one.host_bytes > kept->device->host_bytes)
+            continue;
         double more = program_in_step(main)
                           ? (double)main->repeat * (one.meter.cost - main->meter.cost)
                           : 0;
-        points[(*n)++] = point_of(c, one.arena_bytes > others ? one.arena_bytes : others,
-                                  kept->cost_ns + more, one.meter.n_recomputes);
+        FitPoint *p = &points[(*n)++];
+        *p = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more);
+        p->recomputed = one.meter.n_recomputes;
+        p->moved = one.slots.n_stays;
     }
     return OK;
 }
 
 Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
-              FitPoint **out, int *n_out)
+              const FitResult *known, FitPoint **out, int *n_out)
 {
     Pool     *scratch = pool_new(pool, "curve");
     Fit      *fit = NEW(scratch, Fit);
     FitResult unused = { 0 };
-    FitPoint *points = NEWN(pool, FitPoint, MOST_CANDIDATES * (CURVE_POINTS + 1));
+    FitPoint *points = NEWN(pool, FitPoint, MOST_CANDIDATES * (CURVE_POINTS + 1) + 1);
     int       n = 0, kept = 0;
     Err       err;
     fit_begin(scratch, recipe, device, options, fit);
@@ -400,6 +421,8 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
         err = curve_add(fit, &fit->list[i], points, &n);
     pool_free(scratch);
     TRY(err);
+    if (known)
+        points[n++] = point_known(known);
     /* From the least upwards, only what is faster than everything smaller; then the largest comes
      * first. Of points that lie together the last is kept: it is the fastest, and hardly larger. */
     qsort(points, (size_t)n, sizeof *points, point_order);

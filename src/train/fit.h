@@ -78,26 +78,28 @@ typedef struct FitResult {
 Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
             FitResult *result);
 
-/* This recipe with these levers and no others (allow is not looked at). */
+/* This recipe with these levers and no others (allow is not looked at). Where the host has no room
+ * for the state that is to be there, result->engine is NULL. */
 Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
              FitResult *result);
 
 /* Cuts every micro-batch of a copied recipe into so many pieces. E_USAGE if they are not equal. */
 Err recipe_cut(Recipe *recipe, int64_t pieces);
 
-/* Budget against time: points of falling peak and rising sums, the first with everything kept.
- * Every point's plan was placed. */
+/* Arena against time: points of falling peak and rising sums, from the fastest plan on.
+ * Every point's plan was placed. `known` (or NULL) is a plan that was found before: no point is
+ * worse than it in both. */
 typedef struct FitPoint {
     int64_t peak_bytes;
     double  sum_ns, step_ns;     /* of its nodes' times, by which points are compared; forecast */
-    int32_t recomputed;
+    int32_t recomputed, moved;   /* nodes run again; values copied to the host and back */
     int64_t batch, accumulate;
     int     precision;
     Levers  levers;
 } FitPoint;
 
 Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
-              FitPoint **points, int *n_points);
+              const FitResult *known, FitPoint **points, int *n_points);
 
 /* "If you also allow X": one row for each lever that options->allow leaves out. */
 typedef struct FitOffer {

@@ -18,7 +18,7 @@ typedef struct RunLog {
 
 typedef struct LogLine {
     int64_t       step;
-    double        loss, lr, grad_norm, ms;
+    double        loss, lr, grad_norm, ms;   /* what is not finite, or not known, becomes null */
     const double *validation;    /* NULL: there was none */
 } LogLine;
 

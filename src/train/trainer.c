@@ -19,7 +19,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_TIMES = 512 };        /* newest step times kept for the median */
+enum {
+    MAX_TIMES = 512,             /* newest step times kept for the median */
+    PACE_STEPS = 50              /* of these, for the time that is left */
+};
 /* Steps in a row that go wrong before an fp16 run ends. One may be a batch that goes beyond 65504:
  * its update is left out, and the next may do. */
 enum { FP16_PATIENCE = 8 };         /* the sentence says 8th */
@@ -129,6 +132,8 @@ static Err train_open(Pool *pool, Trainer *t)
                     t->recipe->data.path ? t->recipe->data.path : "",
                     t->feeds.held ? pool_print(pool, ", %s held out", count_text(t->feeds.held))
                                   : "");
+        if (t->feeds.source && t->feeds.source->unread && !o->quiet)
+            fprintf(stderr, "data: %s\n", t->feeds.source->unread);
     }
     if (o->init) {
         const char *said;
@@ -303,13 +308,14 @@ static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *do
 
 static Err train_log(Trainer *t, double loss, double ms, const double *validation)
 {
+    bool measured = t->graph.train.measures_norm;
     if (!t->log.to)
         return OK;
     return log_add(&t->log,
                    &(LogLine){ .step = t->state.step,
                                .loss = loss,
                                .lr = (double)t->rates[RATE_GROUPS + t->graph.n_groups - 1],
-                               .grad_norm = (double)t->progress[PROGRESS_NORM],
+                               .grad_norm = measured ? (double)t->progress[PROGRESS_NORM] : NAN,
                                .ms = ms,
                                .validation = validation });
 }
@@ -323,23 +329,32 @@ static int64_t train_measured(const Trainer *t)
     return most;
 }
 
-static void train_show(const Trainer *t, double loss, double ms, const double *validation,
-                       bool last)
+/* Mean of the newest steps: one alone says little of those to come. Without the very first, which
+ * touches everything for the first time. */
+static double train_pace(const Trainer *t)
 {
-    bool terminal = isatty(2);
-    char word[48] = "";
+    int64_t n = t->n_times > PACE_STEPS ? PACE_STEPS : t->n_times > 1 ? t->n_times - 1 : t->n_times;
+    double  sum = 0;
+    for (int64_t i = t->n_times - n; i < t->n_times; i++)
+        sum += (double)t->times_ms[i % MAX_TIMES];
+    return n ? sum / (double)n : t->state.ms;
+}
+
+static void train_show(const Trainer *t, double loss, const double *validation, bool last)
+{
+    bool   terminal = isatty(2);
+    char   word[48] = "";
+    double ms = train_pace(t);
     if (t->options->quiet ||
         (!terminal && !last && !validation && t->state.step % 50 && t->state.step != 1))
         return;
     if (validation)
         snprintf(word, sizeof word, "  validation %.5f", *validation);
     int64_t left = t->recipe->steps - t->state.step;
-    double  seconds = (double)left * ms / 1000;
     fprintf(stderr,
-            "%sstep %lld/%lld  loss %.5f%s  %.1f ms/step  %lld:%02lld left  memory %s of %s "
-            "planned%s",
+            "%sstep %lld/%lld  loss %.5f%s  %.1f ms/step  %s left  memory %s of %s planned%s",
             terminal ? "\r" : "", (long long)t->state.step, (long long)t->recipe->steps, loss, word,
-            ms, (long long)seconds / 60, (long long)seconds % 60, bytes_text(train_measured(t)),
+            ms, span_text((double)left * ms / 1000), bytes_text(train_measured(t)),
             bytes_text(session_engine(t->session)->arena_bytes),
             terminal && !last && !validation ? "   " : "\n");
 }
@@ -384,7 +399,7 @@ static Err train_after(Trainer *t, TrainResult *result)
         const double *validation = looked ? &result->validation_last : NULL;
         s->due = DUE_DRAW;
         TRY(train_log(t, s->loss, s->ms, validation));
-        train_show(t, s->loss, s->ms, validation, s->step == t->recipe->steps || train_stop);
+        train_show(t, s->loss, validation, s->step == t->recipe->steps || train_stop);
     }
     if (s->due == DUE_DRAW && t->phases && phase_due(&t->recipe->sample, s->step))
         TRY(phases_sample(t->phases, s->step));

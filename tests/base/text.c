@@ -74,6 +74,12 @@ static void bytes_out(void)
     CHECK_TEXT(count_text(-1000), "-1,000");
     CHECK_TEXT(count_text(-100), "-100");
     CHECK_TEXT(count_text(INT64_MIN), "-9,223,372,036,854,775,808");
+    CHECK_TEXT(span_text(0), "0:00");
+    CHECK_TEXT(span_text(9.9), "0:09");
+    CHECK_TEXT(span_text(3599.9), "59:59");
+    CHECK_TEXT(span_text(2 * 3600 + 119), "2:01:59");
+    CHECK_TEXT(span_text(1e30), "277777777777:46:40");
+    CHECK_TEXT(span_text(-1), "0:00");
     const char *first = count_text(1);       /* eight may be used in one sentence */
     for (int i = 2; i <= 8; i++)
         count_text(i);

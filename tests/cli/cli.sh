@@ -152,6 +152,10 @@ is "layout wrote no offsets" grep -q '^id,lower,upper,size,offset' "$work/o.csv"
 printf 'id,lower,upper,size,align\na,0,2,3,1\nb,0,2,3,4\n' > "$work/a.csv"
 expect 3 "the least found takes 6" layout "$work/a.csv" --capacity 1
 expect 3 "no layout within 7 bytes" layout "$work/b.csv" --capacity 7
+printf 'id,lower,upper,size,offset\na,0,2,5,100\nb,1,3,7,\n' > "$work/f.csv"
+expect 0 "2 buffers in 105 bytes (none smaller than 105" layout "$work/f.csv"
+printf 'id,lower,upper,size,offset\na,0,2,5,100\nb,1,3,7,103\n' > "$work/f.csv"
+expect 1 "f.csv: buffers 0 and 1 are alive together and both fixed" layout "$work/f.csv"
 expect 1 "nothere.csv" layout "$work/nothere.csv"
 printf 'id,lower,upper,size\na,0,2,x\n' > "$work/x.csv"
 expect 1 "x.csv: line 2" layout "$work/x.csv"
@@ -179,6 +183,36 @@ is "a plan that cannot be kept should not be sought" [ ! -s "$work/out" ]
 expect 1 "no/such does not exist" layout "$work/b.csv" -o "$work/no/such/o.csv"
 is "nor a layout" [ ! -s "$work/out" ]
 expect 2 "leave out --layout" plan "$work/g.json" --budget 40 --curve --layout
+# without a budget everything is kept and placed, whatever the alignment adds; places are written
+cat > "$work/aligned.json" <<'G'
+{"format": "plimsoll-graph-1", "align": 64, "finals": ["b"],
+ "values": [{"id": "a", "bytes": 10}, {"id": "b", "bytes": 10}],
+ "nodes": [{"id": "n1", "cost": 1, "outputs": ["a"]}, {"id": "n2", "cost": 1, "inputs": ["a"], "outputs": ["b"]}]}
+G
+expect 0 '"budget_bytes": 0,' plan "$work/aligned.json" --layout --json -o "$work/placed.json"
+is "a placed plan should say where" grep -q '{"value": "b", "first_step": 1, "last_step": 2, "offset": 64, "bytes": 10}' "$work/placed.json"
+expect 0 "2 nodes: arena 74 B, peak 20 B of 20 B" plan "$work/aligned.json" --layout
+expect 3 "the least peak found is 74" plan "$work/aligned.json" --layout --budget 73
+expect 0 '"arena_bytes": 74' plan "$work/aligned.json" --layout --budget 74 --json
+# the examples of docs/FORMATS.md, as they stand there
+example() { awk -v n="$1" '/^```json/ { k++; next } /^```/ { on = 0 } { on = k == n && !/^```/ && !done[k] } /^}/ { if (on) print; done[k] = 1; next } on' docs/FORMATS.md; }
+example 1 > "$work/doc_graph.json"
+expect 0 "peak 130 B" plan "$work/doc_graph.json" --budget 130 --layout -o "$work/doc_plan.json"
+is "the plan that docs/FORMATS.md shows should be the plan of its graph" \
+    [ "$(tr -d ' \n' < "$work/doc_plan.json")" = "$(example 2 | tr -d ' \n')" ]
+# nothing costs less than everything kept, so where that needs no more it is what a refusal names
+cat > "$work/wide.json" <<'G'
+{"format": "plimsoll-graph-1", "finals": ["s"],
+ "values": [{"id": "s", "bytes": 1}, {"id": "a", "bytes": 9}, {"id": "b", "bytes": 9}, {"id": "c", "bytes": 9}, {"id": "d", "bytes": 9},
+            {"id": "e", "bytes": 9}, {"id": "f", "bytes": 9}, {"id": "g", "bytes": 9}, {"id": "h", "bytes": 9}, {"id": "i", "bytes": 9}],
+ "nodes": [{"id": 1, "cost": 1, "outputs": ["a"]}, {"id": 2, "cost": 1, "outputs": ["b"]}, {"id": 3, "cost": 1, "outputs": ["c"]},
+           {"id": 4, "cost": 1, "outputs": ["d"]}, {"id": 5, "cost": 1, "outputs": ["e"]}, {"id": 6, "cost": 1, "outputs": ["f"]},
+           {"id": 7, "cost": 1, "outputs": ["g"]}, {"id": 8, "cost": 1, "outputs": ["h"]}, {"id": 9, "cost": 1, "outputs": ["i"]},
+           {"id": 10, "cost": 1, "inputs": ["a", "b", "c", "d", "e", "f", "g", "h", "i"], "outputs": ["s"]}]}
+G
+expect 3 "none needs less than 82 B" plan "$work/wide.json" --budget 50 --prove
+expect 3 "the least peak found is 82" plan "$work/wide.json" --budget 81 --json
+is "what is refused and needs no more than everything kept should cost no more" grep -q '"cost": 10.0,' "$work/out"
 printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
 expect 1 "cut.json" plan "$work/cut.json" --budget 40
 
@@ -251,6 +285,11 @@ expect 1 "the gradient is not finite at step 23, the 8th in a row" train unet-sm
 expect 1 "the gradient is not finite at step 1; the first tensor that is not is the gradient's norm" train unet-small $small --steps 3 --init-partial --init "$work/steep_single.safetensors" --quiet
 lost="--set precision=fp16 --set optimizer.lr=100 --set optimizer.slow_lr=100 --set schedule.kind=plateau --set schedule.watch=loss --set schedule.warmup=0"
 expect 0 "4 steps" train sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1 $lost --steps 4 --out "$work/lost"
+# clipping and fp16 need the gradients' norm; what was not computed is not said to be 0
+expect 0 "1 steps" train unet-small $small --steps 1 --set optimizer.clip=0 --out "$work/unclipped"
+is "a norm that nothing measured should be null" grep -q '"grad_norm": null, ' "$work/unclipped/log.jsonl"
+expect 0 "1 steps" train unet-small $small --steps 1 --set optimizer.clip=1 --out "$work/clipped"
+is "a norm that clipping measured should be a number" grep -q '"grad_norm": [0-9.]*[1-9]' "$work/clipped/log.jsonl"
 is "its loss should not be finite" grep -q '"loss": null' "$work/lost/log.jsonl"
 expect 0 "1 steps" train --resume "$work/lost" --steps 5
 
@@ -412,6 +451,18 @@ expect 2 "leave out --budget" train unet-small $small --plan "$work/plan.json" -
 
 # devices and the probe
 expect 0 "described by its profile: no workspaces counted" explain unet-small --device rtx-3060
+# what fit may do on a card unasked, explain's least and the curve may too; where the host has no room they may not
+expect 0 '"minimum_how": "state on the host, host transfers' explain dit3d-small --device rtx-3060 --json
+least=$(sed -n 's/^ *"minimum_bytes": \([0-9]*\).*/\1/p' "$work/out")
+expect 0 "every buffer placed" fit dit3d-small --device rtx-3060 --budget "$least" --effort 3000
+for bytes in 1KiB 8MiB; do
+    expect 0 "all levers together" explain dit3d-small --device rtx-3060 --host-budget $bytes --what-if --time-limit 5
+    expect 3 "Ask for the least" fit dit3d-small --device rtx-3060 --host-budget $bytes --budget 570MB --effort 300
+done
+expect 0 '"minimum_how": "' explain dit3d-small --device rtx-3060 --host-budget 1KiB --json
+is "what the host has no room for should not be in the least" [ -z "$(grep 'minimum_how.*on the host' "$work/out")" ]
+expect 0 '"minimum_how": "EMA on the host' explain dit3d-small --device rtx-3060 --host-budget 8MiB --json
+expect 0 '"transfers": 3' fit dit3d-small --device rtx-3060 --budget 585MB --curve --effort 300 --json
 expect 0 "of context, libraries" fit unet-small --device h200 --budget 1GiB --effort 20
 expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --json
 expect 0 "plimsoll probe measures this machine" explain unet-small

@@ -210,11 +210,40 @@ static void odd_things_in_folders(void)
     CHECK_INT(symlink("../elsewhere", at_path("odd/link")), 0);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("odd") }));
     CHECK_INT(o.source->n_samples, 3);
+    CHECK(o.source->unread == NULL);
     CHECK_INT(mkfifo(at_path("odd/pipe.png"), 0600), 0);
     refused(&o, (DataSpec){ .path = at_path("odd") }, E_IO, "pipe.png: it is a device or pipe");
     CHECK_OK(file_remove(at_path("odd/pipe.png")));
     CHECK_INT(symlink("nowhere", at_path("odd/dangling.png")), 0);
     refused(&o, (DataSpec){ .path = at_path("odd") }, E_IO, "dangling.png");
+}
+
+/* Nothing is left out in silence: what lies deep, goes in circles, or is no PNG. */
+static void what_is_passed_over(void)
+{
+    Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
+    make_png("deep/1/2/3/4/5/6/7/8/9/10/11/12/a.png", 8, 8, 3, 1);
+    make_png("deep/b.png", 8, 8, 3, 1);
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("deep") }));
+    CHECK_INT(o.source->n_samples, 2);
+    CHECK_OK(folder_make(at_path("deep/left")));
+    CHECK_OK(folder_make(at_path("deep/right")));
+    CHECK_INT(symlink("../right", at_path("deep/left/over")), 0);
+    CHECK_INT(symlink("../left", at_path("deep/right/over")), 0);
+    refused(&o, (DataSpec){ .path = at_path("deep") }, E_FORMAT, "links that lead in a circle");
+
+    make_png("mixed/a.png", 8, 8, 3, 1);
+    CHECK_OK(file_write(at_path("mixed/b.JPG"), "x", 1));
+    CHECK_OK(file_write(at_path("mixed/notes.txt"), "x", 1));
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("mixed") }));
+    CHECK_INT(o.source->n_samples, 1);
+    CHECK(o.source->unread && strstr(o.source->unread, "mixed/b.JPG is in a format that is not"));
+    CHECK_OK(file_write(at_path("mixed/c.webp"), "x", 1));
+    CHECK_OK(file_remove(at_path("mixed/a.png")));
+    refused(&o, (DataSpec){ .path = at_path("mixed") }, E_FORMAT,
+            "mixed holds no .png files; ");
+    refused(&o, (DataSpec){ .path = at_path("mixed") }, E_FORMAT,
+            "mixed/b.JPG and 1 more are in a format that is not read: convert pictures");
 }
 
 static void a_file_that_changes(void)        /* after opening: an error, not a crash */
@@ -317,6 +346,9 @@ static void clips_of_frames(void)
     make_png("short/1.png", 8, 16, 1, 0);
     refused(&o, (DataSpec){ .path = at_path("short") }, E_FORMAT, "the longest of 1 has 1");
     refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no frames");
+    CHECK_OK(file_write(at_path("frame.png"), "x", 1));
+    refused(&o, (DataSpec){ .path = at_path("frame.png") }, E_IO,
+            "frame.png is a file; name the folder it lies in");
     for (int f = 0; f < 3; f++)
         make_png(pool_print(pool, "short/%d.png", f), 8, 16, 1, 10 * f);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("short") }));
@@ -620,6 +652,7 @@ int main(void)
     RUN(kinds_are_found);
     RUN(pictures_of_any_size);
     RUN(odd_things_in_folders);
+    RUN(what_is_passed_over);
     RUN(a_file_that_changes);
     RUN(clips_of_frames);
     RUN(pairs_of_pictures);

@@ -67,10 +67,54 @@ static void agrees_with_all_pairs(void)
     CHECK(good > 1000 && bad > 1000);
 }
 
+/* Few of so many overlap, and where they do is far from any edge of 64. */
+static void agrees_on_many(void)
+{
+    enum { N = 300 };
+    static Buffer b[N];
+    uint64_t  draw = 0;
+    int       good = 0, bad = 0;
+    RandomKey key = { .seed = 12 };
+    for (int round = 0; round < 400; round++) {
+        for (int i = 0; i < N; i++) {
+            int64_t born = random_below_at(key, draw++, 40), life = random_below_at(key, draw++, 9);
+            b[i] = (Buffer){ born, born + 1 + life, 3, 1,
+                             (int64_t)random_below_at(key, draw++, 1 << 15), 0 };
+        }
+        bool ok = plain(b, N);
+        CHECK_INT(layout_check(b, N, -1) == OK, ok);
+        good += ok;
+        bad += !ok;
+    }
+    CHECK(good > 50 && bad > 50);
+}
+
+/* All alive at once, in an order of their own. */
+static void judges_very_many(void)
+{
+    enum { N = 300007 };
+    Pool   *pool = pool_new(NULL, "many");
+    Buffer *b = NEWN(pool, Buffer, N);
+    for (int64_t i = 0; i < N; i++)
+        b[i] = (Buffer){ i % 5, 10 + i % 7, 4, 1, i * 77773 % N * 4, 0 };
+    CHECK_OK(layout_check(b, N, -1));
+    for (int i = 0; i < N; i += 60001) {
+        b[i].size = b[i].offset / 4 == N - 1 ? 4 : 5;
+        CHECK_INT(layout_check(b, N, -1) == OK, b[i].size == 4);
+        b[i].size = 4;
+        b[i].offset -= b[i].offset ? 1 : 0;
+        CHECK_INT(layout_check(b, N, -1) == OK, b[i].offset % 4 == 0);
+        b[i].offset += b[i].offset ? 1 : 0;
+    }
+    pool_free(pool);
+}
+
 int main(void)
 {
     RUN(accepts);
     RUN(refuses);
     RUN(agrees_with_all_pairs);
+    RUN(agrees_on_many);
+    RUN(judges_very_many);
     return test_end();
 }

@@ -214,6 +214,27 @@ static void longer_24(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 3
 static void wide_head(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 70, 512), 70, 1); }
 static void widest(Case *c, AttentionOptions o)    { three(c, &o, 1, SHAPE(1, 33, 1030), 50, 1); }
 
+static void wide_packed(Case *c, AttentionOptions o)     /* heads at equal distances */
+{
+    o.mask_diagonal = true;
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(2, 41, 3 * 3 * 136), -1, 1), 3, &o));
+}
+#define TORCH_WIDE_PACKED THIRDS(3) LOGITS MASK OUT
+
+static void wide_batch(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(3, 45, 160), 29, 1); }
+/* more scores than are made at once */
+static void wide_long(Case *c, AttentionOptions o)
+{
+    three(c, &o, 1, SHAPE(1, 2100, 132), 2051, 1);
+}
+
+static void long_masked(Case *c, AttentionOptions o)     /* exact fp32 may go another way then */
+{
+    o.mask_diagonal = true;
+    case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(2, 521, 3 * 2 * 40), -1, 1), 2, &o));
+}
+#define TORCH_LONG_MASKED THIRDS(2) LOGITS MASK OUT
+
 /* In bf16 a temperature's gradient may be off by more: it is a sum of terms that cancel, and delta
  * = rowsum(dy * y) sees the rounding of y (or, stored, that of the probabilities). */
 #define CASES(X)                                                                                  \
@@ -258,7 +279,13 @@ static void widest(Case *c, AttentionOptions o)    { three(c, &o, 1, SHAPE(1, 33
     X("321 of 52",                longer_52,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("340 of 24",                longer_24,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
     X("one head of 512",          wide_head,           THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
-    X("one head of 1030",         widest,              THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)
+    X("one head of 1030",         widest,              THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("three of 136, masked",     wide_packed,         TORCH_WIDE_PACKED, CASE_LIVE_ONLY, 0)      \
+    X("three times 160",          wide_batch,          THREE(1) LOGITS OUT, CASE_LIVE_ONLY, 0)    \
+    X("521 masked",               long_masked,         TORCH_LONG_MASKED,                         \
+      CASE_LIVE_ONLY | CASE_NO_DIFFERENCES, 0)                                                    \
+    X("2100 of 132",              wide_long,           THREE(1) LOGITS OUT,                       \
+      CASE_LIVE_ONLY | CASE_NO_DIFFERENCES, 0)
 
 #define X(title, name, torch, flags, tol)                                                       \
     static void name##_tiled(Case *c)  { name(c, (AttentionOptions){ 0 }); }                    \

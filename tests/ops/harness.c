@@ -550,17 +550,22 @@ static const struct { const OpDef *op; const OpCase *cases; } all_cases[] = {
 int main(int argc, char **argv)
 {
     const char *dump_path = NULL, *refs_dir = SOURCE_DIR "/tests/ops/ref", *only = NULL,
-               *backend = NULL;
+               *named = NULL, *backend = NULL;
     bool        live = false;
-    int         quick = 0;
+    int         quick = 0, large = 1, share = 1, shares = 1;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--dump"))         dump_path = argv[i + 1];
         else if (!strcmp(argv[i], "--refs"))    refs_dir = argv[i + 1], live = true;
         else if (!strcmp(argv[i], "--only"))    only = argv[i + 1];
+        else if (!strcmp(argv[i], "--case"))    named = argv[i + 1];
+        else if (!strcmp(argv[i], "--large"))   large = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--backend")) backend = argv[i + 1];
         else if (!strcmp(argv[i], "--quick"))   quick = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--differences")) differences = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--tf32"))    tf32 = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--share")    /* 2/3: every third case from the second on */
+                 && (sscanf(argv[i + 1], "%d/%d", &share, &shares) != 2 || shares < 1))
+            return fprintf(stderr, "--share takes a number of a number, like 2/3\n"), 2;
     }
     if (tf32)
         differences = 0;                 /* a step of 1e-2 drowns in the rounding */
@@ -593,9 +598,12 @@ int main(int argc, char **argv)
             }
             have = &refs;
         }
-        int before = test_failed, cases = 0;
-        for (const OpCase *oc = all_cases[i].cases; oc->name && (!quick || cases < quick);
-             oc++, cases++) {
+        int before = test_failed, cases = 0, at = 0;
+        for (const OpCase *oc = all_cases[i].cases; oc->name && (!quick || cases < quick); oc++) {
+            if (at++ % shares != share - 1 || (named && strcmp(named, oc->name)) ||
+                (!large && (oc->flags & CASE_LIVE_ONLY)))
+                continue;
+            cases++;
             if (dump_path) {
                 dump(pool, op, oc, &list, &n, &cap);
                 continue;

@@ -388,6 +388,69 @@ static void forecasts_may_err(void)
     pool_free(pool);
 }
 
+/* A limit on the host is one on copies: state that lives there has its slots besides. */
+static void state_at_home_leaves_the_slots_their_room(void)
+{
+    Pool   *pool = pool_new(NULL, "test");
+    Make    m = make_begin(pool, 1);
+    Plan   *plan;
+    int32_t kept[8], back = -1, state = make_value(&m, 150, false);
+    m.graph->values[state].hosted = true;
+    m.graph->to_host = m.graph->to_device = 1e6;
+    for (int i = 0; i < 8; i++) {                            /* these may not run again */
+        kept[i] = make_act(&m, 1, 100, i ? kept[i - 1] : -1, -1, -1);
+        m.graph->nodes[m.graph->n_nodes - 1].once = true;
+    }
+    for (int i = 7; i >= 0; i--)
+        back = make_act(&m, 1, 100, kept[i], back, -1);
+    m.graph->values[back].final = true;
+    make_node(&m, 1, 0, state, back, -1, state, -1);
+    PlanOptions options = { .budget_bytes = 1, .host_budget_bytes = 600, .effort = 2000 };
+    CHECK_INT(plan_solve(pool, m.graph, &options, &plan), E_BUDGET);
+    options.budget_bytes = plan->live_bytes;
+    CHECK_OK(plan_solve(pool, m.graph, &options, &plan));
+    CHECK_OK(plan_check(m.graph, plan, options.budget_bytes));
+    CHECK(plan->host_bytes > 600 && plan->host_bytes <= 750);        /* the state's and copies */
+    pool_free(pool);
+}
+
+/* A curve knows copies as a budget asked for alone does, hosted values included; costs fall. */
+static void curves_use_the_host(void)
+{
+    enum { POINTS = 5 };
+    for (int hosted = 0; hosted < 2; hosted++) {
+        Pool       *pool = pool_new(NULL, "test");
+        Make        m = make_begin(pool, 1);
+        int32_t     kept[20], back = -1, state = hosted ? make_value(&m, 50, false) : -1;
+        int64_t     budgets[POINTS] = { 10, 460, 700, 1200, 5000 };
+        Plan       *curve[POINTS], *alone;
+        PlanOptions options = { .effort = 2000 };
+        m.graph->to_host = m.graph->to_device = 400;
+        for (int i = 0; i < 20; i++)
+            kept[i] = make_act(&m, 1, 100, i ? kept[i - 1] : -1, -1, -1);
+        for (int i = 19; i >= 0; i--)
+            back = make_act(&m, 1, 100, kept[i], back, -1);
+        m.graph->values[back].final = true;
+        if (hosted) {
+            m.graph->values[state].hosted = true;
+            make_node(&m, 1, 0, state, back, -1, state, -1);
+        }
+        CHECK_OK(plan_curve(pool, m.graph, &options, budgets, POINTS, curve));
+        CHECK(curve[0] == NULL);
+        for (int i = 1; i < POINTS; i++) {
+            if (!CHECK(curve[i] != NULL))
+                continue;
+            options.budget_bytes = budgets[i];
+            CHECK_OK(plan_check(m.graph, curve[i], budgets[i]));
+            CHECK_OK(plan_solve(pool, m.graph, &options, &alone));
+            CHECK(curve[i]->cost <= alone->cost);
+            CHECK(i == 1 || curve[i]->cost <= curve[i - 1]->cost);
+        }
+        CHECK(curve[1]->host_bytes > 0);
+        pool_free(pool);
+    }
+}
+
 int main(void)
 {
     RUN(waits_add_up_by_hand);
@@ -400,5 +463,7 @@ int main(void)
     RUN(values_in_place_are_moved);
     RUN(the_least_counts_copies);
     RUN(one_search_many_budgets);
+    RUN(state_at_home_leaves_the_slots_their_room);
+    RUN(curves_use_the_host);
     return test_end();
 }

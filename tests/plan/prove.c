@@ -216,6 +216,40 @@ static void the_program_is_written(void)
     pool_free(pool);
 }
 
+/* A chain with its way back, whose idle values may be copied to the host for next to nothing: no
+ * bound that counts second runs may stand above such a plan. `hosted` state makes copies too. */
+static void copies_are_no_second_runs(void)
+{
+    for (int size = 3; size <= 20; size += 17)
+        for (int hosted = 0; hosted < 2; hosted++) {
+            Pool   *pool = pool_new(NULL, "test");
+            Make    m = make_begin(pool, 1);
+            int32_t kept[20], back = -1, state = hosted ? make_value(&m, 50, false) : -1;
+            Plan   *plan;
+            Proof   proof;
+            m.graph->to_host = m.graph->to_device = 1e9;
+            for (int i = 0; i < size; i++)
+                kept[i] = make_act(&m, 1, 100, i ? kept[i - 1] : -1, -1, -1);
+            for (int i = size - 1; i >= 0; i--)
+                back = make_act(&m, 1, 100, kept[i], back, -1);
+            m.graph->values[back].final = true;
+            if (hosted) {
+                m.graph->values[state].hosted = true;
+                make_node(&m, 1, 0, state, back, -1, state, -1);
+            }
+            PlanOptions  how = { .budget_bytes = 450, .effort = 2000 };
+            ProveOptions options = { .budget_bytes = 450, .time_limit_s = 1 };
+            CHECK_OK(plan_solve(pool, m.graph, &how, &plan));
+            CHECK(plan->cost < plan->base_cost * 1.001);
+            CHECK_OK(plan_prove(pool, m.graph, plan, &options, &proof));
+            CHECK(proof.any_cost <= plan->cost && proof.any_bytes <= plan->live_bytes);
+            CHECK(!proof.exact && !proof.order_tried && proof.order_note);
+            options.lp_path = "never.lp";
+            CHECK_INT(plan_prove(pool, m.graph, plan, &options, &proof), E_USAGE);
+            pool_free(pool);
+        }
+}
+
 /* Twenty thousand nodes: a bound above zero, below what the search finds. */
 static void large_graphs_have_a_bound(void)
 {
@@ -239,6 +273,7 @@ int main(void)
     RUN(a_dear_plan_is_beaten);
     RUN(the_program_is_written);
     RUN(search_meets_the_program);
+    RUN(copies_are_no_second_runs);
     RUN(large_graphs_have_a_bound);
     return test_end();
 }

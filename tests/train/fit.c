@@ -331,7 +331,7 @@ static void forecasts(void)
     unlink(PLAN);
     FitPoint *points;
     int       n;
-    CHECK_OK(fit_curve(pool, recipe, device, &how, &points, &n));
+    CHECK_OK(fit_curve(pool, recipe, device, &how, NULL, &points, &n));
     for (int i = 0; i < n; i++)
         CHECK_NEAR(points[i].step_ns,
                    engine_forecast_ns(kept.engine, points[i].sum_ns, points[i].peak_bytes), 1e-3);
@@ -348,11 +348,37 @@ static void curve(void)
     FitPoint  *points;
     FitOffer   offers[ALLOW_COUNT] = { 0 };
     int        n;
-    CHECK_OK(fit_curve(pool, recipe, device, &how, &points, &n));
+    CHECK_OK(fit_curve(pool, recipe, device, &how, NULL, &points, &n));
     CHECK(n > 3);
     for (int i = 1; i < n; i++)
         CHECK(points[i].peak_bytes < points[i - 1].peak_bytes &&
               points[i].step_ns > points[i - 1].step_ns);
+
+    /* A search that is cut off at once has few points; none is worse than a plan that is known. */
+    FitResult  fit;
+    FitOptions hasty = how;
+    how.budget_bytes = (points[0].peak_bytes + points[n - 1].peak_bytes) / 2;
+    hasty.time_limit_s = 0.01;
+    CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
+    CHECK_OK(fit_curve(pool, recipe, device, &hasty, &fit, &points, &n));
+    bool there = false;
+    for (int i = 0; i < n; i++) {
+        there |= points[i].peak_bytes == fit.engine->arena_bytes;
+        CHECK(points[i].peak_bytes <= fit.engine->arena_bytes ||
+              points[i].sum_ns <= fit.engine->cost_ns);
+    }
+    CHECK(there);
+
+    /* Of two plans of the same bytes the faster one stays. */
+    Engine slower = *fit.engine;
+    fit.engine = &slower;
+    slower.arena_bytes = points[n - 1].peak_bytes;
+    slower.cost_ns *= 9;
+    CHECK_OK(fit_curve(pool, recipe, device, &hasty, &fit, &points, &n));
+    for (int i = 1; i < n; i++)
+        CHECK(points[i].peak_bytes < points[i - 1].peak_bytes &&
+              points[i].sum_ns > points[i - 1].sum_ns);
+    how.budget_bytes = 1;
     CHECK_OK(fit_offers(pool, recipe, device, &how, offers, &n));
     CHECK_INT(n, 2);
     CHECK_INT(offers[0].allow, ALLOW_PRECISION_BIT);

@@ -19,6 +19,7 @@ function niceStep(span, n, base) {
 function curveTexts(e) {
   const plans = (e.curve ?? []).map(p => ({ bytes: p.peak_bytes, by: p.slowdown, front: true, name:
     [`micro-batch ${p.micro_batch} × ${p.accumulate}`, p.recompute_nodes ? `${p.recompute_nodes} runs again` : "nothing run twice",
+     p.transfers ? `${p.transfers} host transfers` : "",
      p.precision !== e.recipe.precision ? p.precision : "", p.release ? "gradients released" : "",
      p.regions > 1 ? `regions in ${p.regions} lots` : "", p.chunks > 1 ? `loss in ${p.chunks} chunks` : "",
      p.attention === "stored" ? "scores stored" : ""].filter(Boolean).join(", ") }));

@@ -205,7 +205,7 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
     PathList files;
     int64_t  n_chunks = 0, most = 1;
     TRY(audio_new(pool, spec, "audio", &a));
-    TRY(files_list(pool, spec->path, ".wav", &files));
+    TRY(files_list(pool, spec->path, (const char *const[]){ ".wav", NULL }, ".wav files", &files));
     for (int32_t i = 0; i < files.n; i++)
         TRY(audio_add(pool, a, files.paths[i], &n_chunks));
     if (!n_chunks)

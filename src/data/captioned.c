@@ -1,6 +1,7 @@
 /* captioned.c -- clips that have a caption: clip (F,H,W,C) in [-1,1], text (width).
  *
- *   DIR/NAME/1.png ... or DIR/NAME.npy  frames; .npy (F,H,W,C): uint8, or floats in [-1,1]
+ *   DIR/NAME/1.png ... or DIR/NAME.npy  frames, PNG or JPEG; .npy (F,H,W,C): uint8, or floats in
+ *                                       [-1,1]
  *   DIR/NAME.txt                        the caption
  *   DIR/NAME.text.npy                   optional: its embedding; else the caption's characters
  *
@@ -34,7 +35,7 @@ typedef struct CaptionedClips {
     int64_t    frames, height, width, channels, text_width;
     Captioned *list;
     int32_t    n, cap;
-    PngInfo    largest;
+    PictureInfo largest;
     size_t     npy_bytes;
 } CaptionedClips;
 
@@ -204,8 +205,8 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
     for (int i = 0; i < n; i++)
         TRY(captioned_add(pool, c, spec->path, names[i]));
     if (!c->n)
-        return files_none(pool, spec->path, "clips: folders NAME of PNG frames or files NAME.npy, "
-                          "each with a caption NAME.txt");
+        return files_none(pool, spec->path, "clips: folders NAME of frames (.png, .jpg) or "
+                          "files NAME.npy, each with a caption NAME.txt");
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = c->n,
                           .load = captioned_load,

@@ -1,7 +1,7 @@
 /* clips.c -- clips of frames: observed (To,H,W,C), future (Tp,H,W,C) in [-1,1], mask (Tp,H,W) 0/1.
  *
  * Every folder below the path that holds frames is one sequence, in the order people count: all
- * PNG, or all .npy range images (H,W) in metres, where r <= 0 means no return. Clips do not
+ * pictures, or all .npy range images (H,W) in metres, where r <= 0 means no return. Clips do not
  * overlap; frames left over are trimmed, half of them at the start. */
 #include "data/kinds.h"
 
@@ -25,7 +25,7 @@ typedef struct Clips {
     int64_t   n_observed, n_future, height, width, channels;
     Sequence *sequences;
     int32_t   n, cap;
-    PngInfo   largest;
+    PictureInfo largest;
     size_t    npy_bytes;
     int64_t   npy_pixels;
     double    low, high;
@@ -124,11 +124,11 @@ static const char *clips_about(const DataSource *source, int64_t id, char *room,
 
 static Err frame_look(Clips *c, const char *path, bool range, int64_t *height, int64_t *width)
 {
-    PngInfo info;
+    PictureInfo info;
     Npy     array;
     size_t  bytes;
     if (!range) {
-        TRY(png_look(path, &info));
+        TRY(picture_look(path, &info));
         largest_note(&c->largest, &info);
         *height = info.height;
         *width = info.width;
@@ -151,7 +151,8 @@ static Err sequence_add(Pool *pool, Clips *c, Sequence *s, const char *path)
     int64_t height = 0, width = 0;
     TRY(frame_look(c, path, range, &height, &width));
     if (s->n && s->range != range)
-        return fail(E_FORMAT, "%s: its folder holds both PNG and .npy frames; keep one kind", path);
+        return fail(E_FORMAT, "%s: its folder holds both pictures and .npy frames; keep one kind",
+                    path);
     if (s->n && (s->height != height || s->width != width))
         return fail(E_FORMAT,
                     "%s is %lld x %lld (height x width), the frames before it %lld x %lld", path,
@@ -175,7 +176,7 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
         if (folder_within(folder, path)) {
             TRY(folder_deeper(&deeper, path));
             TRY(clips_walk(pool, c, path, deeper));
-        } else if ((name_ends(names[i], ".png") || name_ends(names[i], ".npy")) &&
+        } else if ((picture_name(names[i]) || name_ends(names[i], ".npy")) &&
                    !folder_exists(path)) {
             TRY(sequence_add(pool, c, &s, path));
         }
@@ -244,7 +245,7 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
     TRY(folder_needed(spec->path));
     TRY(clips_walk(pool, c, spec->path, FOLDERS_DEEP));
     if (!c->n)
-        return files_none(pool, spec->path, "frames (.png or .npy)");
+        return files_none(pool, spec->path, "frames (.png, .jpg or .npy)");
     int64_t length = c->n_observed + c->n_future;
     for (int32_t i = 0; i < c->n; i++) {
         Sequence s = c->sequences[i];

@@ -2,28 +2,11 @@
 #include "data/image.h"
 
 #include "base/file.h"
+#include "data/jpeg.h"
+#include "data/png.h"
 
 #include <math.h>
 #include <string.h>
-
-void raster_floats(const Raster *r, int64_t y0, int64_t x0, int64_t height, int64_t width,
-                   int64_t channels, float *to)
-{
-    const float scale = r->depth == 16 ? 1.0f / 65535 : 1.0f / 255;
-    for (int64_t y = 0; y < height; y++)
-        for (int64_t x = 0; x < width; x++, to += channels) {
-            int64_t at = ((y0 + y) * r->width + x0 + x) * r->channels;
-            float   v[3];
-            for (int c = 0; c < r->channels; c++)
-                v[c] = scale * (float)(r->depth == 16 ? ((const uint16_t *)r->at)[at + c]
-                                                      : ((const uint8_t *)r->at)[at + c]);
-            if (channels == 1 && r->channels == 3)
-                to[0] = 0.299f * v[0] + 0.587f * v[1] + 0.114f * v[2];
-            else
-                for (int64_t c = 0; c < channels; c++)
-                    to[c] = v[r->channels == 3 ? c % 3 : 0];
-        }
-}
 
 /* ---- sizes ---- */
 
@@ -114,44 +97,82 @@ Err channels_check(const char *kind, Shape shape)
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-void largest_note(PngInfo *most, const PngInfo *info)
+void largest_note(PictureInfo *most, const PictureInfo *info)
 {
-    *most = (PngInfo){ .width = (int64_t)larger((size_t)most->width, (size_t)info->width),
-                       .height = (int64_t)larger((size_t)most->height, (size_t)info->height),
-                       .pixels = (int64_t)larger((size_t)most->pixels, (size_t)info->pixels),
-                       .channels = most->channels > info->channels ? most->channels
-                                                                   : info->channels,
-                       .depth = most->depth > info->depth ? most->depth : info->depth,
-                       .bytes = larger(most->bytes, info->bytes) };
+    *most = (PictureInfo){ .width = (int64_t)larger((size_t)most->width, (size_t)info->width),
+                           .height = (int64_t)larger((size_t)most->height, (size_t)info->height),
+                           .pixels = (int64_t)larger((size_t)most->pixels, (size_t)info->pixels),
+                           .channels = most->channels > info->channels ? most->channels
+                                                                       : info->channels,
+                           .depth = most->depth > info->depth ? most->depth : info->depth,
+                           .bytes = larger(most->bytes, info->bytes),
+                           .room = larger(most->room, info->room) };
+}
+
+static const char *const picture_endings[] = { ".png", ".jpg", ".jpeg", ".jfif", NULL };
+
+bool picture_name(const char *name)
+{
+    for (int i = 0; picture_endings[i]; i++)
+        if (name_ends(name, picture_endings[i]))
+            return true;
+    return false;
+}
+
+/* What a file is, its first byte says: names are often wrong about it. */
+static Err picture_format(const char *name, const unsigned char *bytes, size_t n, bool *jpeg)
+{
+    *jpeg = n && bytes[0] == JPEG_FIRST;
+    return *jpeg || (n && bytes[0] == PNG_FIRST)
+               ? OK
+               : fail(E_FORMAT, "%s is %s", name,
+                      n ? "no picture that is read: it begins neither as a PNG nor as a JPEG does"
+                        : "empty, neither a PNG nor a JPEG");
+}
+
+Err picture_look(const char *path, PictureInfo *info)
+{
+    Pool   *pool = pool_new(NULL, "picture");
+    MapFile file;
+    bool    jpeg = false;
+    Err     err = file_map(pool, path, &file);
+    err = err ? err : picture_format(path, file.bytes, file.n, &jpeg);
+    err = err    ? err
+          : jpeg ? jpeg_parse(path, file.bytes, file.n, info)
+                 : png_look(path, info);
+    pool_free(pool);
+    return err;
 }
 
 Err picture_list(Pool *pool, const char *path, PictureList *list)
 {
     PathList files;
-    TRY(files_list(pool, path, ".png", &files));
+    TRY(files_list(pool, path, picture_endings, "pictures (.png, .jpg)", &files));
     *list = (PictureList){ .paths = files.paths, .n = files.n };
     for (int32_t i = 0; i < files.n; i++) {
-        PngInfo info;
-        TRY(png_look(files.paths[i], &info));
+        PictureInfo info;
+        TRY(picture_look(files.paths[i], &info));
         largest_note(&list->largest, &info);
     }
     return OK;
 }
 
-size_t picture_open_work(const PngInfo *largest)
+size_t picture_open_work(const PictureInfo *largest)
 {
-    return work_size(largest->bytes) + png_room(largest);
+    return work_size(largest->bytes) + work_size(largest->room);
 }
 
 Err picture_open(const char *path, Work *work, Raster *out)
 {
     const unsigned char *bytes;
     size_t               n;
+    bool                 jpeg;
     TRY(work_file(work, path, &bytes, &n));
-    return png_decode(path, bytes, n, work, out);
+    TRY(picture_format(path, bytes, n, &jpeg));
+    return jpeg ? jpeg_decode(path, bytes, n, work, out) : png_decode(path, bytes, n, work, out);
 }
 
-size_t picture_work(const PngInfo *largest, int64_t height, int64_t width)
+size_t picture_work(const PictureInfo *largest, int64_t height, int64_t width)
 {
     size_t most_h = larger((size_t)largest->height, (size_t)height),
            most_w = larger((size_t)largest->width, (size_t)width);

@@ -2,11 +2,7 @@
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 
-#include "data/png.h"
-
-/* A cut-out of a raster with 1 or 3 channels; grey is repeated, colour becomes luminance. */
-void raster_floats(const Raster *r, int64_t y, int64_t x, int64_t height, int64_t width,
-                   int64_t channels, float *to);
+#include "data/raster.h"
 
 /* Separable filters that widen when the picture shrinks, so nothing is skipped. */
 typedef enum ResizeKind { RESIZE_BOX, RESIZE_LINEAR, RESIZE_CUBIC } ResizeKind;
@@ -17,19 +13,23 @@ size_t image_resize_work(int64_t h, int64_t w, int64_t channels, int64_t to_h, i
 typedef struct PictureList {
     const char **paths;
     int32_t      n;
-    PngInfo      largest;            /* each field the largest of all files */
+    PictureInfo  largest;            /* each field the largest of all files */
 } PictureList;
 
 Err  channels_check(const char *kind, Shape shape);          /* its last axis must be 1 or 3 */
-void largest_note(PngInfo *largest, const PngInfo *info);
+void largest_note(PictureInfo *largest, const PictureInfo *info);
 
-/* A PNG file, or all PNG files of a folder and its folders, looked at. None is an error. */
+/* PNG and JPEG files. Looking walks a file's parts without unpacking anything, so that a truncated
+ * one is found before a run starts. */
+bool   picture_name(const char *name);       /* one with the ending of such files */
+Err    picture_look(const char *path, PictureInfo *info);
+/* A file, or all such files of a folder and its folders, looked at. None is an error. */
 Err    picture_list(Pool *pool, const char *path, PictureList *list);
 Err    picture_open(const char *path, Work *work, Raster *out);
-size_t picture_open_work(const PngInfo *largest);
+size_t picture_open_work(const PictureInfo *largest);
 Err picture_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to,
                  Work *work);
-size_t picture_work(const PngInfo *largest, int64_t height, int64_t width);
+size_t picture_work(const PictureInfo *largest, int64_t height, int64_t width);
 
 static inline int64_t mirror(int64_t i, int64_t n)           /* -1 -> 1, n -> n - 2; any distance */
 {

@@ -1,10 +1,10 @@
 /* pairs.c -- good and bad pictures: image, image_lq (S,S,3) in [-1,1], edge (S,S,3) of -1 and 1.
  *
- * Training: a square cut from a PNG (mirrored at the borders if smaller, flipped for half of the
+ * Training: a square cut from a file (mirrored at the borders if smaller, flipped for half of the
  * draws), sharpened; its bad version and its edges. As an input for sampling the picture itself is
  * the bad one, enlarged to the size, and edges are its own. With latents (l,l,4) asked for:
  * DIR/latent/NAME.npy and DIR/latent_lq/NAME.npy of (4,l,l), as the autoencoder gives them, already
- * scaled, and DIR/edge/NAME.png.
+ * scaled, and DIR/edge/NAME.png or .jpg.
  */
 #include "data/kinds.h"
 
@@ -187,7 +187,8 @@ static Err latents_open(Pool *pool, const DataSpec *spec, Pairs *p, DataSource *
     p->latents_bad = NEWN(pool, const char *, p->files.n);
     for (int32_t i = 0; i < p->files.n; i++) {
         const char *name = strrchr(p->files.paths[i], '/') + 1;
-        int         n = (int)strlen(name) - 4;
+        const char *dot = strrchr(name, '.');
+        int         n = (int)(dot ? (size_t)(dot - name) : strlen(name));
         p->latents[i] = pool_print(pool, "%s/latent/%.*s.npy", spec->path, n, name);
         p->latents_bad[i] = pool_print(pool, "%s/latent_lq/%.*s.npy", spec->path, n, name);
         TRY(latent_look(p, p->latents[i]));

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SIGNATURE = 8, CHUNK = 12, IHDR = 13, PNG_MOST_SIDE = 1 << 16, PNG_MOST_PIXELS = 1 << 28 };
+enum { SIGNATURE = 8, CHUNK = 12, IHDR = 13 };
 enum { PNG_SMALL = 64 * 1024 };      /* bytes: all of such a file costs no more than its head */
 
 static const unsigned char png_signature[SIGNATURE] = {
-    0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'
+    PNG_FIRST, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'
 };
 
 typedef struct Bytes {               /* a file being looked at: open, or in memory */
@@ -36,7 +36,19 @@ static uint32_t big32(const unsigned char *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static Err png_header(const Bytes *b, const unsigned char *h, PngInfo *info)
+/* Room libpng and zlib ask for: their states and window, and some rows of at most 8 bytes a
+ * pixel. */
+enum { LIBRARY_ROOM = 512 * 1024, LIBRARY_ROWS = 8 };
+
+static size_t png_room(const PictureInfo *info)
+{
+    size_t row = 8 * (size_t)info->width + 64;
+    return work_size(info->bytes) +
+           work_size((size_t)info->pixels * (size_t)(info->channels * info->depth / 8)) +
+           LIBRARY_ROOM + LIBRARY_ROWS * work_size(row);
+}
+
+static Err png_header(const Bytes *b, const unsigned char *h, PictureInfo *info)
 {
     /* depths, by colour type */
     static const int allowed[7] = {
@@ -44,28 +56,25 @@ static Err png_header(const Bytes *b, const unsigned char *h, PngInfo *info)
     };
     int64_t width = big32(h), height = big32(h + 4);
     int     depth = h[8], colour = h[9];
-    if (!width || !height || width > PNG_MOST_SIDE || height > PNG_MOST_SIDE ||
-        width * height > PNG_MOST_PIXELS)
-        return fail(E_FORMAT,
-                    "%s says it is %lld x %lld pixels; at most %d a side and %d in all are read",
-                    b->name, (long long)width, (long long)height, PNG_MOST_SIDE, PNG_MOST_PIXELS);
+    TRY(raster_size(b->name, width, height));
     if (colour > 6 || !(allowed[colour] & depth) || (depth & (depth - 1)) || h[10] || h[11] ||
         h[12] > 1)
         return fail(E_FORMAT,
                     "%s is no valid PNG: colour type %d with %d bits, compression %d, filter %d, "
                     "interlace %d",
                     b->name, colour, depth, h[10], h[11], h[12]);
-    *info = (PngInfo){ .width = width,
-                       .height = height,
-                       .pixels = width * height,
-                       .channels = colour & 2 ? 3 : 1,
-                       .depth = depth == 16 ? 16 : 8,
-                       .bytes = b->n };
+    *info = (PictureInfo){ .width = width,
+                           .height = height,
+                           .pixels = width * height,
+                           .channels = colour & 2 ? 3 : 1,
+                           .depth = depth == 16 ? 16 : 8,
+                           .bytes = b->n };
+    info->room = png_room(info);
     return OK;
 }
 
 /* Signature, header first, then chunk after chunk to the end mark. */
-static Err png_walk(const Bytes *b, PngInfo *info)
+static Err png_walk(const Bytes *b, PictureInfo *info)
 {
     unsigned char head[CHUNK + IHDR];
     size_t        at = SIGNATURE;
@@ -97,17 +106,13 @@ static Err png_walk(const Bytes *b, PngInfo *info)
     return pixels ? OK : fail(E_FORMAT, "%s is no valid PNG: it has no pixels", b->name);
 }
 
-Err png_parse(const char *name, const unsigned char *bytes, size_t n, PngInfo *info)
+Err png_parse(const char *name, const unsigned char *bytes, size_t n, PictureInfo *info)
 {
     return png_walk(&(Bytes){ .name = name, .at = bytes, .n = n, .fd = -1 }, info);
 }
 
 #ifdef HAVE_PNG
 #include <png.h>
-
-/* Room libpng and zlib ask for: their states and window, and some rows of at most 8 bytes a
- * pixel. */
-enum { LIBRARY_ROOM = 512 * 1024, LIBRARY_ROWS = 8 };
 
 typedef struct Reading {
     const char          *name;
@@ -136,7 +141,7 @@ static Err png_checksums(const char *name, const unsigned char *bytes, size_t n)
     return OK;
 }
 
-Err png_look(const char *path, PngInfo *info)
+Err png_look(const char *path, PictureInfo *info)
 {
     static _Thread_local unsigned char small[PNG_SMALL];
     int    fd;
@@ -151,14 +156,6 @@ Err png_look(const char *path, PngInfo *info)
     err = err ? err : png_walk(&b, info);
     close(fd);
     return err || !b.at ? err : png_checksums(path, small, n);
-}
-
-size_t png_room(const PngInfo *info)
-{
-    size_t row = 8 * (size_t)info->width + 64;
-    return work_size(info->bytes) +
-           work_size((size_t)info->pixels * (size_t)(info->channels * info->depth / 8)) +
-           LIBRARY_ROOM + LIBRARY_ROWS * work_size(row);
 }
 
 static png_voidp library_take(png_structp png, size_t n)
@@ -247,13 +244,11 @@ static size_t critical_chunks(const unsigned char *from, unsigned char *to)
 
 Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out)
 {
-    PngInfo info;
+    PictureInfo info;
     TRY(png_parse(name, bytes, n, &info));
-    size_t room = png_room(&info), start = (work->used + 63) / 64 * 64;
-    if (start > work->n || room > work->n - start)
-        return fail(E_IO, "%s has grown to %lld x %lld pixels since the run began; start it again",
-                    name, (long long)info.width, (long long)info.height);
-    Reading r = { .name = name, .work = work, .out = out, .limit = start + room };
+    TRY(raster_room(name, &info, work));
+    size_t  start = (work->used + 63) / 64 * 64;
+    Reading r = { .name = name, .work = work, .out = out, .limit = start + info.room };
     *out = (Raster){
         .height = info.height, .width = info.width, .channels = info.channels, .depth = info.depth
     };
@@ -275,16 +270,10 @@ static Err png_none(const char *name)
                 name);
 }
 
-Err png_look(const char *path, PngInfo *info)
+Err png_look(const char *path, PictureInfo *info)
 {
     (void)info;
     return png_none(path);
-}
-
-size_t png_room(const PngInfo *info)
-{
-    (void)info;
-    return 0;
 }
 
 Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out)

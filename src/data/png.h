@@ -8,25 +8,14 @@
 #ifndef DATA_PNG_H
 #define DATA_PNG_H
 
-#include "data/source.h"
+#include "data/raster.h"
 
-typedef struct PngInfo {
-    int64_t width, height, pixels;
-    int     channels;                /* 1 or 3 (palettes too); alpha is dropped */
-    int     depth;                   /* bits of a decoded sample: 8 or 16 */
-    size_t  bytes;                   /* of the file */
-} PngInfo;
+enum { PNG_FIRST = 0x89 };           /* the first byte of every such file */
 
-typedef struct Raster {              /* samples as stored, row by row, channels last */
-    int64_t     height, width;
-    int         channels, depth;     /* depth 16: uint16_t */
-    const void *at;
-} Raster;
-
-Err    png_look(const char *path, PngInfo *info);
-Err    png_parse(const char *name, const unsigned char *bytes, size_t n, PngInfo *info);
-size_t png_room(const PngInfo *info);  /* work of png_decode; the file's own bytes not counted */
-Err    png_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out);
+/* Palettes become 3 channels; alpha is dropped. */
+Err png_look(const char *path, PictureInfo *info);
+Err png_parse(const char *name, const unsigned char *bytes, size_t n, PictureInfo *info);
+Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out);
 
 /* a chunk's checksum, of its name and its bytes */
 uint32_t png_crc(const unsigned char *bytes, size_t n);

@@ -1,7 +1,7 @@
 /* sets.c -- sets of pictures of one class: images (ns,H,W,C) in [-1,1].
  *
  * Each class is shuffled anew in every epoch and cut into sets; what does not fill a set waits for
- * another epoch. Files: one folder of PNG pictures for each class, or CIFAR's binary records (1
+ * another epoch. Files: one folder of pictures for each class, or CIFAR's binary records (1
  * label byte, or 2 of which the second counts; then 32x32 bytes each of red, green and
  * blue). */
 #include "data/kinds.h"
@@ -108,7 +108,7 @@ static Err sets_binary(Pool *pool, Sets *s, const char *path)
     return OK;
 }
 
-static Err sets_read(Pool *pool, Sets *s, const char *path, PngInfo *largest)
+static Err sets_read(Pool *pool, Sets *s, const char *path, PictureInfo *largest)
 {
     char **names;
     int    n;
@@ -154,7 +154,7 @@ static Err sets_new(Pool *pool, const DataSpec *spec, const char *kind, Sets **o
 Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
 {
     Sets   *s;
-    PngInfo largest = { 0 };
+    PictureInfo largest = { 0 };
     int64_t n = 0, most = 0, cifar = CIFAR_SIDE * CIFAR_SIDE * 3;
     TRY(sets_new(pool, spec, "sets", &s));
     TRY(sets_read(pool, s, spec->path, &largest));

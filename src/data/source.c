@@ -133,9 +133,9 @@ static Err files_walk(Pool *pool, const char *folder, const char *const *endings
     return OK;
 }
 
-Err files_list(Pool *pool, const char *path, const char *ending, PathList *list)
+Err files_list(Pool *pool, const char *path, const char *const *endings, const char *what,
+               PathList *list)
 {
-    const char *const endings[] = { ending, NULL };
     *list = (PathList){ 0 };
     if (!file_exists(path))
         return fail(E_IO, "there is no folder or file %s", path);
@@ -144,22 +144,22 @@ Err files_list(Pool *pool, const char *path, const char *ending, PathList *list)
         return OK;
     }
     TRY(files_walk(pool, path, endings, FOLDERS_DEEP, list));
-    return list->n ? OK : files_none(pool, path, pool_print(pool, "%s files", ending));
+    return list->n ? OK : files_none(pool, path, what);
 }
 
 const char *files_unread(Pool *pool, const char *path)
 {
     static const char *const endings[] = {
-        ".jpg", ".jpeg", ".jfif", ".webp", ".avif", ".heic", ".jxl",  ".jp2",  ".bmp", ".gif",
-        ".tif", ".tiff", ".exr",  ".ppm",  ".pgm",  ".mp4",  ".mkv",  ".webm", ".mov", ".avi",
-        ".mp3", ".flac", ".ogg",  ".opus", ".m4a",  ".aac",  ".aiff", ".aif",  ".wma", NULL
+        ".webp", ".avif", ".heic", ".jxl",  ".jp2", ".bmp", ".gif", ".tif", ".tiff",
+        ".exr",  ".ppm",  ".pgm",  ".mp4",  ".mkv", ".webm", ".mov", ".avi", ".mp3",
+        ".flac", ".ogg",  ".opus", ".m4a",  ".aac", ".aiff", ".aif", ".wma", NULL
     };
     Pool       *scratch = pool_new(NULL, "files_unread");
     const char *said = NULL;
     PathList    list = { 0 };
     if (folder_exists(path) && !files_walk(scratch, path, endings, FOLDERS_DEEP, &list) && list.n)
         said = pool_print(pool, "%s%s in a format that is not read: convert pictures and frames to "
-                          "PNG, sound to WAV", list.paths[0],
+                          "PNG or JPEG, sound to WAV", list.paths[0],
                           list.n == 1 ? " is"
                                       : pool_print(scratch, " and %d more are", list.n - 1));
     pool_free(scratch);

@@ -106,7 +106,9 @@ typedef struct PathList {
 } PathList;
 
 bool name_ends(const char *name, const char *ending);
-Err  files_list(Pool *pool, const char *path, const char *ending, PathList *list);
+/* The last of the endings is NULL; `what` names such files where there are none. */
+Err  files_list(Pool *pool, const char *path, const char *const *endings, const char *what,
+                PathList *list);
 Err  folder_needed(const char *path);
 Err  folder_deeper(int *depth, const char *path);    /* one less; E_FORMAT below 0 */
 /* NULL, or a sentence on files of the folder that hold pictures or sound in formats of others. */

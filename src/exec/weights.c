@@ -131,11 +131,11 @@ Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
     const Graph *graph = session_engine(session)->graph;
     const Param *param = &graph->params[index];
     const Value *value = value_at(graph, id);
-    const void  *from = session_room(session, id);
+    void        *from = session_room(session, id);
     Orders       o = orders_of(param, value->shape);
 
     if (session_is_staged(session))
-        TRY(session_read(session, id, session_room(session, id)));
+        TRY(session_read(session, id, from));
 #pragma omp parallel for schedule(static)     /* no "if": another team would be allocated */
     for (int64_t i = 0; i < o.n; i++) {
         Run          r = orders_run(&o, i);

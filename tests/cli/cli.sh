@@ -402,7 +402,7 @@ expect 3 "give it at least that" sample "$work/half" -n 1 --budget 1KiB
 expect 1 "cannot make the folder" sample "$work/half" -n 1 --steps 4 -o "$work/half/recipe.yaml"
 is "a folder that cannot be made is found before drawing" sh -c "! grep -q sampling '$work/err'"
 expect 2 "did you mean 'shapes'" train unet-small $small --set data.kind=shaps
-expect 1 "holds no .png" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
+expect 1 "holds no pictures (.png, .jpg)" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
 is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]
 expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/drawn"
 expect 0 "1 steps" train unet-small $small --steps 1 --data "$work/drawn" --out "$work/fewer"

@@ -48,6 +48,11 @@ wav() {
     printf "$1\\377\\377\\000\\000WAVEfmt \\020\\000\\000\\000\\00$2\\000\\001\\000$3\\000\\000\\000\\000\\002\\000\\020\\000data$4"
     zeros "$5"
 }
+# photo NAME: one of the JPEG files of tests/data/jpeg_files.h.
+photo() {
+    sed -n "/jpeg_$1\[\]/,/^};/p" tests/data/jpeg_files.h | sed -n 's/^    //p' | tr -d ' ' | tr ',' '\n' |
+        while read -r byte; do [ -z "$byte" ] || printf "\\$(printf %03o "$byte")"; done
+}
 mkdir "$work/empty"
 cut=$(($(wc -c < "$work/drawn/sample-000.png") - 5))
 
@@ -67,7 +72,7 @@ bad frames frames/a/sample-009.png "truncated PNG" $stdiff
 printf 'no picture' > "$work/frames/a/sample-009.png"
 bad frames frames/a/sample-009.png "PNG" $stdiff
 npy '<f4' '8, 16' 512 > "$work/frames/a/sample-009.npy" && rm "$work/frames/a/sample-009.png"
-bad frames frames/a/sample-009.npy "both PNG and .npy" $stdiff
+bad frames frames/a/sample-009.npy "both pictures and .npy" $stdiff
 mkdir -p "$work/metres/a"
 for i in 1 2 3 4 5; do npy '<f4' '8, 16' 512 > "$work/metres/a/$i.npy"; done
 bad metres "$work/metres" "no return" $stdiff
@@ -139,6 +144,28 @@ if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && grep -q "held-run/samples
     passed=$((passed + 1))
 else
     echo "results that cannot be written: exit code $got" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
+fi
+
+# JPEG: pictures like any, and damage that only decoding can find
+mkdir "$work/photos" && photo halved > "$work/photos/a.jpg" && photo progressive > "$work/photos/b.JPEG"
+good photos $tiny
+pictures photos
+good photos $tiny
+head -c 300 "$work/photos/b.JPEG" > "$work/photos/c.jpg"
+bad photos photos/c.jpg "truncated JPEG" $tiny
+{ head -c 4 "$work/photos/c.jpg"; zeros 9; } > "$work/photos/d.jpg" && mv "$work/photos/d.jpg" "$work/photos/c.jpg"
+bad photos photos/c.jpg "JPEG" $tiny
+LC_ALL=C sed 's/\xff\xc0/\xff\xc9/' "$work/photos/a.jpg" > "$work/photos/c.jpg"
+bad photos photos/c.jpg "arithmetic coding" $tiny
+printf 'RIFF    WEBP' > "$work/photos/c.jpg"
+bad photos photos/c.jpg "neither as a PNG nor as a JPEG" $tiny
+rm "$work/photos"/* && photo halved | LC_ALL=C sed 's/\xff\xd0/\xff\xd5/' > "$work/photos/a.jpg"
+"$program" train $tiny --data "$work/photos" --steps 1 --quiet > "$work/out" 2> "$work/err"
+got=$?
+if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && grep -q "photos/a.jpg is a damaged JPEG: a restart mark" "$work/err"; then
+    passed=$((passed + 1))
+else
+    echo "a damaged JPEG: exit code $got" && sed 's/^/    /' "$work/err" && failed=$((failed + 1))
 fi
 
 # StableSR: pictures, or latents that were computed before

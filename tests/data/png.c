@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "data/image.h"
+#include "data/png.h"
 
 #include <stdlib.h>
 
@@ -134,7 +135,7 @@ static void every_kind_is_read(void)
 static void bad_headers(void)
 {
     static Hand h;
-    PngInfo     info;
+    PictureInfo     info;
     const unsigned char row[] = { 0, 1 };
     const struct {
         int depth, colour;
@@ -170,7 +171,7 @@ static void checksums_are_looked_at(void)
 {
     static const unsigned char row[] = { 0, 10, 20, 30 };
     static const char path[] = "png_test_sum.png";
-    PngInfo info;
+    PictureInfo info;
     Hand    h;
     hand_png(&h, 1, 1, 8, 2, NULL, 0, row, sizeof row);
     CHECK_OK(file_write(path, h.at, h.n));
@@ -205,7 +206,7 @@ static void written_and_read(void)
                                                            : 7);
             CHECK_OK(png_write(path, pixels, sizes[k].h, sizes[k].w, sizes[k].c));
             Raster  r;
-            PngInfo info;
+            PictureInfo info;
             CHECK_OK(png_look(path, &info));
             CHECK_INT(info.pixels, sizes[k].h * sizes[k].w);
             work.used = 0;
@@ -218,7 +219,7 @@ static void written_and_read(void)
         }
     CHECK_INT(png_write(path, pixels, 1, 1, 2), E_USAGE);
     CHECK_INT(png_write("no/such/folder/x.png", pixels, 1, 1, 1), E_IO);
-    CHECK_INT(png_look("not_there.png", &(PngInfo){ 0 }), E_IO);
+    CHECK_INT(png_look("not_there.png", &(PictureInfo){ 0 }), E_IO);
     CHECK(strstr(err_text(), "not_there.png") != NULL);
     remove(path);
 }

@@ -5,7 +5,9 @@
 #include "base/file.h"
 #include "base/npy.h"
 #include "data/degrade.h"
+#include "data/png.h"
 #include "data/wav.h"
+#include "jpeg_files.h"
 #include "models/prompt.h"
 
 #include <stdlib.h>
@@ -120,6 +122,18 @@ static const char *make_png(const char *name, int64_t h, int64_t w, int c, int s
     return path;
 }
 
+/* 21 x 18 pixels, half of the files progressive. */
+static const char *make_jpeg(const char *name, int which)
+{
+    const struct JpegFile *f = &jpeg_files[1 + which % 2];
+    const char            *path = at_path(name);
+    char                  *folder = pool_text(pool, path);
+    *strrchr(folder, '/') = '\0';
+    CHECK_OK(folder_make(folder));
+    CHECK_OK(file_write(path, f->at, f->n));
+    return path;
+}
+
 static void make_npy(const char *name, NpyType type, int rank, const int64_t *shape,
                      const void *data)
 {
@@ -186,10 +200,11 @@ static void pictures_of_any_size(void)
     cut(bad, 60);
     refused(&o, (DataSpec){ .path = at_path("pictures") }, E_FORMAT, "b99.png is a truncated PNG");
     CHECK_OK(file_write(bad, "GIF89a..............", 20));
-    refused(&o, (DataSpec){ .path = at_path("pictures") }, E_FORMAT, "b99.png is no PNG");
+    refused(&o, (DataSpec){ .path = at_path("pictures") }, E_FORMAT, 
+            "b99.png is no picture that is read");
     CHECK_OK(file_remove(bad));
     CHECK_OK(folder_make(at_path("empty")));
-    refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no .png files");
+    refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no pictures (.png, .jpg)");
     Opened wide = { .feeds = { { "x", F32, SHAPE(8, 12, 4) } }, .n = 1 };
     refused(&wide, (DataSpec){ .path = at_path("pictures") }, E_USAGE, "1 or 3 channels");
 }
@@ -218,7 +233,8 @@ static void odd_things_in_folders(void)
     refused(&o, (DataSpec){ .path = at_path("odd") }, E_IO, "dangling.png");
 }
 
-/* Nothing is left out in silence: what lies deep, goes in circles, or is no PNG. */
+/* Nothing is left out in silence: what lies deep, goes in circles, or is no
+ * picture that is read. */
 static void what_is_passed_over(void)
 {
     Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
@@ -233,17 +249,72 @@ static void what_is_passed_over(void)
     refused(&o, (DataSpec){ .path = at_path("deep") }, E_FORMAT, "links that lead in a circle");
 
     make_png("mixed/a.png", 8, 8, 3, 1);
-    CHECK_OK(file_write(at_path("mixed/b.JPG"), "x", 1));
+    CHECK_OK(file_write(at_path("mixed/b.GIF"), "x", 1));
     CHECK_OK(file_write(at_path("mixed/notes.txt"), "x", 1));
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("mixed") }));
     CHECK_INT(o.source->n_samples, 1);
-    CHECK(o.source->unread && strstr(o.source->unread, "mixed/b.JPG is in a format that is not"));
+    CHECK(o.source->unread && strstr(o.source->unread, "mixed/b.GIF is in a format that is not"));
     CHECK_OK(file_write(at_path("mixed/c.webp"), "x", 1));
     CHECK_OK(file_remove(at_path("mixed/a.png")));
     refused(&o, (DataSpec){ .path = at_path("mixed") }, E_FORMAT,
-            "mixed holds no .png files; ");
+            "mixed holds no pictures (.png, .jpg); ");
     refused(&o, (DataSpec){ .path = at_path("mixed") }, E_FORMAT,
-            "mixed/b.JPG and 1 more are in a format that is not read: convert pictures");
+            "mixed/b.GIF and 1 more are in a format that is not read: convert pictures");
+}
+
+/* Every kind that takes PNG files takes JPEG files, and both together. */
+static void jpeg_files_are_pictures(void)
+{
+    enum { S = 16 };
+    Opened pictures = { .feeds = { { "x", F32, SHAPE(18, 21, 3) } }, .n = 1 };
+    make_jpeg("photos/a.jpg", 0);
+    make_jpeg("photos/sub/b.JPEG", 1);
+    make_jpeg("photos/sub/c.jfif", 0);
+    make_png("photos/d.png", 20, 30, 3, 9);
+    CHECK_OK(open_spec(&pictures, (DataSpec){ .path = at_path("photos") }));
+    CHECK_INT(pictures.source->n_samples, 4);
+    CHECK(pictures.source->unread == NULL);
+    check_samples(&pictures, true);
+    Opened pairs = { .feeds = { { "image", F32, SHAPE(S, S, 3) },
+                                { "image_lq", F32, SHAPE(S, S, 3) } }, .n = 2 };
+    CHECK_OK(open_spec(&pairs, (DataSpec){ .path = at_path("photos") }));
+    check_samples(&pairs, true);
+    CHECK_OK(open_spec(&pairs, (DataSpec){ .path = at_path("photos/a.jpg"), .as_input = true }));
+    check_samples(&pairs, true);
+    Opened clips = { .feeds = { { "observed", F32, SHAPE(2, 8, 16, 1) },
+                                { "future", F32, SHAPE(1, 8, 16, 1) } }, .n = 2 };
+    Opened sets = { .feeds = { { "images", F32, SHAPE(3, S, S, 3) } }, .n = 1 };
+    Opened captioned = { .feeds = { { "clip", F32, SHAPE(3, S, S, 3) },
+                                    { "text", F32, SHAPE(768) } }, .n = 2 };
+    for (int i = 0; i < 6; i++)
+        make_jpeg(pool_print(pool, "filmed/walk/%d.jpg", i), i);
+    CHECK_OK(file_write(at_path("filmed/walk.txt"), "a walk", 6));
+    CHECK_OK(open_spec(&clips, (DataSpec){ .path = at_path("filmed") }));
+    CHECK_INT(clips.source->n_samples, 2);
+    check_samples(&clips, true);
+    CHECK_OK(open_spec(&sets, (DataSpec){ .path = at_path("filmed") }));
+    CHECK_INT(sets.source->n_samples, 2);
+    check_samples(&sets, true);
+    CHECK_OK(open_spec(&captioned, (DataSpec){ .path = at_path("filmed") }));
+    check_samples(&captioned, false);
+
+    Opened latents = { .feeds = { { "edge", F32, SHAPE(S, S, 3) },
+                                  { "latent", F32, SHAPE(2, 2, 4) } }, .n = 2 };
+    float  z[16] = { 0 };
+    make_jpeg("jpeg_latents/edge/a.b.jpeg", 0);              /* its name without the ending */
+    make_npy("jpeg_latents/latent/a.b.npy", NPY_F4, 3, (int64_t[]){ 4, 2, 2 }, z);
+    make_npy("jpeg_latents/latent_lq/a.b.npy", NPY_F4, 3, (int64_t[]){ 4, 2, 2 }, z);
+    CHECK_OK(open_spec(&latents, (DataSpec){ .path = at_path("jpeg_latents") }));
+    check_samples(&latents, true);
+
+    cut(make_jpeg("photos/sub/e.jpg", 1), 300);
+    refused(&pictures, (DataSpec){ .path = at_path("photos") }, E_FORMAT,
+            "e.jpg is a truncated JPEG");
+    CHECK_OK(file_remove(at_path("photos/sub/e.jpg")));
+    CHECK_OK(open_spec(&pictures, (DataSpec){ .path = at_path("photos/a.jpg") }));
+    cut(at_path("photos/a.jpg"), 300);                       /* after opening */
+    CHECK_INT(load(&pictures, 0, 0), E_FORMAT);
+    CHECK(strstr(err_text(), "a.jpg is a") != NULL);
 }
 
 static void a_file_that_changes(void)        /* after opening: an error, not a crash */
@@ -341,7 +412,7 @@ static void clips_of_frames(void)
     every_number_type(&o);
     make_npy("range/00/4.npy", NPY_F4, 2, (int64_t[]){ 8, 16 }, metres);
     make_png("range/00/x.png", 8, 16, 1, 0);
-    refused(&o, (DataSpec){ .path = at_path("range") }, E_FORMAT, "both PNG and .npy");
+    refused(&o, (DataSpec){ .path = at_path("range") }, E_FORMAT, "both pictures and .npy");
     CHECK_OK(file_remove(at_path("range/00/x.png")));
     make_png("short/1.png", 8, 16, 1, 0);
     refused(&o, (DataSpec){ .path = at_path("short") }, E_FORMAT, "the longest of 1 has 1");
@@ -653,6 +724,7 @@ int main(void)
     RUN(pictures_of_any_size);
     RUN(odd_things_in_folders);
     RUN(what_is_passed_over);
+    RUN(jpeg_files_are_pictures);
     RUN(a_file_that_changes);
     RUN(clips_of_frames);
     RUN(pairs_of_pictures);

@@ -18,11 +18,11 @@ static void picture_of(Pool *pool, int64_t n, int64_t length, int64_t channels, 
     };
     char        *bytes;
     size_t       size;
-    PngInfo      info;
+    PictureInfo      info;
     CHECK_OK(results_sound_picture(pool, "results_sound.png", &r));
     CHECK_OK(file_read(pool, "results_sound.png", &bytes, &size));
     CHECK_OK(png_parse("results_sound.png", (const unsigned char *)bytes, size, &info));
-    Work work = { .n = png_room(&info) };
+    Work work = { .n = info.room };
     work.at = pool_alloc(pool, work.n, 1);
     CHECK_OK(png_decode("results_sound.png", (const unsigned char *)bytes, size, &work, out));
     CHECK_INT(out->width, WIDE);

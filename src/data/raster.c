@@ -1,0 +1,42 @@
+/* raster.c -- sizes that are read, and samples as floats. */
+#include "data/raster.h"
+
+enum { MOST_SIDE = 1 << 16, MOST_PIXELS = 1 << 28 };
+
+Err raster_size(const char *name, int64_t width, int64_t height)
+{
+    if (width < 1 || height < 1 || width > MOST_SIDE || height > MOST_SIDE ||
+        width * height > MOST_PIXELS)
+        return fail(E_FORMAT,
+                    "%s says it is %lld x %lld pixels; at most %d a side and %d in all are read",
+                    name, (long long)width, (long long)height, MOST_SIDE, MOST_PIXELS);
+    return OK;
+}
+
+Err raster_room(const char *name, const PictureInfo *info, const Work *work)
+{
+    size_t start = (work->used + 63) / 64 * 64;
+    if (start > work->n || info->room > work->n - start)
+        return fail(E_IO, "%s has grown to %lld x %lld pixels since the run began; start it again",
+                    name, (long long)info->width, (long long)info->height);
+    return OK;
+}
+
+void raster_floats(const Raster *r, int64_t y0, int64_t x0, int64_t height, int64_t width,
+                   int64_t channels, float *to)
+{
+    const float scale = r->depth == 16 ? 1.0f / 65535 : 1.0f / 255;
+    for (int64_t y = 0; y < height; y++)
+        for (int64_t x = 0; x < width; x++, to += channels) {
+            int64_t at = ((y0 + y) * r->width + x0 + x) * r->channels;
+            float   v[3];
+            for (int c = 0; c < r->channels; c++)
+                v[c] = scale * (float)(r->depth == 16 ? ((const uint16_t *)r->at)[at + c]
+                                                      : ((const uint8_t *)r->at)[at + c]);
+            if (channels == 1 && r->channels == 3)
+                to[0] = 0.299f * v[0] + 0.587f * v[1] + 0.114f * v[2];
+            else
+                for (int64_t c = 0; c < channels; c++)
+                    to[c] = v[r->channels == 3 ? c % 3 : 0];
+        }
+}

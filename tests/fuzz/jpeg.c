@@ -1,0 +1,46 @@
+/* Fuzzing data/jpeg: any bytes are a picture in the room that looking asks for, or an error.
+ * Tried as they are, and as changes to files that are good. */
+#include "data/jpeg.h"
+
+#include "../data/jpeg_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM_MOST = 4 << 20 };                /* larger pictures only take longer */
+
+static void try_bytes(const unsigned char *bytes, size_t n)
+{
+    unsigned char *copy = malloc(n ? n : 1);
+    PictureInfo    info;
+    Raster         r;
+    if (n)
+        memcpy(copy, bytes, n);
+    if (jpeg_parse("fuzz", copy, n, &info) == OK && info.room <= ROOM_MOST) {
+        Work work = { .at = malloc(info.room), .n = info.room };
+        if (jpeg_decode("fuzz", copy, n, &work, &r) == OK)
+            REQUIRE(r.width == info.width && r.height == info.height && r.depth == 8 &&
+                    r.channels == info.channels);
+        free(work.at);
+    }
+    free(copy);
+}
+
+/* A whole file with some of its bytes changed: 2 bytes say which, 1 to what. */
+static void try_edits(const struct JpegFile *f, const unsigned char *edits, size_t n)
+{
+    unsigned char *copy = malloc(f->n);
+    memcpy(copy, f->at, f->n);
+    for (; n >= 3; n -= 3, edits += 3)
+        copy[((size_t)edits[0] << 8 | edits[1]) % f->n] = edits[2];
+    try_bytes(copy, f->n);
+    free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
+{
+    try_bytes(bytes, n);
+    if (n)
+        try_edits(&jpeg_files[bytes[0] % JPEG_FILES], bytes + 1, n - 1);
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* jpeg.c -- pictures as the program reads them, for tests/py/test_jpeg.py to compare.
+ *
+ * Paths come in, a line each. What goes out is, for each, "width height channels seconds\n" and
+ * its samples, or "- why it is not read\n". The work is exactly as large as looking says. */
+#include "base/clock.h"
+#include "data/image.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static Err read_one(const char *path)
+{
+    PictureInfo info;
+    Raster      r;
+    TRY(picture_look(path, &info));
+    Work    work = { .n = picture_open_work(&info) };
+    work.at = malloc(work.n);
+    double  start = clock_now();
+    Err     err = picture_open(path, &work, &r);
+    if (!err) {
+        REQUIRE(r.width == info.width && r.height == info.height && r.channels == info.channels);
+        printf("%lld %lld %d %.6f\n", (long long)r.width, (long long)r.height, r.channels,
+               clock_now() - start);
+        fwrite(r.at, (size_t)r.channels, (size_t)(r.height * r.width), stdout);
+    }
+    free(work.at);
+    return err;
+}
+
+int main(void)
+{
+    static char path[4096];
+    while (fgets(path, sizeof path, stdin)) {
+        path[strcspn(path, "\n")] = '\0';
+        if (read_one(path))
+            printf("- %s\n", err_text());
+        fflush(stdout);
+    }
+    return 0;
+}

@@ -54,6 +54,9 @@ struct OpDef {
     /* does the same by another algorithm: a profile that knows only that one judges by it */
     const OpDef *kin;
     Kernel cpu;
+    /* How many lines of column sums of output 0 the node can give beside it (node_lines); NULL or
+     * 0: none. */
+    int64_t (*lines)(const Node *);
 };
 /* In place is a permission: graph_take_inplace grants it where nothing else reads the input. */
 #define IN_PLACE_OF(i) ((i) + 1)
@@ -75,6 +78,12 @@ void    out_view(Node *n, int64_t offset_bytes, Type type, Shape shape);
 void    out_class(Node *n, int i, Class class);
 void    in_class(Node *n, int i, Class class);   /* if it was only an activation so far */
 #define ATTR(n, T) ((const T *)(n)->attr)
+
+/* Lines: sums of the columns of x (its last axis) over runs of its rows, as rounded to x's type,
+ * in fp32; all lines added are the sum over all rows. x's maker gives them beside x where it can:
+ * asked for the first time, it gets one more output than its operator names. Else x itself. */
+Tensor  node_lines(Tensor x);
+float  *call_lines(const Call *call);            /* where to put them; NULL: not asked for */
 
 /* Building the gradient of one node; autodiff/ drives it. */
 struct Grad {

@@ -3,10 +3,38 @@
 
 #include "ir/graph_int.h"
 
+#include <string.h>
+
 void out_set(Node *n, int i, Type type, Shape shape)
 {
     REQUIRE(i < n->n_out && n->out[i] == TENSOR_NONE);
     n->out[i] = value_new(n->graph, NULL, type, shape, CLASS_ACTIVATIONS, n->id);
+}
+
+Tensor node_lines(Tensor x)
+{
+    if (!tensor_ok(x) || value_at(x.graph, x.id)->maker < 0)
+        return x;
+    Node   *n = &x.graph->nodes[value_at(x.graph, x.id)->maker];
+    int     last = n->op->n_out;
+    int64_t lines = n->op->lines && n->out[0] == x.id ? n->op->lines(n) : 0;
+    if (!lines)
+        return x;
+    if (n->n_out == last) {
+        int32_t *out = NEWN(x.graph->pool, int32_t, last + 1);
+        memcpy(out, n->out, (size_t)last * sizeof *out);
+        out[last] = TENSOR_NONE;
+        n->out = out;
+        n->n_out++;
+        out_set(n, last, F32, SHAPE(lines, dim(tensor_shape(x), -1)));
+    }
+    return (Tensor){ x.graph, n->out[last] };
+}
+
+float *call_lines(const Call *call)
+{
+    const Node *n = call->node;
+    return n->n_out > n->op->n_out ? call->out[n->op->n_out] : NULL;
 }
 
 void out_is_input(Node *n, int i, int input)

@@ -6,7 +6,8 @@
 #ifndef OPS_BINARY_H
 #define OPS_BINARY_H
 
-#include "ir/op.h"
+#include "ops/lines.h"
+#include "ops/reduce.h"
 
 typedef struct WeightedAttr {
     float a, b;
@@ -19,6 +20,12 @@ Tensor weighted_sum(Tensor x, float a, Tensor y, float b);   /* a x + b y */
 Tensor add_rows(Tensor x, Tensor v);         /* x + v */
 Tensor mul_rows(Tensor x, Tensor v);         /* x v */
 Tensor gated_add(Tensor x, Tensor gate, Tensor h);           /* x + gate h, gate along h */
+
+/* Rows of a line of dh: all of a sample where it is short, as the gate's own sum is then made. */
+static inline int64_t gated_add_grad_each(const ReduceAttr *fit)
+{
+    return fit->m <= 256 ? fit->m : lines_each(fit->a * fit->m);
+}
 
 Err sub_cpu(const Call *call);
 Err mul_cpu(const Call *call);

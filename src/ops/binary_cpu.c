@@ -139,12 +139,37 @@ Err gated_add_grad_choose_cpu(const Node *n, const Device *device, Choice *choic
     return sum_choose_cpu(n, device, choice);
 }
 
-/* dy gate h -> dh dgate; the sum first: dh may take over dy's bytes. */
+/* dh in lines: each by one thread, summed while it is in the cache. */
+static Err gated_add_grad_dh(const Call *call, float *lines)
+{
+    const ReduceAttr *at = ATTR(call->node, ReduceAttr);
+    int64_t each = gated_add_grad_each(at), per_sample = (at->m + each - 1) / each;
+    int     threads = call->device->threads;
+
+#pragma omp parallel num_threads(threads)
+    {
+        AlongBuffers buffers;
+        int64_t      from, to;
+        parallel_piece(at->a * per_sample, 1, omp_get_thread_num(), threads, &from, &to);
+        for (int64_t line = from; line < to; line++) {
+            int64_t a = line / per_sample, m = line % per_sample * each, first = a * at->m + m;
+            int64_t rows = at->m - m < each ? at->m - m : each;
+            along_rows(call, mul_along, at, a, first, rows, &buffers);
+            line_sum(out_type(call->node, 0), call->out[0], first, rows, at->k,
+                     lines + line * at->k);
+        }
+    }
+    return OK;
+}
+
+/* dy gate h -> dh dgate, and lines of dh if asked for; the sum first: dh may take over dy's
+ * bytes. */
 Err gated_add_grad_cpu(const Call *call)
 {
     const Node *n = call->node;
     TRY(sum_rows_cpu(call, &(SumRows){ .type_x = in_type(n, 0), .x = call->in[0],
                                        .type_y = in_type(n, 2), .y = call->in[2],
                                        .type_out = out_type(n, 1), .out = call->out[1] }));
-    return along_cpu(call, mul_along);
+    return call_lines(call) ? gated_add_grad_dh(call, call_lines(call))
+                            : along_cpu(call, mul_along);
 }

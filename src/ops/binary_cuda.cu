@@ -84,12 +84,24 @@ extern "C" Err add_rows_cuda(const Call *call)  { return along_cuda<AddAlong>(ca
 extern "C" Err mul_rows_cuda(const Call *call)  { return along_cuda<MulAlong>(call, { 0 }); }
 extern "C" Err gated_add_cuda(const Call *call) { return along_cuda<GateAlong>(call, { 0, 2 }); }
 
-extern "C" Err gated_add_grad_cuda(const Call *call)     /* dy gate h -> dh dgate */
+extern "C" Err gated_add_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
+{
+    const ReduceAttr *at = ATTR(n, ReduceAttr);
+    if (n->n_out == n->op->n_out)
+        return sum_choose_cuda(n, device, choice);
+    choice->workspace_bytes = sum_lines_bytes(at->a, at->m, at->k, gated_add_grad_each(at));
+    return OK;
+}
+
+/* dy gate h -> dh dgate, and lines of dh if asked for */
+extern "C" Err gated_add_grad_cuda(const Call *call)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
     SumJob            job = { any_in(call, 0), any_in(call, 2), any_out(call, 1), at->a, at->m,
                               at->k, at->scale };
     job.gate = any_in(call, 1);
     job.gated = any_out(call, 0);
+    job.lines = call_lines(call);
+    job.each = gated_add_grad_each(at);
     return sum_cuda_run(call, &job);
 }

@@ -1,5 +1,6 @@
 /* linear_cpu.c -- linear layers as matrix products of device/blas.h; column sums. */
 #include "device/convert.h"
+#include "ops/lines.h"
 #include "ops/linear.h"
 #include "ops/ops.h"
 #include "ops/parallel.h"
@@ -158,6 +159,39 @@ static void bias_add_four(float *restrict sum, Type type, const void *x, int64_t
     }
 }
 
+/* line[j] = the sum of column c + j over rows from..to, of m columns: at most a block */
+static void bias_line(double *line, Type type, const void *x, int64_t from, int64_t to,
+                      int64_t width, int64_t c, int64_t m)
+{
+    float buffer[ROW_BLOCK], sum[ROW_BLOCK];
+    memset(line, 0, (size_t)m * sizeof *line);
+    for (int64_t r = from; r < to; r += BIAS_ROWS) {
+        int64_t end = r + BIAS_ROWS < to ? r + BIAS_ROWS : to;
+        memset(sum, 0, (size_t)m * sizeof *sum);
+        int64_t i = r;
+        for (; type != F16 && i + 4 <= end; i += 4)
+            bias_add_four(sum, type, x, i * width + c, width, m);
+        for (; i < end; i++) {
+            const float *row = row_load(type, x, i * width + c, m, buffer);
+            for (int64_t j = 0; j < m; j++)
+                sum[j] += row[j];
+        }
+        for (int64_t j = 0; j < m; j++)
+            line[j] += (double)sum[j];
+    }
+}
+
+void line_sum(Type type, const void *x, int64_t first, int64_t rows, int64_t width, float *line)
+{
+    double sum[ROW_BLOCK];
+    for (int64_t c = 0; c < width; c += ROW_BLOCK) {
+        int64_t m = width - c < ROW_BLOCK ? width - c : ROW_BLOCK;
+        bias_line(sum, type, x, first, first + rows, width, c, m);
+        for (int64_t j = 0; j < m; j++)
+            line[c + j] = (float)sum[j];
+    }
+}
+
 void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *lines,
                const float *before, float *out)
 {
@@ -165,26 +199,10 @@ void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t widt
     {
         int64_t from, to;
         double *line = lines + omp_get_thread_num() * width;
-        float   buffer[ROW_BLOCK], sum[ROW_BLOCK];
         parallel_piece(rows, 1, omp_get_thread_num(), threads, &from, &to);
-        memset(line, 0, (size_t)width * sizeof *line);
-        for (int64_t c = 0; c < width; c += ROW_BLOCK) {
-            int64_t m = width - c < ROW_BLOCK ? width - c : ROW_BLOCK;
-            for (int64_t r = from; r < to; r += BIAS_ROWS) {
-                int64_t end = r + BIAS_ROWS < to ? r + BIAS_ROWS : to;
-                memset(sum, 0, (size_t)m * sizeof *sum);
-                int64_t i = r;
-                for (; type != F16 && i + 4 <= end; i += 4)
-                    bias_add_four(sum, type, x, i * width + c, width, m);
-                for (; i < end; i++) {
-                    const float *row = row_load(type, x, i * width + c, m, buffer);
-                    for (int64_t j = 0; j < m; j++)
-                        sum[j] += row[j];
-                }
-                for (int64_t j = 0; j < m; j++)
-                    line[c + j] += (double)sum[j];
-            }
-        }
+        for (int64_t c = 0; c < width; c += ROW_BLOCK)
+            bias_line(line + c, type, x, from, to, width, c,
+                      width - c < ROW_BLOCK ? width - c : ROW_BLOCK);
     }
     for (int64_t j = 0; j < width; j++) {
         double sum = 0;

@@ -6,8 +6,10 @@
  *   thin    M is short: a block has few packs of columns and all of M, so that one launch does
  *   block   few outputs: M is cut into pieces and a block sums one; a second kernel adds the
  *           pieces.
+ * Where lines of what passes the gate are asked for (ops/lines.h), a piece is a line.
  * A block takes whole lines of the (M, K) slab, as many rows side by side as fit, so that narrow
  * rows are read as full packs; what belongs to one column is then folded in shared memory. */
+#include "ops/lines_cuda.h"
 #include "ops/reduce_cuda.h"
 #include "ops/units_cuda.h"
 
@@ -68,6 +70,11 @@ size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms)
     return cuts.pieces > 1 ? (size_t)(a * cuts.pieces * k) * sizeof(float) : 0;
 }
 
+size_t sum_lines_bytes(int64_t a, int64_t m, int64_t k, int64_t each)
+{
+    return each < m ? (size_t)(a * ceil_div(m, each) * k) * sizeof(float) : 0;
+}
+
 /* One pack of x, and of y, into the sum; x times the gate goes to its place. */
 template <int N, SumOf OF>
 __device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const float (&x)[N],
@@ -83,6 +90,35 @@ __device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const flo
         for (int j = 0; j < N; j++)
             product[j] = x[j] * gate[j];
         any_put<N>(job.gated, i, product);
+    }
+}
+
+/* The S packs at first, first + step, ...: all are asked for before the first is used. */
+template <int N, int S>
+__device__ __forceinline__ void sum_some_lined(const SumJob &job, int64_t first, int64_t step,
+                                               const float (&gate)[N], float (&sum)[N],
+                                               float (&line)[N])
+{
+    Raw<N> raw[S], raw_y[S];
+    float  x[N], y[N];
+#pragma unroll
+    for (int s = 0; s < S; s++) {
+        raw[s] = raw_load<N>(job.x, first + s * step);
+        raw_y[s] = raw_load<N>(job.y, first + s * step);
+    }
+#pragma unroll
+    for (int s = 0; s < S; s++) {
+        raw_get<N>(job.x.type, raw[s], x);
+        raw_get<N>(job.y.type, raw_y[s], y);
+        sum_pack<N, SUM_XY>(job, first + s * step, x, y, gate, sum);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            x[j] *= gate[j];
+        round_to<N>(job.gated.type, x);
+        any_put<N>(job.gated, first + s * step, x);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            line[j] += x[j];
     }
 }
 
@@ -119,7 +155,7 @@ __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int6
     if (OF == SUM_GATED)
 #pragma unroll
         for (int j = 0; j < N; j++)
-            any_get<1>(job.gate, a * job.k + (at + j) % job.k, &gate[j]);
+            any_get<1>(job.gate, a * job.k + at, &gate[j]), at = at + 1 < job.k ? at + 1 : 0;
     for (; count >= SUM_AHEAD; count -= SUM_AHEAD, first += SUM_AHEAD * step)
         sum_some<N, OF, SUM_AHEAD>(job, first, step, gate, sum);
     if (count & 4) {
@@ -237,9 +273,9 @@ __global__ void __launch_bounds__(SUM_WIDE, OF == SUM_X ? 2 : 1)
             sum_give(job, out + k + j, sum[j], partial);
         return;
     }
-    int64_t n = rows * job.k;
-    sum_packs<N, OF>(job, first + e, line, e < n ? (n - e + line - 1) / line : 0, a, e % job.k,
-                     sum);
+    int64_t n = rows * job.k, at, count = divided(e < n ? n - e + line - 1 : 0, line, &at);
+    divided(e, job.k, &at);
+    sum_packs<N, OF>(job, first + e, line, count, a, at, sum);
 #pragma unroll
     for (int j = 0; j < N; j++)
         lines[e + j] = sum[j];
@@ -289,7 +325,41 @@ __global__ void __launch_bounds__(PIECE_COLUMNS *PIECE_LANES)
         any_put<1>(job.out, at, &sum);
 }
 
+/* A line of what passes the gate, and a piece of the sum of x y. */
+template <int N>
+__global__ void __launch_bounds__(LINE_THREADS, 3)
+    sum_lined(SumJob job, int64_t pieces, float *partial)
+{
+    cuda_begin();
+    __shared__ __align__(16) float of[LINE_THREADS * N], lines[LINE_THREADS * N];
+    int64_t piece, a = divided(blockIdx.y, pieces, &piece), from = a * job.m + piece * job.each;
+    int64_t to = piece + 1 < pieces ? from + job.each : (a + 1) * job.m;
+    int64_t k = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N, at = line_column<N>();
+    float   gate[N], sum[N] = { 0 }, line[N] = { 0 };
+    if (k < job.k) {
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            any_get<1>(job.gate, a * job.k + k + j, &gate[j]);
+        LINE_WALK(from + threadIdx.y, to, S, row,
+                  sum_some_lined<N, S>(job, row * job.k + k, blockDim.y * job.k, gate, sum, line);)
+    }
+    float whole = line_fold<N>(of, sum), lined = line_fold<N>(lines, line);
+    if (at < 0 || at >= job.k)
+        return;
+    job.lines[blockIdx.y * job.k + at] = lined;
+    sum_give(job, blockIdx.y * job.k + at, whole, partial);
+}
+
 static int64_t common_factor(int64_t a, int64_t b) { return b ? common_factor(b, a % b) : a; }
+
+static Err sum_by_pieces(const Call *call, const SumJob *job, int64_t pieces, const float *partial)
+{
+    cuda_launch(cuda_stream(call), sum_pieces,
+                dim3((unsigned)ceil_div(job->k, PIECE_COLUMNS), (unsigned)job->a),
+                dim3(PIECE_COLUMNS, PIECE_LANES), 0, *job, pieces, partial);
+    CUDA_LAUNCHED();
+    return OK;
+}
 
 static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, PackOf pack)
 {
@@ -313,11 +383,22 @@ static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, Pack
     CUDA_LAUNCHED();
     if (!partial)
         return OK;
-    cuda_launch(cuda_stream(call), sum_pieces,
-                dim3((unsigned)ceil_div(job->k, PIECE_COLUMNS), (unsigned)job->a),
-                dim3(PIECE_COLUMNS, PIECE_LANES), 0, *job, cuts.pieces, partial);
+    return sum_by_pieces(call, job, cuts.pieces, partial);
+}
+
+static Err sum_by_lines(const Call *call, const SumJob *job, PackOf pack)
+{
+    int64_t pieces = ceil_div(job->m, job->each);
+    float  *partial = pieces > 1 ? (float *)call->workspace : NULL;
+    pack_along(&pack, job->k);
+    int  packs = line_packs(job->k / pack.n);
+    dim3 threads((unsigned)packs, (unsigned)(LINE_THREADS / packs));
+    dim3 blocks((unsigned)ceil_div(job->k, packs * pack.n), (unsigned)(job->a * pieces));
+    WITH_PACK(pack, N,
+              cuda_launch(cuda_stream(call), sum_lined<N>, blocks, threads, 0, *job, pieces,
+                          partial);)
     CUDA_LAUNCHED();
-    return OK;
+    return partial ? sum_by_pieces(call, job, pieces, partial) : OK;
 }
 
 Err sum_cuda_run(const Call *call, const SumJob *given)
@@ -337,6 +418,8 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
     if (job.a * job.k == 0)
         return OK;
 
+    if (job.lines)
+        return sum_by_lines(call, &job, pack);
     if (cuts.way == SUM_OWN) {
         pack_with(&pack, job.out.p, job.out.type);
         pack_along(&pack, job.k);

@@ -13,9 +13,13 @@ typedef struct SumJob {
     const float *before;         /* added to the result, or NULL */
     AnyIn   gate;                /* (A, K): x times it goes to `gated` in passing; p NULL: no */
     AnyOut  gated;               /* (A, M, K) */
+    float  *lines;               /* of `gated`, where they are asked for (ops/lines.h) */
+    int64_t each;                /* rows of a line */
 } SumJob;
 
 size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms);      /* of workspace */
+size_t sum_lines_bytes(int64_t a, int64_t m, int64_t k, int64_t each);   /* with lines */
+extern "C" Err sum_choose_cuda(const Node *n, const Device *device, Choice *choice);
 Err    sum_cuda_run(const Call *call, const SumJob *job);
 
 /* As block_sum of ops/cuda.h; `lines` is shared memory of 32 doubles. */

@@ -1,6 +1,7 @@
 /* unary.c -- functions of one number: rules. */
 #include "ops/unary.h"
 
+#include "ops/lines.h"
 #include "ops/ops.h"
 #include "ops/rows.h"
 
@@ -23,8 +24,11 @@ static void unary_grad(Grad *g, const OpDef *op, UnaryReads reads)
 
 static Cost unary_cost(const Node *n, double flops)
 {
+    flops += n->n_out > n->op->n_out;        /* lines: one addition more */
     return (Cost){ .flops = flops * in_count(n, 0), .bytes = node_bytes(n) };
 }
+
+static int64_t unary_lines(const Node *n) { return lines_of(out_shape(n, 0)); }
 
 #define X(fn, reads, flops, text)                                                   \
     static void fn##_rule(Grad *g) { unary_grad(g, &op_##fn##_grad, reads); }       \
@@ -38,6 +42,7 @@ static Cost unary_cost(const Node *n, double flops)
         .name = #fn "_grad", .doc = "gradient of " #fn,                             \
         .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1),                           \
         .shape = unary_shape, .cost = fn##_cost, .cpu = { .run = fn##_grad_cpu },   \
+        .lines = unary_lines,                                                       \
     };
 UNARY_LIST(X)
 #undef X

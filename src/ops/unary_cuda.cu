@@ -1,7 +1,7 @@
 /* unary_cuda.cu -- functions of one number on CUDA. A gradient is dy times the slope, which is
  * written in terms of what the rule keeps: the input x or the output y. */
+#include "ops/lines_cuda.h"
 #include "ops/math_cuda.h"
-#include "ops/rows_cuda.h"
 
 #define class class_
 extern "C" {
@@ -66,7 +66,7 @@ __device__ __forceinline__ float gelu_tanh_slope(float x)
     }                                                                                              \
     extern "C" Err fn##_grad_cuda(const Call *call)                                                \
     {                                                                                              \
-        return rows_cuda<2>(call, Each<fn##_grad_fn>());                                           \
+        return lines_cuda<2>(call, Each<fn##_grad_fn>());                                          \
     }
 UNARY_LIST(X)
 #undef X

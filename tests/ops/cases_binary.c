@@ -2,6 +2,7 @@
 #include "cases.h"
 
 #include "ops/binary.h"
+#include "ops/linear.h"
 #include "ops/unary.h"
 
 static void sub_odd(Case *c)
@@ -163,8 +164,34 @@ static void gated_large(Case *c)
     case_out(c, "y", gated_add(x, case_in(c, "g", SHAPE(2, 48), -2, 2), h));
 }
 
+/* What passes the gate comes from a layer: the gradient gives lines for its bias (ops/lines.h). */
+static void gated_layer(Case *c, int64_t samples, int64_t rows, int64_t width)
+{
+    LinearAttr attr = { .in_out = true };
+    Tensor none = { case_graph(c), TENSOR_NONE };
+    Tensor x = case_in(c, "x", SHAPE(samples, rows, 1), -2, 2);
+    Tensor h = linear_op(x, case_const(c, "w", SHAPE(1, width), -1, 1),
+                         case_in(c, "b", SHAPE(width), -1, 1), attr);
+    Tensor around = linear_op(x, case_const(c, "u", SHAPE(1, width), -1, 1), none, attr);
+    Tensor y = gated_add(around, case_in(c, "g", SHAPE(samples, width), -2, 2), h);
+    case_out(c, "y", linear_op(y, case_in(c, "v", SHAPE(width, 1), -1, 1), none, attr));
+}
+
+static void gated_short(Case *c)  { gated_layer(c, 8, 130, 68); }
+static void gated_long(Case *c)   { gated_layer(c, 2, 529, 72); }
+static void gated_odd(Case *c)    { gated_layer(c, 3, 401, 67); }
+static void gated_wider(Case *c)  { gated_layer(c, 2, 1200, 4612); }
+static void gated_tokens(Case *c) { gated_layer(c, 3, 3001, 384); }
+
+#define GATED_LAYER "y = (x @ u + g[:, None, :] * (x @ w + b)) @ v"
+
 const OpCase cases_gated_add[] = {
     { "tokens", gated_small, "y = x + g[:, None, :] * h" },
+    { "a layer, short samples", gated_short, GATED_LAYER },
+    { "a layer, long samples", gated_long, GATED_LAYER },
+    { "a layer, odd", gated_odd, GATED_LAYER, CASE_LIVE_ONLY },
+    { "a wide layer", gated_wider, GATED_LAYER, CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
+    { "a layer, many rows", gated_tokens, GATED_LAYER, CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "large", gated_large, "y = x + g[:, None, :] * h", CASE_LIVE_ONLY },
     { 0 }
 };

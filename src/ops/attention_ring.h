@@ -4,7 +4,8 @@
  * A block has rows of its own (queries, or keys), 64 to a reading warpgroup, and walks over pairs
  * of tiles of the other side. Its last warpgroup only fetches, into a ring of stages (`full` says
  * that a pair is there, `empty` that all have read it), and leaves most of its registers to the
- * others.
+ * others. Every lane says for itself that it has read: one for its warp would do, but takes no less
+ * time, and racecheck follows threads one by one.
  *
  * A tile lies in panels of 64 columns beside each other, the last of them narrower, swizzled as the
  * copy engine does it: it serves the tensor cores with the summed index along its rows and down its
@@ -157,7 +158,7 @@ __device__ __forceinline__ void ring_begin(RingShared<K, OWNS, OWN, ROWS, STAGES
         bar_init(&s.ready, fetchers);
         for (int i = 0; i < STAGES; i++) {
             bar_init(&s.full[i], fetchers);
-            bar_init(&s.empty[i], OWN / 16);             /* each reading warp */
+            bar_init(&s.empty[i], OWN * 2);               /* each reader */
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }

@@ -74,8 +74,7 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
         bool grown = softmax(tile);
         products_wait<0>();
         hold(y);
-        if (threadIdx.x % 32 == 0)               /* the tile before has been read */
-            bar_arrive(&s.empty[stage]);
+        bar_arrive(&s.empty[stage]);             /* the tile before has been read */
         if (grown)
             rows_scale<N>(y, factor);
         fragments_of<T, KEYS>(p, score);

@@ -103,7 +103,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
         hold(score);
         hold(dk);
         hold(dv);
-        if (tile && threadIdx.x % 32 == 0)
+        if (tile)
             bar_arrive(&ring.empty[at.stage ? at.stage - 1 : STAGES - 1]);
         exponentials(tile, at.stage);
         products_wait<1>();

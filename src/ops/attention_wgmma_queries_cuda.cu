@@ -81,7 +81,7 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
             break;
         at.next<STAGES>();
         products_wait<0>();
-        if (tile && threadIdx.x % 32 == 0)
+        if (tile)
             bar_arrive(&s.empty[stage ? stage - 1 : STAGES - 1]);
         differences();
         bar_wait(&s.full[at.stage], at.phase);

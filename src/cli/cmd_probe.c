@@ -180,6 +180,18 @@ static Err probe_look(Pool *pool)
     return OK;
 }
 
+/* After every part: what took a while is kept if a later one fails. */
+static Err probe_keep(Pool *pool, Profile *profile, const char *path)
+{
+    profile_ready(pool, profile);
+    if (!opt.out) {
+        char folder[FILE_PATH_MAX];
+        file_folder(path, folder, sizeof folder);
+        TRY(folder_make(folder));
+    }
+    return profile_write(profile, path);
+}
+
 static Err cmd_probe_run(Pool *pool, int n_args, char **args)
 {
     Device *device;
@@ -213,16 +225,12 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
         TRY(probe_machine(pool, device, profile));
         if (probe_on_card())
             profile->name = probe_name(pool, path);
+        TRY(probe_keep(pool, profile, path));
     }
-    for (int i = 0; i < opt.recipes.n; i++)
+    for (int i = 0; i < opt.recipes.n; i++) {
         TRY(probe_recipe(pool, opt.recipes.items[i], profile));
-    profile_ready(pool, profile);
-    if (!opt.out) {
-        char folder[FILE_PATH_MAX];
-        file_folder(path, folder, sizeof folder);
-        TRY(folder_make(folder));
+        TRY(probe_keep(pool, profile, path));
     }
-    TRY(profile_write(profile, path));
     const char *how = opt.out ? pool_print(pool, "; use it with --device %s", path)
                               : ", where explain, fit and train look for it";
     printf("written to %s%s\n", path, how);

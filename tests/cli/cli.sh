@@ -498,6 +498,8 @@ is "a probe that fails should write nothing" [ ! -e "$work/machine.json" ]
 expect 0 "1.00 MiB taken and written" probe --take 1MiB -o "$work/machine.json"
 expect 0 "operators" probe --model unet-small --seconds 0 --set batch=1 -o "$work/machine.json"
 is "adding a recipe should not take memory again" sh -c "! grep -q taken '$work/out'"
+expect 2 "reads a folder of pictures" probe --model dit3d-wrap-small --model lag-4x3 --seconds 0 --set batch=1 -o "$work/machine.json"
+expect 0 "profile cpu: 100 % measured" explain dit3d-wrap-small --set batch=1 --device "$work/machine.json"
 expect 0 "profile cpu: 100 % measured" explain unet-small --set batch=1 --device "$work/machine.json"
 expect 0 "from other sizes" explain unet-small --set batch=2 --device "$work/machine.json"
 expect 0 "by profile cpu;" train unet-small --set batch=1 --steps 2 --device "$work/machine.json"

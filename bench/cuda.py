@@ -1,12 +1,13 @@
 """Whole training steps on the card: ours and PyTorch's strongest forms, taken in the same job.
 
-    cuda.py BUILD [--limit S] [--each S] [--steps N] [--together N] [--forms eager,graphs,ckpt,compile,captured,blocks] [WORK ...]
+    cuda.py BUILD [--limit S] [--each S] [--steps N] [--together N] [--forms eager,graphs,ckpt,compile,captured,blocks]
+            [--precision bf16|tf32] [WORK ...]
 
 Each run is a process of its own with a time limit (--each); --limit stops the whole in time, with what was not run left out. PyTorch
 compiles for minutes, so up to N of its processes (--together) get ready at the same time; while one that is ready takes its
 timed steps, all others are stopped (SIGSTOP). Ours comes first, for all works; then PyTorch's forms:
 
-    eager     bf16 autocast, fused AdamW, tf32 where fp32 is left
+    eager     bf16 autocast (none with --precision tf32), fused AdamW, tf32 where fp32 is left
     graphs    torch.compile(mode="reduce-overhead"): forward and backward as CUDA graphs
     ckpt      torch.utils.checkpoint around every block
     compile   torch.compile
@@ -133,7 +134,7 @@ def captured(torch, step):
     return replay
 
 
-def run_torch(work, form, path, steps):
+def run_torch(work, form, path, steps, precision):
     import torch
     sys.path.insert(0, os.path.join(HERE, "..", "tests", "ref"))
     import common
@@ -156,7 +157,7 @@ def run_torch(work, form, path, steps):
     def step():
         if form == "graphs":
             torch.compiler.cudagraph_mark_step_begin()
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
             loss = loss_of()
         loss.backward()
         adamw.step()
@@ -251,7 +252,7 @@ def recipe_file(build, args, out):
 
 def our_step(args, work, *more):
     found, why = Run([os.path.join(args.build, "bench_step"), "--device", "cuda", "--steps", str(args.steps), *more, *WORKS[work], *PLAIN,
-                      "precision=bf16"], args.each).result(args.each)
+                      f"precision={args.precision}"], args.each).result(args.each)
     told = f"{found['ms']} ms, {found['arena'] / MIB:.0f} MiB" if found else why[:90]    # the table comes last, and may not come
     print(f"  {work}, ours{''.join(' ' + m for m in more)}: {told}", file=sys.stderr, flush=True)
     return found
@@ -276,7 +277,8 @@ def torch_runs(args, pairs, paths, deadline):
             while left and len(warming) < args.together and deadline - time.monotonic() > 10:
                 work, form = left.pop(0)
                 warming[work, form] = Run([sys.executable, os.path.abspath(__file__), args.build, work, "--forms", form, "--here",
-                                           paths[work], "--steps", str(args.steps)], min(args.each, deadline - time.monotonic()))
+                                           paths[work], "--steps", str(args.steps), "--precision", args.precision],
+                                          min(args.each, deadline - time.monotonic()))
             ready = next((pair for pair, run in warming.items() if run.waits()), None)
             if not ready:
                 time.sleep(0.2)
@@ -320,6 +322,7 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--together", type=int, default=1, help="processes of PyTorch that get ready at a time")
     parser.add_argument("--forms", default=",".join(FORMS[:5]))
+    parser.add_argument("--precision", choices=["bf16", "tf32"], default="bf16")
     parser.add_argument("--here", help=argparse.SUPPRESS)
     args = parser.parse_intermixed_args()
     for work in args.works:
@@ -330,7 +333,7 @@ def main():
         if form not in FORMS:
             parser.error(f"no form {form}; there are {', '.join(FORMS)}")
     if args.here:
-        run_torch(args.works[0], forms[0], args.here, args.steps)
+        run_torch(args.works[0], forms[0], args.here, args.steps, args.precision)
         return 0
     try:
         import torch
@@ -340,7 +343,7 @@ def main():
     if not torch.cuda.is_available():
         print("skipped: no CUDA card here")
         return 77
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, bf16, ms a step and MiB", flush=True)
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {args.precision}, ms a step and MiB", flush=True)
     deadline = time.monotonic() + args.limit
     works = args.works or list(WORKS)
     pairs = [(work, form) for form in forms for work in works]

@@ -53,7 +53,7 @@ stdiff()  { train stdiff-64x512 stdiff-64x512 --steps 300 --set save.every=100 -
 stablesr() {
     rm -rf "$runs/stablesr-vae"
     "$build/plimsoll" train stablesr-vae-small $card --quiet --steps 1200 --set model.vae_channels=128 --set model.groups=32 \
-        --set model.image=256 --set model.latent=32 --set optimizer.lr=2e-4 --set save.every=1200 \
+        --set model.image=512 --set model.latent=64 --batch 2 --set optimizer.lr=2e-4 --set save.every=1200 \
         --out "$runs/stablesr-vae" > "$runs/stablesr-vae.first" 2>&1 || { say "autoencoder: $(tail -1 "$runs/stablesr-vae.first")"; return 1; }
     say "autoencoder: $(tail -1 "$runs/stablesr-vae/log.jsonl")"
     draw stablesr-vae -n 2

@@ -3,8 +3,9 @@
  * Rombach et al. (2022); names follow Stable Diffusion's `first_stage_model`. StableSR takes it as
  * it is and never trains it. Where no pretrained one exists, `system: stablesr-vae` makes one:
  *
- *   image (B,s,s,3) in [-1,1]  ->  mean squared error of what comes back, in full and coarsely, and
- * a little of the KL divergence of the scaled latents from N(0,1)
+ *   image (B,s,s,3) in [-1,1]  ->  mean squared error of what comes back, in full and coarsely, a
+ * little of the KL divergence of the scaled latents from N(0,1), and how far their mean square is
+ * from 1
  *
  * The published one is also trained against a perceptual loss and a discriminator; these are left
  * out.
@@ -134,7 +135,7 @@ Tensor stablesr_decode(Tensor latent, const StableSr *m)
 
 /* ---- an autoencoder of one's own ---- */
 
-static const float KL_SHARE = 1e-6f, COARSE_SHARE = 8;
+static const float KL_SHARE = 1e-6f, COARSE_SHARE = 8, SIZE_SHARE = 0.1f;
 static const float LOGVAR_START = -8;
 
 /* Latents begin as their means, hardly drawn: with a deviation of 1 around means of a few tenths,
@@ -179,16 +180,20 @@ static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t shar
     /* KL = (mean^2 + variance - log variance - 1) / 2 */
     Tensor zero = constant_add(g, "nothing", F32, z, NULL, CLASS_CONSTANTS);
     Tensor spread = exp_of(affine(logvar, 0.5f, twice_log / 2));
-    Tensor squares =
-        add(mse_loss(affine(mean, STABLESR_SCALE, 0), zero, part), mse_loss(spread, zero, part));
+    Tensor size = mse_loss(affine(mean, STABLESR_SCALE, 0), zero, 1);
+    Tensor squares = add(affine(size, part, 0), mse_loss(spread, zero, part));
+    /* A noise schedule is made for latents of deviation 1. Left alone they grow to 3 and more, and
+     * the largest are never drowned in noise: where they lie, sampling goes astray. */
+    Tensor off = affine(size, 1, -1);
     Tensor logs = mean_axes(affine(logvar, part, part * (twice_log + 1)), 0, 3);
     /* The same at the latents' size: without it their few numbers go to edges, and colours come
      * late. */
     back = cast(back, F32);
     Tensor coarse = mse_loss(adaptive_avg_pool(back, m->latent, m->latent),
                              adaptive_avg_pool(image, m->latent, m->latent), COARSE_SHARE * part);
-    return weighted_sum(add(mse_loss(back, image, part), coarse), 1,
-                        weighted_sum(squares, 0.5f, logs, -0.5f), KL_SHARE);
+    Tensor loss = weighted_sum(add(mse_loss(back, image, part), coarse), 1,
+                               weighted_sum(squares, 0.5f, logs, -0.5f), KL_SHARE);
+    return weighted_sum(loss, 1, mul(off, off), SIZE_SHARE * part);
 }
 
 /* Pictures of the data, through the mean latents and back. */

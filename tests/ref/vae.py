@@ -1,7 +1,7 @@
 """StableSR's autoencoder trained on its own (src/models/stablesr_vae.c): what comes back from drawn latents.
 
 loss = mse(back, image) + 8 mse of both averaged to the latents' size + 1e-6 KL(scaled latents || N(0,1)), each a mean
-over all its numbers.
+over all its numbers, + 0.1 (mean square of the scaled mean latents - 1)^2.
 """
 import math
 
@@ -14,7 +14,7 @@ from common import DEFAULTS, merged
 from stablesr_vae import SCALE, Vae
 
 BF16_DRAWS = 10          # biases before norms: small sums, a matter of luck
-COARSE, KL = 8.0, 1e-6
+COARSE, KL, SIZE = 8.0, 1e-6, 0.1
 RECIPES = {
     "vae-small": merged(DEFAULTS, {
         "system": "stablesr-vae", "batch": 2, "accumulate": 1,
@@ -61,7 +61,7 @@ def loss(model, batch, noise, predicted=None):
     kl = 0.5 * ((mean * SCALE) ** 2 + logvar.exp() * SCALE ** 2 - logvar - 2 * math.log(SCALE) - 1).mean()
     size = model.cfg["model"]["latent"]
     coarse = F.mse_loss(F.adaptive_avg_pool2d(back, size), F.adaptive_avg_pool2d(image, size))
-    return F.mse_loss(back, image) + COARSE * coarse + KL * kl
+    return F.mse_loss(back, image) + COARSE * coarse + KL * kl + SIZE * (((mean * SCALE) ** 2).mean() - 1) ** 2
 
 
 def make_sample(cfg, gen):

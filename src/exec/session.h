@@ -16,6 +16,8 @@ Err session_new(Pool *pool, const Engine *engine, Session **session);
 
 /* Starting values (exec/weights.c): parameters by their init rules, constants, state, copies. */
 Err session_init(Session *session, uint64_t seed);
+/* All but parameters and their copies: for who sets every one of those next. */
+Err session_init_state(Session *session, uint64_t seed);
 /* A parameter in disk order and fp32; its master copy is set with it. */
 Err session_set_param(Session *session, int32_t param, const float *disk);
 /* The same for one value that has the parameter's shape: its EMA, a moment, its master copy (then

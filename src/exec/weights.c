@@ -150,11 +150,29 @@ Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
     return OK;
 }
 
-static void init_fill(const Param *param, uint64_t seed, float *data)
+/* Uniform in [-scale, scale], or normal: many at a time, by all threads. */
+static void init_random(const Param *param, uint64_t seed, float *data)
 {
     int64_t   count = shape_count(param->disk);
     RandomKey key = { .seed = seed, .stream = random_stream(param->name) };
     float     scale = param->init.scale;
+    bool      uniform = param->init.kind == INIT_UNIFORM;
+#pragma omp parallel for schedule(static) if (count > PIECE)
+    for (int64_t from = 0; from < count; from += PIECE) {
+        int64_t n = count - from < PIECE ? count - from : PIECE;
+        float  *at = data + from;
+        if (uniform)
+            random_uniforms(key, (uint64_t)from, n, at);
+        else
+            random_normals(key, (uint64_t)from, n, at);
+        for (int64_t i = 0; i < n; i++)
+            at[i] = scale * (uniform ? 2 * at[i] - 1 : at[i]);
+    }
+}
+
+static void init_fill(const Param *param, uint64_t seed, float *data)
+{
+    int64_t count = shape_count(param->disk);
     switch (param->init.kind) {
     case INIT_ZEROS:
         memset(data, 0, (size_t)count * sizeof *data);
@@ -162,17 +180,11 @@ static void init_fill(const Param *param, uint64_t seed, float *data)
     case INIT_ONES:
     case INIT_CONSTANT:
         for (int64_t i = 0; i < count; i++)
-            data[i] = param->init.kind == INIT_ONES ? 1 : scale;
+            data[i] = param->init.kind == INIT_ONES ? 1 : param->init.scale;
         break;
     case INIT_UNIFORM:
-#pragma omp parallel for schedule(static) if (count > PIECE)
-        for (int64_t i = 0; i < count; i++)
-            data[i] = scale * (2 * random_uniform_at(key, (uint64_t)i) - 1);
-        break;
     case INIT_NORMAL:
-#pragma omp parallel for schedule(static) if (count > PIECE)
-        for (int64_t i = 0; i < count; i++)
-            data[i] = scale * random_normal_at(key, (uint64_t)i);
+        init_random(param, seed, data);
         break;
     case INIT_CUSTOM:
         param->init.custom(data, param->disk, seed, param->init.arg);
@@ -180,7 +192,7 @@ static void init_fill(const Param *param, uint64_t seed, float *data)
     }
 }
 
-Err session_init(Session *session, uint64_t seed)
+Err session_init_state(Session *session, uint64_t seed)
 {
     const Graph *graph = session_engine(session)->graph;
     for (int32_t i = 0; i < graph->n_constants; i++) {
@@ -201,6 +213,13 @@ Err session_init(Session *session, uint64_t seed)
         if (session_is_staged(session))
             TRY(session_write(session, constant->value, to));
     }
+    return OK;
+}
+
+Err session_init(Session *session, uint64_t seed)
+{
+    const Graph *graph = session_engine(session)->graph;
+    TRY(session_init_state(session, seed));
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param *param = &graph->params[i];
         float       *data = malloc((size_t)shape_count(param->disk) * sizeof *data);

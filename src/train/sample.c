@@ -24,7 +24,7 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
                     (long long)engine->arena_bytes, bytes_text(o->budget_bytes),
                     o->n > 1 ? "take a smaller -n" : "give it at least that");
     TRY(session_new(pool, engine, session));
-    return session_init(*session, seed);
+    return session_init_state(*session, seed);       /* the checkpoint has all weights, or fails */
 }
 
 /* An S4 layer's C holds for the length it was trained at, whatever else may be set for a sample. */

@@ -486,7 +486,7 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
     recipe = t->recipe = t->fit.recipe;
     t->graph = t->fit.graph;
     TRY(session_new(pool, engine, &t->session));
-    TRY(session_init(t->session, (uint64_t)recipe->seed));
+    TRY((options->resume ? session_init_state : session_init)(t->session, (uint64_t)recipe->seed));
     TRY(feeds_new(pool, t->session, PART_MICRO, &t->feeds));
     TRY(train_open(pool, t));
     TRY(train_phases(pool, t));

@@ -44,7 +44,7 @@ dit3d()   { train dit3d-s dit3d-s --steps 4000 --set save.every=1000 --set sched
 lag()     { train lag-4x3 lag-4x3 --steps 4000 --set save.every=1000 --set data.kind=coloured-sets --set schedule.kind=cosine \
                 --set optimizer.lr=3e-4 --set ema.rule=power --set ema.decay=0.999 &&
             draw lag-4x3 -n 4; }
-sashimi() { train sashimi-24576 sashimi-24576 --steps 9000 --set save.every=3000 --set data.kind=tones --set schedule.kind=cosine \
+sashimi() { train sashimi-24576 sashimi-24576 --steps 20000 --set save.every=5000 --set data.kind=tones --set schedule.kind=cosine \
                 --set schedule.warmup=100 --set optimizer.lr=1e-3 &&
             draw sashimi-24576 -n 2; }
 stdiff()  { train stdiff-64x512 stdiff-64x512 --steps 300 --set save.every=100 --set save.keep=1 --set data.kind=moving-shapes \

@@ -88,7 +88,7 @@ static Run orders_run(const Orders *o, int64_t i)
     return r;
 }
 
-/* elements above which several threads fill: large models start sooner */
+/* elements that one thread draws at a time; of no more, one thread draws all */
 enum { PIECE = 1 << 16 };
 
 static Err weights_put(Session *session, const Param *param, int32_t id, const void *disk)

@@ -39,7 +39,7 @@ typedef struct AttentionCuda {
     float      *delta;           /* [n_heads][lq]: rowsum(dy * y) */
     /* warpgroups: [n_heads][tiles][2][tile], lse in powers of two and delta of a tile's queries,
      * both 0 beyond the last; instead of delta */
-    float      *lines;
+    float      *numbers;
     int         tile, tiles;
     double     *heat;            /* parts of the temperature's gradient, one per block of keys */
     void       *p;               /* stored probabilities [n_heads][lq][lk], or NULL */
@@ -108,9 +108,9 @@ __device__ __forceinline__ void lse_put(const AttentionCuda &a, int64_t row, flo
         a.part[row] = 1 / sum;
 }
 
-__device__ __forceinline__ float *lines_of(const AttentionCuda &a, int64_t head, int64_t tile)
+__device__ __forceinline__ float *numbers_of(const AttentionCuda &a, int64_t head, int64_t tile)
 {
-    return a.lines + (head * a.tiles + tile) * 2 * a.tile;
+    return a.numbers + (head * a.tiles + tile) * 2 * a.tile;
 }
 
 template <class T>

@@ -37,13 +37,13 @@ template <class T, int N> __global__ void __launch_bounds__(256) delta_rows(Atte
 #pragma unroll
     for (int d = 4; d; d >>= 1)
         sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    if (!there || (lane && !a.lines))
+    if (!there || (lane && !a.numbers))
         return;
-    if (!a.lines) {
+    if (!a.numbers) {
         a.delta[head * a.lq + row] = sum;
         return;
     }
-    float *line = lines_of(a, head, row / a.tile);
+    float *line = numbers_of(a, head, row / a.tile);
     int    at = (int)(row % a.tile);
     if (lane == 0) {
         line[at] = a.lse[head * a.lq + row] * LOG2_E;
@@ -464,17 +464,17 @@ static Err backward_tiles(const Call *call, const AttentionCuda &a)
     return OK;
 }
 
-/* Workspace: heat, then lines or delta. */
+/* Workspace: heat, then numbers or delta. */
 static size_t heat_bytes(const Node *n)
 {
     return ATTR(n, AttentionAttr)->wants[ATTENTION_TEMPERATURE]
                ? (size_t)attention_cuda_heat(n) * sizeof(double) : 0;
 }
 
-/* So that lines, which the copy engine fetches, begin where it can. */
-static size_t lines_at(const Node *n) { return (heat_bytes(n) + 15) / 16 * 16; }
+/* So that numbers, which the copy engine fetches, begin where it can. */
+static size_t numbers_at(const Node *n) { return (heat_bytes(n) + 15) / 16 * 16; }
 
-static size_t lines_bytes(const Node *n)
+static size_t numbers_bytes(const Node *n)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
     Shape   q = in_shape(n, attr->q.source);
@@ -503,7 +503,7 @@ static AttentionCuda backward_of(const Call *call)
 extern "C" Err attention_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     choice->workspace_bytes = attention_cuda_head(n, device)    ? heat_bytes(n)  /* without delta */
-                              : attention_cuda_wgmma(n, device) ? lines_at(n) + lines_bytes(n)
+                              : attention_cuda_wgmma(n, device) ? numbers_at(n) + numbers_bytes(n)
                                                                 : backward_bytes(n);
     choice->name = attention_cuda_name(n, device);
     return attention_cuda_wide(n) ? attention_wide_choose(n, device, true, choice) : OK;
@@ -547,7 +547,7 @@ extern "C" Err attention_grad_cuda(const Call *call)
     }
     bool wgmma = attention_cuda_wgmma(n, call->device);
     if (wgmma) {
-        a.lines = (float *)((char *)call->workspace + lines_at(n));
+        a.numbers = (float *)((char *)call->workspace + numbers_at(n));
         a.tile = attention_wgmma_tile(a.width);
         a.tiles = (int)ceil_div(a.lq, a.tile);
     }

@@ -7,7 +7,7 @@ enum { GROUPS = 2, STAGES = 3 };
 
 template <int K, int QUERIES> struct KeysShared {
     RingShared<K, 2, 64 * GROUPS, QUERIES, STAGES> ring;
-    alignas(16) float lines[STAGES][2][QUERIES];         /* lse, delta */
+    alignas(16) float numbers[STAGES][2][QUERIES];       /* lse, delta */
     float parts[GROUPS][4];
 };
 
@@ -15,13 +15,13 @@ template <int K, int QUERIES> struct KeysShared {
 
 /* lse and delta of a tile's queries. One beyond the end has q, dy and both 0, so that it adds
  * nothing. */
-template <int K, int QUERIES> struct Lines {
+template <int K, int QUERIES> struct Numbers {
     KeysShared<K, QUERIES> &s;
     const AttentionCuda    &a;
     int64_t                 head;
     __device__ __forceinline__ void ask(int stage, int64_t tile, uint64_t *full) const
     {
-        bulk_ask(s.lines[stage], lines_of(a, head, tile), (int)sizeof s.lines[0], full);
+        bulk_ask(s.numbers[stage], numbers_of(a, head, tile), (int)sizeof s.numbers[0], full);
     }
 };
 
@@ -58,7 +58,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
         int64_t query = tile * QUERIES;
 #pragma unroll
         for (int n = 0; n < QUERIES / 8; n++) {
-            float2 l = *(const float2 *)&s.lines[stage][0][n * 8 + 2 * t];
+            float2 l = *(const float2 *)&s.numbers[stage][0][n * 8 + 2 * t];
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 score[n][e] = fast_exp2(fmaf(score[n][e], steep, -(e & 1 ? l.y : l.x)));
@@ -73,7 +73,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
     auto differences = [&](int stage) {
 #pragma unroll
         for (int n = 0; n < QUERIES / 8; n++) {
-            float2 d = *(const float2 *)&s.lines[stage][1][n * 8 + 2 * t];
+            float2 d = *(const float2 *)&s.numbers[stage][1][n * 8 + 2 * t];
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 ds[n][e] = score[n][e] * (ds[n][e] - (e & 1 ? d.y : d.x));
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
     ring_begin(s.ring, a);
     if (group == GROUPS) {
         registers_give<registers_fetching(GROUPS)>();
-        ring_fetch(s.ring, a, r, head, key, tiles, Lines<K, QUERIES>{ s, a, head });
+        ring_fetch(s.ring, a, r, head, key, tiles, Numbers<K, QUERIES>{ s, a, head });
     } else {
         registers_take<registers_reading(GROUPS)>();
         keys_walk<T, N>(a, s, head, key + group * 64, group, tiles);

@@ -60,7 +60,7 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
     for (int h = 0; h < 2; h++) {
         int64_t      query = row + g + 8 * h;
         bool         there = query < a.lq;
-        const float *line = lines_of(a, head, there ? query / a.tile : 0);
+        const float *line = numbers_of(a, head, there ? query / a.tile : 0);
         lse[h] = there ? line[query % a.tile] : INFINITY;
         delta[h] = there ? line[a.tile + query % a.tile] : 0.0f;
     }

@@ -263,8 +263,10 @@ static double alike_ns(const Profile *profile, const OpTime *call)
 }
 
 /* The same call of its own model at another batch: a whole part or multiple of the work, bytes as
- * near to that as can be (weights are read whole). It is as far behind its roofline as the one that
- * was measured, so n parts are never predicted to be faster than the whole; 0: there is none. */
+ * near to that as can be (weights are read whole), and rather of nearly its size: updates of all
+ * sizes share a launch, and what the smallest of them took says nothing about the largest. It is as
+ * far behind its roofline as the one that was measured, so n parts are never predicted to be faster
+ * than the whole; 0: there is none. */
 static double scaled_ns(const Profile *profile, const OpTime *call, double roofline_ns)
 {
     double nearest = log(4), ns = 0;             /* farther apart it is another call */
@@ -275,7 +277,7 @@ static double scaled_ns(const Profile *profile, const OpTime *call, double roofl
         bool   by_flops = op->flops > 0 && call->flops > 0;
         double ratio = by_flops ? op->flops / call->flops : op->bytes / call->bytes;
         double n = ratio >= 1 ? ratio : 1 / ratio;
-        double apart = fabs(log(ratio * call->bytes / op->bytes)) + 1e-3 * log(n);
+        double apart = fabs(log(ratio * call->bytes / op->bytes)) + 0.05 * log(n);
         if (!(fabs(n - round(n)) <= 1e-6 * n && apart < nearest))
             continue;
         nearest = apart;

@@ -273,6 +273,28 @@ static void batches(void)
     }
 }
 
+/* Updates share a launch, so the smallest took next to nothing. A large one that keeps an average
+ * as well is timed by the large one that does not, not by a small one that does. */
+static void updates(void)
+{
+    Profile  *p;
+    TimeBasis basis;
+    CHECK_OK(parse(small, &p));
+    OpTime small_kept = { .key = 0xb0, .graph = 1, .op = "adam", .type = "bf16", .flops = 8e3,
+                          .bytes = 2e4, .ns = 1 };
+    OpTime large = { .key = 0xb1, .graph = 1, .op = "adam", .type = "bf16", .flops = 8e8,
+                     .bytes = 1.6e9, .ns = 4e5 };
+    profile_add_op(pool, p, small_kept);
+    profile_add_op(pool, p, large);
+    profile_ready(pool, p);
+    OpTime large_kept = large;
+    large_kept.key = 0xb2;
+    large_kept.bytes = 2e9;
+    double ns = profile_ns(p, &large_kept, &basis);
+    CHECK_INT(basis, TIME_FAMILY);
+    CHECK(ns >= large.ns && ns <= 1.3 * large.ns);
+}
+
 static void shipped(void)
 {
     char **names;
@@ -329,6 +351,7 @@ int main(void)
     RUN(times);
     RUN(kin);
     RUN(batches);
+    RUN(updates);
     RUN(tight_arenas);
     RUN(shipped);
     RUN(unknown_names);

@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 [ $# -gt 0 ] && shift
-recipes=${*:-unet-small stdiff-small stablesr-vae-small stablesr-small lag-small sashimi-small dit3d-small dit3d-wrap-small}
+recipes=${*:-unet-small stdiff-small stablesr-vae-small stablesr-small stablesr-small-concat lag-small sashimi-small dit3d-small dit3d-wrap-small}
 runs=$build/gallery
 out=docs/gallery
 mkdir -p "$runs" "$out"
@@ -18,17 +18,17 @@ mean_loss() { tail -n "$1" "$2/log.jsonl" | sed 's/.*"loss": \([^,]*\),.*/\1/' |
 # CPU seconds of all programs so far, from a file that `times` wrote: a pipe would have a count of its own.
 cpu_seconds() { tail -n 1 "$1" | sed 's/[ms]/ /g' | awk '{ print $1 * 60 + $2 + $3 * 60 + $4 }'; }
 
-train() {                        # recipe, further options
-    recipe=$1
+train() {                        # recipe or recipe-concat, further options
+    run=$runs/$1 of=${1%-concat}
     shift
-    [ -d "$runs/$recipe" ] && return
-    rm -rf "$runs/$recipe-control"
-    "$build/plimsoll" train "$recipe" --quiet "$@" --steps 20 --set optimizer.lr=0 --set optimizer.slow_lr=0 \
-        --out "$runs/$recipe-control" > /dev/null
+    [ -d "$run" ] && return
+    rm -rf "$run-control"
+    "$build/plimsoll" train "$of" --quiet "$@" --steps 20 --set optimizer.lr=0 --set optimizer.slow_lr=0 \
+        --out "$run-control" > /dev/null
     times > "$runs/before"
-    "$build/plimsoll" train "$recipe" --quiet "$@" --out "$runs/$recipe"
+    "$build/plimsoll" train "$of" --quiet "$@" --out "$run"
     times > "$runs/after"
-    echo "$(cpu_seconds "$runs/after") $(cpu_seconds "$runs/before")" | awk '{ printf "%.0f\n", $1 - $2 }' > "$runs/$recipe/seconds"
+    echo "$(cpu_seconds "$runs/after") $(cpu_seconds "$runs/before")" | awk '{ printf "%.0f\n", $1 - $2 }' > "$run/seconds"
 }
 
 figures() {                      # recipe -> its row of the table
@@ -56,10 +56,12 @@ for recipe in $recipes; do
     stablesr-vae-small)
         train $recipe
         draw $recipe "input-image.png samples.png" -n 4 --set model.image=128 --set model.latent=16 ;;
-    stablesr-small)
+    stablesr-small|stablesr-small-concat)
         vae=$(ls "$runs"/stablesr-vae-small/step-*.safetensors | tail -n 1)
-        train $recipe --init "$vae" --init-partial
-        draw $recipe "input-image_lq.png samples.png" -n 4 ;;
+        case $recipe in
+        *-concat) train $recipe --init "$vae" --init-partial --set model.fusion=concat; draw $recipe "samples.png" -n 4 ;;
+        *)        train $recipe --init "$vae" --init-partial; draw $recipe "input-image_lq.png samples.png" -n 4 ;;
+        esac ;;
     lag-small)          train $recipe; draw $recipe "input-support.png samples.png" -n 4 ;;
     sashimi-small)      train $recipe; draw $recipe "sounds.png sound-000.wav" -n 2 ;;
     dit3d-small|dit3d-wrap-small) train $recipe; draw $recipe "clips.png" -n 8 ;;

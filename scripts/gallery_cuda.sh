@@ -2,8 +2,9 @@
 # Trains each system at a real size on the card, all at the same time, for a few minutes: each is killed (SIGKILL) after
 # its first checkpoint, goes on from there, and draws. Pictures, sound and the log's figures go to OUT.
 #   gallery_cuda.sh BUILD OUT [SYSTEM...]        systems: dit3d lag sashimi stdiff stablesr; all unless named
-# No pretrained weights are at hand, so StableSR's autoencoder is made first and its UNet is trained whole. Its checkpoints
-# are 16 GB each, of which two are there at a time: RUNS names a folder that takes them fast (memory, a quick disk).
+# No pretrained weights are at hand, so StableSR's autoencoder is made first and its UNet is trained whole, on latent and edge
+# map side by side (docs/GALLERY.md says why). Its checkpoints are 16 GB each, of which two are there at a time: RUNS names a
+# folder that takes them fast (memory, a quick disk).
 set -eu
 build=$1 out=$2
 shift 2
@@ -53,11 +54,11 @@ stdiff()  { train stdiff-64x512 stdiff-64x512 --steps 300 --set save.every=100 -
 stablesr() {
     rm -rf "$runs/stablesr-vae"
     "$build/plimsoll" train stablesr-vae-small $card --quiet --steps 1200 --set model.vae_channels=128 --set model.groups=32 \
-        --set model.image=512 --set model.latent=64 --batch 2 --set optimizer.lr=2e-4 --set save.every=1200 \
+        --set model.image=256 --set model.latent=32 --batch 8 --set optimizer.lr=1e-4 --set schedule.warmup=100 --set save.every=1200 \
         --out "$runs/stablesr-vae" > "$runs/stablesr-vae.first" 2>&1 || { say "autoencoder: $(tail -1 "$runs/stablesr-vae.first")"; return 1; }
     say "autoencoder: $(tail -1 "$runs/stablesr-vae/log.jsonl")"
     draw stablesr-vae -n 2
-    train stablesr-edge-after stablesr-edge-after --steps 2000 --set save.every=1000 --set save.keep=1 --set model.trainable=all --set accumulate=1 \
+    train stablesr-edge-after stablesr-edge-after --steps 1600 --set save.every=800 --set save.keep=1 --set model.trainable=all --set model.fusion=concat --set accumulate=1 \
         --set schedule.kind=cosine --set schedule.warmup=100 --set optimizer.lr=1e-4 --set optimizer.clip=1 --set ema.rule=power --set ema.decay=0.99 \
         --set sampler.colour=wavelet --init "$(ls "$runs"/stablesr-vae/step-*.safetensors | tail -1)" --init-partial &&
         draw stablesr-edge-after -n 2 --steps 100

@@ -183,7 +183,7 @@ static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t shar
     Tensor size = mse_loss(affine(mean, STABLESR_SCALE, 0), zero, 1);
     Tensor squares = add(affine(size, part, 0), mse_loss(spread, zero, part));
     /* A noise schedule is made for latents of deviation 1. Left alone they grow to 3 and more, and
-     * the largest are never drowned in noise: where they lie, sampling goes astray. */
+     * the largest are never drowned in noise, as sampling takes them to be at its start. */
     Tensor off = affine(size, 1, -1);
     Tensor logs = mean_axes(affine(logvar, part, part * (twice_log + 1)), 0, 3);
     /* The same at the latents' size: without it their few numbers go to edges, and colours come

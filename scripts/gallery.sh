@@ -1,6 +1,6 @@
 #!/bin/sh
 # Trains every small recipe as a user would, draws from it, and puts a contact sheet of each into docs/gallery
-# with the figures beside it. About ten minutes on two cores; runs that are there already are kept.
+# with the figures beside it. About a quarter of an hour on two cores; runs that are there already are kept.
 #   gallery.sh [BUILD [RECIPE...]]
 # Control: the mean loss of the same weights left untrained (learning rate 0) over 20 steps.
 set -eu
@@ -31,6 +31,8 @@ train() {                        # recipe or recipe-concat, further options
     echo "$(cpu_seconds "$runs/after") $(cpu_seconds "$runs/before")" | awk '{ printf "%.0f\n", $1 - $2 }' > "$run/seconds"
 }
 
+autoencoder() { ls "$runs"/stablesr-vae-small/step-*.safetensors | tail -n 1; }
+
 figures() {                      # recipe -> its row of the table
     run=$runs/$1
     echo "| $1 | $(wc -l < "$run/log.jsonl") | $(cat "$run/seconds") | $(mean_loss 20 "$run-control") | $(mean_loss 100 "$run") |"
@@ -56,12 +58,12 @@ for recipe in $recipes; do
     stablesr-vae-small)
         train $recipe
         draw $recipe "input-image.png samples.png" -n 4 --set model.image=128 --set model.latent=16 ;;
-    stablesr-small|stablesr-small-concat)
-        vae=$(ls "$runs"/stablesr-vae-small/step-*.safetensors | tail -n 1)
-        case $recipe in
-        *-concat) train $recipe --init "$vae" --init-partial --set model.fusion=concat; draw $recipe "samples.png" -n 4 ;;
-        *)        train $recipe --init "$vae" --init-partial; draw $recipe "input-image_lq.png samples.png" -n 4 ;;
-        esac ;;
+    stablesr-small)
+        train $recipe --init "$(autoencoder)" --init-partial
+        draw $recipe "input-image_lq.png samples.png" -n 4 ;;
+    stablesr-small-concat)
+        train $recipe --init "$(autoencoder)" --init-partial --set model.fusion=concat
+        draw $recipe "samples.png" -n 4 ;;
     lag-small)          train $recipe; draw $recipe "input-support.png samples.png" -n 4 ;;
     sashimi-small)      train $recipe; draw $recipe "sounds.png sound-000.wav" -n 2 ;;
     dit3d-small|dit3d-wrap-small) train $recipe; draw $recipe "clips.png" -n 8 ;;

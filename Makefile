@@ -36,7 +36,7 @@ valgrind: setup
 demo: build                     ## the main job, on this machine, in about two minutes
 	@scripts/demo.sh $(BUILD)
 
-gallery: build                  ## trains every small recipe, about ten minutes; pictures and figures to docs/gallery
+gallery: build                  ## trains every small recipe, about ten minutes; images and figures to docs/gallery
 	@rm -rf $(BUILD)/gallery
 	@scripts/gallery.sh $(BUILD)
 
@@ -47,7 +47,7 @@ cuda:                           ## the CUDA plugin: fetches its libraries, build
 	@scripts/setup_cuda.sh
 	@$(MAKE) build
 
-test-cuda: cuda                 ## every operator and small system on the card; says so where there is none
+test-cuda: cuda                 ## every operator and small system on the GPU; says so where there is none
 	@scripts/test_cuda.sh $(BUILD)
 
 fuzz:                           ## every parser, 60 seconds each

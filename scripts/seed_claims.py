@@ -114,7 +114,7 @@ def stablesr(R):
     m_map, small = b.maps(2, 256, 256, 256)
     return [
         ("request of 6.00 GiB in BatchNorm", f"right: {count(one)} B", "one map (6,1024,512,512) of stage 1"),
-        ("23.53 GiB card, 13.04 GiB allocated", f"stage 1 alone keeps {n_map} such maps: {size(n_map * one)}; the step needs {both(a.peak)}",
+        ("23.53 GiB GPU, 13.04 GiB allocated", f"stage 1 alone keeps {n_map} such maps: {size(n_map * one)}; the step needs {both(a.peak)}",
          "no allocator setting could have helped"),
         ("before: 5 layers of 1024 channels at 512 x 512", f"{n_map} maps of {size(one)}", "each layer keeps the convolution's and the norm's output"),
         ("after: 3 layers of 256 channels", f"{m_map} maps of {size(small)}", "batch 2 and half the side as well"),
@@ -127,7 +127,7 @@ def stablesr(R):
         ("expected peak after: 15-18 GB", f"**{both(b.peak)}** for the whole step", "frozen weights "
          f"{size(4 * (b.json['parameters']['count'] - b.json['parameters']['trainable']))}, state of the trained ones "
          f"{size(b.classes['gradients'] + b.classes['optimizer'] + b.classes['ema'])}"),
-        ("expected peak before: 20+ GB", f"**{both(a.peak)}**", "four times the card"),
+        ("expected peak before: 20+ GB", f"**{both(a.peak)}**", "four times the GPU"),
         ("original edge processor works at batch 6 standalone", f"not in training: {size(n_map * one)} of maps", "forward alone needs three of them at a time"),
         ("works at batch 1, 2, 4, 6, 8", "largest batch with everything kept: " + ", ".join(
             f"{size(x['budget_bytes'])}: {x['largest_batch']}" for x in b.json["budgets"]), "placed, not tried"),

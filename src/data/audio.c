@@ -11,7 +11,7 @@
 #include "data/kinds.h"
 
 #include "data/wav.h"
-#include "models/levels.h"
+#include "base/audio_levels.h"
 
 enum { NOT_COUNTED = -100 };
 
@@ -223,7 +223,7 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .group = audio_group,
                           .about = audio_about,
                           .own = a,
-                          .work_bytes = work_size(frames * (size_t)most * WAV_MOST_BYTES) +
+                          .work_bytes = work_size(frames * (size_t)most * WAV_MAX_BYTES) +
                                         work_size(frames * (size_t)most * 4) +
                                         work_size(frames * (size_t)a->channels * 4) };
     return audio_ranges(pool, a, (*out)->work_bytes);

@@ -12,7 +12,7 @@
 
 /* Of every kernel that cuda_launch starts, before it touches memory that others see: without it the
  * kernel would read what is not yet written. A small one lets the next come at once; blocks of one
- * that fills a card need its room (0.93 us a launch of 256 blocks without, 1.15 with, 1.23 where
+ * that fills a GPU need its room (0.93 us a launch of 256 blocks without, 1.15 with, 1.23 where
  * launches are plain; of 16 blocks 0.76 and 0.97). */
 __device__ __forceinline__ void cuda_begin()
 {
@@ -32,7 +32,7 @@ __device__ __forceinline__ void cuda_ends()
 #endif
 }
 
-/* Is it sm_90a's code that runs? On any other card older code would, in which cuda_begin waits for
+/* Is it sm_90a's code that runs? On any other GPU older code would, in which cuda_begin waits for
  * nothing. */
 static inline bool cuda_early()
 {
@@ -62,7 +62,7 @@ static inline bool cuda_joins(cudaStream_t stream)
 }
 
 /* As kernel<<<blocks, threads, shared, stream>>>(args...); was it taken? CUDA_LAUNCHED says. */
-template <class... P, class... A>
+template <mem_class... P, mem_class... A>
 static inline void cuda_launch(cudaStream_t stream, void (*kernel)(P...), dim3 blocks, dim3 threads,
                                size_t shared, A... args)
 {

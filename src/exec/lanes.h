@@ -1,7 +1,7 @@
 /* lanes.h -- which launches of a recording run side by side, and copies beside them.
  *
  * A plan's launches have one order. Where neither of two writes bytes that the other touches, their
- * order does not matter, and a card that one does not fill can run both: a weight's gradient beside
+ * order does not matter, and a GPU that one does not fill can run both: a weight's gradient beside
  * the data's, the drift of an equation beside its diffusion.
  *
  *   lane 0      dy ---> dx ---> next dy ---> next dx    within a lane the plan's order holds;

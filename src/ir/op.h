@@ -13,7 +13,7 @@ typedef struct Choice {
     uint64_t    algo[8];         /* the kernel's own words */
     size_t      workspace_bytes; /* exact */
     const char *name;            /* for reports: "brgconv", "own" */
-    bool        own;  /* by the own provider although the device prefers another: less scratch */
+    bool        builtin;  /* by the own provider although the device prefers another: less workspace */
 } Choice;
 
 typedef struct Call {            /* one launch; every pointer was placed by layout/ */
@@ -26,14 +26,15 @@ typedef struct Call {            /* one launch; every pointer was placed by layo
     const void   *feed;          /* feed nodes: the bytes the host gave for this repeat */
 } Call;
 
-typedef struct Kernel {
+typedef struct Kernel Kernel;
+struct Kernel {
     Err (*choose)(const Node *, const Device *, Choice *); /* before planning; NULL: no workspace */
     Err (*prepare)(Pool *, Call *);                             /* once per node; may be NULL */
     Err (*run)(const Call *);  /* every step: no allocation, no search */
     /* The same for nodes of one operator that follow one another and need nothing of each other
      * (updates of parameters): to the bit what run of each would do. May be NULL. */
     Err (*run_all)(const Call *const *, int n);
-} Kernel;
+};
 
 typedef struct Cost {
     double flops, bytes;         /* arithmetic and memory traffic of one run */
@@ -43,6 +44,7 @@ typedef struct Grad Grad;
 
 struct OpDef {
     const char *name, *doc;
+    int    id;                   /* its place in every table of operators (ops/ops.h) */
     int    attr_bytes;
     int    n_in, n_out;          /* n_in < 0: any number, at least -n_in */
     int    inplace;  /* IN_PLACE_OF(i): output 0 may take over input i's bytes; 0: never */
@@ -75,12 +77,12 @@ void    out_set(Node *n, int i, Type type, Shape shape);
 /* output i is the (persistent) value of that input */
 void    out_is_input(Node *n, int i, int input);
 void    out_view(Node *n, int64_t offset_bytes, Type type, Shape shape);
-void    out_class(Node *n, int i, Class class);
-void    in_class(Node *n, int i, Class class);   /* if it was only an activation so far */
+void    out_class(Node *n, int i, Class mem_class);
+void    in_class(Node *n, int i, Class mem_class);   /* if it was only an activation so far */
 #define ATTR(n, T) ((const T *)(n)->attr)
 
 /* Lines: sums of the columns of x (its last axis) over runs of its rows, as rounded to x's type,
- * in fp32; all lines added are the sum over all rows. x's maker gives them beside x where it can:
+ * in fp32; all lines added are the sum over all rows. x's producer gives them beside x where it can:
  * asked for the first time, it gets one more output than its operator names. Else x itself. */
 Tensor  node_lines(Tensor x);
 float  *call_lines(const Call *call);            /* where to put them; NULL: not asked for */

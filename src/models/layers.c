@@ -1,9 +1,9 @@
 /* layers.c -- layers that make and name their own weights. */
-#define LAYERS_OWN_LINES
+#define LAYERS_NO_SOURCE
 #include "models/layers.h"
 
 #include "base/random.h"
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -106,7 +106,7 @@ Tensor conv2d_up(const char *name, Tensor x, int64_t up, int64_t out)
         return x;
     Layer   how = { 0 };
     int64_t in = dim(tensor_shape(x), -1), fan_in = in * 9;
-    if (!x.graph->phases || up < 2 || up > UP_CONV_MOST || in < LEAST || out < LEAST ||
+    if (!x.graph->subpixel || up < 2 || up > UP_CONV_MAX || in < LEAST || out < LEAST ||
         in % EIGHTS || out % EIGHTS)
         return conv2d(name, upsample_nearest(x, up), out, 3, 1, 1, how);
     scope_open(x.graph, "%s", name);
@@ -235,7 +235,7 @@ Tensor batch_norm(const char *name, Tensor x, bool relu_after)
     Tensor mean = state_add(g, "running_mean", F32, SHAPE(width), CLASS_CONSTANTS, true);
     Tensor var = state_add_from(g, "running_var", F32, SHAPE(width), ones, CLASS_CONSTANTS, true);
     Tensor batches = state_add(g, "num_batches_tracked", I32, SHAPE(1), CLASS_CONSTANTS, true);
-    if (g->part == PART_MICRO) {
+    if (g->phase == PHASE_MICRO) {
         Tensor statistics, y = batchnorm(x, w, b, eps, relu_after, &statistics);
         batchnorm_track(x, statistics, mean, var, batches, eps, momentum);
         x = y;
@@ -285,7 +285,7 @@ Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below)
 
 Tensor noise_keep(Tensor x, const char *name, float rate)
 {
-    if (!tensor_ok(x) || x.graph->part != PART_MICRO)
+    if (!tensor_ok(x) || x.graph->phase != PHASE_MICRO)
         return x;
     if (!x.graph->given_noise)
         return drop_samples(x, graph_counters(x.graph), random_stream(name), rate);
@@ -302,10 +302,10 @@ static double beta_at(NoiseSchedule kind, int64_t i, int64_t steps, double first
         double next = cos(((double)(i + 1) / (double)steps + 0.008) / 1.008 * 1.5707963267948966);
         return fmin(1 - next * next / (now * now), 0.999);
     }
-    double part = steps > 1 ? (double)i / (double)(steps - 1) : 0;
+    double phase = steps > 1 ? (double)i / (double)(steps - 1) : 0;
     if (kind == NOISE_LINEAR)
-        return first + (last - first) * part;
-    double root = sqrt(first) + (sqrt(last) - sqrt(first)) * part;
+        return first + (last - first) * phase;
+    double root = sqrt(first) + (sqrt(last) - sqrt(first)) * phase;
     return root * root;
 }
 
@@ -328,7 +328,7 @@ Err noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double
         left *= 1 - beta_at(kind, i, steps, first, last);
     if (left < 1e-30)                        /* fp32 holds a little less */
         return fail(E_USAGE,
-                    "model.beta_%s: %g over %lld timesteps leaves %.1e of a picture, nothing to "
+                    "model.beta_%s: %g over %lld timesteps leaves %.1e of a image, nothing to "
                     "work with; give less of either",
                     first > last ? "start" : "end", fmax(first, last), (long long)steps, left);
     return OK;

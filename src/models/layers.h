@@ -8,31 +8,31 @@
 #define MODELS_LAYERS_H
 
 #include "models/model.h"
-#include "ops/arrange.h"
-#include "ops/attention.h"
-#include "ops/basic.h"
-#include "ops/batchnorm.h"
-#include "ops/binary.h"
-#include "ops/conv.h"
-#include "ops/dml.h"
-#include "ops/embedding.h"
-#include "ops/fft_conv.h"
-#include "ops/glu.h"
-#include "ops/groupnorm.h"
-#include "ops/layernorm.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
-#include "ops/max_pool2d.h"
-#include "ops/noise.h"
-#include "ops/permute.h"
-#include "ops/qsample.h"
-#include "ops/reduce.h"
-#include "ops/resize.h"
-#include "ops/up_conv.h"
-#include "ops/s4_carry.h"
-#include "ops/s4_kernel.h"
-#include "ops/unary.h"
-#include "ops/weight_norm.h"
+#include "ops/arrange/arrange.h"
+#include "ops/attention/attention.h"
+#include "ops/elementwise/basic.h"
+#include "ops/norm/batchnorm.h"
+#include "ops/elementwise/binary.h"
+#include "ops/conv/conv.h"
+#include "ops/loss/dml.h"
+#include "ops/embedding/embedding.h"
+#include "ops/fft/fft_conv.h"
+#include "ops/elementwise/glu.h"
+#include "ops/norm/groupnorm.h"
+#include "ops/norm/layernorm.h"
+#include "ops/linear/linear.h"
+#include "ops/loss/loss.h"
+#include "ops/resample/max_pool2d.h"
+#include "ops/random/noise.h"
+#include "ops/arrange/permute.h"
+#include "ops/random/qsample.h"
+#include "ops/reduce/reduce.h"
+#include "ops/resample/resize.h"
+#include "ops/conv/up_conv.h"
+#include "ops/s4/s4_carry.h"
+#include "ops/s4/s4_kernel.h"
+#include "ops/elementwise/unary.h"
+#include "ops/norm/weight_norm.h"
 
 typedef struct Layer {           /* how a layer differs from the plain one; { 0 } is plain */
     bool  no_bias;
@@ -94,7 +94,7 @@ typedef enum NoiseSchedule { NOISE_COSINE, NOISE_LINEAR, NOISE_SCALED_LINEAR } N
 extern const char *const noise_schedules[];
 double *alpha_bar_table(Pool *pool, NoiseSchedule kind, int64_t steps, double first, double last);
 Tensor  alpha_bar_constant(Graph *graph, const double *table, int64_t steps);
-/* Every step of a chain divides by what is left of picture and noise: neither may be 0. */
+/* Every step of a chain divides by what is left of image and noise: neither may be 0. */
 Err     noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double last);
 /* What a sampler may be: one of `kinds` (1 << SamplerKind, or-ed); guided only where there is a
  * text to leave out. */
@@ -109,7 +109,7 @@ int64_t respaced_time(int64_t steps, int64_t of, int64_t i);
 /* Cumulative products of (1 - beta) as a constant table. */
 Tensor schedule_linear(Graph *graph, int64_t steps, double first, double last);
 
-#ifndef LAYERS_OWN_LINES
+#ifndef LAYERS_NO_SOURCE
 static inline Tensor at_tensor(Tensor t, const char *file, int line)
 {
     t.graph->source = (Source){ file, line };

@@ -1,7 +1,7 @@
 /* feeds.c -- filling input buffers. */
 #include "train/feeds_int.h"
 
-#include "ops/basic.h"
+#include "ops/elementwise/basic.h"
 #include "ops/ops.h"
 
 #include <math.h>
@@ -19,20 +19,20 @@ size_t feed_bytes(const FeedBuffer *feed)
     return (size_t)(shape_count(feed->shape) * type_bytes(feed->type));
 }
 
-Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds)
+Err feeds_new(Pool *pool, Session *session, Phase phase, Feeds *feeds)
 {
     const Graph *graph = session_engine(session)->graph;
-    *feeds = (Feeds){ .session = session, .part = part, .share = 1, .pieces = 1, .first = -1 };
+    *feeds = (Feeds){ .session = session, .phase = phase, .share = 1, .pieces = 1, .first = -1 };
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        if (node->op != &op_feed || node->part != part)
+        if (node->op != &op_feed || node->phase != phase)
             continue;
         FeedBuffer feed = { .name = ATTR(node, FeedAttr)->name,
                             .type = out_type(node, 0),
                             .shape = out_shape(node, 0),
                             .bytes = pool_alloc(pool, (size_t)out_bytes(node, 0), 1) };
         feeds->bytes += (int64_t)out_bytes(node, 0);
-        TRY(session_feed_part(session, part, feed.name, feed.bytes));
+        TRY(session_feed_phase(session, phase, feed.name, feed.bytes));
         VEC_ADD(pool, feeds->list, feeds->n, feeds->cap, feed);
     }
     return OK;
@@ -276,7 +276,7 @@ static Err feeds_hand_out(Feeds *feeds, int64_t piece)
 {
     for (int32_t i = 0; i < feeds->n_served; i++) {
         const FeedBuffer *feed = &feeds->list[feeds->served[i]];
-        TRY(session_feed_part(feeds->session, feeds->part, feed->name,
+        TRY(session_feed_phase(feeds->session, feeds->phase, feed->name,
                               (const char *)feed->bytes + (size_t)piece * feed_bytes(feed)));
     }
     return OK;

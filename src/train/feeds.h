@@ -12,7 +12,7 @@
 #include "base/safetensors.h"
 #include "data/source.h"
 #include "exec/session.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 typedef struct FeedBuffer {
     const char *name;
@@ -26,7 +26,7 @@ typedef struct Prefetcher Prefetcher;
 
 typedef struct Feeds {
     Session          *session;
-    Part              part;      /* whose inputs they are */
+    Phase              phase;      /* whose inputs they are */
     FeedBuffer       *list;
     int32_t           n, cap;
     int64_t           bytes;     /* of all buffers, and of the room loading needs */
@@ -47,7 +47,7 @@ typedef struct Feeds {
 } Feeds;
 
 /* One buffer per feed node of the part, given to the session for good. */
-Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds);
+Err feeds_new(Pool *pool, Session *session, Phase phase, Feeds *feeds);
 Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows);
 
 /* The recipe's data, or what lies at `input`, for every input but those called `except` (or

@@ -27,11 +27,11 @@ static Err run_new(Run *r, const char *recipe, const char *const *sets, int n, i
     *r = (Run){ .pool = pool_new(NULL, "run") };
     TRY(recipe_read(r->pool, pool_print(r->pool, SOURCE_DIR "/recipes/%s.yaml", recipe), sets, n,
                     &r->recipe));
-    TRY(device_cpu(r->pool, &(DeviceOptions){ .threads = 1, .blas = "own" }, &device));
+    TRY(device_cpu(r->pool, &(DeviceOptions){ .threads = 1, .backend = "builtin" }, &device));
     TRY(recipe_graph(r->pool, r->recipe, false, &graph));
     TRY(engine_new(r->pool, graph.graph, device, NULL, &engine));
     TRY(session_new(r->pool, engine, &r->session));
-    TRY(feeds_new(r->pool, r->session, PART_MICRO, &r->feeds));
+    TRY(feeds_new(r->pool, r->session, PHASE_MICRO, &r->feeds));
     TRY(feeds_open(r->pool, &r->feeds, r->recipe, NULL, NULL));
     r->feeds.loaders = ahead;
     return ahead ? feeds_prefetch(r->pool, &r->feeds) : OK;

@@ -45,7 +45,7 @@ function curveChart(data) {
   for (let k = Math.ceil((low - 1) / yStep); 1 + k * yStep <= high; k++)
     chart.append(svg("line", { class: k ? "grid" : "zero", x1: left, x2: w - right, y1: y(1 + k * yStep), y2: y(1 + k * yStep) }),
                  svg("text", { x: left - 8, y: y(1 + k * yStep) + 4, "text-anchor": "end" }, timeChange(1 + k * yStep)));
-  (e.budgets ?? []).filter(b => b.budget_bytes < most).forEach((b, i) => {     // labels one below the other: small cards lie close
+  (e.budgets ?? []).filter(b => b.budget_bytes < most).forEach((b, i) => {     // labels one below the other: small GPUs lie close
     chart.append(svg("line", { class: "budget", x1: x(b.budget_bytes), x2: x(b.budget_bytes), y1: top, y2: h - bottom }),
                  svg("text", { class: "budget", x: x(b.budget_bytes) + 4, y: top + 9 + 13 * (i % 3) }, bytesText(b.budget_bytes)));
   });

@@ -107,7 +107,7 @@ static void walk_node(Walk *walk, int32_t id)
         return;
     graph->module = node.module;
     graph->source = node.source;
-    graph->lot = node.lot;
+    graph->chunk = node.chunk;
     for (int i = 0; i < node.n_out; i++)
         g.dy[i] = walk_gradient(walk, node.out[i]);
     node.op->grad(&g);
@@ -116,7 +116,7 @@ static void walk_node(Walk *walk, int32_t id)
             walk->grad[node.in[i]] = g.dx[i];
         else if (tensor_ok(g.dx[i]))
             walk_give(walk, node.in[i], g.dx[i]);
-    graph->lot = 0;
+    graph->chunk = 0;
 }
 
 /* After node id: which parameters will get no further gradient? */

@@ -62,7 +62,7 @@ static inline bool cuda_joins(cudaStream_t stream)
 }
 
 /* As kernel<<<blocks, threads, shared, stream>>>(args...); was it taken? CUDA_LAUNCHED says. */
-template <mem_class... P, mem_class... A>
+template <class... P, class... A>
 static inline void cuda_launch(cudaStream_t stream, void (*kernel)(P...), dim3 blocks, dim3 threads,
                                size_t shared, A... args)
 {

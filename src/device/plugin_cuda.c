@@ -257,12 +257,12 @@ static Err cuda_used(const Device *device, int64_t *used)
 
 /* --- the GPU's clock: events as nodes of a recording --- */
 
-static Err cuda_event_new(const Device *device, void **event)
+static Err cuda_event_new(const Device *device, void **out)
 {
     cudaEvent_t event;
     (void)device;
     GPU_TRY("preparing to measure", cudaEventCreate(&event));
-    *event = event;
+    *out = event;
     return OK;
 }
 

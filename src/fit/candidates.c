@@ -1,7 +1,7 @@
 /* candidates.c -- the settings of the levers that are worth a search, and their order.
  *
  * The recipe as it is comes first; then whatever is allowed: smaller micro-batches, lower
- * precision, leaner algorithms, regions in lots, losses in chunks, attention the other way; each
+ * precision, leaner algorithms, regions in chunks, losses in chunks, attention the other way; each
  * also with gradients released early and with state on the host, where that is possible. */
 #include "fit/fit_int.h"
 
@@ -50,9 +50,9 @@ Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
     bool no_room = err == E_BUDGET && recipe->levers.host;  /* on the host, for that much state */
     if (err && !no_room)
         return err;
-    bool cut = recipe->levers.regions > 1 || recipe->levers.chunks > 1;
+    bool cut = recipe->levers.sample_chunks > 1 || recipe->levers.loss_chunks > 1;
     if (no_room || (recipe->levers.max_workspace && !c->kept->leaner && !c->asked) ||
-        (cut && !c->graph.cut))
+        (cut && !c->graph.chunked))
         pool_free(c->pool);                  /* not possible, or the same as without */
     else
         fit->n++;
@@ -102,19 +102,19 @@ static Err fit_add_inside(Fit *fit, Recipe *recipe)
 {
     unsigned allow = fit->options->allow;
     Levers   asked = recipe->levers, *levers = &recipe->levers;
-    bool     plain = asked.regions <= 1 && asked.chunks <= 1;
+    bool     plain = asked.sample_chunks <= 1 && asked.loss_chunks <= 1;
     int64_t  most = recipe_max_chunks(recipe);
-    for (int64_t lots = 2; allow & ALLOW_SPLIT && plain && lots <= most; lots++) {
+    for (int64_t chunks = 2; allow & ALLOW_SPLIT && plain && chunks <= most; chunks++) {
         /* Halves or thirds, and single samples: what lies between is seldom better than both. */
-        if (recipe->batch % lots || (levers->regions > 1 && lots < most))
+        if (recipe->batch % chunks || (levers->sample_chunks > 1 && chunks < most))
             continue;
-        levers->regions = lots;
+        levers->sample_chunks = chunks;
         TRY(fit_add_all(fit, recipe));
     }
     *levers = asked;
     for (size_t i = 0;
          allow & ALLOW_CHUNK && plain && i < sizeof chunk_counts / sizeof *chunk_counts; i++) {
-        levers->chunks = chunk_counts[i];
+        levers->loss_chunks = chunk_counts[i];
         TRY(fit_add_all(fit, recipe));
     }
     *levers = asked;
@@ -150,13 +150,13 @@ Err fit_candidates(Fit *fit, FitResult *r)
         !(allow & ALLOW_BATCHNORM_SPLIT)) {
         split = false;
         fit_note(r, "The micro-batch was not split: batch norm would take its statistics from "
-                    "fewer samples. Recomputation and regions in lots keep them as they are; "
+                    "fewer samples. Recomputation and sections in chunks keep them as they are; "
                     "--allow batchnorm-split permits the split.");
     }
-    if (split && recipe_no_cut(asked)) {
+    if (split && recipe_no_split(asked)) {
         split = false;
         fit_note(r,
-                 pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_cut(asked)));
+                 pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_split(asked)));
     }
     if (why_not)
         fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
@@ -164,17 +164,17 @@ Err fit_candidates(Fit *fit, FitResult *r)
     int64_t workspace[] = { asked->levers.max_workspace, fit_max_workspace(fit->list[0].kept) / 4, 1 };
     for (int leaner = 0; leaner <= (lean ? 2 : 0); leaner++)
         for (int low = 0; low <= (down ? 1 : 0); low++)
-            for (int64_t pieces = 1; pieces <= (split ? asked->batch : 1); pieces++) {
-                if (asked->batch % pieces || (leaner == 1 && (workspace[1] <= 1 || pieces > 1)))
+            for (int64_t n_split = 1; n_split <= (split ? asked->batch : 1); n_split++) {
+                if (asked->batch % n_split || (leaner == 1 && (workspace[1] <= 1 || n_split > 1)))
                     continue;
                 Recipe *recipe = recipe_copy(fit->pool, asked);
-                TRY(recipe_cut(recipe, pieces));
+                TRY(recipe_split(recipe, n_split));
                 if (low)
                     recipe->precision = 1;           /* bf16 */
                 recipe->levers.max_workspace = workspace[leaner];
-                if (leaner || low || pieces > 1)     /* else it is the first */
+                if (leaner || low || n_split > 1)     /* else it is the first */
                     TRY(fit_add_all(fit, recipe));
-                if (pieces == 1 && !leaner)
+                if (n_split == 1 && !leaner)
                     TRY(fit_add_inside(fit, recipe));
             }
     return OK;
@@ -191,9 +191,9 @@ static int candidate_order(const void *a, const void *b)
     int64_t apart[] = { (p->max_workspace > 0) - (q->max_workspace > 0),
                         q->max_workspace - p->max_workspace,
                         p->stored_attention - q->stored_attention,
-                        p->pieces - q->pieces,
-                        p->chunks - q->chunks,
-                        p->regions - q->regions,
+                        p->split - q->split,
+                        p->loss_chunks - q->loss_chunks,
+                        p->sample_chunks - q->sample_chunks,
                         p->host - q->host,
                         p->release - q->release,
                         x->recipe->precision - y->recipe->precision };

@@ -137,11 +137,11 @@ static Err minimum_host_resident(Pool *pool, Explained *e, const Recipe *recipe,
 static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *options)
 {
     TRY(minimum_host_resident(pool, e, e->recipe, options));
-    if (options->no_split || e->recipe->batch == 1 || recipe_no_cut(e->recipe) ||
+    if (options->no_split || e->recipe->batch == 1 || recipe_no_split(e->recipe) ||
         graph_has(e->sheet->engine->graph, &op_batchnorm))
         return OK;
     Recipe *cut = recipe_copy(pool, e->recipe);
-    TRY(recipe_cut(cut, cut->batch));
+    TRY(recipe_split(cut, cut->batch));
     return minimum_host_resident(pool, e, cut, options);
 }
 
@@ -199,7 +199,7 @@ const char *live_name(const Sheet *sheet, const LiveBuffer *buffer)
 {
     const Graph *graph = sheet->engine->graph;
     return buffer->value >= 0 ? value_text(graph, buffer->value)
-                              : pool_print(graph->pool, "%s (temp)",
+                              : pool_print(graph->pool, "%s (workspace)",
                                            node_text(graph, buffer->node));
 }
 

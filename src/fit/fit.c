@@ -52,17 +52,17 @@ Err allow_read(const char *text, unsigned *allow)
     return OK;
 }
 
-Err recipe_cut(Recipe *recipe, int64_t pieces)
+Err recipe_split(Recipe *recipe, int64_t split)
 {
-    if (pieces != 1 && recipe_no_cut(recipe))
+    if (split != 1 && recipe_no_split(recipe))
         return fail(E_USAGE, "a micro-batch of %s cannot be cut: %s", recipe->name,
-                    recipe_no_cut(recipe));
-    if (pieces < 1 || recipe->batch % pieces)
-        return fail(E_USAGE, "a micro-batch of %lld cannot be cut into %lld equal pieces",
-                    (long long)recipe->batch, (long long)pieces);
-    recipe->batch /= pieces;
-    recipe->accumulate *= pieces;
-    recipe->levers.pieces = (recipe->levers.pieces > 1 ? recipe->levers.pieces : 1) * pieces;
+                    recipe_no_split(recipe));
+    if (split < 1 || recipe->batch % split)
+        return fail(E_USAGE, "a micro-batch of %lld cannot be split into %lld equal ones",
+                    (long long)recipe->batch, (long long)split);
+    recipe->batch /= split;
+    recipe->accumulate *= split;
+    recipe->levers.split = (recipe->levers.split > 1 ? recipe->levers.split : 1) * split;
     return OK;
 }
 
@@ -89,16 +89,16 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
     if (now->precision != asked->precision)
         fit_change(r, false, "precision", recipe_precisions[asked->precision],
                    recipe_precisions[now->precision]);
-    if (now->levers.regions > 1)
-        fit_change(r, false, "regions", "at once",
-                   now->levers.regions == asked->batch
-                       ? pool_print(pool, "sample by sample, %d nodes", r->graph.cut)
-                       : pool_print(pool, "in %lld lots, %d nodes", (long long)now->levers.regions,
-                                    r->graph.cut));
-    if (now->levers.chunks > 1)
+    if (now->levers.sample_chunks > 1)
+        fit_change(r, false, "sample chunks", "at once",
+                   now->levers.sample_chunks == asked->batch
+                       ? pool_print(pool, "sample by sample, %d nodes", r->graph.chunked)
+                       : pool_print(pool, "in %lld lots, %d nodes", (long long)now->levers.sample_chunks,
+                                    r->graph.chunked));
+    if (now->levers.loss_chunks > 1)
         fit_change(r, false, "loss", "at once",
                    pool_print(pool, "in %lld chunks, with %d nodes before it",
-                              (long long)now->levers.chunks, r->graph.cut - 1));
+                              (long long)now->levers.loss_chunks, r->graph.chunked - 1));
     if (r->engine->leaner)
         fit_change(r, false, "algorithm", r->engine->device->library,
                    pool_print(pool, "own, in %d nodes", r->engine->leaner));
@@ -127,7 +127,7 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
     const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
-    bool inside = is->regions != asked->regions || is->chunks != asked->chunks ||
+    bool inside = is->sample_chunks != asked->sample_chunks || is->loss_chunks != asked->loss_chunks ||
                   is->max_workspace != asked->max_workspace ||
                   is->stored_attention != asked->stored_attention;
     bool builtin = c->recipe->batch == fit->recipe->batch &&

@@ -6,7 +6,7 @@
  * (batch x accumulate) and the loss stay exactly those of the recipe.
  *
  * To plan under given levers (a what-if row), copy the recipe, change what the row changes
- * (precision, ema.rule, levers; recipe_cut for smaller micro-batches) and call fit_plan. */
+ * (precision, ema.rule, levers; recipe_split for smaller micro-batches) and call fit_plan. */
 #ifndef FIT_FIT_H
 #define FIT_FIT_H
 
@@ -17,7 +17,7 @@
 #define ALLOW_LIST(X)                                                                              \
     X(ALLOW_ALGORITHM, "algorithm", "products with less workspace, attention stored or streamed")    \
     X(ALLOW_CHUNK, "chunk", "the loss and the rows before it in chunks")                           \
-    X(ALLOW_SPLIT, "split", "smaller micro-batches, or regions sample by sample")                  \
+    X(ALLOW_SPLIT, "split", "smaller micro-batches, or sections sample by sample")                  \
     X(ALLOW_PRECISION, "precision", "bf16 where the recipe says fp32")                             \
     X(ALLOW_BATCHNORM_SPLIT, "batchnorm-split", "split although batch norm then sees fewer samples")
 
@@ -84,7 +84,7 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
              FitResult *result);
 
 /* Cuts every micro-batch of a copied recipe into so many pieces. E_USAGE if they are not equal. */
-Err recipe_cut(Recipe *recipe, int64_t pieces);
+Err recipe_split(Recipe *recipe, int64_t pieces);
 
 /* Arena against time: points of falling peak and rising sums, from the fastest plan on.
  * Every point's plan was placed. `known` (or NULL) is a plan that was found before: no point is

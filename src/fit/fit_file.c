@@ -42,13 +42,13 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     json_out_object_row(&o, "levers");
     json_out_int(&o, "batch", r->recipe->batch);
     json_out_int(&o, "accumulate", r->recipe->accumulate);
-    json_out_int(&o, "pieces", levers->pieces > 1 ? levers->pieces : 1);
+    json_out_int(&o, "split", levers->split > 1 ? levers->split : 1);
     json_out_string(&o, "precision", recipe_precisions[r->recipe->precision]);
     json_out_string(&o, "asked_precision", recipe_precisions[asked->precision]);
     json_out_string(&o, "attention", levers->stored_attention ? "stored" : "streamed");
     json_out_bool(&o, "release", levers->release);
-    json_out_int(&o, "regions", levers->regions > 1 ? levers->regions : 1);
-    json_out_int(&o, "chunks", levers->chunks > 1 ? levers->chunks : 1);
+    json_out_int(&o, "sample_chunks", levers->sample_chunks > 1 ? levers->sample_chunks : 1);
+    json_out_int(&o, "loss_chunks", levers->loss_chunks > 1 ? levers->loss_chunks : 1);
     if (levers->host)
         json_out_string(&o, "host", host_words[levers->host]);
     json_out_end(&o);
@@ -73,19 +73,19 @@ int64_t fit_threads(Pool *pool, const char *path)
     return strcmp(name, "cpu") || threads < 1 ? 0 : threads;
 }
 
-/* Plans of before there were lots have neither. */
+/* Plans of before there were chunks have neither. */
 static Err read_chunks(const Json *root, const Json *levers, Levers *out)
 {
-    out->regions = out->chunks = 1;
-    if (json_get(levers, "regions"))
-        TRY(json_need_int(levers, "regions", &out->regions));
-    if (json_get(levers, "chunks"))
-        TRY(json_need_int(levers, "chunks", &out->chunks));
-    if (out->regions < 1 || out->chunks < 1 || out->regions > MAX_CHUNKS ||
-        out->chunks > MAX_CHUNKS || (out->regions > 1 && out->chunks > 1))
+    out->sample_chunks = out->loss_chunks = 1;
+    if (json_get(levers, "sample_chunks"))
+        TRY(json_need_int(levers, "sample_chunks", &out->sample_chunks));
+    if (json_get(levers, "loss_chunks"))
+        TRY(json_need_int(levers, "loss_chunks", &out->loss_chunks));
+    if (out->sample_chunks < 1 || out->loss_chunks < 1 || out->sample_chunks > MAX_CHUNKS ||
+        out->loss_chunks > MAX_CHUNKS || (out->sample_chunks > 1 && out->loss_chunks > 1))
         return json_fail(root, levers,
-                         "regions in %lld lots and a loss in %lld chunks: one of the two, up to %d",
-                         (long long)out->regions, (long long)out->chunks, MAX_CHUNKS);
+                         "sections in %lld chunks and a loss in %lld chunks: one of the two, up to %d",
+                         (long long)out->sample_chunks, (long long)out->loss_chunks, MAX_CHUNKS);
     return OK;
 }
 
@@ -94,7 +94,7 @@ static Err read_levers(const Json *root, Recipe *recipe)
 {
     const Json *levers;
     const char *precision, *asked, *attention, *host = host_words[0];
-    int64_t     batch, accumulate, pieces;
+    int64_t     batch, accumulate, split;
     int         now = 0;
     if (root->kind == JSON_OBJECT && !json_get(root, "levers") && json_get(root, "steps"))
         return json_fail(root, NULL,
@@ -103,7 +103,7 @@ static Err read_levers(const Json *root, Recipe *recipe)
     TRY(json_need_object(root, "levers", &levers));
     TRY(json_need_int(levers, "batch", &batch));
     TRY(json_need_int(levers, "accumulate", &accumulate));
-    TRY(json_need_int(levers, "pieces", &pieces));
+    TRY(json_need_int(levers, "split", &split));
     TRY(json_need_text(levers, "precision", &precision));
     TRY(json_need_text(levers, "asked_precision", &asked));
     TRY(json_need_text(levers, "attention", &attention));
@@ -127,18 +127,18 @@ static Err read_levers(const Json *root, Recipe *recipe)
                     "%s was made for a recipe in %s, this one is in %s; make a plan for it by "
                     "plimsoll fit",
                     json_name(root), asked, recipe_precisions[recipe->precision]);
-    if (pieces < 1 || pieces > recipe->batch || recipe->batch % pieces ||
-        recipe->batch / pieces != batch || recipe->accumulate > INT64_MAX / pieces ||
-        recipe->accumulate * pieces != accumulate)
+    if (split < 1 || split > recipe->batch || recipe->batch % split ||
+        recipe->batch / split != batch || recipe->accumulate > INT64_MAX / split ||
+        recipe->accumulate * split != accumulate)
         return fail(E_PLAN,
-                    "%s was made for micro-batches of %lld x %lld in %lld pieces, which those of "
+                    "%s was made for micro-batches of %lld x %lld split in %lld, which those of "
                     "this recipe, %lld x %lld, are not; make a plan for it by plimsoll fit",
-                    json_name(root), (long long)batch, (long long)accumulate, (long long)pieces,
+                    json_name(root), (long long)batch, (long long)accumulate, (long long)split,
                     (long long)recipe->batch, (long long)recipe->accumulate);
     recipe->precision = now;
     recipe->levers.stored_attention = !strcmp(attention, "stored");
-    if (pieces > 1)
-        TRY(recipe_cut(recipe, pieces));
+    if (split > 1)
+        TRY(recipe_split(recipe, split));
     const char *why_not = recipe->levers.release ? recipe_no_release(recipe) : NULL;
     return why_not ? fail(E_PLAN, "%s releases gradients early, but in this recipe %s",
                           json_name(root), why_not)
@@ -171,9 +171,9 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
     Recipe *recipe = recipe_copy(pool, asked);
     *r = (FitResult){ 0 };
     TRY(read_levers(root, recipe));
-    if (given_noise && recipe->levers.pieces > 1)
+    if (given_noise && recipe->levers.split > 1)
         return fail(E_USAGE,
-                    "%s cuts micro-batches into pieces, which given inputs are not; make a plan "
+                    "%s splits micro-batches, which given inputs are not; make a plan "
                     "with --allow none",
                     json_name(root));
     TRY(read_changes(pool, root, "numeric", false, r));

@@ -96,11 +96,11 @@ static Err run_split(Run *run)
 {
     int64_t batch = run->e->recipe->batch;
     for (int which = 0; which < 2; which++) {
-        int64_t pieces = which ? batch : 2;
+        int64_t split = which ? batch : 2;
         Recipe *r = recipe_copy(run->pool, run->e->recipe);
-        if (batch < 2 || batch % pieces || (which && batch == 2) || recipe_no_cut(r))
+        if (batch < 2 || batch % split || (which && batch == 2) || recipe_no_split(r))
             continue;
-        TRY(recipe_cut(r, pieces));
+        TRY(recipe_split(r, split));
         bool        norm = graph_has(run->e->sheet->engine->graph, &op_batchnorm);
         const char *note = norm ? "batch norm then takes its statistics from fewer samples" : NULL;
         TRY(run_row(run, (WhatIf){
@@ -150,13 +150,13 @@ static Err run_workspace(Run *run)
                                   .how = "fit --allow algorithm" }, r, SEARCH_NONE);
 }
 
-/* A row whose lots cut something, or why there is none. */
+/* A row whose chunks cut something, or why there is none. */
 static Err run_chunks(Run *run, WhatIf row, const Recipe *recipe, const char *why_not)
 {
     Pool         *pool = pool_new(NULL, "lots");
     TrainingGraph graph;
     Err           err = recipe_graph(pool, recipe, false, &graph);
-    bool          cut = !err && graph.cut;
+    bool          cut = !err && graph.chunked;
     pool_free(pool);
     TRY(err);
     if (cut)
@@ -168,7 +168,7 @@ static Err run_chunks(Run *run, WhatIf row, const Recipe *recipe, const char *wh
 static Err run_loss(Run *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
-    r->levers.chunks = LOSS_CHUNKS;
+    r->levers.loss_chunks = LOSS_CHUNKS;
     return run_chunks(
         run,
         (WhatIf){
@@ -177,15 +177,15 @@ static Err run_loss(Run *run)
         r, "nothing before the loss works row by row in equal chunks");
 }
 
-static Err run_regions(Run *run)
+static Err run_sample_chunks(Run *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
-    r->levers.regions = recipe_max_chunks(r);
-    if (r->levers.regions < 2)
+    r->levers.sample_chunks = recipe_max_chunks(r);
+    if (r->levers.sample_chunks < 2)
         return OK;
-    return run_chunks(run, (WhatIf){ .name = r->levers.regions == r->batch
-                                               ? "regions sample by sample, batch norm whole"
-                                               : "regions in lots, batch norm whole",
+    return run_chunks(run, (WhatIf){ .name = r->levers.sample_chunks == r->batch
+                                               ? "sections sample by sample, batch norm whole"
+                                               : "sections in chunks, batch norm whole",
                                    .how = "fit --allow split, within a budget" }, r,
                     "no run of per-sample operators keeps more than it hands on");
 }
@@ -262,9 +262,9 @@ static const char *together_levers(const Run *run, Recipe *r, bool host)
         r->precision = 1;
         text_add(&text, "bf16, ");
     }
-    if (allow & ALLOW_SPLIT && r->batch > 1 && !recipe_no_cut(r) &&
+    if (allow & ALLOW_SPLIT && r->batch > 1 && !recipe_no_split(r) &&
         (allow & ALLOW_BATCHNORM_SPLIT || !graph_has(e->sheet->engine->graph, &op_batchnorm)) &&
-        !recipe_cut(r, r->batch))
+        !recipe_split(r, r->batch))
         text_add(&text, "micro-batches of 1, ");
     if (!recipe_no_release(r)) {
         r->levers.release = true;
@@ -344,7 +344,7 @@ Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
     TRY(run_release(&run));
     TRY(run_workspace(&run));
     TRY(run_loss(&run));
-    TRY(run_regions(&run));
+    TRY(run_sample_chunks(&run));
     TRY(run_state(&run));
     TRY(run_changes(&run));
     TRY(beliefs_find(pool, e));

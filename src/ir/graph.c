@@ -29,14 +29,22 @@ const char *phase_public_name(Phase phase)
     return part_names[phase == PHASE_SAMPLE_BEGIN || phase == PHASE_SAMPLE_END ? PHASE_SAMPLE : phase];
 }
 
-Graph *graph_new(Pool *pool, Type compute)
+Graph *graph_new_with(Pool *pool, Type compute, const BuildOptions *build)
 {
     Graph *graph = NEW(pool, Graph);
     graph->pool = pool;
     graph->compute = compute;
     graph->phase = PHASE_MICRO;
     VEC_ADD(pool, graph->modules, graph->n_modules, graph->cap_modules, (Module){ "", -1 });
+    BuildOptions *copy = NEW(pool, BuildOptions);
+    *copy = *build;
+    graph->build = copy;
     return graph;
+}
+
+Graph *graph_new(Pool *pool, Type compute)
+{
+    return graph_new_with(pool, compute, &(BuildOptions){ 0 });
 }
 
 Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
@@ -254,11 +262,7 @@ Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, co
 void graph_copy_state(Graph *graph, const Graph *from, int32_t *into)
 {
     REQUIRE(!graph->n_values && graph->pool == from->pool);
-    graph->given_noise = from->given_noise;
-    graph->stored_attention = from->stored_attention;
-    graph->subpixel = from->subpixel;
-    graph->pieces = from->pieces;
-    graph->counts_given = from->counts_given;
+    graph->build = from->build;
     graph->n_modules = 0;
     for (int32_t i = 0; i < from->n_modules; i++)
         VEC_ADD(graph->pool, graph->modules, graph->n_modules, graph->cap_modules,
@@ -301,7 +305,7 @@ Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *i
     Node node = {
         .graph = graph, .op = op, .n_in = n_in, .n_out = op->n_out, .id = graph->n_nodes,
         .module = graph->module, .source = graph->source, .phase = graph->phase,
-        .backward = graph->backward, .once = op->once, .inplace = -1, .lot = graph->lot,
+        .backward = graph->backward, .once = op->once, .inplace = -1, .chunk = graph->chunk,
         .in = NEWN(graph->pool, int32_t, n_in), .out = NEWN(graph->pool, int32_t, op->n_out),
     };
     if (op->attr_bytes) {

@@ -106,8 +106,8 @@ typedef struct Node {
     Phase         phase;
     bool         backward;   /* made by autodiff for the backward pass */
     bool         once;       /* has an effect on state: never a second run */
-    /* above 0: of which lot of the last region, which runs before the next (rewrite/chunk.h) */
-    int32_t      lot;
+    /* above 0: of which chunk of the last region, which runs before the next (rewrite/chunk.h) */
+    int32_t      chunk;
 } Node;
 
 typedef enum InitKind {
@@ -159,17 +159,22 @@ typedef struct Module {
     int32_t     parent;
 } Module;
 
+/* What builders are asked for beyond what a model says: which form of the same computation. Fixed
+ * while a phase is built. */
+typedef struct BuildOptions {
+    bool    given_noise;         /* noise and timesteps are fed, for comparison with other programs */
+    bool    stored_attention;    /* attention keeps its probabilities instead of recomputing them */
+    bool    subpixel;            /* 3x3 convolutions of upsampled maps are done from the small map */
+    int64_t split;               /* above 1: a recipe's micro-batch is split into so many, so a loss
+                                  * that counts what it averages must count over all of them */
+    bool    counts_given;        /* such a loss is told its count although the micro-batch is whole:
+                                  * it may run in chunks */
+} BuildOptions;
+
 struct Graph {
     Pool     *pool;
     Type      compute;       /* type of parameters and activations: F32, BF16 or F16 */
-    bool      given_noise;   /* noise and timesteps are fed, for comparison with other programs */
-    bool      stored_attention; /* attention keeps its probabilities instead of making them again */
-    bool      subpixel;        /* 3x3 convolutions of enlarged maps are done from the small map */
-    int64_t   pieces;        /* above 1: this is one of so many equal pieces of a recipe's
-                              * micro-batch, so a loss that counts what it is a mean of must count
-                              * over all of them */
-    bool      counts_given;  /* such a loss is told its count although the micro-batch is whole: it
-                              * may be cut */
+    const BuildOptions *build;   /* what builders are asked for; never NULL */
     Value    *values;
     Node     *nodes;
     Param    *params;
@@ -186,7 +191,7 @@ struct Graph {
     Source    source;
     Phase      phase;
     bool      backward;
-    int32_t   lot;
+    int32_t   chunk;
     /* What param_add gives in place of a parameter that is there already, in the part built now:
      * its average, say. NULL: the parameter itself. */
     Tensor  (*stand_in)(Graph *graph, Param *param);
@@ -195,7 +200,9 @@ struct Graph {
     char      error_text[512];
 };
 
-Graph *graph_new(Pool *pool, Type compute);
+Graph *graph_new(Pool *pool, Type compute);              /* builders' defaults */
+/* The options are copied into the pool. */
+Graph *graph_new_with(Pool *pool, Type compute, const BuildOptions *build);
 Err    graph_check(Graph *graph);            /* the first misuse, or OK */
 Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -42,6 +42,47 @@ typedef struct Cost {
 
 typedef struct Grad Grad;
 
+/* How an operator runs chunk by chunk (rewrite/chunk.h). A tensor is sliced along its first axis
+ * longer than one, so that a chunk is one run of bytes. The promise: chunk i of every output is a
+ * function of chunk i of the inputs listed, and of the other inputs whole. */
+typedef enum ChunkBy {
+    CHUNK_NEVER,
+    CHUNK_ELEMENTS,              /* element by element: every input has the output's shape */
+    CHUNK_ROWS,                  /* row by row of input 0: the last axis stays whole */
+    CHUNK_SAMPLES,               /* sample by sample: along axis 0 */
+    CHUNK_CHEAP_SAMPLES,         /* the same, and cheap enough per sample for the rows of a loss */
+    CHUNK_MEAN_LOSS,             /* a mean over all elements */
+    CHUNK_COUNTED_LOSS,          /* a sum over rows, divided by a count that is the last input */
+    CHUNK_CUSTOM,                /* what .fit says */
+} ChunkBy;
+
+typedef struct ChunkCall {       /* one chunk's node in the making */
+    const Node *node;            /* the whole one */
+    int64_t     n;               /* chunks */
+    int         axis;            /* that the inputs are sliced along */
+    uint32_t   *inputs;          /* which are sliced: .fit may add some */
+    void       *attr;            /* a copy of the node's attribute, to be made one chunk's */
+} ChunkCall;
+
+typedef struct ChunkDef {
+    ChunkBy  by;
+    uint32_t inputs;             /* INPUT(i) | ...: sliced; CHUNK_ELEMENTS: all of them */
+    bool   (*fit)(const ChunkCall *call);    /* false: not so; NULL: the attribute stays */
+} ChunkDef;
+
+#define INPUT(i)   (1u << (i))
+#define ALL_INPUTS UINT32_MAX
+
+int   chunk_axis(Shape s);                   /* the first axis longer than one; -1: none */
+bool  chunk_divides(Shape s, int64_t n);     /* into n equal chunks along that axis */
+Shape chunk_shape(Shape s, int64_t n);
+
+/* What the textbook form of an operator would keep for its gradient and this one does not. */
+typedef struct NeverStored {
+    const char *what, *reason;               /* what NULL: nothing */
+    int64_t   (*bytes)(const Node *node);
+} NeverStored;
+
 struct OpDef {
     const char *name, *doc;
     int    id;                   /* its place in every table of operators (ops/ops.h) */
@@ -55,6 +96,8 @@ struct OpDef {
     Cost (*cost)(const Node *);  /* a model; a measured profile overrides it */
     /* does the same by another algorithm: a profile that knows only that one judges by it */
     const OpDef *kin;
+    ChunkDef    chunk;
+    NeverStored never_stored;
     Kernel cpu;
     /* How many lines of column sums of output 0 the node can give beside it (node_lines); NULL or
      * 0: none. */

@@ -100,3 +100,23 @@ double node_bytes(const Node *n)
         bytes += out_bytes(n, i);
     return bytes;
 }
+
+int chunk_axis(Shape s)
+{
+    for (int i = 0; i < s.rank; i++)
+        if (s.dim[i] > 1)
+            return i;
+    return -1;
+}
+
+bool chunk_divides(Shape s, int64_t n)
+{
+    int axis = chunk_axis(s);
+    return axis >= 0 && s.dim[axis] % n == 0;
+}
+
+Shape chunk_shape(Shape s, int64_t n)
+{
+    s.dim[chunk_axis(s)] /= n;
+    return s;
+}

@@ -146,7 +146,7 @@ static Err map_images(const DirectConv *conv, Type type, int64_t channels, const
     return map_make_every(type, 5, extent, NULL, box, every, p, map);
 }
 
-template <int KIND, int N, mem_class T>
+template <int KIND, int N, class T>
 static Err kernel_run(const CudaHandle *handle, const DirectConv *conv, const CUtensorMap *maps,
                       const Job *job)
 {
@@ -163,7 +163,7 @@ static Err kernel_run(const CudaHandle *handle, const DirectConv *conv, const CU
     return OK;
 }
 
-template <int KIND, mem_class T>
+template <int KIND, class T>
 static Err columns_run(const CudaHandle *handle, const DirectConv *conv, const CUtensorMap *maps,
                        const Job *job)
 {
@@ -173,7 +173,7 @@ static Err columns_run(const CudaHandle *handle, const DirectConv *conv, const C
                                   : kernel_run<KIND, 64, T>(handle, conv, maps, job);
 }
 
-template <mem_class T>
+template <class T>
 static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const DirectArgs *args)
 {
     const ConvDesc *c = &conv->desc;

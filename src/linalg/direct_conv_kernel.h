@@ -161,7 +161,7 @@ template <int N> static __device__ __forceinline__ void ring_ready(Ring<N> &ring
 }
 
 /* One thread: all boxes of steps [from, to), into a stage at a time. */
-template <int N, mem_class Fetch>
+template <int N, class Fetch>
 static __device__ __forceinline__ void fetch_stages(char *stages, Ring<N> &ring, int from, int to,
                                                     Fetch fetch)
 {
@@ -244,7 +244,7 @@ struct Sums {
     __device__ __forceinline__ int pair() const { return (int)threadIdx.x % (width / 2); }
     __device__ __forceinline__ int share() const { return (int)threadIdx.x / (width / 2); }
 
-    template <mem_class T> __device__ __forceinline__ void add(const char *stage, T)
+    template <class T> __device__ __forceinline__ void add(const char *stage, T)
     {
         const char *box = stage + at + pair() / 32 * BOX + pair() % 4 * 4;
         int         chunk = pair() % 32 / 4;
@@ -276,7 +276,7 @@ struct Sums {
 };
 
 /* A warpgroup's 64 rows. A stage is given back when the products after it are under way. */
-template <int KIND, int N, mem_class T>
+template <int KIND, int N, class T>
 static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *stages, Ring<N> &ring,
                                                     int group, int steps, Sums &sums)
 {
@@ -374,7 +374,7 @@ static __device__ __forceinline__ void positions_out(const Job &job, const float
 
 /* y or dx itself: through shared memory, as boxes, each of which `store` is given with its first
  * column; what lies outside the image is not written. */
-template <int N, mem_class T, mem_class Store>
+template <int N, class T, class Store>
 static __device__ __forceinline__ void boxes_out(const Job &job, const float (&c)[N / 2],
                                                  char *room, int n, int group, Store store)
 {
@@ -407,7 +407,7 @@ static __device__ __forceinline__ void boxes_out(const Job &job, const float (&c
 
 #endif
 
-template <int KIND, int N, mem_class T>
+template <int KIND, int N, class T>
 static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
     direct_kernel(const __grid_constant__ CUtensorMap map_a,
                   const __grid_constant__ CUtensorMap map_b,
@@ -458,7 +458,7 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
 }
 
 /* y or dx = the pieces in order + bias: four neighbours a thread. */
-template <mem_class T>
+template <class T>
 static __global__ void pieces_kernel(const float4 *parts, int pieces,
                                      const __grid_constant__ Job job, T *y)
 {

@@ -10,11 +10,11 @@ extern "C" {
 #include "linalg/plugin_cuda_linalg.h"
 }
 
-template <mem_class T> static __device__ __forceinline__ float wide(T x);
+template <class T> static __device__ __forceinline__ float wide(T x);
 template <> __device__ __forceinline__ float wide(float x) { return x; }
 template <> __device__ __forceinline__ float wide(__nv_bfloat16 x) { return __bfloat162float(x); }
 template <> __device__ __forceinline__ float wide(__half x) { return __half2float(x); }
-template <mem_class T> static __device__ __forceinline__ T narrow(float x);
+template <class T> static __device__ __forceinline__ T narrow(float x);
 template <> __device__ __forceinline__ float narrow(float x) { return x; }
 template <> __device__ __forceinline__ __nv_bfloat16 narrow(float x)
 {
@@ -38,13 +38,13 @@ static unsigned blocks_for(int64_t n)
     return (unsigned)(need < 1 ? 1 : need < MAX_BLOCKS ? need : MAX_BLOCKS);
 }
 
-template <mem_class T> struct alignas(16) Piece { T at[16 / sizeof(T)]; };
+template <class T> struct alignas(16) Piece { T at[16 / sizeof(T)]; };
 
 /* One thread makes 16 bytes of one row, and the same columns of every so many rows. Taps along w
  * and their channels lie side by side in x as in a row, a `line`: what is divided by it is divided
  * once. WHOLE: a piece lies within one tap. The columns between the last tap and the pitch are
  * zero, so that a product may take them along. */
-template <mem_class T, bool WHOLE>
+template <class T, bool WHOLE>
 static __global__ void columns_kernel(ColumnsDesc d, const T *x, unsigned first, unsigned rows,
                                       int lanes, T *columns)
 {
@@ -104,7 +104,7 @@ extern "C" Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type
 }
 
 /* One thread, one element of dx: the taps that read it, in their own order. */
-template <mem_class T>
+template <class T>
 static __global__ void columns_sum_kernel(ColumnsDesc d, T *dx, int64_t image, int axis,
                                           int64_t from, int64_t to, const float *columns,
                                           int64_t first, int64_t rows)
@@ -156,7 +156,7 @@ extern "C" Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type 
 
 /* Tiles of 32 x 32 through shared memory, both sides in whole lines; a column of padding keeps the
  * banks apart. */
-template <mem_class T>
+template <class T>
 static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t columns,
                                         const T *before, T *to)
 {
@@ -209,7 +209,7 @@ extern "C" Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t 
     return OK;
 }
 
-template <mem_class T, mem_class B>
+template <class T, class B>
 static __global__ void add_bias_kernel(T *y, int64_t pitch, const B *bias, int64_t rows,
                                        int64_t width)
 {
@@ -232,7 +232,7 @@ extern "C" Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pi
     return OK;
 }
 
-template <mem_class T> static __global__ void widen_kernel(const T *from, int64_t count, float *to)
+template <class T> static __global__ void widen_kernel(const T *from, int64_t count, float *to)
 {
     cuda_begin();
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;

@@ -119,7 +119,7 @@ static __device__ __forceinline__ float bias_at(const NarrowJob &job, const void
 }
 
 /* A warp has 16 positions and all WIDE output channels of the block. */
-template <mem_class T>
+template <class T>
 static __global__ void __launch_bounds__(THREADS, HELD) forward_kernel(NarrowJob job,
                                                                        const uint16_t *x,
                                                                        const uint16_t *w,
@@ -172,7 +172,7 @@ static __global__ void __launch_bounds__(THREADS, HELD) forward_kernel(NarrowJob
 }
 
 /* Rows of the result are taps and input channels: a warp has 32 of them and 16 output channels. */
-template <mem_class T>
+template <class T>
 static __global__ void __launch_bounds__(THREADS, HELD) weights_kernel(NarrowJob job,
                                                                        const uint16_t *x,
                                                                        const uint16_t *dy,
@@ -269,7 +269,7 @@ extern "C" size_t narrow_conv_workspace(const NarrowConv *conv)
     return (size_t)conv->blocks * (size_t)(conv->deep * conv->desc.co) * sizeof(float);
 }
 
-template <mem_class T>
+template <class T>
 static void narrow_run(cudaStream_t stream, const NarrowConv *conv, const NarrowJob &job, void *x,
                        void *w, void *y, const void *bias, const float *before, float *parts)
 {

@@ -118,7 +118,7 @@ extern "C" bool subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *c, 
 
 #ifdef PLIMSOLL_SM90A
 
-template <int KIND, int N, mem_class T>
+template <int KIND, int N, class T>
 static Err kernel_run(const CudaHandle *handle, const PhaseConv *conv, const PhaseMaps *maps,
                       const PhaseJob *job)
 {
@@ -138,7 +138,7 @@ static Err kernel_run(const CudaHandle *handle, const PhaseConv *conv, const Pha
     return OK;
 }
 
-template <int KIND, mem_class T>
+template <int KIND, class T>
 static Err columns_run(const CudaHandle *handle, const PhaseConv *conv, const PhaseMaps *maps,
                        const PhaseJob *job)
 {
@@ -170,7 +170,7 @@ static Err maps_make(const PhaseConv *conv, const void *small, const char *large
     return map_make(c->type_x, 3, of_w, NULL, box_w, kept, &maps->weights);
 }
 
-template <mem_class T>
+template <class T>
 static Err phase_run(const CudaHandle *handle, const PhaseConv *conv, const DirectArgs *args)
 {
     const DirectConv *t = &conv->tiled;
@@ -242,7 +242,7 @@ extern "C" Err subpixel_conv_run(const CudaHandle *handle, const PhaseConv *conv
 
 enum { MAP_THREADS = 256, MAP_BLOCKS = 132 * 16 };
 
-template <mem_class T>
+template <class T>
 static __global__ void enlarge_kernel(const T *x, int64_t count, int64_t width, int64_t channels,
                                       int64_t up, T *to)
 {
@@ -258,7 +258,7 @@ static __device__ __forceinline__ float as_float(float x) { return x; }
 static __device__ __forceinline__ float as_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 static __device__ __forceinline__ float as_float(__half x) { return __half2float(x); }
 
-template <mem_class T>
+template <class T>
 static __global__ void gather_kernel(const T *large, int64_t count, int64_t width, int64_t channels,
                                      int64_t up, T *dx)
 {

@@ -109,7 +109,7 @@ static __device__ __forceinline__ void phase_sums(int up, int tap, int *next, in
 
 #endif
 
-template <int KIND, int N, mem_class T>
+template <int KIND, int N, class T>
 static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
     phase_kernel(const __grid_constant__ PhaseMaps maps, const __grid_constant__ PhaseJob phases)
 {
@@ -172,7 +172,7 @@ static __device__ __forceinline__ int axis_rows(int up, int weight)
 }
 
 /* The kept weights (h, w, I, O) of w (3, 3, I, O): two neighbours a thread, sums in fp32. */
-template <mem_class T>
+template <class T>
 static __global__ void phase_weights(const T *w, int64_t count, int up, T *kept)
 {
     int64_t i = 2 * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);

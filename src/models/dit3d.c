@@ -133,7 +133,7 @@ static Tensor dit3d_loss(Graph *g, const void *config, int64_t batch, int64_t sh
     Tensor eps = noise_normal(g, "eps", shape);
     Tensor alpha_bar = alpha_bar_constant(g, dit3d_alpha_bar(g->pool, m, true), m->timesteps);
     Tensor predicted = dit3d_predict(q_sample(clip, eps, alpha_bar, t), t, text, m);
-    if (g->given_noise)                      /* to be compared with another program's */
+    if (g->build->given_noise)                      /* to be compared with another program's */
         graph_output(predicted, "output");
     return mse_loss(slice(predicted, -1, 0, m->image_channels), eps, 1.0f / (float)share);
 }

@@ -101,13 +101,11 @@ Tensor residual(const char *shortcut, Tensor x, Tensor h)
 Tensor conv2d_up(const char *name, Tensor x, int64_t up, int64_t out)
 {
     static const int taps_first[] = { 2, 3, 1, 0 };
-    enum { LEAST = 32, EIGHTS = 8 };         /* channels that the phases' kernels take */
     if (!tensor_ok(x))
         return x;
     Layer   how = { 0 };
     int64_t in = dim(tensor_shape(x), -1), fan_in = in * 9;
-    if (!x.graph->subpixel || up < 2 || up > UP_CONV_MAX || in < LEAST || out < LEAST ||
-        in % EIGHTS || out % EIGHTS)
+    if (!up_conv_pays(x.graph, in, out, up))
         return conv2d(name, upsample_nearest(x, up), out, 3, 1, 1, how);
     scope_open(x.graph, "%s", name);
     Tensor w = param_add_permuted(x.graph, "weight", SHAPE(out, in, 3, 3), taps_first,
@@ -269,7 +267,7 @@ Tensor upsample_nearest(Tensor x, int64_t factor)
 
 Tensor noise_normal(Graph *graph, const char *name, Shape shape)
 {
-    Tensor noise = graph->given_noise
+    Tensor noise = graph->build->given_noise
                        ? feed(graph, name, F32, shape)
                        : random_normal(graph_counters(graph), random_stream(name), F32, shape);
     return tensor_class(noise, CLASS_INPUTS);
@@ -277,7 +275,7 @@ Tensor noise_normal(Graph *graph, const char *name, Shape shape)
 
 Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below)
 {
-    Tensor steps = graph->given_noise ? feed(graph, name, I32, shape)
+    Tensor steps = graph->build->given_noise ? feed(graph, name, I32, shape)
                                       : random_ints(graph_counters(graph), random_stream(name),
                                                     (int32_t)below, shape);
     return tensor_class(steps, CLASS_INPUTS);
@@ -287,7 +285,7 @@ Tensor noise_keep(Tensor x, const char *name, float rate)
 {
     if (!tensor_ok(x) || x.graph->phase != PHASE_MICRO)
         return x;
-    if (!x.graph->given_noise)
+    if (!x.graph->build->given_noise)
         return drop_samples(x, graph_counters(x.graph), random_stream(name), rate);
     Tensor keep = feed(x.graph, name, F32, SHAPE(tensor_shape(x).dim[0], 1));
     return mul_rows(x, tensor_class(keep, CLASS_INPUTS));

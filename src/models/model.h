@@ -81,7 +81,7 @@ typedef struct ModelDef {
      * parameters that are not to be trained as frozen. Also graph_output(prediction, "output"). */
     Tensor (*loss)(Graph *graph, const void *config, int64_t batch, int64_t share);
     /* Why a micro-batch may not be run in pieces, or NULL; the function NULL: it may. */
-    const char *(*no_cut)(const void *config);
+    const char *(*no_split)(const void *config);
     /* how many; NULL: none */
     int    (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);
     const char  *slow_params; /* name endings that use optimizer.slow_lr, '|' between; NULL: none */

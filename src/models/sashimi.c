@@ -337,7 +337,7 @@ static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t 
     graph_output(heads, "output");
     /* Padded targets do not count: each of several micro-batches, or chunks, is divided by what
      * counts in all. */
-    Tensor all = share > 1 || g->counts_given ? feed(g, "denominator", F32, SHAPE(1))
+    Tensor all = share > 1 || g->build->counts_given ? feed(g, "denominator", F32, SHAPE(1))
                                               : tensor_none(g);
     if (m->head == HEAD_CATEGORICAL)
         return cross_entropy(heads, target, all, 1);
@@ -357,7 +357,7 @@ static void sashimi_sample_graph(Graph *g, const void *config, const SamplerConf
     graph_output(sashimi_predict(tokens, tensor_none(g), m), "output");
 }
 
-static const char *sashimi_no_cut(const void *config)
+static const char *sashimi_no_split(const void *config)
 {
     return ((const Sashimi *)config)->state_carry
                ? "each of its rows has a state of its own to carry on (model.state_carry)"
@@ -367,7 +367,7 @@ static const char *sashimi_no_cut(const void *config)
 const ModelDef model_sashimi = {
     .name = "sashimi", .summary = "state spaces over raw sound, with a mixture of logistics",
     .fields = sashimi_fields, .config_bytes = sizeof(Sashimi), .defaults = &sashimi_defaults,
-    .check = sashimi_check, .loss = sashimi_loss, .no_cut = sashimi_no_cut,
+    .check = sashimi_check, .loss = sashimi_loss, .no_split = sashimi_no_split,
     .slow_params = "kernel.A_real|kernel.A_imag|kernel.P|kernel.B|kernel.inv_dt",
     .check_sampler = sashimi_check_sampler, .sampler_kind = SAMPLER_RECURRENT,
     .sample_graph = sashimi_sample_graph, .sample = sashimi_sample,

@@ -236,7 +236,7 @@ static Tensor stablesr_fuse(Tensor latent, Tensor edge, const StableSr *m)
 static Tensor stablesr_context(Graph *g, const StableSr *m)
 {
     Shape shape = SHAPE(m->context_tokens, m->context_width);
-    if (g->given_noise)                      /* a comparison brings its own */
+    if (g->build->given_noise)                      /* a comparison brings its own */
         return tensor_class(feed(g, "context", F32, shape), CLASS_CONSTANTS);
     if (!m->context) {
         float *data = NEWN(g->pool, float, shape_count(shape));

@@ -105,7 +105,7 @@ static Tensor stdiff_future(Tensor motion, int64_t n, const Stdiff *m)
     Shape   s = stdiff_motion_shape(m, n);
     int64_t per_frame = stdiff_substeps(m);
     Tensor  frames[STDIFF_MAX_FRAMES], noise = tensor_none(g);
-    if (g->given_noise)
+    if (g->build->given_noise)
         noise = noise_normal(g, "sde", SHAPE(per_frame * m->predicted, n, s.dim[1], s.dim[2],
                                              s.dim[3]));
     for (int64_t k = 0; k < m->predicted; k++) {
@@ -120,7 +120,7 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
     const Stdiff *m = config;
     int64_t To = m->observed, Tp = m->predicted;
     Shape   shape = stdiff_frames(m, batch * Tp);
-    int64_t pieces = g->pieces > 1 ? g->pieces : 1;
+    int64_t split = g->build->split > 1 ? g->build->split : 1;
     float   scale = 1.0f / (float)share;
     Tensor  observed = feed(g, "observed", F32, stdiff_clip(m, batch, To));
     Tensor  future = feed(g, "future", F32, stdiff_clip(m, batch, Tp));
@@ -134,7 +134,7 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
         before = concat((const Tensor[]){ before, slice(future, 1, 0, Tp - 1) }, 2, 1);
     Tensor x = q_sample(reshape(future, shape), eps, alpha_bar, t);
     Tensor predicted = stdiff_unet(concat2(x, reshape(before, shape)), t, motion, m);
-    if (g->given_noise)                      /* to compare with another program */
+    if (g->build->given_noise)                      /* to compare with another program */
         graph_output(predicted, "output");
     if (m->loss == STDIFF_L1)
         return l1_loss(predicted, eps, scale);
@@ -143,10 +143,10 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
      * whole. */
     Tensor mask = feed(g, "mask", U8, SHAPE(batch, Tp, m->image.at[0], m->image.at[1]));
     mask = reshape(mask, shape_drop(shape, -1));
-    Tensor count = pieces > 1 || g->counts_given ? feed(g, "mask_count", F32, SHAPE(1))
+    Tensor count = split > 1 || g->build->counts_given ? feed(g, "mask_count", F32, SHAPE(1))
                                                  : tensor_none(g);
     return masked_l1_loss(predicted, eps, mask, count,
-                          scale * (float)pieces / (float)m->image_channels);
+                          scale * (float)split / (float)m->image_channels);
 }
 
 /* The loader hands out masks for all frames and the last observed frame once more. */

@@ -80,7 +80,7 @@ static Tensor motion_at(Tensor motion, int level, const Stdiff *m, int64_t *up)
     int64_t h = m->image.at[0] >> level, w = m->image.at[1] >> level;
     Shape   s = stdiff_motion_shape(m, 1);
     *up = 1;
-    if (motion.graph->subpixel && h > s.dim[1] && h / s.dim[1] <= UP_CONV_MAX &&
+    if (motion.graph->build->subpixel && h > s.dim[1] && h / s.dim[1] <= UP_CONV_MAX &&
         h % s.dim[1] == 0 && w * s.dim[1] == h * s.dim[2]) {
         *up = h / s.dim[1];
         return motion;

@@ -56,15 +56,15 @@ __device__ __forceinline__ void  put(bf16 *p, int64_t i, float x) { p[i] = __flo
 __device__ __forceinline__ void  put(f16 *p, int64_t i, float x) { p[i] = __float2half_rn(x); }
 
 /* N neighbours at once, aligned to their size: 16-byte accesses keep the memory busy. */
-template <mem_class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
-template <int N, mem_class T> __device__ __forceinline__ void get_pack(const T *p, int64_t i, float *x)
+template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
+template <int N, class T> __device__ __forceinline__ void get_pack(const T *p, int64_t i, float *x)
 {
     Pack<T, N> pack = *(const Pack<T, N> *)(p + i);
 #pragma unroll
     for (int j = 0; j < N; j++)
         x[j] = get(pack.at, j);
 }
-template <int N, mem_class T> __device__ __forceinline__ void put_pack(T *p, int64_t i, const float *x)
+template <int N, class T> __device__ __forceinline__ void put_pack(T *p, int64_t i, const float *x)
 {
     Pack<T, N> pack;
 #pragma unroll

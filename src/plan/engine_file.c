@@ -208,7 +208,7 @@ static Err check_choices(const Json *root, Engine *engine, const ChoiceRow *rows
                    rows[i].workspace == (int64_t)here->workspace_bytes;
         if (!same)
             return fail(E_PLAN,
-                        "%s runs %s by '%s' with %lld bytes of temp, this library by '%s' with "
+                        "%s runs %s by '%s' with %lld bytes of workspace, this library by '%s' with "
                         "%lld; make a plan "
                         "here by plimsoll fit",
                         json_name(root), node_text(engine->graph, i),

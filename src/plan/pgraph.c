@@ -160,7 +160,7 @@ static Err pgraph_check_node(const PGraph *graph, const PNode *node)
         return fail(E_FORMAT, "node %s: cost is %g, must be a number of 0 or more", node->name,
                     node->cost);
     if (node->workspace < 0 || node->workspace > PGRAPH_MAX_SUM)
-        return fail(E_FORMAT, "node %s: temp is %lld bytes, must be 0 to 2^61", node->name,
+        return fail(E_FORMAT, "node %s: workspace is %lld bytes, must be 0 to 2^61", node->name,
                     (long long)node->workspace);
     for (int32_t i = 0; i < node->n_in; i++) {
         if (node->in[i] < 0 || node->in[i] >= graph->n_values)

@@ -386,13 +386,13 @@ static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
 
 Validation recipe_validation(const Recipe *recipe)
 {
-    int64_t pieces = recipe->levers.pieces > 1 ? recipe->levers.pieces : 1;
-    int64_t batch = recipe->validate.batch ? recipe->validate.batch : recipe->batch * pieces;
-    if (batch % pieces)
-        pieces = 1;
-    return (Validation){ .batch = batch / pieces,
-                         .batches = recipe->validate.batches * pieces,
-                         .pieces = pieces };
+    int64_t split = recipe->levers.split > 1 ? recipe->levers.split : 1;
+    int64_t batch = recipe->validate.batch ? recipe->validate.batch : recipe->batch * split;
+    if (batch % split)
+        split = 1;
+    return (Validation){ .batch = batch / split,
+                         .batches = recipe->validate.batches * split,
+                         .split = split };
 }
 
 int64_t recipe_number(const Recipe *recipe, const char *key, int64_t otherwise)
@@ -403,17 +403,17 @@ int64_t recipe_number(const Recipe *recipe, const char *key, int64_t otherwise)
     return otherwise;
 }
 
-const char *recipe_no_cut(const Recipe *recipe)
+const char *recipe_no_split(const Recipe *recipe)
 {
-    return recipe->model->no_cut ? recipe->model->no_cut(recipe->config) : NULL;
+    return recipe->model->no_split ? recipe->model->no_split(recipe->config) : NULL;
 }
 
 int64_t recipe_max_chunks(const Recipe *recipe)
 {
-    int64_t lots = recipe->batch < OFFERED_CHUNKS ? recipe->batch : OFFERED_CHUNKS;
-    while (recipe->batch % lots)
-        lots--;
-    return lots;
+    int64_t chunks = recipe->batch < OFFERED_CHUNKS ? recipe->batch : OFFERED_CHUNKS;
+    while (recipe->batch % chunks)
+        chunks--;
+    return chunks;
 }
 
 const char *recipe_no_release(const Recipe *recipe)
@@ -433,20 +433,20 @@ Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device)
 
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out)
 {
-    Graph *graph = graph_new(pool, recipe_type(recipe));
-    graph->given_noise = given_noise;
-    graph->stored_attention = recipe->levers.stored_attention;
-    graph->subpixel = recipe->levers.subpixel;
-    graph->pieces = recipe->levers.pieces;
-    graph->counts_given = !given_noise && (recipe->levers.regions > 1 || recipe->levers.chunks > 1);
+    const Levers *levers = &recipe->levers;
+    bool   chunks = levers->sample_chunks > 1 || levers->loss_chunks > 1;
+    Graph *graph = graph_new_with(
+        pool, recipe_type(recipe),
+        &(BuildOptions){ .given_noise = given_noise, .stored_attention = levers->stored_attention,
+                         .subpixel = levers->subpixel, .split = levers->split,
+                         .counts_given = !given_noise && chunks });
     Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
     TRY(graph_check(graph));
     *out = (TrainingGraph){ 0 };
-    CutSpec cut = { .samples = recipe->levers.regions, .chunks = recipe->levers.chunks };
-    TRY(graph_cut(graph, &cut, &out->graph, &loss, &out->cut));
+    ChunkSpec spec_chunks = { levers->sample_chunks, levers->loss_chunks };
+    TRY(graph_chunk(graph, &spec_chunks, &out->graph, &loss, &out->chunked));
     TrainSpec spec = recipe_spec(recipe, out);
     TRY(autodiff_train(out->graph, loss, &spec, &out->train));
     graph_order_chunks(out->graph);
-    out->graph->counts_given = false;        /* other phases count for themselves */
     return given_noise ? OK : phases_build(recipe, out);     /* a comparison is of steps alone */
 }

@@ -61,7 +61,7 @@ typedef struct EveryConfig {
     int64_t every, keep, n, batches, batch;
 } EveryConfig;
 
-/* Lots of levers.regions and levers.chunks, each with nodes of its own: the most that a plan file
+/* Lots of levers.sample_chunks and levers.loss_chunks, each with nodes of its own: the most that a plan file
  * may ask for, and the most that are offered. */
 enum { MAX_CHUNKS = 4096, OFFERED_CHUNKS = 256 };
 
@@ -69,11 +69,11 @@ enum { MAX_CHUNKS = 4096, OFFERED_CHUNKS = 256 };
  * moves them (fit/fit.h), a plan file keeps them. `release` and `host` are exact; the others may
  * change rounding. */
 typedef struct Levers {
-    int64_t pieces;              /* the recipe's micro-batches are cut into so many; 0: whole. batch
+    int64_t split;              /* the recipe's micro-batches are cut into so many; 0: whole. batch
                                   * and accumulate then are those of the pieces */
-    int64_t regions;             /* runs of per-sample operators are done in so many lots; 0: at
+    int64_t sample_chunks;             /* runs of per-sample operators are done in so many chunks; 0: at
                                   * once */
-    int64_t chunks;              /* the rows before the loss are done in so many lots; 0: at once.
+    int64_t loss_chunks;              /* the rows before the loss are done in so many chunks; 0: at once.
                                   * Not with regions */
     int64_t max_workspace;        /* an algorithm with more workspace bytes gives way to a leaner one;
                                   * 0: any */
@@ -101,7 +101,7 @@ typedef struct Recipe {
 /* A validation as it is run: so many forward passes of so many samples each. A plan that cuts
  * micro-batches cuts these too, where they divide. */
 typedef struct Validation {
-    int64_t batch, batches, pieces;
+    int64_t batch, batches, split;
 } Validation;
 
 Validation recipe_validation(const Recipe *recipe);
@@ -154,12 +154,12 @@ typedef struct TrainingGraph {
     TrainGraph train;
     ParamGroup groups[2];
     int        n_groups;
-    int32_t    cut;              /* nodes that are done in lots (levers.regions, levers.chunks) */
+    int32_t    chunked;          /* nodes that run in chunks (levers.sample_chunks, loss_chunks) */
 } TrainingGraph;
 
 const char *recipe_no_release(const Recipe *recipe);     /* NULL, or why levers.release cannot be */
-const char *recipe_no_cut(const Recipe *recipe);  /* NULL, or why micro-batches must stay whole */
-/* The most equal lots that regions are offered in: single samples, up to OFFERED_CHUNKS. */
+const char *recipe_no_split(const Recipe *recipe);  /* NULL, or why micro-batches must stay whole */
+/* The most equal chunks that regions are offered in: single samples, up to OFFERED_CHUNKS. */
 int64_t     recipe_max_chunks(const Recipe *recipe);
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);
 

@@ -27,13 +27,23 @@ static Tensor phase_average(Graph *graph, Param *param)
     return (Tensor){ graph, param->stands };
 }
 
+/* Other phases count for themselves. */
+static const BuildOptions *phase_options(Graph *graph, int64_t split)
+{
+    BuildOptions *options = NEW(graph->pool, BuildOptions);
+    *options = *graph->build;
+    options->counts_given = false;
+    options->split = split;
+    return options;
+}
+
 static void build_validate(const Recipe *recipe, TrainingGraph *out)
 {
     Graph     *graph = out->graph;
     Validation v = recipe_validation(recipe);
     int32_t    n_outputs = graph->n_outputs;
     graph->phase = PHASE_VALIDATE;
-    graph->pieces = v.pieces;
+    graph->build = phase_options(graph, v.split);
     Tensor loss = recipe->model->loss(graph, recipe->config, v.batch, v.batches);
     graph->n_outputs = n_outputs;            /* nobody reads a prediction here: it need not stay */
     graph->module = 0;
@@ -41,7 +51,6 @@ static void build_validate(const Recipe *recipe, TrainingGraph *out)
     if (tensor_ok(loss))
         /* the step's own has been read by now */
         accumulate(out->train.loss, loss, out->train.counters);
-    graph->pieces = recipe->levers.pieces;
     graph->phase = PHASE_MICRO;
 }
 
@@ -58,6 +67,7 @@ Err phases_build(const Recipe *recipe, TrainingGraph *out)
     graph->stand_in = phase_average;
     if (validate)
         build_validate(recipe, out);
+    graph->build = phase_options(graph, recipe->levers.split);
     if (sample)
         recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, recipe->sample.n);
     graph->stand_in = NULL;

@@ -5,8 +5,8 @@
 
 void chunks_json(JsonOut *o, const Levers *levers)
 {
-    json_out_int(o, "regions", levers->regions > 1 ? levers->regions : 1);
-    json_out_int(o, "chunks", levers->chunks > 1 ? levers->chunks : 1);
+    json_out_int(o, "sample_chunks", levers->sample_chunks > 1 ? levers->sample_chunks : 1);
+    json_out_int(o, "loss_chunks", levers->loss_chunks > 1 ? levers->loss_chunks : 1);
     json_out_string(o, "attention", levers->stored_attention ? "stored" : "streamed");
 }
 
@@ -39,10 +39,10 @@ const char *point_text(Pool *pool, const Recipe *recipe, const FitPoint *p)
         text_add(&text, "  %s", recipe_precisions[p->precision]);
     if (is->release && !asked->release)
         text_add(&text, "  gradients released");
-    if (is->regions > 1)
-        text_add(&text, "  regions in %lld lots", (long long)is->regions);
-    if (is->chunks > 1)
-        text_add(&text, "  loss in %lld chunks", (long long)is->chunks);
+    if (is->sample_chunks > 1)
+        text_add(&text, "  sections in %lld chunks", (long long)is->sample_chunks);
+    if (is->loss_chunks > 1)
+        text_add(&text, "  loss in %lld chunks", (long long)is->loss_chunks);
     if (is->stored_attention != asked->stored_attention)
         text_add(&text, "  attention %s", is->stored_attention ? "stored" : "streamed");
     if (is->max_workspace && !asked->max_workspace)

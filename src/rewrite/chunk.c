@@ -1,4 +1,4 @@
-/* chunk.c -- finds regions that can be done in lots, and builds the graph that does so. */
+/* chunk.c -- finds regions that can be done in n, and builds the graph that does so. */
 #include "rewrite/chunk.h"
 
 #include "ops/arrange/arrange.h"
@@ -9,32 +9,32 @@
  * others. */
 enum { WORTH = 4 };
 
-typedef struct Cut {
+typedef struct Chunking {
     const Graph *from;
     Graph       *to;
-    int64_t      lots;
+    int64_t      n;              /* chunks */
     int32_t      loss;           /* value of `from` */
-    CutRule     *rules;          /* per node */
+    ChunkRule     *rules;          /* per node */
     bool        *inside;         /* per node: of a region */
     int32_t     *level;  /* per node: regions of a level run together, after what stands outside */
     bool        *batch;          /* per value: made from what is fed or drawn */
     bool        *joined;         /* per value: made inside, read outside */
-    Tensor      *whole;          /* per value, in `to`: none while only lots of it are there */
-    Tensor      *views;          /* per value, in `to`: what its lots are parts of */
-    Tensor      *phase;           /* per value and lot, in `to` */
-} Cut;
+    Tensor      *whole;          /* per value, in `to`: none while only n of it are there */
+    Tensor      *views;          /* per value, in `to`: what its n are parts of */
+    Tensor      *parts;          /* per value and chunk, in `to` */
+} Chunking;
 
-static int32_t cut_maker(const Cut *c, int32_t value)
+static int32_t chunk_producer(const Chunking *c, int32_t value)
 {
     return value >= 0 ? value_at(c->from, value)->producer : -1;
 }
 
-static bool cut_made_inside(const Cut *c, int32_t value)
+static bool chunk_produced_inside(const Chunking *c, int32_t value)
 {
-    return cut_maker(c, value) >= 0 && c->inside[cut_maker(c, value)];
+    return chunk_producer(c, value) >= 0 && c->inside[chunk_producer(c, value)];
 }
 
-static void cut_mark_batch(Cut *c)
+static void chunk_mark_batch(Chunking *c)
 {
     for (int32_t i = 0; i < c->from->n_nodes; i++) {
         const Node *n = &c->from->nodes[i];
@@ -49,23 +49,23 @@ static void cut_mark_batch(Cut *c)
 }
 
 /* Every node that has a rule, something of the batch to cut, and nothing whole that comes in
- * lots. */
-static void cut_find_samples(Cut *c)
+ * n. */
+static void chunk_find_samples(Chunking *c)
 {
     for (int32_t i = 0; i < c->from->n_nodes; i++) {
         const Node *n = &c->from->nodes[i];
-        bool        any = false, can = cut_rule(c->from->pool, n, c->lots, false, &c->rules[i]);
+        bool        any = false, can = chunk_rule(c->from->pool, n, c->n, false, &c->rules[i]);
         for (int j = 0; can && j < n->n_in; j++) {
             bool cut = c->rules[i].inputs >> j & 1;
             any |= cut && c->batch[n->in[j]];
-            can &= cut || !cut_made_inside(c, n->in[j]);
+            can &= cut || !chunk_produced_inside(c, n->in[j]);
         }
         c->inside[i] = can && any;
     }
 }
 
 /* From the loss backwards: row by row, and read by nothing else. */
-static void cut_find_rows(Cut *c)
+static void chunk_find_rows(Chunking *c)
 {
     /* readers that are not inside */
     int32_t *outside = NEWN(c->from->pool, int32_t, c->from->n_values);
@@ -75,8 +75,8 @@ static void cut_find_rows(Cut *c)
                 outside[c->from->nodes[i].in[j]]++;
     for (int32_t i = c->from->n_nodes - 1; i >= 0; i--) {
         const Node *n = &c->from->nodes[i];
-        bool last = cut_maker(c, c->loss) == i,
-             can = cut_rule(c->from->pool, n, c->lots, true, &c->rules[i]);
+        bool last = chunk_producer(c, c->loss) == i,
+             can = chunk_rule(c->from->pool, n, c->n, true, &c->rules[i]);
         can &= last ? c->rules[i].sums
                     : n->n_out > 0 && n->out[0] >= 0 && c->batch[n->out[0]] && !c->rules[i].sums;
         for (int j = 0; j < n->n_out && !last; j++)
@@ -88,14 +88,14 @@ static void cut_find_rows(Cut *c)
     }
 }
 
-static int32_t cut_levels(Cut *c)
+static int32_t chunk_levels(Chunking *c)
 {
     int32_t most = 0;
     for (int32_t i = 0; i < c->from->n_nodes; i++) {
         const Node *n = &c->from->nodes[i];
         c->level[i] = 0;
         for (int j = 0; j < n->n_in; j++) {
-            int32_t producer = cut_maker(c, n->in[j]);
+            int32_t producer = chunk_producer(c, n->in[j]);
             int32_t after = producer < 0 ? 0 : c->level[producer] + (c->inside[producer] && !c->inside[i]);
             c->level[i] = after > c->level[i] ? after : c->level[i];
         }
@@ -104,20 +104,20 @@ static int32_t cut_levels(Cut *c)
     return most + 1;
 }
 
-static void cut_mark_joined(Cut *c)
+static void chunk_mark_joined(Chunking *c)
 {
     for (int32_t i = 0; i < c->from->n_values; i++)
         c->joined[i] = false;
     for (int32_t i = 0; i < c->from->n_nodes; i++)
         for (int j = 0; j < c->from->nodes[i].n_in && !c->inside[i]; j++)
-            if (cut_made_inside(c, c->from->nodes[i].in[j]))
+            if (chunk_produced_inside(c, c->from->nodes[i].in[j]))
                 c->joined[c->from->nodes[i].in[j]] = true;
     for (int32_t i = 0; i < c->from->n_outputs; i++)
-        c->joined[c->from->outputs[i].value] |= cut_made_inside(c, c->from->outputs[i].value);
+        c->joined[c->from->outputs[i].value] |= chunk_produced_inside(c, c->from->outputs[i].value);
 }
 
 /* Takes out the first level that would put together more than it keeps to itself. */
-static bool cut_drop_one(Cut *c, int32_t n_levels)
+static bool chunk_drop_one(Chunking *c, int32_t n_levels)
 {
     double *inner = NEWN(c->from->pool, double, n_levels),
            *outer = NEWN(c->from->pool, double, n_levels);
@@ -142,7 +142,7 @@ static bool cut_drop_one(Cut *c, int32_t n_levels)
 
 /* ---- building ---- */
 
-static Tensor cut_value(const Cut *c, int32_t value)     /* whole */
+static Tensor chunk_whole(const Chunking *c, int32_t value)     /* whole */
 {
     if (value < 0)
         return tensor_none(c->to);
@@ -150,127 +150,127 @@ static Tensor cut_value(const Cut *c, int32_t value)     /* whole */
     return c->whole[value];
 }
 
-static Tensor cut_part(Cut *c, int32_t value, int64_t lot)
+static Tensor chunk_input(Chunking *c, int32_t value, int64_t chunk)
 {
-    Tensor *p = &c->phase[value * c->lots + lot];
+    Tensor *p = &c->parts[value * c->n + chunk];
     if (!tensor_ok(*p)) {                    /* comes whole from outside */
         Shape   s = value_at(c->from, value)->shape;
-        int     axis = cut_axis(s);
-        int64_t extent = s.dim[axis] / c->lots;
-        int32_t of = c->to->lot;
-        c->to->lot = 0;
+        int     axis = chunk_axis(s);
+        int64_t extent = s.dim[axis] / c->n;
+        int32_t of = c->to->chunk;
+        c->to->chunk = 0;
         if (!tensor_ok(c->views[value]))
-            c->views[value] = whole_view(cut_value(c, value));
-        c->to->lot = of;
-        *p = part(c->views[value], axis, lot * extent, (lot + 1) * extent);
+            c->views[value] = whole_view(chunk_whole(c, value));
+        c->to->chunk = of;
+        *p = part(c->views[value], axis, chunk * extent, (chunk + 1) * extent);
     }
     return *p;
 }
 
-static void cut_like(const Cut *c, Tensor t, int32_t value)
+static void chunk_like(const Chunking *c, Tensor t, int32_t value)
 {
     if (tensor_ok(t))
         tensor_class(t, value_at(c->from, value)->mem_class);
 }
 
-/* One more lot of something that is read whole: not part of the lot, which need not wait for it. */
-static void cut_join(Cut *c, int32_t value, int64_t lot, bool sums)
+/* One more chunk of something that is read whole: not part of the chunk, which need not wait for it. */
+static void chunk_join(Chunking *c, int32_t value, int64_t chunk, bool sums)
 {
-    Tensor  t = c->phase[value * c->lots + lot], *whole = &c->whole[value];
+    Tensor  t = c->parts[value * c->n + chunk], *whole = &c->whole[value];
     Shape   s = value_at(c->from, value)->shape;
-    int     axis = cut_axis(s);
-    int32_t of = c->to->lot;
-    c->to->lot = 0;
+    int     axis = chunk_axis(s);
+    int32_t of = c->to->chunk;
+    c->to->chunk = 0;
     if (sums)
         *whole = tensor_ok(*whole) ? add(*whole, t) : t;
     else
-        *whole = put(t, *whole, s, axis, lot * (s.dim[axis] / c->lots));
-    c->to->lot = of;
-    cut_like(c, *whole, value);
+        *whole = put(t, *whole, s, axis, chunk * (s.dim[axis] / c->n));
+    c->to->chunk = of;
+    chunk_like(c, *whole, value);
 }
 
-static void cut_node(Cut *c, int32_t id, int64_t lot)    /* lot -1: outside */
+static void chunk_node(Chunking *c, int32_t id, int64_t chunk)    /* chunk -1: outside */
 {
     const Node    *n = &c->from->nodes[id];
-    const CutRule *rule = &c->rules[id];
+    const ChunkRule *rule = &c->rules[id];
     Pool          *pool = c->from->pool;
     Tensor *in = NEWN(pool, Tensor, n->n_in + 1), *out = NEWN(pool, Tensor, n->op->n_out + 1);
     c->to->module = n->module;
     c->to->source = n->source;
     c->to->phase = n->phase;
     for (int i = 0; i < n->n_in; i++)
-        in[i] = lot >= 0 && rule->inputs >> i & 1 ? cut_part(c, n->in[i], lot)
-                                                  : cut_value(c, n->in[i]);
-    node_add(c->to, n->op, lot >= 0 ? rule->attr : n->attr, in, n->n_in, out);
+        in[i] = chunk >= 0 && rule->inputs >> i & 1 ? chunk_input(c, n->in[i], chunk)
+                                                  : chunk_whole(c, n->in[i]);
+    node_add(c->to, n->op, chunk >= 0 ? rule->attr : n->attr, in, n->n_in, out);
     for (int i = 0; i < n->n_out; i++) {
         if (n->out[i] < 0 || !tensor_ok(out[i]))
             continue;
-        cut_like(c, out[i], n->out[i]);
-        if (lot < 0) {
+        chunk_like(c, out[i], n->out[i]);
+        if (chunk < 0) {
             c->whole[n->out[i]] = out[i];
             if (value_at(c->from, n->out[i])->name)
                 tensor_name(out[i], value_at(c->from, n->out[i])->name);
             continue;
         }
-        c->phase[n->out[i] * c->lots + lot] = out[i];
+        c->parts[n->out[i] * c->n + chunk] = out[i];
         if (c->joined[n->out[i]] || (rule->sums && i == 0))
-            cut_join(c, n->out[i], lot, rule->sums && i == 0);
+            chunk_join(c, n->out[i], chunk, rule->sums && i == 0);
     }
 }
 
-/* Level after level: what stands outside at its place, the first lot of the region among it, then
+/* Level after level: what stands outside at its place, the first chunk of the region among it, then
  * the others. Lots run down, so that the backward pass, which comes from the other side, begins
- * with lot 0. */
-static void cut_build(Cut *c, int32_t n_levels)
+ * with chunk 0. */
+static void chunk_build(Chunking *c, int32_t n_levels)
 {
     bool   *done = NEWN(c->from->pool, bool, c->from->n_nodes);
-    int32_t producer = cut_maker(c, c->loss),
+    int32_t producer = chunk_producer(c, c->loss),
             last = producer >= 0 && c->inside[producer] ? c->level[producer] : -1;
     for (int32_t level = 0; level < n_levels; level++)
-        for (int64_t lot = c->lots - 1; lot >= 0; lot--)
+        for (int64_t chunk = c->n - 1; chunk >= 0; chunk--)
             for (int32_t i = 0; i < c->from->n_nodes; i++) {
                 if (c->inside[i] && c->level[i] == level) {
-                    c->to->lot = level == last ? (int32_t)lot + 1 : 0;
-                    cut_node(c, i, lot);
-                    c->to->lot = 0;
+                    c->to->chunk = level == last ? (int32_t)chunk + 1 : 0;
+                    chunk_node(c, i, chunk);
+                    c->to->chunk = 0;
                 } else if (!c->inside[i] && c->level[i] <= level && !done[i]) {
-                    cut_node(c, i, -1);
+                    chunk_node(c, i, -1);
                     done[i] = true;
                 }
             }
 }
 
-Err graph_cut(Graph *graph, const CutSpec *spec, Graph **out, Tensor *loss, int32_t *cut)
+Err graph_chunk(Graph *graph, const ChunkSpec *spec, Graph **out, Tensor *loss, int32_t *chunked)
 {
-    int64_t lots = spec->samples > 1 ? spec->samples : spec->chunks;
+    int64_t n = spec->sample_chunks > 1 ? spec->sample_chunks : spec->loss_chunks;
     *out = graph;
-    *cut = 0;
-    if (lots <= 1 || !tensor_ok(*loss))
+    *chunked = 0;
+    if (n <= 1 || !tensor_ok(*loss))
         return OK;
-    REQUIRE(!graph->error && (spec->samples <= 1 || spec->chunks <= 1));
+    REQUIRE(!graph->error && (spec->sample_chunks <= 1 || spec->loss_chunks <= 1));
     Pool *pool = graph->pool;
-    Cut c = { .from = graph,
-              .lots = lots,
+    Chunking c = { .from = graph,
+              .n = n,
               .loss = loss->id,
-              .rules = NEWN(pool, CutRule, graph->n_nodes),
+              .rules = NEWN(pool, ChunkRule, graph->n_nodes),
               .inside = NEWN(pool, bool, graph->n_nodes),
               .level = NEWN(pool, int32_t, graph->n_nodes),
               .batch = NEWN(pool, bool, graph->n_values),
               .joined = NEWN(pool, bool, graph->n_values) };
-    cut_mark_batch(&c);
-    if (spec->samples > 1)
-        cut_find_samples(&c);
+    chunk_mark_batch(&c);
+    if (spec->sample_chunks > 1)
+        chunk_find_samples(&c);
     else
-        cut_find_rows(&c);
+        chunk_find_rows(&c);
     int32_t n_levels;
     do {
-        n_levels = cut_levels(&c);
-        cut_mark_joined(&c);
-    } while (spec->samples > 1 && cut_drop_one(&c, n_levels));
+        n_levels = chunk_levels(&c);
+        chunk_mark_joined(&c);
+    } while (spec->sample_chunks > 1 && chunk_drop_one(&c, n_levels));
     for (int32_t i = 0; i < graph->n_nodes; i++)
-        *cut += c.inside[i] && !graph->nodes[i].op->view;
-    if (*cut < 2) {                          /* one node alone has nothing to keep to itself */
-        *cut = 0;
+        *chunked += c.inside[i] && !graph->nodes[i].op->view;
+    if (*chunked < 2) {                          /* one node alone has nothing to keep to itself */
+        *chunked = 0;
         return OK;
     }
 
@@ -279,23 +279,23 @@ Err graph_cut(Graph *graph, const CutSpec *spec, Graph **out, Tensor *loss, int3
     graph_copy_state(c.to, graph, into);
     c.whole = NEWN(pool, Tensor, graph->n_values);
     c.views = NEWN(pool, Tensor, graph->n_values);
-    c.phase = NEWN(pool, Tensor, graph->n_values * lots);
+    c.parts = NEWN(pool, Tensor, graph->n_values * n);
     for (int32_t i = 0; i < graph->n_values; i++) {
         c.whole[i] = (Tensor){ c.to, into[i] };
         c.views[i] = tensor_none(c.to);
-        for (int64_t lot = 0; lot < lots; lot++)
-            c.phase[i * lots + lot] = tensor_none(c.to);
+        for (int64_t chunk = 0; chunk < n; chunk++)
+            c.parts[i * n + chunk] = tensor_none(c.to);
     }
-    cut_build(&c, n_levels);
+    chunk_build(&c, n_levels);
     TRY(graph_check(c.to));
     for (int32_t i = 0; i < graph->n_outputs; i++) {
         c.to->phase = graph->outputs[i].phase;
-        graph_output(cut_value(&c, graph->outputs[i].value), graph->outputs[i].name);
+        graph_output(chunk_whole(&c, graph->outputs[i].value), graph->outputs[i].name);
     }
     c.to->phase = PHASE_MICRO;
     c.to->module = graph->module;
     c.to->source = graph->source;
-    *loss = cut_value(&c, loss->id);
+    *loss = chunk_whole(&c, loss->id);
     *out = c.to;
     return graph_check(c.to);
 }

@@ -1,48 +1,46 @@
-/* chunk.h -- a forward graph done in lots: regions image by image, or the rows before the loss in
- * chunks.
+/* chunk.h -- a forward graph whose widest sections run in chunks: sample by sample, or the rows before
+ * the loss a few at a time.
  *
  *   graph, loss  ->  a graph of the same numbers (sums are added in another order)
  *
- * An operator can be cut where the part of its output that lies in one n-th of the bytes depends
- * only on the same n-th of some inputs and on the others whole: rewrite/chunk_rules.c says which.
- * Nodes that can be cut form regions: everything that can be reached without passing a node that
- * cannot (batch norm, random numbers). A region runs once for every lot:
+ * Every operator says how it can be chunked (OpDef.chunk). Nodes that can form sections: everything
+ * that is reached without passing a node that cannot (batch norm, random numbers). A section runs
+ * once for every chunk:
  *
  *   x (whole) --part 0--> conv --> norm --> ... --put--> y (whole)       part: a view, no bytes
  *             --part 1--> conv --> norm --> ... --put-->                 put: in place
  *
  * Backward comes from autodiff: gradients of parameters are summed by explicit `add` nodes in the
- * order of lots. Where a region ends in the loss, the backward pass of a lot needs nothing of the
- * other lots: graph_order_chunks then lets each lot run forward and backward before the next
+ * order of the chunks. Where a section ends in the loss, the backward pass of a chunk needs nothing
+ * of the other chunks: graph_order_chunks then lets each run forward and backward before the next
  * begins. */
 #ifndef REWRITE_CHUNK_H
 #define REWRITE_CHUNK_H
 
 #include "ir/op.h"
 
-typedef struct CutSpec {
-    int64_t samples;             /* lots of every region that is worth it; up to 1: none */
-    int64_t chunks;  /* lots of the rows before the loss alone; up to 1: none. One of the two */
-} CutSpec;
+typedef struct ChunkSpec {       /* at most one of the two is above 1 */
+    int64_t sample_chunks;       /* of every section that is worth it */
+    int64_t loss_chunks;         /* of the rows before the loss alone */
+} ChunkSpec;
 
-/* *out and *loss: the graph in lots, in the same pool. *cut: how many of its nodes were cut; 0:
+/* *out and *loss: the graph in chunks, in the same pool. *chunked: how many of its nodes are; 0:
  * *out is the graph that was given. */
-Err graph_cut(Graph *graph, const CutSpec *spec, Graph **out, Tensor *loss, int32_t *cut);
+Err graph_chunk(Graph *graph, const ChunkSpec *spec, Graph **out, Tensor *loss, int32_t *chunked);
 
-/* After autodiff: the nodes in an order that finishes lot after lot. Nothing changes where there
- * are none. */
+/* After autodiff: the nodes in an order that finishes one chunk after another. Nothing changes where
+ * there are none. */
 void graph_order_chunks(Graph *graph);
 
-/* For graph_cut: how a node is cut into so many lots. */
-typedef struct CutRule {
-    uint32_t inputs;             /* bit i: input i is cut, else it is given whole */
-    void    *attr;               /* of one lot's node; in the pool */
-    bool     sums;               /* a loss: output 0 is the sum over lots */
-} CutRule;
+/* How a node is chunked. */
+typedef struct ChunkRule {
+    uint32_t inputs;             /* INPUT(i): input i is sliced, else it is given whole */
+    void    *attr;               /* of one chunk's node; in the pool */
+    bool     sums;               /* a loss: output 0 is the sum over chunks */
+} ChunkRule;
 
-enum { CUT_MAX_INPUTS = 32 };
-
-int  cut_axis(Shape s); /* the first axis longer than one: its ranges are runs of bytes; -1: none */
-bool cut_rule(Pool *pool, const Node *n, int64_t lots, bool rows_only, CutRule *rule);
+/* rows_only: for the rows before the loss, where whole samples are not worth it. False: the node
+ * cannot be chunked. */
+bool chunk_rule(Pool *pool, const Node *n, int64_t chunks, bool rows_only, ChunkRule *rule);
 
 #endif

@@ -1,4 +1,4 @@
-/* chunk_order.c -- the nodes of a graph so that each lot runs forward and backward before the
+/* chunk_order.c -- the nodes of a graph so that each chunk runs forward and backward before the
  * next. */
 #include "rewrite/chunk.h"
 
@@ -77,13 +77,13 @@ static void order_put(Order *o, int32_t node)
 
 void graph_order_chunks(Graph *graph)
 {
-    int32_t lots = 0, start = graph->n_nodes;
+    int32_t chunks = 0, start = graph->n_nodes;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
-        lots = graph->nodes[i].lot > lots ? graph->nodes[i].lot : lots;
-        if (graph->nodes[i].lot && i < start)
+        chunks = graph->nodes[i].chunk > chunks ? graph->nodes[i].chunk : chunks;
+        if (graph->nodes[i].chunk && i < start)
             start = i;
     }
-    if (!lots || graph->error)
+    if (!chunks || graph->error)
         return;
     Pool *pool = pool_new(NULL, "order");
     Order o = { .graph = graph,
@@ -98,9 +98,9 @@ void graph_order_chunks(Graph *graph)
 
     for (int32_t i = 0; i < start; i++)
         order_put(&o, i);
-    for (int32_t lot = 1; lot <= lots; lot++)
+    for (int32_t chunk = 1; chunk <= chunks; chunk++)
         for (int32_t i = start; i < graph->n_nodes; i++)
-            if (graph->nodes[i].lot == lot)
+            if (graph->nodes[i].chunk == chunk)
                 order_put(&o, i);
     for (int32_t i = start; i < graph->n_nodes; i++)
         order_put(&o, i);

@@ -40,7 +40,7 @@ typedef struct Feeds {
     int32_t          *served;    /* places in list, in the order of the source's spec */
     int32_t           n_served;
     int64_t           share;     /* micro-batches of a step */
-    int64_t           pieces;    /* loaded together */
+    int64_t           split;    /* loaded together */
     Work              work;
     int64_t           loaders;   /* threads that load ahead; 0: as many as the device leaves free */
     Prefetcher       *prefetcher;

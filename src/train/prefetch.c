@@ -98,7 +98,7 @@ static int64_t feeds_set_bytes(const Feeds *feeds)
 {
     int64_t bytes = 0;
     for (int32_t i = 0; i < feeds->n_served; i++)
-        bytes += feeds->pieces * (int64_t)feed_bytes(&feeds->list[feeds->served[i]]);
+        bytes += feeds->split * (int64_t)feed_bytes(&feeds->list[feeds->served[i]]);
     return bytes;
 }
 
@@ -113,7 +113,7 @@ static void ring_new(Pool *pool, Prefetcher *p, int64_t loaders)
     for (int64_t s = 0; s < p->n_sets; s++) {
         p->ring[s].bytes = NEWN(pool, void *, feeds->n_served);
         for (int32_t i = 0; i < feeds->n_served; i++) {
-            size_t n = (size_t)feeds->pieces * feed_bytes(&feeds->list[feeds->served[i]]);
+            size_t n = (size_t)feeds->split * feed_bytes(&feeds->list[feeds->served[i]]);
             p->ring[s].bytes[i] = pool_alloc(pool, n, 1);
         }
     }

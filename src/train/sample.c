@@ -13,8 +13,9 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
 {
     Engine *engine;
     TRY(recipe_suits(recipe, device));
-    Graph  *graph = graph_new(pool, recipe_type(recipe));
-    graph->subpixel = recipe_for(pool, recipe, device)->levers.subpixel;
+    const Levers *levers = &recipe_for(pool, recipe, device)->levers;
+    Graph  *graph = graph_new_with(pool, recipe_type(recipe),
+                                   &(BuildOptions){ .subpixel = levers->subpixel });
     recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, o->n);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));

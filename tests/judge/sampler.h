@@ -35,8 +35,7 @@ static inline Err case_open(SampleCase *c, const char *folder, bool given_noise)
     TRY(recipe_read(c->pool, pool_print(c->pool, "%s/config.json", folder), NULL, 0, &c->recipe));
     TRY(safetensors_read(c->pool, pool_print(c->pool, "%s/sample.safetensors", folder), &c->file));
     TRY(device_cpu(c->pool, &(DeviceOptions){ .threads = 2 }, &device));
-    Graph *graph = graph_new(c->pool, F32);
-    graph->given_noise = given_noise;
+    Graph *graph = graph_new_with(c->pool, F32, &(BuildOptions){ .given_noise = given_noise });
     c->recipe->model->sample_graph(graph, c->recipe->config, &c->recipe->sampler, c->recipe->batch);
     TRY(graph_check(graph));
     TRY(engine_new(c->pool, graph, device, NULL, &engine));

@@ -74,8 +74,7 @@ static void odd_sizes(void)
             m.learn_sigma = sigma;
             m.patch = reading ? (Ints){ { 64 }, 1 } : (Ints){ { 1, 3, 4 }, 3 };
             CHECK_OK(dit3d()->check(&m));
-            Graph *graph = graph_new(pool, BF16);
-            graph->given_noise = true;
+            Graph *graph = graph_new_with(pool, BF16, &(BuildOptions){ .given_noise = true });
             Tensor loss = dit3d()->loss(graph, &m, 2, 1);
             CHECK_OK(graph_check(graph));
             CHECK_TEXT(shape_text(tensor_shape(loss)), "(1)");

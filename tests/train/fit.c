@@ -51,13 +51,13 @@ static void cut(void)
 {
     Pool   *pool = pool_new(NULL, "cut");
     Recipe *recipe = unet(pool, "accumulate=3");
-    CHECK_INT(recipe_cut(recipe, 3), E_USAGE);
-    CHECK_INT(recipe_cut(recipe, 0), E_USAGE);
+    CHECK_INT(recipe_split(recipe, 3), E_USAGE);
+    CHECK_INT(recipe_split(recipe, 0), E_USAGE);
     CHECK_INT(recipe->batch, 2);
-    CHECK_OK(recipe_cut(recipe, 2));
+    CHECK_OK(recipe_split(recipe, 2));
     CHECK_INT(recipe->batch, 1);
     CHECK_INT(recipe->accumulate, 6);
-    CHECK_INT(recipe->levers.pieces, 2);
+    CHECK_INT(recipe->levers.split, 2);
     pool_free(pool);
 }
 
@@ -271,14 +271,14 @@ static void lots(void)
     CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/sashimi-small.yaml", sets, 2, &asked));
     for (int i = 0; i < 2; i++) {
         recipe = recipe_copy(pool, asked);
-        *(i ? &recipe->levers.chunks : &recipe->levers.regions) = 4;
+        *(i ? &recipe->levers.loss_chunks : &recipe->levers.sample_chunks) = 4;
         CHECK_OK(fit_plan(pool, recipe, device, &(FitOptions){ 0 }, &fit));
-        CHECK(fit.graph.cut > 1);
+        CHECK(fit.graph.chunked > 1);
         CHECK_OK(fit_write(PLAN, asked, &fit));
         CHECK_OK(fit_read(pool, PLAN, asked, device, false, &back));
-        CHECK_INT(back.graph.cut, fit.graph.cut);
+        CHECK_INT(back.graph.chunked, fit.graph.chunked);
         CHECK_INT(back.engine->arena_bytes, fit.engine->arena_bytes);
-        CHECK_INT(i ? back.recipe->levers.chunks : back.recipe->levers.regions, 4);
+        CHECK_INT(i ? back.recipe->levers.loss_chunks : back.recipe->levers.sample_chunks, 4);
         CHECK_OK(engine_prove(pool, fit.engine, fit.engine->arena_bytes, 1, &proof));
         CHECK(proof.reached && proof.bytes <= fit.engine->arena_bytes);
         CHECK_NEAR(proof.cost_ns, fit.step_ns, 1);

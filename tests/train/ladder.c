@@ -134,8 +134,8 @@ static void rung(Pool *parent, const Recipe *recipe, const Device *device, const
         printf("  %11lld: %11lld, %lld x %lld%s%s%s%s, %3d recomputed, %+.1f %%\n",
                (long long)how->budget_bytes, (long long)fit.engine->arena_bytes,
                (long long)fit.recipe->batch, (long long)fit.recipe->accumulate,
-               levers->release ? ", released" : "", levers->regions > 1 ? ", regions in lots" : "",
-               levers->chunks > 1 ? ", loss in chunks" : "",
+               levers->release ? ", released" : "", levers->sample_chunks > 1 ? ", regions in lots" : "",
+               levers->loss_chunks > 1 ? ", loss in chunks" : "",
                levers->stored_attention ? ", attention stored" : "", fit.engine->recomputed,
                100 * (fit.step_ns / fit.default_ns - 1));
     }

@@ -53,7 +53,7 @@ static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Out
     CHECK_OK(fit_plan(pool, recipe, device, &how, &fit));
     const TrainGraph *train = &fit.graph.train;
     const Graph      *graph = fit.graph.graph;
-    out->cut = fit.graph.cut;
+    out->cut = fit.graph.chunked;
     out->kept_bytes = fit.engine->arena_bytes;
     CHECK_OK(session_new(pool, fit.engine, &session));
     CHECK_OK(session_init(session, 1));
@@ -144,12 +144,12 @@ static int32_t lots(const Small *small, int64_t regions, int64_t chunks, bool re
     recipe->levers.release = release && !recipe_no_release(recipe);
     TrainingGraph graph;
     Recipe       *cut = recipe_copy(pool, recipe);
-    cut->levers.regions = regions;
-    cut->levers.chunks = chunks;
+    cut->levers.sample_chunks = regions;
+    cut->levers.loss_chunks = chunks;
     CHECK_OK(recipe_graph(pool, cut, false, &graph));
     printf("%s, %lld regions, %lld chunks%s\n", small->recipe, (long long)regions,
            (long long)chunks, recipe->levers.release ? ", released" : "");
-    if (graph.cut) {
+    if (graph.chunked) {
         run_once(pool, recipe, device, &want);
         run_once(pool, cut, device, &got);
         compare(graph.graph, &want, &got);
@@ -161,7 +161,7 @@ static int32_t lots(const Small *small, int64_t regions, int64_t chunks, bool re
         }
     }
     pool_free(pool);
-    return graph.cut;
+    return graph.chunked;
 }
 
 int main(int argc, char **argv)

@@ -199,16 +199,16 @@ static void is_cut_with_the_step(void)
     Validation v = recipe_validation(recipe);
     CHECK_INT(v.batch, 6);
     CHECK_INT(v.batches, 2);
-    CHECK_OK(recipe_cut(recipe, 3));
+    CHECK_OK(recipe_split(recipe, 3));
     v = recipe_validation(recipe);
     CHECK_INT(v.batch, 2);
     CHECK_INT(v.batches, 6);
-    CHECK_INT(v.pieces, 3);
+    CHECK_INT(v.split, 3);
     recipe->validate.batch = 4;                              /* does not divide: stays whole */
     v = recipe_validation(recipe);
     CHECK_INT(v.batch, 4);
     CHECK_INT(v.batches, 2);
-    CHECK_INT(v.pieces, 1);
+    CHECK_INT(v.split, 1);
     pool_free(pool);
 }
 

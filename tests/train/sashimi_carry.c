@@ -215,7 +215,7 @@ static void goes_on(void)
                       &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE },
                       &least),
               E_BUDGET);
-    CHECK_INT(recipe_cut(recipe_copy(pool, r.recipe), 2), E_USAGE);
+    CHECK_INT(recipe_split(recipe_copy(pool, r.recipe), 2), E_USAGE);
     CHECK(strstr(err_text(), "state_carry") != NULL);
     CHECK_OK(train_run(pool, r.recipe, device,
                        &(TrainOptions){ .out = "carry_2",

@@ -50,8 +50,32 @@ static void concat_rule(Grad *g)
             grad_give(g, i, parts[i]);
 }
 
+/* Concatenation and its inverse: along an axis inside the chunk. */
+static bool join_chunk(const ChunkCall *c)
+{
+    JoinAttr *join = c->attr;
+    bool can = join->axis > c->axis && chunk_axis(join->whole) == c->axis &&
+               chunk_divides(join->whole, c->n);
+    if (can)
+        join->whole = chunk_shape(join->whole, c->n);
+    return can;
+}
+
+static bool slice_chunk(const ChunkCall *c) { return ((const SliceAttr *)c->attr)->axis > c->axis; }
+static bool shift_chunk(const ChunkCall *c) { return ((const ShiftAttr *)c->attr)->axis > c->axis; }
+
+static bool pad_chunk(const ChunkCall *c)
+{
+    const PadAttr *pad = c->attr;
+    for (int i = 0; i <= c->axis; i++)
+        if (pad->before[i] || pad->after[i])
+            return false;
+    return true;
+}
+
 OPERATOR(concat,
     .doc = "tensors one after another along an axis",
+    .chunk = { CHUNK_CUSTOM, ALL_INPUTS, join_chunk },
     .attr_bytes = sizeof(JoinAttr), .n_in = -1, .n_out = 1,
     .shape = concat_shape, .grad = concat_rule, .cost = arrange_cost, .cpu = { .run = concat_cpu })
 
@@ -109,6 +133,7 @@ static void split_rule(Grad *g)              /* parts without a gradient are zer
 
 OPERATOR(split,
     .doc = "the parts of a tensor along an axis",
+    .chunk = { CHUNK_CUSTOM, INPUT(0), join_chunk },
     .attr_bytes = sizeof(JoinAttr), .n_in = 1, .n_out = ARRANGE_MAX,
     .shape = split_shape, .grad = split_rule, .cost = arrange_cost, .cpu = { .run = split_cpu })
 
@@ -194,6 +219,7 @@ static Cost slice_cost(const Node *n)
 
 OPERATOR(slice,
     .doc = "a range of an axis, copied",
+    .chunk = { CHUNK_CUSTOM, INPUT(0), slice_chunk },
     .attr_bytes = sizeof(SliceAttr), .n_in = 1, .n_out = 1,
     .shape = slice_shape, .grad = slice_rule, .cost = slice_cost, .cpu = { .run = slice_cpu })
 
@@ -327,6 +353,7 @@ static void pad_rule(Grad *g)
 
 OPERATOR(pad,
     .doc = "zeros around a tensor",
+    .chunk = { CHUNK_CUSTOM, INPUT(0), pad_chunk },
     .attr_bytes = sizeof(PadAttr), .n_in = 1, .n_out = 1,
     .shape = pad_shape, .grad = pad_rule, .cost = arrange_cost, .cpu = { .run = pad_cpu })
 
@@ -366,6 +393,7 @@ static void shift_rule(Grad *g)
 
 OPERATOR(shift,
     .doc = "moved along an axis, zeros coming in",
+    .chunk = { CHUNK_CUSTOM, INPUT(0), shift_chunk },
     .attr_bytes = sizeof(ShiftAttr), .n_in = 1, .n_out = 1,
     .shape = shift_shape, .grad = shift_rule, .cost = arrange_cost, .cpu = { .run = shift_cpu })
 

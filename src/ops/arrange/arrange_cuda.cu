@@ -22,7 +22,7 @@ typedef struct Runs {
 static_assert(sizeof(Runs) < 4000, "Runs is passed to a kernel by value");
 
 /* One run per blockIdx.y. */
-template <mem_class U>
+template <class U>
 __global__ void __launch_bounds__(ROW_THREADS) copy_runs(const __grid_constant__ Runs runs)
 {
     cuda_begin();
@@ -162,7 +162,7 @@ typedef struct PadJob {
     int64_t y[MAX_RANK], x[MAX_RANK], before[MAX_RANK];
 } PadJob;
 
-template <mem_class U>
+template <class U>
 __global__ void __launch_bounds__(ROW_THREADS)
     pad_units(U *__restrict__ y, const U *__restrict__ x, PadJob job)
 {

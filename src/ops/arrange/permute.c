@@ -40,8 +40,20 @@ static Cost permute_cost(const Node *n)
     return (Cost){ .bytes = node_bytes(n) };
 }
 
+static bool permute_chunk(const ChunkCall *c)      /* the outermost axis stays where it is */
+{
+    PermuteAttr *permute = c->attr;
+    if (c->axis != 0 || permute->axis[0] != 0 || permute->dim[0] % c->n ||
+        !chunk_divides(permute->shape, c->n) || chunk_axis(permute->shape) != 0)
+        return false;
+    permute->dim[0] /= c->n;
+    permute->shape = chunk_shape(permute->shape, c->n);
+    return true;
+}
+
 OPERATOR(permute,
     .doc = "axes in another order",
+    .chunk = { CHUNK_CUSTOM, INPUT(0), permute_chunk },
     .attr_bytes = sizeof(PermuteAttr), .n_in = 1, .n_out = 1,
     .shape = permute_shape, .grad = permute_rule, .cost = permute_cost,
     .cpu = { .run = permute_cpu })

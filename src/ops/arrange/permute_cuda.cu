@@ -50,7 +50,7 @@ __device__ __forceinline__ void axes_start(const PermuteAxes &axes, int64_t flat
         }
 }
 
-template <mem_class U>
+template <class U>
 __global__ void __launch_bounds__(ROW_THREADS)
     permute_each(U *__restrict__ y, const U *__restrict__ x, PermuteAxes axes, int64_t count)
 {
@@ -67,7 +67,7 @@ typedef struct Plane {           /* y[r y_step + i] = x[i x_step + r] */
     int64_t rows, n, x_step, y_step, row_tiles, n_tiles, tiles;
 } Plane;
 
-template <mem_class U>
+template <class U>
 __global__ void __launch_bounds__(TILE_LANES *TILE_ROWS)
     permute_tiles(U *__restrict__ y, const U *__restrict__ x, PermuteAxes outer, Plane plane)
 {

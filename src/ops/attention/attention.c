@@ -153,8 +153,20 @@ static void attention_grad_with(Grad *g, const OpDef *op)
 static void attention_grad(Grad *g)        { attention_grad_with(g, &op_attention_grad); }
 static void attention_stored_grad(Grad *g) { attention_grad_with(g, &op_attention_stored_grad); }
 
+/* The scores of all heads, which softmax(q k^T) v written plainly keeps. */
+static int64_t attention_scores_bytes(const Node *n)
+{
+    const AttentionAttr *a = ATTR(n, AttentionAttr);
+    Shape q = in_shape(n, a->q.source);
+    return dim(q, 0) * a->heads * attention_length(q) * attention_length(in_shape(n, a->k.source)) *
+           type_bytes(in_type(n, a->q.source));
+}
+
 OPERATOR(attention,
     .doc = "softmax(scale q k^T) v by tiles; also the log-sum-exp of each row",
+    .never_stored = { "attention scores", "softmax(q k^T) is computed tile by tile, forward and backward; "
+                      "one number a row is kept", attention_scores_bytes },
+    .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(1) | INPUT(2) },
     .attr_bytes = sizeof(AttentionAttr), .n_in = ATTENTION_INPUTS, .n_out = 2,
     .shape = attention_shape, .grad = attention_grad, .cost = attention_cost,
     .cpu = { .choose = attention_choose, .run = attention_cpu })
@@ -167,6 +179,7 @@ OPERATOR_INTERNAL(attention_grad,
 
 OPERATOR(attention_stored,
     .doc = "softmax(scale q k^T) v; also the probabilities",
+    .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(1) | INPUT(2) },
     .attr_bytes = sizeof(AttentionAttr), .n_in = ATTENTION_INPUTS, .n_out = 2,
     .shape = attention_stored_shape, .grad = attention_stored_grad, .cost = attention_cost,
     .kin = &op_attention,
@@ -210,7 +223,7 @@ static Tensor attention_build(const Tensor source[3], AttentionAttr *a,
     if (options->temperature.graph)
         in[ATTENTION_TEMPERATURE] = options->temperature;
     return node_add(
-        graph, options->stored || graph->stored_attention ? &op_attention_stored : &op_attention, a,
+        graph, options->stored || graph->build->stored_attention ? &op_attention_stored : &op_attention, a,
         in, ATTENTION_INPUTS, NULL);
 }
 

@@ -6,15 +6,15 @@
 #include "ops/attention/attention_mma.h"
 
 /* Of a tile: what shared memory holds. */
-template <mem_class T, int D> constexpr int forward_keys = sizeof(T) == 4 && D > 80 ? 32 : 64;
+template <class T, int D> constexpr int forward_keys = sizeof(T) == 4 && D > 80 ? 32 : 64;
 
-template <mem_class T, int D, int MT> struct ForwardShared {
+template <class T, int D, int MT> struct ForwardShared {
     T q[64 * MT][ROW<T, D>];
     T k[2][forward_keys<T, D>][ROW<T, D>], v[2][forward_keys<T, D>][ROW<T, D>];
 };
 
 /* Four warps, each with MT times 16 queries. */
-template <mem_class T, int D, int MT>
+template <class T, int D, int MT>
 __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
 }
 
 /* Floats: 64 queries and one chunk of columns a block. */
-template <mem_class T, int DC>
+template <class T, int DC>
 __global__ void __launch_bounds__(TILE_THREADS) forward_tiles(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
@@ -362,7 +362,7 @@ void attention_cuda_set(AttentionCuda *a)
     a->chunks = chunks_of(a->width);
 }
 
-template <mem_class T, int D, int MT> static Err launch_mma(const Call *call, const AttentionCuda &a)
+template <class T, int D, int MT> static Err launch_mma(const Call *call, const AttentionCuda &a)
 {
     int64_t blocks = ceil_div(a.lq, 64 * MT);
     size_t  bytes = sizeof(ForwardShared<T, D, MT>);
@@ -374,7 +374,7 @@ template <mem_class T, int D, int MT> static Err launch_mma(const Call *call, co
     return OK;
 }
 
-template <mem_class T, int DC> static Err launch_tiles(const Call *call, const AttentionCuda &a)
+template <class T, int DC> static Err launch_tiles(const Call *call, const AttentionCuda &a)
 {
     int64_t blocks = ceil_div(a.lq, TILE);
     size_t  bytes = sizeof(Tiles<DC>);
@@ -386,7 +386,7 @@ template <mem_class T, int DC> static Err launch_tiles(const Call *call, const A
     return OK;
 }
 
-template <mem_class T> static Err forward_with(const Call *call, const AttentionCuda &a)
+template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
     /* then smaller blocks */
     bool few = a.n_heads * ceil_div(a.lq, 128) < 2 * cuda_handle(call)->sms;

@@ -111,7 +111,7 @@ __device__ __forceinline__ float *numbers_of(const AttentionCuda &a, int64_t hea
     return a.numbers + (head * a.tiles + tile) * 2 * a.tile;
 }
 
-template <mem_class T>
+template <class T>
 __device__ __forceinline__ T *head_rows(const AttentionCuda &a, const SideCuda &s, int64_t head)
 {
     return (T *)s.data + head / a.heads * s.batch_stride + head % a.heads * s.head_stride +
@@ -129,7 +129,7 @@ template <int DC> struct Tiles {
 
 /* Columns [at, at+SLICE) of up to n rows, turned; 0 where there are none. A warp takes 8 columns of
  * 4 rows at a time, which fall into 32 different banks. */
-template <mem_class T>
+template <class T>
 __device__ __forceinline__ void slice_load(float (*to)[TILE_LD], const T *x, int64_t ld, int64_t n,
                                            int at, int width)
 {
@@ -145,7 +145,7 @@ __device__ __forceinline__ void slice_load(float (*to)[TILE_LD], const T *x, int
 }
 
 /* Columns [at, at+DC) of up to n rows, as they lie. */
-template <mem_class T, int DC>
+template <class T, int DC>
 __device__ __forceinline__ void chunk_load(float (*to)[DC], const T *x, int64_t ld, int64_t n,
                                            int at, int width)
 {
@@ -156,7 +156,7 @@ __device__ __forceinline__ void chunk_load(float (*to)[DC], const T *x, int64_t 
 }
 
 /* acc[i][j] = row ty*8+i of x times row tx+16j of y. Begins with a barrier. */
-template <mem_class T, int DC>
+template <class T, int DC>
 __device__ __forceinline__ void tile_dot(Tiles<DC> &s, float (&acc)[8][4], const T *x, int64_t ldx,
                                          int64_t nx, const T *y, int64_t ldy, int64_t ny, int width)
 {
@@ -222,7 +222,7 @@ __device__ __forceinline__ void tile_add(const Tiles<DC> &s, float (&acc)[8][DC 
 }
 
 /* Rows of up to n, columns of the chunk at `at`, times factor[i]. */
-template <mem_class T, int DC>
+template <class T, int DC>
 __device__ __forceinline__ void tile_store(T *to, int64_t ld, int64_t n, int at, int width,
                                            const float (&acc)[8][DC / 16], const float (&factor)[8])
 {

@@ -16,7 +16,7 @@
 
 /* ---- delta = rowsum(dy * y): eight threads for a row of a head ---- */
 
-template <mem_class T, int N> __global__ void __launch_bounds__(256) delta_rows(AttentionCuda a)
+template <class T, int N> __global__ void __launch_bounds__(256) delta_rows(AttentionCuda a)
 {
     int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x / 8;
     int     lane = (int)threadIdx.x % 8;
@@ -56,7 +56,7 @@ template <mem_class T, int N> __global__ void __launch_bounds__(256) delta_rows(
 
 /* ---- tensor cores ---- */
 
-template <mem_class T, int D, int QUERIES> struct KeysShared {
+template <class T, int D, int QUERIES> struct KeysShared {
     T     k[64][ROW<T, D>], v[64][ROW<T, D>];
     T     q[2][QUERIES][ROW<T, D>], dy[2][QUERIES][ROW<T, D>];
     float lse[2][QUERIES], delta[2][QUERIES];
@@ -75,7 +75,7 @@ __device__ __forceinline__ void numbers_load(const AttentionCuda &a, float *lse,
     }
 }
 
-template <mem_class T, int D, int QUERIES>
+template <class T, int D, int QUERIES>
 __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
@@ -168,12 +168,12 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
     }
 }
 
-template <mem_class T, int D, int KEYS> struct QueriesShared {
+template <class T, int D, int KEYS> struct QueriesShared {
     T q[64][ROW<T, D>], dy[64][ROW<T, D>];
     T k[2][KEYS][ROW<T, D>], v[2][KEYS][ROW<T, D>];
 };
 
-template <mem_class T, int D, int KEYS>
+template <class T, int D, int KEYS>
 __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(MMA_THREADS) queries_mma(AttentionCuda a, int6
 /* ---- floats ---- */
 
 /* p of query and key, made or read. */
-template <mem_class T, bool STORED>
+template <class T, bool STORED>
 __device__ __forceinline__ float probability(const AttentionCuda &a, int64_t head, int64_t query,
                                              int64_t key, float score, float steep)
 {
@@ -258,7 +258,7 @@ __device__ __forceinline__ float probability(const AttentionCuda &a, int64_t hea
     return exp2f(score * steep - a.lse[head * a.lq + query] * LOG2_E);
 }
 
-template <mem_class T, int DC, bool STORED>
+template <class T, int DC, bool STORED>
 __global__ void __launch_bounds__(TILE_THREADS) keys_tiles(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
@@ -339,7 +339,7 @@ __global__ void __launch_bounds__(TILE_THREADS) keys_tiles(AttentionCuda a, int6
     }
 }
 
-template <mem_class T, int DC, bool STORED>
+template <class T, int DC, bool STORED>
 __global__ void __launch_bounds__(TILE_THREADS) queries_tiles(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
@@ -381,7 +381,7 @@ __global__ void __launch_bounds__(TILE_THREADS) queries_tiles(AttentionCuda a, i
 }
 
 /* Stored probabilities: delta = rowsum(p * dp). */
-template <mem_class T>
+template <class T>
 __global__ void __launch_bounds__(TILE_THREADS) delta_tiles(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
@@ -410,7 +410,7 @@ __global__ void __launch_bounds__(TILE_THREADS) delta_tiles(AttentionCuda a, int
 
 /* ---- host ---- */
 
-template <mem_class T, int D> static Err launch_mma(const Call *call, const AttentionCuda &a)
+template <class T, int D> static Err launch_mma(const Call *call, const AttentionCuda &a)
 {
     constexpr int rows = D <= 64 ? 64 : 32;  /* of the tiles walked over: what the registers hold */
     cudaStream_t  stream = cuda_stream(call);
@@ -435,12 +435,12 @@ template <mem_class T, int D> static Err launch_mma(const Call *call, const Atte
     return OK;
 }
 
-template <mem_class T> static Err backward_mma(const Call *call, const AttentionCuda &a)
+template <class T> static Err backward_mma(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTH(a.width, D, { return launch_mma<T, D>(call, a); });
 }
 
-template <mem_class T, int DC, bool STORED>
+template <class T, int DC, bool STORED>
 static Err backward_tiles(const Call *call, const AttentionCuda &a)
 {
     cudaStream_t stream = cuda_stream(call);

@@ -34,7 +34,7 @@ template <int ROWS, int D> struct WideTile {
     } while (0)
 
 /* Blocks of 64 rows a warpgroup: as many to a head as it takes. */
-template <mem_class Kernel>
+template <class Kernel>
 static Err head_launch(const Call *call, Kernel kernel, const AttentionCuda &a, int groups,
                        size_t bytes)
 {
@@ -121,7 +121,7 @@ struct HeadPlace {               /* of a head: divided once, in 32 bits */
         : batch(i / (int)a.heads), head(i % (int)a.heads)
     {
     }
-    template <mem_class T> __device__ __forceinline__ T *rows(const SideCuda &s) const
+    template <class T> __device__ __forceinline__ T *rows(const SideCuda &s) const
     {
         return (T *)s.data + batch * s.batch_stride + head * s.head_stride + s.column;
     }
@@ -136,7 +136,7 @@ template <int COPY, int R, int K> struct HeadFeed {
     uint32_t    to;
     int         row, rows, n;    /* the next row, from it to the one after, how many exist */
 
-    template <mem_class T>
+    template <class T>
     __device__ __forceinline__ HeadFeed(const WideTile<R, K> &tile, const T *x_, int64_t ld,
                                         int64_t count, int width)
     {
@@ -174,7 +174,7 @@ template <int COPY, int R, int K> struct HeadFeed {
 };
 
 /* s = x y^T over K columns: 64 rows of x from `row` on, N of y from `key` on. Only queued. */
-template <mem_class T, int K, int N, int RX, int RY>
+template <class T, int K, int N, int RX, int RY>
 __device__ __forceinline__ void head_scores(float (&s)[N / 8][4], const WideTile<RX, K> &x, int row,
                                             const WideTile<RY, K> &y, int key)
 {

@@ -12,7 +12,7 @@ template <int K, int R, int GROUPS> struct HeadForward {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-template <int COPY, mem_class T, int K, int R, int GROUPS>
+template <int COPY, class T, int K, int R, int GROUPS>
 __device__ __forceinline__ void forward_fetch(const AttentionCuda &a, HeadForward<K, R, GROUPS> &s,
                                               HeadPlace at, int query, uint32_t flip)
 {
@@ -31,7 +31,7 @@ __device__ __forceinline__ void forward_fetch(const AttentionCuda &a, HeadForwar
 }
 #endif
 
-template <mem_class T, int K, int N, int R, int GROUPS, int KEYS, int AT_ONCE>
+template <class T, int K, int N, int R, int GROUPS, int KEYS, int AT_ONCE>
 __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
     head_forward(const __grid_constant__ AttentionCuda a)
 {
@@ -105,7 +105,7 @@ bool attention_head_fits(int64_t lq, int64_t lk, int64_t width)
     return width <= HEAD_WIDTH && lq <= HEAD_MAX && lk <= HEAD_MAX;
 }
 
-template <mem_class T> static Err forward_with(const Call *call, const AttentionCuda &a)
+template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
     WITH_HEAD_WIDTHS(a.width, K, N, {
         WITH_HEAD_ROWS(a.lq > a.lk ? a.lq : a.lk, R, {

@@ -19,7 +19,7 @@ template <int K, int R> struct HeadBackward {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-template <int COPY, mem_class T, int K, int R>
+template <int COPY, class T, int K, int R>
 __device__ __forceinline__ void inputs_fetch(const AttentionCuda &a, HeadBackward<K, R> &s,
                                              HeadPlace at)
 {
@@ -37,7 +37,7 @@ __device__ __forceinline__ void inputs_fetch(const AttentionCuda &a, HeadBackwar
 }
 
 /* dy, and delta = rowsum(dy * y): each piece's part, [rows][pieces]. */
-template <int COPY, mem_class T, int K, int R>
+template <int COPY, class T, int K, int R>
 __device__ __forceinline__ void outputs_fetch(const AttentionCuda &a, HeadBackward<K, R> &s,
                                               HeadPlace at)
 {
@@ -80,7 +80,7 @@ __device__ __forceinline__ float2 query_line(const AttentionCuda &a, const HeadB
 }
 
 /* 16 rows by N of a warp, from `column` on; rows that the tile does not have are left out. */
-template <mem_class T, int N, int R>
+template <class T, int N, int R>
 __device__ __forceinline__ void scores_put(WideTile<R, TILE_KEYS> &to, int row, int column,
                                            const float (&x)[N / 8][4])
 {
@@ -98,7 +98,7 @@ __device__ __forceinline__ void scores_put(WideTile<R, TILE_KEYS> &to, int row, 
 
 /* A warp's 16 rows of dk, N columns from `column` on, times the keys: its part of the temperature's
  * gradient. */
-template <mem_class T, int N, int K, int R>
+template <class T, int N, int K, int R>
 __device__ __forceinline__ float heat_of(const WideTile<R, K> &k, int row, int column, int lk,
                                          const float (&dk)[N / 8][4])
 {
@@ -117,7 +117,7 @@ __device__ __forceinline__ float heat_of(const WideTile<R, K> &k, int row, int c
 }
 
 /* dq += ds k: 64 queries from `row` on, the tile's keys from `key` to lk. Only queued. */
-template <mem_class T, int N, int K, int R>
+template <class T, int N, int K, int R>
 __device__ __forceinline__ void queries_add(float (&dq)[N / 8][4], const WideTile<R, TILE_KEYS> &ds,
                                             int row, const WideTile<R, K> &k, int key, int lk)
 {
@@ -134,7 +134,7 @@ __device__ __forceinline__ void queries_add(float (&dq)[N / 8][4], const WideTil
 }
 
 /* acc = p^T y over all queries: 64 keys by N columns, from `column` on. */
-template <mem_class T, int N, int K, int R>
+template <class T, int N, int K, int R>
 __device__ __forceinline__ void keys_sum(float (&acc)[N / 8][4], const WideTile<R, TILE_KEYS> &p,
                                          const WideTile<R, K> &y, int column)
 {
@@ -151,7 +151,7 @@ __device__ __forceinline__ void keys_sum(float (&acc)[N / 8][4], const WideTile<
 #endif
 
 /* KEYS: scores at a time, PART: columns of dk or dv at a time, both as the registers allow. */
-template <mem_class T, int K, int N, int R, int GROUPS, int KEYS, int PART>
+template <class T, int K, int N, int R, int GROUPS, int KEYS, int PART>
 __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
     head_backward(const __grid_constant__ AttentionCuda a)
 {
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
 
 /* ---- host ---- */
 
-template <mem_class T> static Err backward_with(const Call *call, const AttentionCuda &a)
+template <class T> static Err backward_with(const Call *call, const AttentionCuda &a)
 {
     WITH_HEAD_WIDTHS(a.width, K, N, {
         WITH_HEAD_ROWS(a.lq > a.lk ? a.lq : a.lk, R, {

@@ -14,8 +14,8 @@ enum { MMA_THREADS = 128 };
 
 /* Elements from a row to the next; registers of 16 of the summed index: of 16 rows on the left, of
  * two blocks of 8 on the right. */
-template <mem_class T, int D> constexpr int ROW = D + 16 / (int)sizeof(T);
-template <mem_class T> constexpr int FRAGMENT = 2 * (int)sizeof(T);
+template <class T, int D> constexpr int ROW = D + 16 / (int)sizeof(T);
+template <class T> constexpr int FRAGMENT = 2 * (int)sizeof(T);
 
 __device__ __forceinline__ float fast_exp2(float x)
 {
@@ -59,7 +59,7 @@ template <int N> __device__ __forceinline__ void copy_wait()
 
 /* ROWS rows from x on, n of which exist; neighbours take one row. Only the width columns are
  * written. */
-template <mem_class T, int D, int ROWS>
+template <class T, int D, int ROWS>
 __device__ __forceinline__ void rows_load(T (*to)[ROW<T, D>], const T *x, int64_t ld, int64_t n,
                                           int width, int copy)
 {
@@ -108,7 +108,7 @@ __device__ __forceinline__ uint32_t tf32(float x)
  * blocks of 8 columns. The first half of the registers is the first block of B, the rest the
  * second. Floats go in two steps of 8; down the rows in the order in which scores lie in registers,
  * neighbours in the same thread, and fragment_of_scores gives them so. */
-template <mem_class T, int D>
+template <class T, int D>
 __device__ __forceinline__ void fragment_a(uint32_t (&r)[FRAGMENT<T>], T (*x)[ROW<T, D>], int row,
                                            int k)
 {
@@ -121,7 +121,7 @@ __device__ __forceinline__ void fragment_a(uint32_t (&r)[FRAGMENT<T>], T (*x)[RO
             r[i] = tf32(x[row + g + i % 2 * 8][k + i / 4 * 8 + i / 2 % 2 * 4 + t]);
     }
 }
-template <mem_class T, int D>
+template <class T, int D>
 __device__ __forceinline__ void fragment_b_rows(uint32_t (&r)[FRAGMENT<T>], T (*y)[ROW<T, D>],
                                                 int row, int k)
 {
@@ -134,7 +134,7 @@ __device__ __forceinline__ void fragment_b_rows(uint32_t (&r)[FRAGMENT<T>], T (*
             r[i] = tf32(y[row + i / 4 * 8 + g][k + i % 4 * 4 + t]);
     }
 }
-template <mem_class T, int D>
+template <class T, int D>
 __device__ __forceinline__ void fragment_b_columns(uint32_t (&r)[FRAGMENT<T>], T (*y)[ROW<T, D>],
                                                    int k, int column)
 {
@@ -187,7 +187,7 @@ __device__ __forceinline__ uint32_t pair(float lo, float hi, f16)
 }
 
 /* Two neighbouring blocks of scores as the left-hand side of the next product. */
-template <mem_class T>
+template <class T>
 __device__ __forceinline__ void fragment_of_scores(uint32_t (&r)[FRAGMENT<T>], const float (&lo)[4],
                                                    const float (&hi)[4])
 {
@@ -206,7 +206,7 @@ __device__ __forceinline__ void fragment_of_scores(uint32_t (&r)[FRAGMENT<T>], c
 }
 
 /* s = x[row..row+16) y^T over N rows of y. */
-template <mem_class T, int D, int N>
+template <class T, int D, int N>
 __device__ __forceinline__ void product_rows(float (&s)[N / 8][4], T (*x)[ROW<T, D>], int row,
                                              T (*y)[ROW<T, D>])
 {
@@ -230,7 +230,7 @@ __device__ __forceinline__ void product_rows(float (&s)[N / 8][4], T (*x)[ROW<T,
 }
 
 /* acc += s y: s is 16 rows by N, y has N rows of D columns. */
-template <mem_class T, int D, int N>
+template <class T, int D, int N>
 __device__ __forceinline__ void product_columns(float (&acc)[D / 8][4], const float (&s)[N / 8][4],
                                                 T (*y)[ROW<T, D>])
 {
@@ -266,7 +266,7 @@ __device__ __forceinline__ void scores_mask(float (&s)[N / 8][4], float hidden, 
 }
 
 /* A thread holds rows g and g + 8 of a fragment of 16; columns 2t and 2t + 1 of each block of 8. */
-template <mem_class T, int D>
+template <class T, int D>
 __device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int width, bool pairs,
                                                const float (&acc)[D / 8][4], float first,
                                                float second)

@@ -76,7 +76,7 @@ static Err ring_map(const AttentionCuda &a, const SideCuda &side, int64_t length
 }
 
 /* Blocks of OWN rows, 64 to a reading warpgroup. */
-template <int K, int OWNS, int OWN, int ROWS, mem_class Kernel>
+template <int K, int OWNS, int OWN, int ROWS, class Kernel>
 static Err ring_launch(const Call *call, Kernel kernel, const AttentionCuda &a, RingArgs r,
                        size_t bytes)
 {
@@ -236,7 +236,7 @@ __device__ __forceinline__ void bulk_ask(void *to, const void *from, int bytes, 
 
 /* All of a block's tiles; `more`: what a pair of tiles has besides, asked for by one thread before
  * it arrives. */
-template <int K, int OWNS, int OWN, int ROWS, int STAGES, mem_class More>
+template <int K, int OWNS, int OWN, int ROWS, int STAGES, class More>
 __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES> &s,
                                            const AttentionCuda &a, const RingArgs &r, int64_t head,
                                            int64_t first, int64_t tiles, More more)
@@ -330,7 +330,7 @@ __device__ __forceinline__ void rows_get(uint32_t (&x)[K / 16][4], const Panels<
 }
 
 /* s = x y^T over K columns: 64 rows of x from `row` on, all N rows of y. Only queued. */
-template <mem_class T, int K, int RX, int N>
+template <class T, int K, int RX, int N>
 __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const Panels<RX, K> &x, int row,
                                              const Panels<N, K> &y)
 {
@@ -339,7 +339,7 @@ __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const Panels<
     for (int k = 1; k < K / 16; k++)
         wgmma<N, true>(s, along(x, row, k), along(y, 0, k), T());
 }
-template <mem_class T, int K, int N>         /* x in registers */
+template <class T, int K, int N>         /* x in registers */
 __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const uint32_t (&x)[K / 16][4],
                                              const Panels<N, K> &y)
 {
@@ -350,7 +350,7 @@ __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const uint32_
 }
 
 /* acc += p y: p in registers, 64 rows by ROWS; y has ROWS rows of N columns. Only queued. */
-template <mem_class T, int N, int ROWS, int K>
+template <class T, int N, int ROWS, int K>
 __device__ __forceinline__ void sums_queue(float (&acc)[N / 8][4],
                                            const uint32_t (&p)[ROWS / 16][4],
                                            const Panels<ROWS, K> &y)

@@ -3,7 +3,7 @@
  * attention_grad_cuda.cu. */
 #include "ops/attention/attention_cuda.h"
 
-template <mem_class T>
+template <class T>
 __global__ void __launch_bounds__(TILE_THREADS) probabilities(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];

@@ -228,7 +228,7 @@ template <int M> __device__ __forceinline__ void quad_swap(uint32_t &first, uint
  * four threads of a row exchange their pairs first: of four blocks of 8 columns each then has one,
  * 16 bytes; where places allow only 8, of two blocks half of one. An even width, all lanes
  * together. */
-template <mem_class T, int D>
+template <class T, int D>
 __device__ __forceinline__ void quad_store(T *to, int64_t ld, int64_t n, int width, int copy,
                                            const float (&acc)[D / 8][4], float first, float second)
 {
@@ -267,7 +267,7 @@ __device__ __forceinline__ void quad_store(T *to, int64_t ld, int64_t n, int wid
     }
 }
 
-template <mem_class T, int N>
+template <class T, int N>
 __device__ __forceinline__ void fragments_of(uint32_t (&p)[N / 16][4], const float (&s)[N / 8][4])
 {
 #pragma unroll

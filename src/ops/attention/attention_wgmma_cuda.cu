@@ -23,7 +23,7 @@ __device__ __forceinline__ void queries_turn(Panels<OWN, K> &q, int group)
 }
 
 /* One warpgroup's queries, from first to last key. */
-template <mem_class T, int N, int K, int GROUPS, int KEYS, int STAGES>
+template <class T, int N, int K, int GROUPS, int KEYS, int STAGES>
 __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
                                              ForwardShared<K, GROUPS, KEYS, STAGES> &s,
                                              int64_t head, int64_t query, int group, int64_t tiles)
@@ -92,7 +92,7 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
 }
 #endif
 
-template <mem_class T, int K, int N, int GROUPS, int KEYS, int STAGES>
+template <class T, int K, int N, int GROUPS, int KEYS, int STAGES>
 __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
     forward_wgmma(const __grid_constant__ AttentionCuda a, const __grid_constant__ RingArgs r)
 {
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 
 /* ---- host ---- */
 
-template <mem_class T, int K, int N, int GROUPS, int KEYS>
+template <class T, int K, int N, int GROUPS, int KEYS>
 static Err launch(const Call *call, const AttentionCuda &a)
 {
     constexpr int stages = K * KEYS > 80 * 96 ? 3 : 4;           /* what shared memory holds */
@@ -133,7 +133,7 @@ static Err launch(const Call *call, const AttentionCuda &a)
 
 /* The more warpgroups take turns the less time passes without products: as many as there are
  * registers for. */
-template <mem_class T> static Err forward_with(const Call *call, const AttentionCuda &a)
+template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTHS(a.width, K, N, {
         constexpr int most = N <= 72 ? 4 : N <= 80 ? 3 : 2;

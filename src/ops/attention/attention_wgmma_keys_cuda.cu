@@ -25,7 +25,7 @@ template <int K, int QUERIES> struct Numbers {
     }
 };
 
-template <mem_class T, int N, int K, int QUERIES>
+template <class T, int N, int K, int QUERIES>
 __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, QUERIES> &s,
                                           int64_t head, int64_t key, int group, int64_t tiles)
 {
@@ -154,7 +154,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
 }
 #endif
 
-template <mem_class T, int K, int N, int QUERIES>
+template <class T, int K, int N, int QUERIES>
 __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
     keys_wgmma(const __grid_constant__ AttentionCuda a, const __grid_constant__ RingArgs r)
 {
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 
 int attention_wgmma_tile(int64_t width) { return width <= 80 ? 64 : 48; } /* by the registers */
 
-template <mem_class T> static Err keys_with(const Call *call, const AttentionCuda &a)
+template <class T> static Err keys_with(const Call *call, const AttentionCuda &a)
 {
     RingArgs r = {};
     r.own[0] = a.k;

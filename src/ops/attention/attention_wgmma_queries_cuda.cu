@@ -9,7 +9,7 @@ template <int K, int GROUPS> using QueriesShared = RingShared<K, 2, 64 * GROUPS,
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-template <mem_class T, int N, int K, int GROUPS>
+template <class T, int N, int K, int GROUPS>
 __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShared<K, GROUPS> &s,
                                              int64_t head, int64_t query, int group, int64_t tiles)
 {
@@ -101,7 +101,7 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
 }
 #endif
 
-template <mem_class T, int K, int N, int GROUPS>
+template <class T, int K, int N, int GROUPS>
 __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
     queries_wgmma(const __grid_constant__ AttentionCuda a, const __grid_constant__ RingArgs r)
 {
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 
 /* ---- host ---- */
 
-template <mem_class T, int K, int N, int GROUPS>
+template <class T, int K, int N, int GROUPS>
 static Err launch(const Call *call, const AttentionCuda &a)
 {
     RingArgs r = {};
@@ -139,7 +139,7 @@ static Err launch(const Call *call, const AttentionCuda &a)
                                                 sizeof(QueriesShared<K, GROUPS>));
 }
 
-template <mem_class T> static Err queries_with(const Call *call, const AttentionCuda &a)
+template <class T> static Err queries_with(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTHS(a.width, K, N, {
         constexpr int most = N <= 80 ? 3 : 2;    /* what the registers hold */

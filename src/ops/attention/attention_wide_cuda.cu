@@ -42,7 +42,7 @@ typedef struct Rows {            /* of a piece's scores: head h's begin at row h
 } Rows;
 
 /* A block a row. In fp32 p may lie on the scores: each thread comes back to its own. */
-template <mem_class T> __global__ void __launch_bounds__(ROW_THREADS) wide_softmax(Rows r)
+template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_softmax(Rows r)
 {
     __shared__ float lines[32];
     int64_t      row = blockIdx.x, query = r.query + row % r.rows;
@@ -65,7 +65,7 @@ template <mem_class T> __global__ void __launch_bounds__(ROW_THREADS) wide_softm
 }
 
 /* p again, and ds with the scale that dq and dk have before them. */
-template <mem_class T> __global__ void __launch_bounds__(ROW_THREADS) wide_differences(Rows r)
+template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_differences(Rows r)
 {
     int64_t      row = blockIdx.x, query = r.query + row % r.rows,
                  at = row / r.rows * r.lq + query;
@@ -81,7 +81,7 @@ template <mem_class T> __global__ void __launch_bounds__(ROW_THREADS) wide_diffe
 }
 
 /* Sums of one head, rounded to where they belong. */
-template <mem_class T>
+template <class T>
 __global__ void wide_round(const float *sums, T *to, int64_t rows, int64_t width, int64_t ld)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < rows * width;

@@ -115,6 +115,7 @@ static void conv_grad(Grad *g)
 
 OPERATOR(conv,
     .doc = "convolution over images or volumes, channels last",
+    .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(ConvAttr), .n_in = 3, .n_out = 1,
     .shape = conv_shape, .grad = conv_grad, .cost = conv_cost,
     .cpu = { conv_choose_linalg, conv_prepare_linalg, conv_linalg })
@@ -213,6 +214,7 @@ static void conv_transpose_grad(Grad *g)
 
 OPERATOR(conv_transpose,
     .doc = "transposed convolution, channels last",
+    .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(ConvAttr), .n_in = 3, .n_out = 1,
     .shape = conv_transpose_shape, .grad = conv_transpose_grad, .cost = conv_cost,
     .cpu = { conv_choose_linalg, conv_prepare_linalg, conv_grad_x_linalg })

@@ -65,6 +65,7 @@ static void up_conv_grad(Grad *g)
 
 OPERATOR(up_conv,
     .doc = "3x3 convolution of a map made larger by repetition, without that map",
+    .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(UpConvAttr), .n_in = 3, .n_out = 1,
     .shape = up_conv_shape, .grad = up_conv_grad, .cost = up_conv_cost,
     .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_cpu })
@@ -104,6 +105,13 @@ OPERATOR_INTERNAL(up_conv_grad_w,
     .attr_bytes = sizeof(UpConvWAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
     .shape = up_conv_grad_w_shape, .cost = up_conv_cost,
     .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_grad_w_cpu })
+
+bool up_conv_pays(const Graph *graph, int64_t in, int64_t out, int64_t up)
+{
+    enum { MIN_CHANNELS = 32, MULTIPLE = 8 };    /* what linalg/subpixel_conv.h takes */
+    return graph->build->subpixel && up >= 2 && up <= UP_CONV_MAX && in >= MIN_CHANNELS &&
+           out >= MIN_CHANNELS && in % MULTIPLE == 0 && out % MULTIPLE == 0;
+}
 
 Tensor up_conv(Tensor x, Tensor w, Tensor bias, int64_t up)
 {

@@ -29,6 +29,8 @@ typedef struct UpConvWAttr {     /* of the weight gradient */
 } UpConvWAttr;
 
 Tensor up_conv(Tensor x, Tensor w, Tensor bias_or_none, int64_t up);
+/* Is it asked for, and do the kernels take so many channels? Else the map is upsampled first. */
+bool   up_conv_pays(const Graph *graph, int64_t in, int64_t out, int64_t up);
 
 /* The convolution of the large map that the node stands for. */
 ConvDesc up_conv_desc(const Node *n);

@@ -46,8 +46,18 @@ static Cost no_cost(const Node *n)
     return (Cost){ 0 };
 }
 
+static bool reshape_chunk(const ChunkCall *c)
+{
+    Shape *shape = &((ReshapeAttr *)c->attr)->shape;
+    bool   can = chunk_divides(*shape, c->n);
+    if (can)
+        *shape = chunk_shape(*shape, c->n);
+    return can;
+}
+
 OPERATOR(reshape,
     .doc = "the same bytes under another shape",
+    .chunk = { CHUNK_CUSTOM, INPUT(0), reshape_chunk },
     .attr_bytes = sizeof(ReshapeAttr), .n_in = 1, .n_out = 1, .view = true,
     .shape = reshape_shape, .grad = reshape_grad, .cost = no_cost)
 
@@ -97,6 +107,7 @@ static Cost add_cost(const Node *n)
 
 OPERATOR(add,
     .doc = "a + b, element by element",
+    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
     .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = add_shape, .grad = add_grad, .cost = add_cost, .cpu = { .run = add_cpu })
 
@@ -121,6 +132,7 @@ static void cast_grad(Grad *g)
 
 OPERATOR(cast,
     .doc = "the same numbers, rounded to another type",
+    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
     .attr_bytes = sizeof(CastAttr), .n_in = 1, .n_out = 1,
     .shape = cast_shape, .grad = cast_grad, .cost = move_cost, .cpu = { .run = cast_cpu })
 

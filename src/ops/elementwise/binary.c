@@ -34,6 +34,7 @@ static void sub_rule(Grad *g)
 
 OPERATOR(sub,
     .doc = "x - y, element by element",
+    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
     .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = binary_shape, .grad = sub_rule, .cost = binary_cost, .cpu = { .run = sub_cpu })
 
@@ -46,6 +47,7 @@ static void mul_rule(Grad *g)
 
 OPERATOR(mul,
     .doc = "x y, element by element",
+    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
     .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = binary_shape, .grad = mul_rule, .cost = binary_cost, .cpu = { .run = mul_cpu })
 
@@ -59,6 +61,7 @@ static void weighted_sum_rule(Grad *g)
 
 OPERATOR(weighted_sum,
     .doc = "a x + b y with fixed a and b",
+    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
     .attr_bytes = sizeof(WeightedAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = binary_shape, .grad = weighted_sum_rule, .cost = binary_cost,
     .cpu = { .run = weighted_sum_cpu })
@@ -114,8 +117,24 @@ static void add_rows_rule(Grad *g)
     rows_give_sum(g, tensor_none(g->graph));
 }
 
+/* A vector along input 0 is sliced with it where it has its leading axis. */
+static bool broadcast_chunk(const ChunkCall *c)
+{
+    Shape       x = in_shape(c->node, 0), v = in_shape(c->node, 1);
+    ReduceAttr *fit = c->attr;
+    if (fit->a > 1) {                        /* v has the leading axis of x */
+        if (!chunk_divides(v, c->n) || chunk_axis(v) != c->axis ||
+            v.dim[c->axis] != x.dim[c->axis])
+            return false;
+        *c->inputs |= INPUT(1);
+        v = chunk_shape(v, c->n);
+    }
+    return broadcast_fit(chunk_shape(x, c->n), v, fit);
+}
+
 OPERATOR(add_rows,
     .doc = "x + v, v repeated along x",
+    .chunk = { CHUNK_CUSTOM, INPUT(0), broadcast_chunk },
     .attr_bytes = sizeof(ReduceAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = rows_shape, .grad = add_rows_rule, .cost = binary_cost, .cpu = { .run = add_rows_cpu })
 
@@ -128,6 +147,7 @@ static void mul_rows_rule(Grad *g)
 
 OPERATOR(mul_rows,
     .doc = "x v, v repeated along x",
+    .chunk = { CHUNK_CUSTOM, INPUT(0), broadcast_chunk },
     .attr_bytes = sizeof(ReduceAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = rows_shape, .grad = mul_rows_rule, .cost = binary_cost, .cpu = { .run = mul_rows_cpu })
 
@@ -182,6 +202,7 @@ static void gated_add_rule(Grad *g)
 
 OPERATOR(gated_add,
     .doc = "x + gate h, gate repeated along h",
+    .chunk = { CHUNK_CUSTOM, INPUT(0) | INPUT(2), broadcast_chunk },
     .attr_bytes = sizeof(ReduceAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = rows_shape, .grad = gated_add_rule, .cost = binary_cost,
     .cpu = { .run = gated_add_cpu })

@@ -65,7 +65,7 @@ ALONG(AddAlong, 1, x[0][j] + v[j])
 ALONG(MulAlong, 1, x[0][j] * v[j])
 ALONG(GateAlong, 2, fmaf(v[j], x[1][j], x[0][j]))        /* x, h */
 
-template <mem_class F, int IN> static Err along_cuda(const Call *call, const int (&from)[IN])
+template <class F, int IN> static Err along_cuda(const Call *call, const int (&from)[IN])
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
     PackOf            pack = { 8 };

@@ -40,6 +40,7 @@ static void geglu_rule(Grad *g)
 
 OPERATOR(glu,
     .doc = "first half times sigmoid of the second",
+    .chunk = { CHUNK_ROWS, INPUT(0) },
     .n_in = 1, .n_out = 1,
     .shape = glu_shape, .grad = glu_rule, .cost = glu_cost, .cpu = { .run = glu_cpu })
 
@@ -48,8 +49,12 @@ OPERATOR_INTERNAL(glu_grad,
     .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = glu_grad_shape, .cost = glu_cost, .cpu = { .run = glu_grad_cpu })
 
+static int64_t gate_bytes(const Node *n) { return value_at(n->graph, n->out[0])->bytes; }
+
 OPERATOR(geglu,
     .doc = "first half times gelu of the second",
+    .never_stored = { "gate after its activation", "the gradient recomputes it from the input", gate_bytes },
+    .chunk = { CHUNK_ROWS, INPUT(0) },
     .n_in = 1, .n_out = 1,
     .shape = glu_shape, .grad = geglu_rule, .cost = glu_cost, .cpu = { .run = geglu_cpu })
 

@@ -27,7 +27,7 @@ struct Geglu {
     }
 };
 
-template <mem_class F, int N>
+template <class F, int N>
 __global__ void __launch_bounds__(ROW_THREADS)
     gate_packs(AnyIn x, AnyOut y, int64_t half, int64_t packs)
 {
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-template <mem_class F, int N>
+template <class F, int N>
 __global__ void __launch_bounds__(ROW_THREADS)
     gate_grad_packs(AnyIn x, AnyIn dy, AnyOut dx, int64_t half, int64_t packs)
 {
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-template <mem_class F> static Err gate_cuda(const Call *call)
+template <class F> static Err gate_cuda(const Call *call)
 {
     Shape  s = out_shape(call->node, 0);
     AnyIn  x = any_in(call, 0);
@@ -86,7 +86,7 @@ template <mem_class F> static Err gate_cuda(const Call *call)
     return OK;
 }
 
-template <mem_class F> static Err gate_grad_cuda(const Call *call)
+template <class F> static Err gate_grad_cuda(const Call *call)
 {
     Shape  s = in_shape(call->node, 1);
     AnyIn  x = any_in(call, 0), dy = any_in(call, 1);

@@ -38,7 +38,8 @@ UNARY_LIST(X)
 
 #define UNARY(fn)                                                               \
     .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = unary_shape,     \
-    .grad = fn##_rule, .cost = fn##_cost, .cpu = { .run = fn##_cpu }
+    .grad = fn##_rule, .cost = fn##_cost, .cpu = { .run = fn##_cpu },            \
+    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS }
 #define UNARY_GRAD(fn)                                                          \
     .doc = "gradient of " #fn, .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), \
     .shape = unary_shape, .cost = fn##_cost, .cpu = { .run = fn##_grad_cpu },   \
@@ -84,6 +85,7 @@ static Cost affine_cost(const Node *n) { return unary_cost(n, 2); }
 
 OPERATOR(affine,
     .doc = "scale x + offset, both fixed numbers",
+    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
     .attr_bytes = sizeof(AffineAttr), .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = unary_shape, .grad = affine_rule, .cost = affine_cost, .cpu = { .run = affine_cpu })
 

@@ -43,6 +43,7 @@ static Cost embedding_grad_cost(const Node *n)
 
 OPERATOR(embedding,
     .doc = "rows of a table by number",
+    .chunk = { CHUNK_SAMPLES, INPUT(1) },
     .n_in = 2, .n_out = 1,
     .shape = embedding_shape, .grad = embedding_rule, .cost = embedding_cost,
     .cpu = { .run = embedding_cpu })
@@ -90,6 +91,7 @@ static Cost time_embedding_cost(const Node *n)
 
 OPERATOR(time_embedding,
     .doc = "[cos | sin] of a time at geometric frequencies",
+    .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(TimeAttr), .n_in = 1, .n_out = 1,
     .shape = time_embedding_shape, .cost = time_embedding_cost,
     .cpu = { .run = time_embedding_cpu })

@@ -7,7 +7,7 @@ extern "C" {
 #include "ops/embedding/embedding.h"
 }
 
-template <mem_class U>
+template <class U>
 __global__ void __launch_bounds__(ROW_THREADS)
     embedding_rows(U *__restrict__ y, const U *__restrict__ table, const int32_t *__restrict__ ids,
                    int64_t most, int64_t row, int64_t count)

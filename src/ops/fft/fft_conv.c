@@ -59,6 +59,7 @@ static void fft_conv_grad(Grad *g)
 
 OPERATOR(fft_conv,
     .doc = "causal convolution with a kernel as long as the signal, plus D u",
+    .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(FftConvAttr), .n_in = 4, .n_out = 1,
     .shape = fft_conv_shape, .grad = fft_conv_grad, .cost = fft_conv_cost,
     .cpu = { .choose = fft_conv_choose_cpu, .run = fft_conv_cpu })

@@ -41,7 +41,7 @@ __device__ __forceinline__ Places places_of(const Span &s, int64_t length, int64
              length };
 }
 
-template <int R, mem_class T>
+template <int R, class T>
 __device__ __forceinline__ void fetch_of(const T *p, const Places &places, float (&x)[R])
 {
 #pragma unroll
@@ -111,7 +111,7 @@ struct Unweighted {
     Type        type_d, type_x;
 };
 
-template <int R, mem_class T>
+template <int R, class T>
 __device__ __forceinline__ void put_of(T *p, const Places &places, const float (&y)[R])
 {
 #pragma unroll
@@ -252,7 +252,7 @@ __device__ __forceinline__ RowBack row_back(const FftCuda &f, int lanes, const W
 }
 
 /* Row by row, in place: transform, product with the kernel's spectrum, transform back. */
-template <mem_class Plan>
+template <class Plan>
 __global__ void __launch_bounds__(Plan::THREADS)
     conv_rows(int lanes, Plan plan, FftCuda f, Workspace kernel, Workspace x, int64_t batch)
 {
@@ -281,7 +281,7 @@ typedef struct GradRows {
 } GradRows;
 
 /* copy(place in a buffer, place in memory) for all of the block's row. */
-template <mem_class Copy>
+template <class Copy>
 __device__ __forceinline__ void row_copy(const FftCuda &f, int lanes, const Workspace &s, Copy copy)
 {
     Line line = fft_row(f, lanes);
@@ -293,7 +293,7 @@ __device__ __forceinline__ void row_copy(const FftCuda &f, int lanes, const Work
 }
 
 
-template <mem_class Plan>
+template <class Plan>
 __global__ void __launch_bounds__(Plan::THREADS)
     grad_rows(int lanes, Plan plan, FftCuda f, GradRows g)
 {

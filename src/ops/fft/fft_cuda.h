@@ -240,7 +240,7 @@ __device__ inline float2 *fft_passes(float2 *x, float2 *y, const float2 *turns, 
 }
 
 /* All n elements of the block's channels: at(place in a buffer, element, lane). */
-template <mem_class At> __device__ __forceinline__ void fft_each(int n, int lanes, At at)
+template <class At> __device__ __forceinline__ void fft_each(int n, int lanes, At at)
 {
     for (int i = (int)threadIdx.x; i < n << lanes; i += FFT_THREADS)
         at(i, i >> lanes, i & ((1 << lanes) - 1));
@@ -261,7 +261,7 @@ __device__ __forceinline__ void fft_in_place(int n, Work &w)
         fft_swap(w);
 }
 
-template <mem_class From> __device__ __forceinline__ void fft_fetch(int n, Work &w, const From &from)
+template <class From> __device__ __forceinline__ void fft_fetch(int n, Work &w, const From &from)
 {
     fft_each(n, w.lanes, [&](int i, int e, int l) {
         float2 v[1];
@@ -270,7 +270,7 @@ template <mem_class From> __device__ __forceinline__ void fft_fetch(int n, Work 
     });
 }
 
-template <mem_class To> __device__ __forceinline__ void fft_give(int n, Work &w, const To &to)
+template <class To> __device__ __forceinline__ void fft_give(int n, Work &w, const To &to)
 {
     fft_each(n, w.lanes, [&](int i, int e, int l) {
         float2 v[1] = { w.a[i] };
@@ -280,7 +280,7 @@ template <mem_class To> __device__ __forceinline__ void fft_give(int n, Work &w,
 }
 
 /* The transform, in order. */
-template <mem_class From, mem_class To>
+template <class From, class To>
 __device__ __forceinline__ void fft_run(Any plan, Work &w, const From &from, const To &to)
 {
     fft_fetch(plan.n(), w, from);
@@ -289,7 +289,7 @@ __device__ __forceinline__ void fft_run(Any plan, Work &w, const From &from, con
 }
 
 /* The transform, what middle.pass<R>(first, step, lane, v) makes of it, and a transform again. */
-template <mem_class From, mem_class Middle, mem_class To>
+template <class From, class Middle, class To>
 __device__ __forceinline__ void fft_through(Any plan, Work &w, const From &from,
                                             const Middle &middle, const To &to)
 {
@@ -305,7 +305,7 @@ __device__ __forceinline__ void fft_through(Any plan, Work &w, const From &from,
 }
 
 /* Pass one of two: takes elements b + t B of the signal and leaves them for pass two. */
-template <int A, int B, mem_class From>
+template <int A, int B, class From>
 __device__ __forceinline__ void two_first(float2 *x, const From &from)
 {
     int    b = (int)threadIdx.x >> 4, l = (int)threadIdx.x & 15;
@@ -334,7 +334,7 @@ __device__ __forceinline__ void two_second(const float2 *x, const float2 *turns,
 }
 
 /* What the block has put into x goes through pass two to where it leaves. */
-template <int A, int B, mem_class To>
+template <int A, int B, class To>
 __device__ __forceinline__ void two_leave(const Work &w, const float2 *x, int b, int l,
                                           const To &to)
 {
@@ -348,7 +348,7 @@ __device__ __forceinline__ void two_leave(const Work &w, const float2 *x, int b,
     }
 }
 
-template <int A, int B, mem_class From, mem_class To>
+template <int A, int B, class From, class To>
 __device__ __forceinline__ void fft_run(Two<A, B>, Work &w, const From &from, const To &to)
 {
     int b = (int)threadIdx.x >> 4, l = (int)threadIdx.x & 15;
@@ -359,7 +359,7 @@ __device__ __forceinline__ void fft_run(Two<A, B>, Work &w, const From &from, co
 
 /* The second transform has its factors in the other order: its first pass takes the very elements
  * that the thread has. */
-template <int A, int B, mem_class From, mem_class Middle, mem_class To>
+template <int A, int B, class From, class Middle, class To>
 __device__ __forceinline__ void fft_through(Two<A, B>, Work &w, const From &from,
                                             const Middle &middle, const To &to)
 {
@@ -384,7 +384,7 @@ __device__ __forceinline__ float2 *fft_buffer(float2 *memory, int n, int lanes, 
     return memory + FFT_TABLES * n + ((size_t)i * n << lanes);
 }
 
-template <mem_class Plan>
+template <class Plan>
 __device__ __forceinline__ Work fft_work(Plan plan, float2 *memory, int lanes)
 {
     int n = plan.n();
@@ -401,7 +401,7 @@ __device__ __forceinline__ Work fft_work(Plan plan, float2 *memory, int lanes)
  * have more to say about many elements at once have a load_span or store_span of their own.
  * weight_of(struct, element) is the same for all channels, so it is made once a block; most have
  * none. Tables need no memory but the block's: they are made before cuda_begin. */
-template <mem_class Side> __device__ __forceinline__ float2 weight_of(const Side &, int64_t)
+template <class Side> __device__ __forceinline__ float2 weight_of(const Side &, int64_t)
 {
     return make_float2(1, 0);
 }
@@ -417,7 +417,7 @@ struct Span {
     }
 };
 
-template <int R, mem_class Load>
+template <int R, class Load>
 __device__ __forceinline__ void load_span(const Load &load, const Span &s, float2 (&v)[R])
 {
 #pragma unroll
@@ -425,7 +425,7 @@ __device__ __forceinline__ void load_span(const Load &load, const Span &s, float
         v[t] = load(s.batch, s.first + t * s.step, s.channel, s.weight_at(t));
 }
 
-template <int R, mem_class Store>
+template <int R, class Store>
 __device__ __forceinline__ void store_span(const Store &store, const Span &s,
                                            const float2 (&v)[R])
 {
@@ -454,7 +454,7 @@ template <int R> __device__ __forceinline__ void fft_zero(float2 (&v)[R])
 
 /* Both ends of a transform of a line in memory. FLIP: of an inverse. weight is for the memory's
  * side, turns are those between columns and rows; NULL: none. */
-template <mem_class Load, bool FLIP> struct LineIn {
+template <class Load, bool FLIP> struct LineIn {
     Load          load;
     Line          line;
     const float2 *weight, *turns;
@@ -476,7 +476,7 @@ template <mem_class Load, bool FLIP> struct LineIn {
     }
 };
 
-template <mem_class Store, bool FLIP> struct LineOut {
+template <class Store, bool FLIP> struct LineOut {
     Store         store;
     Line          line;
     const float2 *weight, *turns;
@@ -512,7 +512,7 @@ __device__ __forceinline__ Line fft_spread(const FftCuda &f, int lanes)
 }
 
 /* Sample j1 n2 + j2 in; k1 n2 + j2 out. With n2 = 1 that is the frequency: the whole transform. */
-template <mem_class Plan, mem_class Load, mem_class Store>
+template <class Plan, class Load, class Store>
 __global__ void __launch_bounds__(Plan::THREADS)
     fft_columns(int lanes, Plan plan, FftCuda f, Load load, Store store)
 {
@@ -533,7 +533,7 @@ __global__ void __launch_bounds__(Plan::THREADS)
 }
 
 /* k1 n2 + j2 in; frequency k1 + n1 k2 out. */
-template <mem_class Plan, mem_class Load, mem_class Store>
+template <class Plan, class Load, class Store>
 __global__ void __launch_bounds__(Plan::THREADS)
     fft_rows(int lanes, Plan plan, FftCuda f, Load load, Store store)
 {
@@ -547,7 +547,7 @@ __global__ void __launch_bounds__(Plan::THREADS)
 }
 
 /* Undoes fft_columns: k1 n2 + j2 in, sample j1 n2 + j2 out. */
-template <mem_class Plan, mem_class Load, mem_class Store>
+template <class Plan, class Load, class Store>
 __global__ void __launch_bounds__(Plan::THREADS)
     fft_columns_back(int lanes, Plan plan, FftCuda f, Load load, Store store)
 {
@@ -680,7 +680,7 @@ static inline size_t fft_signal_bytes(const FftCuda *f)
 }
 
 /* What f makes of the plan for n: Any or one of Two. */
-template <mem_class F> static Err fft_with(int n, int64_t channels, F f)
+template <class F> static Err fft_with(int n, int64_t channels, F f)
 {
     switch (channels > 8 ? n : 0) {
     case 24:  return f(Two<6, 4>{});
@@ -695,7 +695,7 @@ template <mem_class F> static Err fft_with(int n, int64_t channels, F f)
 }
 
 /* across: how many small transforms; buffers: beyond those of one transform. */
-template <mem_class Plan, mem_class Kernel, mem_class... Args>
+template <class Plan, class Kernel, class... Args>
 static Err fft_launch(const Call *call, Plan plan, Kernel kernel, int across, int64_t channels,
                       int64_t batch, int buffers, Args... args)
 {
@@ -709,7 +709,7 @@ static Err fft_launch(const Call *call, Plan plan, Kernel kernel, int across, in
 }
 
 /* Batches in by columns, out by rows of workspace memory; and back. */
-template <mem_class Load, mem_class Store>
+template <class Load, class Store>
 static Err fft_enter(const Call *call, FftCuda f, int64_t batch, Load load, Store store)
 {
     return fft_with(f.n1, f.channels, [&](auto plan) {
@@ -718,7 +718,7 @@ static Err fft_enter(const Call *call, FftCuda f, int64_t batch, Load load, Stor
     });
 }
 
-template <mem_class Load, mem_class Store>
+template <class Load, class Store>
 static Err fft_leave(const Call *call, FftCuda f, int64_t batch, Load load, Store store)
 {
     return fft_with(f.n1, f.channels, [&](auto plan) {
@@ -728,7 +728,7 @@ static Err fft_leave(const Call *call, FftCuda f, int64_t batch, Load load, Stor
 }
 
 /* A whole forward transform; workspace: [batch][n][channels], unused if n2 is 1. */
-template <mem_class Load, mem_class Store>
+template <class Load, class Store>
 static Err fft_whole(const Call *call, FftCuda f, int64_t batch, Load load, Store store,
                      float2 *workspace)
 {

@@ -91,7 +91,7 @@ typedef struct LineJob {
 } LineJob;
 
 /* The S packs at i, i + step, ...: made, written, and added to sum. */
-template <int N, int S, int IN, mem_class F>
+template <int N, int S, int IN, class F>
 __device__ __forceinline__ void line_some(F &f, const RowsIn<IN> &in, const LineJob &job, int64_t i,
                                           int64_t step, float (&sum)[N])
 {
@@ -116,7 +116,7 @@ __device__ __forceinline__ void line_some(F &f, const RowsIn<IN> &in, const Line
     }
 }
 
-template <int N, int IN, mem_class F>
+template <int N, int IN, class F>
 __global__ void __launch_bounds__(LINE_THREADS, 3)
     line_kernel(F f, RowsIn<IN> in, LineJob job)
 {
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(LINE_THREADS, 3)
 }
 
 /* As rows_cuda, and with the lines of output 0 where they are asked for. */
-template <int IN, mem_class F> Err lines_cuda(const Call *call, F f)
+template <int IN, class F> Err lines_cuda(const Call *call, F f)
 {
     if (!call_lines(call))
         return rows_cuda<IN>(call, f);

@@ -64,6 +64,7 @@ static void linear_grad(Grad *g)
 
 OPERATOR(linear,
     .doc = "y = x W + b over the last axis, added to what is there",
+    .chunk = { CHUNK_ROWS, INPUT(0) | INPUT(3) },
     .attr_bytes = sizeof(LinearAttr), .n_in = -3, .n_out = 1,
     .shape = linear_shape, .grad = linear_grad, .cost = linear_cost,
     .cpu = { linear_choose_linalg, linear_prepare_linalg, linear_cpu })

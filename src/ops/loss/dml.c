@@ -44,8 +44,14 @@ static Cost dml_cost(const Node *n)
     return (Cost){ .flops = 60 * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
+/* The log-probability of every component, and the mixture's weights over it. */
+static int64_t mixture_terms_bytes(const Node *n) { return shape_count(in_shape(n, 0)) / 3 * 4 * 2; }
+
 OPERATOR(dml_loss,
     .doc = "discretised mixture of logistics, mean over targets; -100 does not count",
+    .never_stored = { "mixture terms", "rows are done in blocks; the gradient recomputes them",
+                      mixture_terms_bytes },
+    .chunk = { CHUNK_COUNTED_LOSS, INPUT(0) | INPUT(1) },
     .attr_bytes = sizeof(LossAttr), .n_in = 3, .n_out = 2,
     .shape = dml_shape, .grad = dml_rule, .cost = dml_cost,
     .cpu = { .choose = dml_loss_choose_cpu, .run = dml_loss_cpu })

@@ -114,8 +114,15 @@ static void cross_entropy_rule(Grad *g)
                        NULL));
 }
 
+static bool loss_mean_chunk(const ChunkCall *c)
+{
+    ((LossAttr *)c->attr)->scale /= (float)c->n;
+    return true;
+}
+
 OPERATOR(mse_loss,
     .doc = "mean of squared differences",
+    .chunk = { CHUNK_MEAN_LOSS, INPUT(0) | INPUT(1), loss_mean_chunk },
     .attr_bytes = sizeof(LossAttr), .n_in = 2, .n_out = 1,
     .shape = loss_shape, .grad = mse_rule, .cost = loss_cost,
     .cpu = { .choose = loss_choose_cpu, .run = mse_loss_cpu })
@@ -127,6 +134,7 @@ OPERATOR_INTERNAL(mse_loss_grad,
 
 OPERATOR(l1_loss,
     .doc = "mean of absolute differences",
+    .chunk = { CHUNK_MEAN_LOSS, INPUT(0) | INPUT(1), loss_mean_chunk },
     .attr_bytes = sizeof(LossAttr), .n_in = 2, .n_out = 1,
     .shape = loss_shape, .grad = l1_rule, .cost = loss_cost,
     .cpu = { .choose = loss_choose_cpu, .run = l1_loss_cpu })
@@ -138,6 +146,7 @@ OPERATOR_INTERNAL(l1_loss_grad,
 
 OPERATOR(masked_l1_loss,
     .doc = "mean of absolute differences where a mask is set",
+    .chunk = { CHUNK_COUNTED_LOSS, INPUT(0) | INPUT(1) | INPUT(2) },
     .attr_bytes = sizeof(LossAttr), .n_in = 4, .n_out = 2,
     .shape = masked_shape, .grad = masked_rule, .cost = loss_cost,
     .cpu = { .choose = loss_choose_cpu, .run = masked_l1_loss_cpu })
@@ -149,6 +158,7 @@ OPERATOR_INTERNAL(masked_l1_loss_grad,
 
 OPERATOR(cross_entropy,
     .doc = "mean of -log softmax at the target; -100 does not count",
+    .chunk = { CHUNK_COUNTED_LOSS, INPUT(0) | INPUT(1) },
     .attr_bytes = sizeof(LossAttr), .n_in = 3, .n_out = 3,
     .shape = cross_entropy_shape, .grad = cross_entropy_rule, .cost = cross_entropy_cost,
     .cpu = { .choose = cross_entropy_choose_cpu, .run = cross_entropy_cpu })

@@ -74,8 +74,18 @@ static Cost groupnorm_cost(const Node *n)
                    .bytes = node_bytes(n) + in_bytes(n, 0) };        /* x is read twice */
 }
 
+/* SiLU and GELU need their input again, the next layer their output; ReLU manages with its output. */
+static int64_t before_activation_bytes(const Node *n)
+{
+    NormAct act = ATTR(n, GroupnormAttr)->act;
+    return act == NORM_SILU || act == NORM_GELU ? value_at(n->graph, n->out[0])->bytes : 0;
+}
+
 OPERATOR(groupnorm,
     .doc = "act(weight * (x - mean) / sqrt(var + eps) + bias) over groups of channels",
+    .never_stored = { "norm before its activation", "the gradient recomputes it from the norm's input",
+                      before_activation_bytes },
+    .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(GroupnormAttr), .n_in = 3, .n_out = 2, .inplace = IN_PLACE_OF(0),
     .shape = groupnorm_shape, .grad = groupnorm_grad, .cost = groupnorm_cost,
     .cpu = { .choose = groupnorm_choose_cpu, .run = groupnorm_cpu })
@@ -170,8 +180,14 @@ static Cost spade_cost(const Node *n)
     return (Cost){ .flops = in_count(n, 0) * 11, .bytes = node_bytes(n) + in_bytes(n, 0) };
 }
 
+/* The normalised map, which its product with the scale would keep. */
+static int64_t normalised_map_bytes(const Node *n) { return value_at(n->graph, n->out[0])->bytes; }
+
 OPERATOR(spade,
     .doc = "norm(h) * (1 + gamma) + beta, gamma and beta being maps",
+    .never_stored = { "normalised map of SPADE", "the gradient recomputes it from the norm's input",
+                      normalised_map_bytes },
+    .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(3) | INPUT(4) },
     .attr_bytes = sizeof(GroupnormAttr), .n_in = 5, .n_out = 2, .inplace = IN_PLACE_OF(0),
     .shape = spade_shape, .grad = spade_grad, .cost = spade_cost,
     .cpu = { .choose = spade_choose_cpu, .run = spade_cpu })

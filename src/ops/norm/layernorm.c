@@ -64,6 +64,7 @@ static void layernorm_grad(Grad *g)
 
 OPERATOR(layernorm,
     .doc = "weight * (x - mean) / sqrt(var + eps) + bias over the last axis",
+    .chunk = { CHUNK_ROWS, INPUT(0) },
     .attr_bytes = sizeof(LayernormAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = layernorm_shape, .grad = layernorm_grad, .cost = layernorm_cost,
     .cpu = { .choose = layernorm_choose_cpu, .run = layernorm_cpu })
@@ -133,6 +134,7 @@ static void layernorm_modulate_grad(Grad *g)
 
 OPERATOR(layernorm_modulate,
     .doc = "LN(x) * (1 + scale) + shift, per sample; columns of one packed tensor",
+    .chunk = { CHUNK_CHEAP_SAMPLES, INPUT(0) | INPUT(1) },
     .attr_bytes = sizeof(LayernormAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = layernorm_modulate_shape, .grad = layernorm_modulate_grad, .cost = layernorm_cost,
     .cpu = { .choose = layernorm_modulate_choose_cpu, .run = layernorm_modulate_cpu })
@@ -185,6 +187,7 @@ static void scalar_norm_grad(Grad *g)
 
 OPERATOR(scalar_norm,
     .doc = "(s / std) * (x - mean + m) over the last axis, m and s scalars",
+    .chunk = { CHUNK_ROWS, INPUT(0) },
     .attr_bytes = sizeof(LayernormAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = scalar_norm_shape, .grad = scalar_norm_grad, .cost = layernorm_cost,
     .cpu = { .choose = scalar_norm_choose_cpu, .run = scalar_norm_cpu })

@@ -132,7 +132,7 @@ static void ring_launch(const Call *call, void (*kernel)(RowsCuda), unsigned blo
 
 /* Measured on an H200: rings of up to 16 numbers a lane are faster (468 and 256 wide), of 24 and 40
  * slower, where registers hold as many blocks without. */
-template <mem_class T, int V>
+template <class T, int V>
 static bool ring_forward(const Call *call, const RowsCuda &job, Team team, Affine form)
 {
     if (!ring_takes(&job, V) || !team.packs || team.packs * V > 16)
@@ -152,7 +152,7 @@ static bool ring_forward(const Call *call, const RowsCuda &job, Team team, Affin
     return true;
 }
 
-template <mem_class T, int V>
+template <class T, int V>
 static bool ring_backward(const Call *call, const RowsCuda &job, Team team, Affine form)
 {
     if (!ring_takes(&job, V) || !team.packs)
@@ -171,7 +171,7 @@ static bool ring_backward(const Call *call, const RowsCuda &job, Team team, Affi
     return true;
 }
 
-template <mem_class T, int V> static void launch_forward(const Call *call, RowsCuda job)
+template <class T, int V> static void launch_forward(const Call *call, RowsCuda job)
 {
     int64_t      count = job.width / V;
     Team         team = team_of(count);
@@ -197,7 +197,7 @@ template <mem_class T, int V> static void launch_forward(const Call *call, RowsC
     }
 }
 
-template <mem_class T, int V> static void launch_backward(const Call *call, RowsCuda job)
+template <class T, int V> static void launch_backward(const Call *call, RowsCuda job)
 {
     int64_t      count = job.width / V;
     Team         team = team_of(count);

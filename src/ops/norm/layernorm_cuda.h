@@ -142,7 +142,7 @@ __device__ __forceinline__ void row_sums(float *x, float *y, int lanes, float *l
 }
 
 /* A row as it is stored: lane l holds packs l, l + lanes, ... of `count`, zeros beyond the end. */
-template <mem_class T, int V, int K>
+template <class T, int V, int K>
 __device__ __forceinline__ void row_get(const T *p, int64_t at, int lane, int lanes, int count,
                                         bool live, Pack<T, V> (&x)[K])
 {
@@ -159,7 +159,7 @@ __device__ __forceinline__ void row_get(const T *p, int64_t at, int lane, int la
 }
 
 /* Mean and 1 / std. */
-template <mem_class T, int V, int K, bool BLOCK>
+template <class T, int V, int K, bool BLOCK>
 __device__ __forceinline__ void row_moments(const RowsCuda &job, const Pack<T, V> (&x)[K], int lane,
                                             int count, float *lines, float *mean, float *rstd)
 {
@@ -189,7 +189,7 @@ __device__ __forceinline__ void row_moments(const RowsCuda &job, const Pack<T, V
 
 /* Pack k of weight or bias as numbers: from what was fetched with the row, else from where it lies,
  * `absent` where it is not given. */
-template <mem_class T, int V, Affine FORM>
+template <class T, int V, Affine FORM>
 __device__ __forceinline__ void affine_pack(const RowsCuda &job, const Pack<T, V> &fetched,
                                             const void *p, int64_t at, bool inside, float absent,
                                             float *w)
@@ -213,7 +213,7 @@ __device__ __forceinline__ void affine_pack(const RowsCuda &job, const Pack<T, V
 
 /* Packs beyond a row's end are worked on like all others, as zeros, and not stored: without
  * branches between them the packs do not wait for one another. */
-template <mem_class T, int V, int K, bool BLOCK, Affine FORM>
+template <class T, int V, int K, bool BLOCK, Affine FORM>
 __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS,
                                   BLOCK ? 1 : forward_blocks(K * V, FORM == AFFINE_SCALAR))
     rows_forward(RowsCuda job)
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS,
 }
 
 /* A pack on its way to shared memory, or zeros: it is there when ring_wait() has said so. */
-template <mem_class T, int V>
+template <class T, int V>
 __device__ __forceinline__ void ring_ask(Pack<T, V> *to, const T *from, bool inside)
 {
     constexpr int bytes = (int)sizeof(Pack<T, V>);
@@ -287,7 +287,7 @@ template <int LEFT> __device__ __forceinline__ void ring_wait()
 
 /* As rows_forward for weights of columns, each thread with a ring of its own: its packs of the rows
  * that come next. One turn of blocks. */
-template <mem_class T, int V, int K, Affine FORM>
+template <class T, int V, int K, Affine FORM>
 __global__ void __launch_bounds__(ROW_THREADS, forward_blocks(K * V, false))
     rows_forward_ring(RowsCuda job)
 {
@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(ROW_THREADS, forward_blocks(K * V, false))
 }
 
 /* Any width: the row is read three times. */
-template <mem_class T> __global__ void __launch_bounds__(ROW_THREADS) rows_forward_wide(RowsCuda job)
+template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_forward_wide(RowsCuda job)
 {
     cuda_begin();
     __shared__ float lines[32];
@@ -425,7 +425,7 @@ __device__ void scalars_join(const RowsCuda &job, float team_s, float team_m, fl
 
 /* dx = before + rstd (g - mean(g) - xhat mean(g (xhat + add))), g = weight dy. A block takes one
  * piece. */
-template <mem_class T, int V, int K, bool BLOCK, Affine FORM>
+template <class T, int V, int K, bool BLOCK, Affine FORM>
 __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
                                   BLOCK ? 1 : back_blocks(K * V, FORM == AFFINE_SCALAR))
     rows_backward(RowsCuda job)
@@ -522,7 +522,7 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
 
 /* As rows_backward for weights of columns, each thread with a ring of its own: its packs of the
  * rows that come next, and those of the weight. */
-template <mem_class T, int V, int K, Affine FORM>
+template <class T, int V, int K, Affine FORM>
 __global__ void __launch_bounds__(BACK_THREADS, ring_blocks(K * V, K * (int)sizeof(Pack<T, V>)))
     rows_backward_ring(RowsCuda job)
 {
@@ -633,7 +633,7 @@ __global__ void __launch_bounds__(BACK_THREADS, ring_blocks(K * V, K * (int)size
 }
 
 /* Any width: rows read again, sums kept where they go. */
-template <mem_class T> __global__ void __launch_bounds__(ROW_THREADS) rows_backward_wide(RowsCuda job)
+template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_backward_wide(RowsCuda job)
 {
     cuda_begin();
     __shared__ float lines[32];

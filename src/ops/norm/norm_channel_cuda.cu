@@ -43,7 +43,7 @@ __device__ __forceinline__ void channel_sums(float *one, float *two)
 }
 
 /* Runs take(pixel, x) for all pixels of this thread, four loads under way. */
-template <mem_class T, int V, mem_class Take>
+template <class T, int V, class Take>
 __device__ __forceinline__ void channel_walk(const NormCuda &run, const T *x, const T *dy,
                                              Take take)
 {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void channel_walk(const NormCuda &run, const T *x, co
     }
 }
 
-template <mem_class T, int V, NormAct ACT>
+template <class T, int V, NormAct ACT>
 __global__ void __launch_bounds__(CHANNEL_THREADS) channel_forward(const NormCuda run)
 {
     cuda_begin();
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) channel_forward(const NormCud
     });
 }
 
-template <mem_class T, int V, NormAct ACT>
+template <class T, int V, NormAct ACT>
 __global__ void __launch_bounds__(CHANNEL_THREADS) channel_backward(const NormCuda run)
 {
     cuda_begin();
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) channel_backward(const NormCu
     });
 }
 
-template <mem_class T, int V> static void channel_run(const Call *call, const NormCuda &run)
+template <class T, int V> static void channel_run(const Call *call, const NormCuda &run)
 {
     unsigned blocks = (unsigned)(run.channels / V);
     bool     relu = run.act == NORM_RELU;

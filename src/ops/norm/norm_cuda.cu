@@ -56,7 +56,7 @@ template <int V, int AHEAD> __device__ __forceinline__ Place place_of(const Norm
 
 /* The vectors v, v + step, ... < end of a round, and zeros behind them: asked for all at once,
  * since what is stored may lie where x lay and a load behind a store waits for it. */
-template <mem_class T, int V, int AHEAD>
+template <class T, int V, int AHEAD>
 __device__ __forceinline__ void packs_get(const Place &p, const T *at, int v,
                                           Pack<T, V> (&packs)[AHEAD])
 {
@@ -68,7 +68,7 @@ __device__ __forceinline__ void packs_get(const Place &p, const T *at, int v,
     }
 }
 
-template <mem_class T, int V>
+template <class T, int V>
 __device__ __forceinline__ void pack_numbers(const Pack<T, V> &pack, float *x)
 {
 #pragma unroll
@@ -99,7 +99,7 @@ struct Channel {
 
 /* Sums of this thread's columns over all lanes and, where several pixels lie side by side in a row,
  * over these: give(channel, one, two) is called once for each channel of the block. */
-template <int V, mem_class Give>
+template <int V, class Give>
 __device__ void sum_columns(const NormCuda &run, const Place &p, const float *one, const float *two,
                             Give give)
 {
@@ -147,7 +147,7 @@ __device__ __forceinline__ float *partial_at(const NormCuda &run, const Place &p
 }
 
 /* The middle one of three values of a channel in a chunk that is not empty. */
-template <mem_class T>
+template <class T>
 __device__ __forceinline__ float middle(const NormCuda &run, const Place &p, int c)
 {
     const T *x = (const T *)run.x + p.sample * run.pixels * run.channels + c;
@@ -163,7 +163,7 @@ __device__ __forceinline__ float middle(const NormCuda &run, const Place &p, int
 }
 
 /* Mean and squared deviations of every channel of a chunk. */
-template <mem_class T, int V>
+template <class T, int V>
 __global__ void __launch_bounds__(NORM_THREADS, MOMENTS_BLOCKS) moments(NormCuda run,
                                                                        float *partial)
 {
@@ -270,7 +270,7 @@ template <int V> struct Columns {
     float mean[V], scale[V], bias[V];
 };
 
-template <int V, mem_class T>
+template <int V, class T>
 __device__ __forceinline__ void affines_as(const T *p, int first, int channels, float *to)
 {
     int c = first % channels;
@@ -331,7 +331,7 @@ __device__ __forceinline__ int64_t map_at(const NormCuda &run, const Place &p, i
 }
 
 /* As packs_get, from a map. */
-template <mem_class T, int V, int AHEAD>
+template <class T, int V, int AHEAD>
 __device__ __forceinline__ void maps_get(const NormCuda &run, const Place &p, const T *map, int v,
                                          Pack<T, V> (&packs)[AHEAD])
 {
@@ -343,7 +343,7 @@ __device__ __forceinline__ void maps_get(const NormCuda &run, const Place &p, co
     }
 }
 
-template <mem_class T, int V, int FORM>
+template <class T, int V, int FORM>
 __global__ void __launch_bounds__(NORM_THREADS, FORM == MAPPED ? MAP_BLOCKS : APPLY_BLOCKS)
     apply(NormCuda run)
 {
@@ -390,7 +390,7 @@ __global__ void __launch_bounds__(NORM_THREADS, FORM == MAPPED ? MAP_BLOCKS : AP
 }
 
 /* Sums over a chunk of dz and dz * xhat; dz = dy act'(z), or dy (1 + gamma). */
-template <mem_class T, int V, int FORM>
+template <class T, int V, int FORM>
 __global__ void __launch_bounds__(NORM_THREADS, SLOPES_BLOCKS) slopes(NormCuda run, float *partial)
 {
     cuda_begin();
@@ -508,7 +508,7 @@ __global__ void affine_grads(NormCuda run, const double *totals)
 
 /* dx, and SPADE's gradient of its maps; ADD: dx and what `before` holds. Every element of dy is
  * read before dx takes its place. */
-template <mem_class T, int V, int FORM, bool ADD = false>
+template <class T, int V, int FORM, bool ADD = false>
 __global__ void __launch_bounds__(NORM_THREADS, BACK_BLOCKS) back(NormCuda run, const float *means)
 {
     cuda_begin();

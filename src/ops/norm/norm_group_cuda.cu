@@ -46,7 +46,7 @@ __device__ __forceinline__ int64_t map_of(const NormCuda &run, int64_t at, int c
     return run.packed ? 2 * at - c : at;
 }
 
-template <mem_class T, int V, bool MAP>
+template <class T, int V, bool MAP>
 __global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda run)
 {
     extern __shared__ uint4 raw[];
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda ru
 
 /* dx (ADD: and what `before` holds) and SPADE's dgamma; the gradients of weight and bias are not
  * wanted here. */
-template <mem_class T, int V, bool MAP, bool ADD>
+template <class T, int V, bool MAP, bool ADD>
 __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda run)
 {
     extern __shared__ uint4 raw[];
@@ -174,7 +174,7 @@ static int group_vector(const NormCuda *run)
     return v;
 }
 
-template <mem_class T, int V, bool MAP>
+template <class T, int V, bool MAP>
 static Err group_run(const Call *call, const NormCuda &run, bool backward)
 {
     static bool ready;
@@ -198,7 +198,7 @@ static Err group_run(const Call *call, const NormCuda &run, bool backward)
     return OK;
 }
 
-template <mem_class T, int V> static Err group_map(const Call *call, const NormCuda &run, bool backward)
+template <class T, int V> static Err group_map(const Call *call, const NormCuda &run, bool backward)
 {
     return run.gamma ? group_run<T, V, true>(call, run, backward)
                      : group_run<T, V, false>(call, run, backward);

@@ -303,7 +303,7 @@ template <int N> __device__ __forceinline__ void floats_get(const float *p, int6
             x[j] = 0;
 }
 
-template <int N, mem_class Rule>
+template <int N, class Rule>
 __device__ __forceinline__ void update_pack(const Update &u, const Rule &rule, bool finite,
                                             float lag, int64_t i)
 {
@@ -348,7 +348,7 @@ typedef struct UpdateJob {
 
 static_assert(sizeof(UpdateJob) < 32000, "UpdateJob is passed to a kernel by value");
 
-template <mem_class Rule>
+template <class Rule>
 __global__ void __launch_bounds__(ROW_THREADS) update_all(const __grid_constant__ UpdateJob job)
 {
     cuda_begin();
@@ -388,7 +388,7 @@ static Update update_of(const Call *call, bool second, int32_t first)
     return u;
 }
 
-template <mem_class Rule> static Err update_cuda(const Call *const *calls, int n, bool second)
+template <class Rule> static Err update_cuda(const Call *const *calls, int n, bool second)
 {
     for (int from = 0; from < n; from += UPDATE_MAX) {
         UpdateJob job = {};

@@ -95,7 +95,7 @@ struct Dropout {
     }
 };
 
-template <mem_class F>
+template <class F>
 __global__ void __launch_bounds__(ROW_THREADS)
     noise_blocks(F f, const int32_t *counters, uint32_t stream, int64_t count, bool aligned)
 {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-template <mem_class F> static Err noise_go(const Call *call, F f, int counters_in, bool aligned)
+template <class F> static Err noise_go(const Call *call, F f, int counters_in, bool aligned)
 {
     int64_t count = shape_count(out_shape(call->node, 0));
     cuda_launch(cuda_stream(call), noise_blocks<F>, cuda_blocks(call, count / 4 + 2, ROW_THREADS),

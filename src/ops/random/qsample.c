@@ -26,6 +26,7 @@ static Cost q_sample_cost(const Node *n)
 
 OPERATOR(q_sample,
     .doc = "an image with the noise of time t",
+    .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(1) | INPUT(3) },
     .n_in = 4, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = q_sample_shape, .cost = q_sample_cost, .cpu = { .run = q_sample_cpu })
 

@@ -60,8 +60,19 @@ static void sum_rule(Grad *g)
     grad_give(g, 0, reduce_repeat(grad_dy(g, 0), attr));
 }
 
+static bool reduce_chunk(const ChunkCall *c)       /* along the outer indices */
+{
+    ReduceAttr *attr = c->attr;
+    if (attr->a % c->n || !chunk_divides(attr->shape, c->n))
+        return false;
+    attr->a /= c->n;
+    attr->shape = chunk_shape(attr->shape, c->n);
+    return true;
+}
+
 OPERATOR(sum,
     .doc = "sum over a run of axes, in fp32 and in a fixed order",
+    .chunk = { CHUNK_CUSTOM, INPUT(0) | INPUT(1), reduce_chunk },
     .attr_bytes = sizeof(ReduceAttr), .n_in = 2, .n_out = 1,
     .shape = sum_shape, .grad = sum_rule, .cost = reduce_cost,
     .cpu = { .choose = sum_choose_cpu, .run = sum_cpu })
@@ -94,6 +105,7 @@ static void repeat_rule(Grad *g)
 
 OPERATOR(repeat,
     .doc = "the same values again along an axis",
+    .chunk = { CHUNK_CUSTOM, INPUT(0), reduce_chunk },
     .attr_bytes = sizeof(ReduceAttr), .n_in = 1, .n_out = 1,
     .shape = repeat_shape, .grad = repeat_rule, .cost = reduce_cost, .cpu = { .run = repeat_cpu })
 

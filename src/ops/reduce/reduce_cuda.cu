@@ -462,7 +462,7 @@ extern "C" Err sum_cuda(const Call *call)
 }
 
 /* y (A, M, K) from x (A, K). */
-template <mem_class U>
+template <class U>
 __global__ void __launch_bounds__(SUM_THREADS)
     repeat_units(U *__restrict__ y, const U *__restrict__ x, int64_t m, int64_t k, int64_t count)
 {

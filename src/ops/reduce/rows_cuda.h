@@ -149,7 +149,7 @@ static inline void pack_along(PackOf *pack, int64_t extent)  /* packs must not c
 
 template <int IN> struct RowsIn { AnyIn in[IN]; };
 
-template <int N, int IN, mem_class F>
+template <int N, int IN, class F>
 __device__ __forceinline__ void rows_pack(F &f, const RowsIn<IN> &in, AnyOut out, int64_t i)
 {
     Raw<N> raw[IN];
@@ -164,7 +164,7 @@ __device__ __forceinline__ void rows_pack(F &f, const RowsIn<IN> &in, AnyOut out
     any_put<N>(out, i, y);
 }
 
-template <int N, int IN, mem_class F>
+template <int N, int IN, class F>
 __global__ void __launch_bounds__(ROW_THREADS)
     rows_kernel(F f, RowsIn<IN> in, AnyOut out, int64_t count)
 {
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
 /* Output 0 from the IN inputs numbered in `from`, all of output 0's element count; output 0 may be
  * any of them. F has begin(), run once by every thread, and run<N>(i, x, y): N outputs from
  * x[IN][N]; what it reads besides has lowered `pack` already. */
-template <int IN, mem_class F>
+template <int IN, class F>
 Err rows_cuda_of(const Call *call, F f, const int (&from)[IN], PackOf pack)
 {
     int64_t    count = shape_count(out_shape(call->node, 0));
@@ -203,7 +203,7 @@ Err rows_cuda_of(const Call *call, F f, const int (&from)[IN], PackOf pack)
     return OK;
 }
 
-template <int IN, mem_class F> Err rows_cuda(const Call *call, F f)      /* from the first IN inputs */
+template <int IN, class F> Err rows_cuda(const Call *call, F f)      /* from the first IN inputs */
 {
     int from[IN];
     for (int j = 0; j < IN; j++)
@@ -212,7 +212,7 @@ template <int IN, mem_class F> Err rows_cuda(const Call *call, F f)      /* from
 }
 
 /* What rows_cuda takes, from Fn::at(x), where x[IN] are the inputs at one element. */
-template <mem_class Fn> struct Each : Fn {
+template <class Fn> struct Each : Fn {
     __device__ void begin() {}
     template <int N, int IN>
     __device__ void run(int64_t, const float (&x)[IN][N], float (&y)[N]) const

@@ -54,6 +54,7 @@ static void logsumexp_rule(Grad *g)
 
 OPERATOR(softmax,
     .doc = "exp(x) / sum exp(x) over the last axis",
+    .chunk = { CHUNK_ROWS, INPUT(0) },
     .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = softmax_shape, .grad = softmax_rule, .cost = softmax_cost,
     .cpu = { .run = softmax_cpu })
@@ -65,6 +66,7 @@ OPERATOR_INTERNAL(softmax_grad,
 
 OPERATOR(log_softmax,
     .doc = "x - log sum exp(x) over the last axis",
+    .chunk = { CHUNK_ROWS, INPUT(0) },
     .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = softmax_shape, .grad = log_softmax_rule, .cost = softmax_cost,
     .cpu = { .run = log_softmax_cpu })

@@ -30,6 +30,7 @@ static Cost pool_cost(const Node *n)
 
 OPERATOR(max_pool2d,
     .doc = "the largest of each 2x2 cell",
+    .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .n_in = 1, .n_out = 1, .shape = max_pool2d_shape, .grad = max_pool2d_grad, .cost = pool_cost,
     .cpu = { .run = max_pool2d_cpu })
 

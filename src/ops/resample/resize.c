@@ -40,6 +40,7 @@ static Cost resize_cost(const Node *n)
 
 OPERATOR(resize,
     .doc = "an image at another size: nearest, bilinear, bicubic, adaptive average",
+    .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(ResizeAttr), .n_in = 1, .n_out = 1,
     .shape = resize_shape, .grad = resize_grad, .cost = resize_cost,
     .cpu = { .choose = resize_choose_cpu, .run = resize_cpu })

@@ -210,7 +210,7 @@ typedef struct End {
 } End;
 
 /* A warp a row; a lane has K pairs. */
-template <mem_class T, int K> __global__ void end_rows(End s, const T *u)
+template <class T, int K> __global__ void end_rows(End s, const T *u)
 {
     cuda_begin();
     int64_t at = blockIdx.x * (int64_t)WARPS + threadIdx.y;
@@ -272,7 +272,7 @@ template <mem_class T, int K> __global__ void end_rows(End s, const T *u)
     }
 }
 
-template <mem_class T> static Err end_run(const Call *call, const End &s)
+template <class T> static Err end_run(const Call *call, const End &s)
 {
     unsigned     blocks = (unsigned)ceil_div(s.rows, WARPS);
     dim3         threads(32, WARPS);

@@ -67,8 +67,18 @@ static void s4_kernel_grad(Grad *g)
         grad_give(g, i, d[i]);
 }
 
+/* Two sums of B and P with C and Q each, over all poles with their conjugates, one complex number
+ * per frequency: (2, 2, H, 2N, L/2+1). */
+static int64_t cauchy_matrix_bytes(const Node *n)
+{
+    Shape c = in_shape(n, S4_C);
+    return 2 * 2 * c.dim[1] * (2 * c.dim[2]) * (ATTR(n, S4KernelAttr)->length / 2 + 1) * 8;
+}
+
 OPERATOR(s4_kernel,
     .doc = "convolution kernel of a diagonal plus rank-one state space, by streamed Cauchy sums",
+    .never_stored = { "Cauchy matrix", "the sums over poles are streamed over the frequencies; nothing of "
+                      "channels x poles x frequencies is stored", cauchy_matrix_bytes },
     .attr_bytes = sizeof(S4KernelAttr),
     .n_in = S4_PARAMS + 2,
     .n_out = 1,

@@ -21,7 +21,7 @@ function curveTexts(e) {
     [`micro-batch ${p.micro_batch} × ${p.accumulate}`, p.recompute_nodes ? `${p.recompute_nodes} runs again` : "nothing run twice",
      p.transfers ? `${p.transfers} host transfers` : "",
      p.precision !== e.recipe.precision ? p.precision : "", p.release ? "gradients released" : "",
-     p.regions > 1 ? `regions in ${p.regions} lots` : "", p.chunks > 1 ? `loss in ${p.chunks} chunks` : "",
+     p.regions > 1 ? `regions in ${p.regions} chunks` : "", p.chunks > 1 ? `loss in ${p.chunks} chunks` : "",
      p.attention === "stored" ? "scores stored" : ""].filter(Boolean).join(", ") }));
   const levers = (e.what_if ?? []).filter(r => !r.failed && r.effort !== "long" && r.peak_bytes <= 1.1 * e.peak_bytes)
     .map(r => ({ bytes: r.peak_bytes, by: r.slowdown, name: r.name }));

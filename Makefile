@@ -20,7 +20,7 @@ install: build                  ## program, kernels, library, recipes and profil
 	@echo "installed below $(DESTDIR)$(PREFIX); $(BUILD)/install_manifest.txt lists the files"
 
 test: build                     ## everything that must hold on this machine
-	@scripts/check_rooms.sh
+	@scripts/check_rooms.py --build $(BUILD)
 	@cd $(BUILD) && OMP_WAIT_POLICY=passive ctest -j2 --output-on-failure --timeout 900   # two at a time: none spins
 
 check: asan valgrind            ## slower: warnings on two compilers, sanitizers, valgrind

@@ -110,8 +110,8 @@ class Source:
             body = m.group("body").replace("\\\n", "  ")
             if "__shared__" in body:
                 continue
-            pieces = re.findall("([^;{}]*);", body) if self.path.endswith(".c") else []   # C++ has `dim3 grid(n);`
-            if re.search(r"\bextern\b(?!\s*\")", body) or any(_is_prototype(piece) for piece in pieces):
+            statements = re.findall("([^;{}]*);", body) if self.path.endswith(".c") else []   # C++ has `dim3 grid(n);`
+            if re.search(r"\bextern\b(?!\s*\")", body) or any(_is_prototype(statement) for statement in statements):
                 yield self.line(m.start())
 
     def types(self):

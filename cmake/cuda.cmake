@@ -3,7 +3,8 @@
 # The libraries are looked for in PLIMSOLL_CUDA_WHEELS (the `nvidia` folder of a Python environment,
 # as scripts/setup_cuda.sh makes one), then in CUDA_HOME, then where the system keeps them.
 set(PLIMSOLL_CUDA "AUTO" CACHE STRING "build the CUDA plugin: ON, OFF, or AUTO if all of it is found")
-set(PLIMSOLL_CUDA_ARCHS "80;90a" CACHE STRING "compute capabilities of the CUDA kernels")
+set(PLIMSOLL_CUDA_ARCHS "AUTO" CACHE STRING "compute capabilities of the CUDA kernels, e.g. 80;90a; AUTO: of the GPU here")
+option(PLIMSOLL_RELEASE "build for every supported GPU" OFF)
 option(PLIMSOLL_CUDA_FAST_COMPILE "compile kernels quickly, to slow code: where they are only to be built" OFF)
 set(PLIMSOLL_CUDA_WHEELS "" CACHE PATH "folder `nvidia` of a Python environment with the CUDA wheels")
 if(NOT PLIMSOLL_CUDA)
@@ -37,6 +38,7 @@ if(missing)
 endif()
 
 set(CMAKE_CUDA_COMPILER ${NVCC})
+include(${CMAKE_CURRENT_LIST_DIR}/cuda_archs.cmake)
 set(CMAKE_CUDA_ARCHITECTURES ${PLIMSOLL_CUDA_ARCHS})
 enable_language(CUDA)
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS src/*/plugin_cuda*.c src/*_cuda.cu)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Trains every small recipe as a user would, samples from it, and puts a contact sheet of each into
-# docs/user/gallery with the figures beside it. About a quarter of an hour on two cores; runs that exist already are kept.
+# docs/user/gallery. The figures are printed; those that a document shows belong in bench/results. About a quarter of an hour on two
+# cores; runs that exist already are kept.
 #   gallery.sh [BUILD [RECIPE...]]
 # Control: the mean loss of the same weights left untrained (learning rate 0) over 20 steps.
 set -eu
@@ -76,5 +77,4 @@ done
     for run in "$runs"/*/seconds; do
         figures "$(basename "$(dirname "$run")")"
     done
-} > "$out/figures.md"
-cat "$out/figures.md"
+} | tee "$runs/figures.md"

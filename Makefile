@@ -39,7 +39,7 @@ valgrind: setup
 demo: build                     ## the main job, on this machine, in about two minutes
 	@scripts/demo.sh $(BUILD)
 
-gallery: build                  ## trains every small recipe, about ten minutes; images and figures to docs/gallery
+gallery: build                  ## trains every small recipe, about ten minutes; images to docs/user/gallery
 	@rm -rf $(BUILD)/gallery
 	@scripts/gallery.sh $(BUILD)
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Trains every small recipe as a user would, draws from it, and puts a contact sheet of each into docs/gallery
-# with the figures beside it. About a quarter of an hour on two cores; runs that are there already are kept.
+# Trains every small recipe as a user would, samples from it, and puts a contact sheet of each into
+# docs/user/gallery. The figures are printed; those that a document shows belong in bench/results. About a quarter of an hour on two
+# cores; runs that exist already are kept.
 #   gallery.sh [BUILD [RECIPE...]]
 # Control: the mean loss of the same weights left untrained (learning rate 0) over 20 steps.
 set -eu
@@ -9,7 +10,7 @@ build=${1:-build}
 [ $# -gt 0 ] && shift
 recipes=${*:-unet-small stdiff-small stablesr-vae-small stablesr-small stablesr-small-concat lag-small sashimi-small dit3d-small dit3d-wrap-small}
 runs=$build/gallery
-out=docs/gallery
+out=docs/user/gallery
 mkdir -p "$runs" "$out"
 
 # Mean loss over the last steps of a run.
@@ -65,7 +66,7 @@ for recipe in $recipes; do
         train $recipe --init "$(autoencoder)" --init-partial --set model.fusion=concat
         draw $recipe "samples.png" -n 4 ;;
     lag-small)          train $recipe; draw $recipe "input-support.png samples.png" -n 4 ;;
-    sashimi-small)      train $recipe; draw $recipe "sounds.png sound-000.wav" -n 2 ;;
+    sashimi-small)      train $recipe; draw $recipe "audio.png audio-000.wav" -n 2 ;;
     dit3d-small|dit3d-wrap-small) train $recipe; draw $recipe "clips.png" -n 8 ;;
     *) echo "gallery.sh: $recipe is none of the small recipes" >&2; exit 2 ;;
     esac
@@ -76,5 +77,4 @@ done
     for run in "$runs"/*/seconds; do
         figures "$(basename "$(dirname "$run")")"
     done
-} > "$out/figures.md"
-cat "$out/figures.md"
+} | tee "$runs/figures.md"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Trains each system at a real size on the GPU, all at the same time, for a few minutes: each is killed (SIGKILL) after
-# its first checkpoint, goes on from there, and draws. Images, sound and the log's figures go to OUT.
+# its first checkpoint, resumed from there, and sampled. Images, audio and the log's figures go to OUT.
 #   gallery_cuda.sh BUILD OUT [SYSTEM...]        systems: dit3d lag sashimi stdiff stablesr; all unless named
-# No pretrained weights are at hand, so StableSR's autoencoder is made first and its UNet is trained whole, on latent and edge
-# map side by side (docs/GALLERY.md says why). Its checkpoints are 16 GB each, of which two are there at a time: RUNS names a
+# There are no pretrained weights, so StableSR's autoencoder is trained first and its UNet is trained whole, on latent and edge
+# map concatenated (docs/user/GALLERY.md says why). Its checkpoints are 16 GB each, of which two are there at a time: RUNS names a
 # folder that takes them fast (memory, a quick disk).
 set -eu
 build=$1 out=$2
@@ -14,7 +14,7 @@ gpu="--device cuda --precision bf16"
 
 say() { echo "$(date +%T) $*"; }
 
-# Starts a run, kills it once its first checkpoint is there, and goes on to the end.
+# Starts a run, kills it once its first checkpoint is there, and resumes it to the end.
 train() {                        # run, recipe, further options
     run=$runs/$1 recipe=$2
     shift 2
@@ -30,7 +30,7 @@ train() {                        # run, recipe, further options
     wait $process || true
     at=$(wc -l < "$run/log.jsonl")
     "$build/plimsoll" train $gpu --resume "$run" > "$run.second" 2>&1 || { say "$recipe: $(tail -1 "$run.second")"; return 1; }
-    say "$recipe: killed after step $at, went on to $(tail -1 "$run/log.jsonl")"
+    say "$recipe: killed after step $at, resumed to $(tail -1 "$run/log.jsonl")"
 }
 
 draw() {                         # run, further options
@@ -73,8 +73,8 @@ done
 wait
 for log in "$runs"/*/log.jsonl; do
     run=$(dirname "$log") name=$(basename "$(dirname "$log")")
-    cp "$log" "$out/$name.jsonl"
+    cp "$log" "$out/gpu-$name.jsonl"
     for file in "$run"/samples/*.png "$run"/samples/*.wav "$run"/samples/*.txt; do
-        [ ! -f "$file" ] || cp "$file" "$out/$name-$(basename "$file")"
+        [ ! -f "$file" ] || cp "$file" "$out/gpu-$name-$(basename "$file")"
     done
 done

@@ -194,11 +194,11 @@ is "a placed plan should say where" grep -q '{"value": "b", "first_step": 1, "la
 expect 0 "2 nodes: arena 74 B, peak 20 B of 20 B" plan "$work/aligned.json" --layout
 expect 3 "the least peak found is 74" plan "$work/aligned.json" --layout --budget 73
 expect 0 '"arena_bytes": 74' plan "$work/aligned.json" --layout --budget 74 --json
-# the examples of docs/FORMATS.md, as they stand there
-example() { awk -v n="$1" '/^```json/ { k++; next } /^```/ { on = 0 } { on = k == n && !/^```/ && !done[k] } /^}/ { if (on) print; done[k] = 1; next } on' docs/FORMATS.md; }
+# the examples of docs/user/FORMATS.md, as they stand there
+example() { awk -v n="$1" '/^```json/ { k++; next } /^```/ { on = 0 } { on = k == n && !/^```/ && !done[k] } /^}/ { if (on) print; done[k] = 1; next } on' docs/user/FORMATS.md; }
 example 1 > "$work/doc_graph.json"
 expect 0 "peak 130 B" plan "$work/doc_graph.json" --budget 130 --layout -o "$work/doc_plan.json"
-is "the plan that docs/FORMATS.md shows should be the plan of its graph" \
+is "the plan that docs/user/FORMATS.md shows should be the plan of its graph" \
     [ "$(tr -d ' \n' < "$work/doc_plan.json")" = "$(example 2 | tr -d ' \n')" ]
 # nothing costs less than everything kept, so where that needs no more it is what a refusal names
 cat > "$work/wide.json" <<'G'

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What a recording of the recipe's steps holds: updates and sums over micro-batches go by hundreds
+/* What a CUDA graph of the recipe's steps holds: updates and sums over micro-batches go by hundreds
  * in one launch. A recipe that cannot be built says so where it is. */
 static int64_t model_launches(const Recipe *recipe)
 {

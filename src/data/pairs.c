@@ -25,11 +25,11 @@ typedef struct Pairs {
     bool          as_input;
 } Pairs;
 
-static void pair_edges(const Pairs *p, const float *picture, float *to, Work *work)
+static void pair_edges(const Pairs *p, const float *image, float *to, Work *work)
 {
     size_t   used = work->used;
     uint8_t *edges = work_take(work, (size_t)(p->side * p->side));
-    canny(picture, p->side, p->side, edges, work);
+    canny(image, p->side, p->side, edges, work);
     for (int64_t i = 0; i < p->side * p->side * 3; i++)
         to[i] = edges[i / 3] ? 1 : -1;
     work->used = used;
@@ -42,12 +42,12 @@ static void put_signed(const float *from, int64_t n, float *to)
 }
 
 /* All that is asked for, from a good image. */
-static void pair_make(const Pairs *p, const float *picture, Dice *dice, void *const *to, Work *work)
+static void pair_make(const Pairs *p, const float *image, Dice *dice, void *const *to, Work *work)
 {
     int64_t n = p->side * p->side * 3;
     float *good = work_take(work, (size_t)n * sizeof *good),
           *bad = work_take(work, (size_t)n * sizeof *bad);
-    sharpen(picture, p->side, p->side, good, work);
+    sharpen(image, p->side, p->side, good, work);
     if (p->image >= 0)
         put_signed(good, n, to[p->image]);
     if (p->edge >= 0)
@@ -80,23 +80,23 @@ static Err pairs_load(const DataSource *source, int64_t id, int64_t draw, void *
     const Pairs *p = source->own;
     int64_t      n = p->side * p->side * 3;
     Dice         dice = { sample_key(source, "pairs", draw), 0 };
-    float       *picture = work_take(work, (size_t)n * sizeof *picture);
+    float       *image = work_take(work, (size_t)n * sizeof *image);
     if (p->as_input) {
-        TRY(image_load(p->files.paths[id], p->side, p->side, 3, picture, work));
+        TRY(image_load(p->files.paths[id], p->side, p->side, 3, image, work));
         if (p->bad >= 0)
-            put_signed(picture, n, to[p->bad]);
+            put_signed(image, n, to[p->bad]);
         if (p->image >= 0)
-            put_signed(picture, n, to[p->image]);
+            put_signed(image, n, to[p->image]);
         if (p->edge >= 0)
-            pair_edges(p, picture, to[p->edge], work);
+            pair_edges(p, image, to[p->edge], work);
         return OK;
     }
     size_t used = work->used;
     Raster r;
     TRY(image_open(p->files.paths[id], work, &r));
-    pair_crop(p, &r, &dice, picture);
+    pair_crop(p, &r, &dice, image);
     work->used = used;
-    pair_make(p, picture, &dice, to, work);
+    pair_make(p, image, &dice, to, work);
     return OK;
 }
 
@@ -107,11 +107,11 @@ static Err drawn_pairs_load(const DataSource *source, int64_t id, int64_t draw, 
     int64_t      side = p->side, n = side * side * 3;
     Dice dice = { sample_key(source, "pairs", draw), 0 },
          drawing = { sample_key(source, "drawn-pairs", id), 0 };
-    float       *picture = work_take(work, (size_t)n * sizeof *picture), rgb[3];
-    draw_image(drawing.key, side, side, 3, picture); /* a backdrop, and small things on it */
+    float       *image = work_take(work, (size_t)n * sizeof *image), rgb[3];
+    draw_image(drawing.key, side, side, 3, image); /* a backdrop, and small things on it */
     drawing.next = 16;
     for (int64_t i = 0; i < n; i++)
-        picture[i] = picture[i] * 0.5f + 0.5f;
+        image[i] = image[i] * 0.5f + 0.5f;
     for (int k = 0; k < 8; k++) {
         Form  form = (Form)dice_below(&drawing, FORM_COUNT);
         float cx = dice_unit(&drawing) * (float)side, cy = dice_unit(&drawing) * (float)side;
@@ -121,10 +121,10 @@ static Err drawn_pairs_load(const DataSource *source, int64_t id, int64_t draw, 
             float in = draw_form(form, (float)(i % side) + 0.5f - cx, (float)(i / side) + 0.5f - cy,
                                  radius);
             for (int c = 0; c < 3; c++)
-                picture[3 * i + c] += in * (rgb[c] - picture[3 * i + c]);
+                image[3 * i + c] += in * (rgb[c] - image[3 * i + c]);
         }
     }
-    pair_make(p, picture, &dice, to, work);
+    pair_make(p, image, &dice, to, work);
     return OK;
 }
 
@@ -241,8 +241,8 @@ static Err pairs_new(Pool *pool, const DataSpec *spec, const char *kind, Pairs *
 
 static size_t pairs_work(const Pairs *p)
 {
-    size_t picture = work_size((size_t)(p->side * p->side * 3) * sizeof(float));
-    return 3 * picture + 4 * picture + degrade_work(p->side, p->side);
+    size_t image = work_size((size_t)(p->side * p->side * 3) * sizeof(float));
+    return 3 * image + 4 * image + degrade_work(p->side, p->side);
 }
 
 Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)

@@ -41,16 +41,16 @@ typedef struct DeviceApi {
     /* until all queued work is done; its faults come out here */
     Err  (*wait)(const Device *device);
     /* Launches between begin and end are recorded, not run; replaying runs them all as one. */
-    Err  (*record_begin)(const Device *device);
-    Err  (*record_end)(const Device *device, void **recording);
-    Err  (*replay)(const Device *device, void *recording);
-    void (*forget)(const Device *device, void *recording);
-    /* While recording, work follows what was recorded last. A place is where that has got to; what
+    Err  (*capture_begin)(const Device *device);
+    Err  (*capture_end)(const Device *device, void **cuda_graph);
+    Err  (*graph_launch)(const Device *device, void *cuda_graph);
+    void (*graph_free)(const Device *device, void *cuda_graph);
+    /* While CUDA graph, work follows what was recorded last. A place is where that has got to; what
      * is recorded next may be told to follow one or two places alone. NULL: one after the other. */
-    Err  (*record_place)(const Device *device, Pool *pool, void **place);
-    Err  (*record_after)(const Device *device, void *const *places, int n);
+    Err  (*capture_point)(const Device *device, Pool *pool, void **place);
+    Err  (*capture_after)(const Device *device, void *const *places, int n);
     Err  (*used_bytes)(const Device *device, int64_t *used); /* of the GPU, by this process */
-    /* The device's own clock: a event, also in a recording, notes when all before it is done. */
+    /* The device's own clock: a event, also in a CUDA graph, notes when all before it is done. */
     Err  (*event_new)(const Device *device, void **event);
     void (*event_free)(const Device *device, void *event);
     Err  (*event)(const Device *device, void *event);
@@ -59,7 +59,7 @@ typedef struct DeviceApi {
     /* once both are done */
     Err  (*event_ns)(const Device *device, void *from, void *to, double *ns);
     /* What plain kernels reach over arrays of that many bytes, and what one that does nothing costs
-     * in a recording. */
+     * in a CUDA graph. */
     Err  (*measure)(const Device *device, int64_t bytes, Bandwidth *bandwidth, double *launch_ns);
 } DeviceApi;
 
@@ -69,8 +69,8 @@ typedef struct DeviceApi {
 typedef enum CopyWay { COPY_TO_HOST, COPY_TO_DEVICE } CopyWay;
 
 typedef struct DeviceQueues {
-    Err  (*mark_new)(const Device *device, void **mark);
-    void (*mark_free)(const Device *device, void *mark);
+    Err  (*event_new)(const Device *device, void **mark);
+    void (*event_free)(const Device *device, void *mark);
     Err (*copy)(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
                 void *mark);
     /* what is queued from now on comes after the mark */

@@ -2,7 +2,7 @@
  *
  * On Hopper a kernel may be put onto the multiprocessors while the last blocks of the one before it
  * run (programmatic dependent launch). It then waits, in cuda_begin, until all that ran before is
- * done and written: results are the same, but what a launch costs passes meanwhile. In a recording
+ * done and written: results are the same, but what a launch costs passes meanwhile. In a CUDA graph
  * this holds between kernels that follow one another; behind a copy it is a plain launch.
  */
 #ifndef DEVICE_LAUNCH_CUDA_H
@@ -52,7 +52,7 @@ static inline bool cuda_early()
 #endif
 }
 
-/* What joins two branches of a recording comes after both have ended. */
+/* What joins two branches of a CUDA graph comes after both have ended. */
 static inline bool cuda_joins(cudaStream_t stream)
 {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

@@ -126,7 +126,7 @@ static Err cuda_wait(const Device *device)
 /* --- host transfers: a branch that leaves the kernels' stream at the copy and comes back where it
  * is joined --- */
 
-static Err cuda_mark_new(const Device *device, void **mark)
+static Err cuda_copy_event_new(const Device *device, void **mark)
 {
     cudaEvent_t event;
     (void)device;
@@ -135,7 +135,7 @@ static Err cuda_mark_new(const Device *device, void **mark)
     return OK;
 }
 
-static void cuda_mark_free(const Device *device, void *mark)
+static void cuda_event_free(const Device *device, void *mark)
 {
     (void)device;
     cudaEventDestroy(mark);
@@ -163,19 +163,19 @@ static Err cuda_join(const Device *device, void *mark)
 }
 
 static const DeviceQueues queues = {
-    .mark_new = cuda_mark_new, .mark_free = cuda_mark_free, .copy = cuda_copy, .join = cuda_join,
+    .event_new = cuda_copy_event_new, .event_free = cuda_event_free, .copy = cuda_copy, .join = cuda_join,
 };
 
-/* --- recordings: CUDA graphs --- */
+/* --- CUDA graphs: CUDA graphs --- */
 
-static Err cuda_record_begin(const Device *device)
+static Err cuda_capture_begin(const Device *device)
 {
     GPU_TRY("recording the step",
              cudaStreamBeginCapture(handle_of(device)->stream, cudaStreamCaptureModeRelaxed));
     return OK;
 }
 
-static Err cuda_record_end(const Device *device, void **recording)
+static Err cuda_capture_end(const Device *device, void **cuda_graph)
 {
     cudaGraph_t     graph = NULL;
     cudaGraphExec_t exec = NULL;
@@ -184,16 +184,16 @@ static Err cuda_record_end(const Device *device, void **recording)
     cudaGraphDestroy(graph);
     GPU_TRY("recording the step", err);
     GPU_TRY("recording the step", cudaGraphUpload(exec, handle_of(device)->stream));
-    *recording = exec;
+    *cuda_graph = exec;
     return OK;
 }
 
-typedef struct Place {           /* in a recording: what comes next follows these nodes */
+typedef struct Place {           /* in a CUDA graph: what comes next follows these nodes */
     size_t          n;
     cudaGraphNode_t nodes[];
 } Place;
 
-static Err cuda_record_place(const Device *device, Pool *pool, void **out)
+static Err cuda_capture_point(const Device *device, Pool *pool, void **out)
 {
     enum cudaStreamCaptureStatus status;
     const cudaGraphNode_t       *nodes = NULL;
@@ -220,7 +220,7 @@ static bool places_have(void *const *places, int n, cudaGraphNode_t node)
 }
 
 /* A place may share nodes with those before it: each is followed once. */
-static Err cuda_record_after(const Device *device, void *const *places, int n)
+static Err cuda_capture_after(const Device *device, void *const *places, int n)
 {
     cudaStream_t stream = handle_of(device)->stream;
     GPU_TRY("recording the step",
@@ -237,16 +237,16 @@ static Err cuda_record_after(const Device *device, void *const *places, int n)
     return OK;
 }
 
-static Err cuda_replay(const Device *device, void *recording)
+static Err cuda_graph_launch(const Device *device, void *cuda_graph)
 {
-    GPU_TRY("running the step", cudaGraphLaunch(recording, handle_of(device)->stream));
+    GPU_TRY("running the step", cudaGraphLaunch(cuda_graph, handle_of(device)->stream));
     return OK;
 }
 
-static void cuda_forget(const Device *device, void *recording)
+static void cuda_graph_free(const Device *device, void *cuda_graph)
 {
     cudaStreamSynchronize(handle_of(device)->stream);
-    cudaGraphExecDestroy(recording);
+    cudaGraphExecDestroy(cuda_graph);
 }
 
 static Err cuda_used(const Device *device, int64_t *used)
@@ -255,7 +255,7 @@ static Err cuda_used(const Device *device, int64_t *used)
     return gpu_memory_ours(used);
 }
 
-/* --- the GPU's clock: events as nodes of a recording --- */
+/* --- the GPU's clock: events as nodes of a CUDA graph --- */
 
 static Err cuda_event_new(const Device *device, void **out)
 {
@@ -294,22 +294,22 @@ static Err cuda_event_ns(const Device *device, void *from, void *to, double *ns)
     return OK;
 }
 
-/* One launch among many of a recording: the time of 2,000 that do nothing, less that of 1,000. */
-static Err cuda_recorded_ns(const Device *device, int n, double *ns)
+/* One launch among many of a CUDA graph: the time of 2,000 that do nothing, less that of 1,000. */
+static Err cuda_graph_ns(const Device *device, int n, double *ns)
 {
-    void *recording;
-    TRY(cuda_record_begin(device));
+    void *cuda_graph;
+    TRY(cuda_capture_begin(device));
     for (int i = 0; i < n; i++)
         TRY(cuda_nothing(handle_of(device)->stream));
-    TRY(cuda_record_end(device, &recording));
+    TRY(cuda_capture_end(device, &cuda_graph));
     *ns = INFINITY;
     for (int i = 0; i < 5; i++) {
         double start = clock_now();
-        TRY(cuda_replay(device, recording));
+        TRY(cuda_graph_launch(device, cuda_graph));
         TRY(cuda_wait(device));
         *ns = fmin(*ns, (clock_now() - start) * 1e9);
     }
-    cuda_forget(device, recording);
+    cuda_graph_free(device, cuda_graph);
     return OK;
 }
 
@@ -317,8 +317,8 @@ static Err cuda_measure(const Device *device, int64_t bytes, Bandwidth *bandwidt
                         double *launch_ns)
 {
     double few, many;
-    TRY(cuda_recorded_ns(device, 1000, &few));
-    TRY(cuda_recorded_ns(device, 2000, &many));
+    TRY(cuda_graph_ns(device, 1000, &few));
+    TRY(cuda_graph_ns(device, 2000, &many));
     *launch_ns = fmax(1, (many - few) / 1000);
     return cuda_bandwidth(handle_of(device), bytes, bandwidth);
 }
@@ -326,10 +326,10 @@ static Err cuda_measure(const Device *device, int64_t bytes, Bandwidth *bandwidt
 static const DeviceApi api = {
     .take = cuda_take, .give = cuda_give, .take_host = cuda_take_host,
     .give_host = cuda_give_host, .write = cuda_write, .read = cuda_read, .wait = cuda_wait,
-    .record_begin = cuda_record_begin, .record_end = cuda_record_end, .replay = cuda_replay,
-    .forget = cuda_forget,
-    .record_place = cuda_record_place, .record_after = cuda_record_after,
-    .used_bytes = cuda_used, .event_new = cuda_event_new, .event_free = cuda_mark_free,
+    .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
+    .capture_point = cuda_capture_point, .capture_after = cuda_capture_after,
+    .used_bytes = cuda_used, .event_new = cuda_event_new, .event_free = cuda_event_free,
     .event = cuda_event,
     .event_wait = cuda_event_wait, .event_ns = cuda_event_ns, .measure = cuda_measure,
 };

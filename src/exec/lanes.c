@@ -207,7 +207,7 @@ Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places)
     return err;
 }
 
-/* --- in a recording --- */
+/* --- in a CUDA graph --- */
 
 Lanes lanes_begin(Pool *pool, const Device *device, const LanePlace *places, int32_t n)
 {
@@ -225,7 +225,7 @@ static Err lanes_follow(Lanes *lanes, int32_t builtin, const int32_t after[LANES
     for (int32_t other = 0; other < LANES; other++)
         if (after[other] >= 0)
             spots[n++] = lanes->spots[after[other]];
-    return lanes->device->api->record_after(lanes->device, spots, n);
+    return lanes->device->api->capture_after(lanes->device, spots, n);
 }
 
 Err lanes_before(Lanes *lanes, int32_t launch)
@@ -243,7 +243,7 @@ Err lanes_before(Lanes *lanes, int32_t launch)
 Err lanes_behind(Lanes *lanes, int32_t launch)
 {
     lanes->last[lanes->now] = launch;
-    return lanes->device->api->record_place(lanes->device, lanes->pool, &lanes->spots[launch]);
+    return lanes->device->api->capture_point(lanes->device, lanes->pool, &lanes->spots[launch]);
 }
 
 Err lanes_join(Lanes *lanes)

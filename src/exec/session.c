@@ -168,14 +168,14 @@ Err session_settle(Session *session, Phase phase)
     return OK;
 }
 
-/* What follows in a recording follows the copy, and not also all that the copy itself followed. */
+/* What follows in a CUDA graph follows the copy, and not also all that the copy itself followed. */
 static Err session_behind_copy(Session *session, const Copy *copy)
 {
-    TRY(session->device->api->record_after(session->device, NULL, 0));
+    TRY(session->device->api->capture_after(session->device, NULL, 0));
     return copies_join(&session->copies, copy, 0);
 }
 
-/* lanes: of a recording, or NULL. In lanes a copy has a place as a launch has: who touches its
+/* lanes: of a CUDA graph, or NULL. In lanes a copy has a place as a launch has: who touches its
  * bytes next waits for it, and its wait in the plan is nothing. */
 static Err session_launches(Session *session, Phase phase, Lanes *lanes)
 {
@@ -284,21 +284,21 @@ static Err session_side_by_side(Session *session, Phase phase, Pool *pool, Lanes
     return OK;
 }
 
-static Err session_record(Session *session, Phase phase)
+static Err session_capture(Session *session, Phase phase)
 {
     const Device *device = session->engine->device;
-    bool          branches = device->api->record_after && !session->one_lane;
+    bool          branches = device->api->capture_after && !session->one_lane;
     Pool         *pool = pool_new(session->pool, "recording");
     Lanes         lanes;
     if (branches)
         TRY(session_side_by_side(session, phase, pool, &lanes));
-    TRY(device->api->record_begin(device));
+    TRY(device->api->capture_begin(device));
     Err err = session_launches(session, phase, branches ? &lanes : NULL);
-    Err ended = device->api->record_end(device, &session->recording[phase]);
+    Err ended = device->api->capture_end(device, &session->cuda_graph[phase]);
     pool_free(pool);
-    if (err && session->recording[phase]) {   /* half of a part must never be replayed */
-        device->api->forget(device, session->recording[phase]);
-        session->recording[phase] = NULL;
+    if (err && session->cuda_graph[phase]) {   /* half of a part must never be replayed */
+        device->api->graph_free(device, session->cuda_graph[phase]);
+        session->cuda_graph[phase] = NULL;
     }
     return err ? err : ended;
 }
@@ -309,10 +309,10 @@ void session_one_lane(Session *session)
 }
 
 /* Guards and watches look in between launches. */
-static bool session_records(const Session *session, Phase phase)
+static bool session_captures(const Session *session, Phase phase)
 {
     const DeviceApi *api = session->engine->device->api;
-    return api && api->record_begin && !session->engine->guards && !session->n_watches &&
+    return api && api->capture_begin && !session->engine->guards && !session->n_watches &&
            session->from[phase] < session->to[phase];
 }
 
@@ -329,11 +329,11 @@ static bool session_has_inputs(const Session *session, Phase phase)
 Err session_prepare(Session *session)
 {
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
-        if (session->recording[phase] || !session_records(session, (Phase)phase) ||
+        if (session->cuda_graph[phase] || !session_captures(session, (Phase)phase) ||
             !session_has_inputs(session, (Phase)phase))
             continue;
         TRY(session_give(session, (Phase)phase));
-        TRY(session_record(session, (Phase)phase));
+        TRY(session_capture(session, (Phase)phase));
     }
     return OK;
 }
@@ -344,10 +344,10 @@ Err session_run(Session *session, Phase phase)
     if (!session->ready[phase])
         TRY(session_give(session, phase));
     session->ready[phase] = false;
-    if (session_records(session, phase)) {
-        if (!session->recording[phase])
-            TRY(session_record(session, phase));
-        return device->api->replay(device, session->recording[phase]);
+    if (session_captures(session, phase)) {
+        if (!session->cuda_graph[phase])
+            TRY(session_capture(session, phase));
+        return device->api->graph_launch(device, session->cuda_graph[phase]);
     }
     TRY(session_launches(session, phase, NULL));
     for (int32_t w = 0; w < session->n_watches; w++) {       /* persistent ones have no producer */

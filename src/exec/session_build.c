@@ -2,7 +2,7 @@
  *
  * Walks a plan once, keeping track of where each value lies after each step: in the arena, and in
  * its slot on the host. Each launch then has its pointers for good; what it was handed is noted,
- * for the meter and for recordings with branches. */
+ * for the meter and for CUDA graphs with branches. */
 #include "exec/session_int.h"
 
 #include "ops/elementwise/basic.h"
@@ -260,8 +260,8 @@ static void session_forget(void *arg)
 {
     Session *session = arg;
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
-        if (session->recording[phase])
-            session->device->api->forget(session->device, session->recording[phase]);
+        if (session->cuda_graph[phase])
+            session->device->api->graph_free(session->device, session->cuda_graph[phase]);
         if (session->read_feeds[phase])
             session->device->api->event_free(session->device, session->read_feeds[phase]);
     }

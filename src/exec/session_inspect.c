@@ -17,17 +17,17 @@ static void session_share(const Launch *launches, int32_t n, double all, double 
         ns[launches[i].call.node->id] = all * (out_bytes(launches[i].call.node, 0) + 1) / bytes;
 }
 
-/* By the device's own clock: a event before every launch, in a recording of one lane, as the step
+/* By the device's own clock: a event before every launch, in a CUDA graph of one lane, as the step
  * itself runs. took: from each launch's event to the next, less what two events in a row take,
  * which is the clock's own; of launches that go in one, the first's. */
 static Err session_stamped(Session *session, Phase phase, void **events, double *took)
 {
     const Device    *device = session->engine->device;
     const DeviceApi *api = device->api;
-    void            *recording = NULL;
+    void            *cuda_graph = NULL;
     int32_t          from = session->from[phase], to = session->to[phase], at = 0, n;
     double           builtin, all;
-    TRY(api->record_begin(device));
+    TRY(api->capture_begin(device));
     Err err = api->event(device, events[at++]);
     for (int32_t i = from; i < to && !err; i += n) {
         Launch *launch = &session->launches[phase][i];
@@ -40,13 +40,13 @@ static Err session_stamped(Session *session, Phase phase, void **events, double 
     }
     err = err ? err : api->event(device, events[at]);
     err = err ? err : session_settle(session, phase);
-    Err ended = api->record_end(device, &recording);
+    Err ended = api->capture_end(device, &cuda_graph);
     if (!err && !ended) {
-        err = api->replay(device, recording);
+        err = api->graph_launch(device, cuda_graph);
         err = err ? err : device_wait(device);
     }
-    if (recording)
-        api->forget(device, recording);
+    if (cuda_graph)
+        api->graph_free(device, cuda_graph);
     TRY(err ? err : ended);
     TRY(api->event_ns(device, events[0], events[1], &builtin));
     at = 1;
@@ -72,7 +72,7 @@ static Err session_took(Session *session, Phase phase, Pool *pool, double *took)
     return err;
 }
 
-static Err session_profile_recorded(Session *session, Phase phase, double *ns)
+static Err session_profile_captured(Session *session, Phase phase, double *ns)
 {
     Pool   *pool = pool_new(session->pool, "stamps");
     int32_t from = session->from[phase], to = session->to[phase], n;
@@ -113,7 +113,7 @@ Err session_profile(Session *session, Phase phase, double *ns)
     TRY(session_give(session, phase));
     TRY(device_wait(device));
     if (device->api && device->api->event && session->from[phase] < session->to[phase])
-        return session_profile_recorded(session, phase, ns);
+        return session_profile_captured(session, phase, ns);
     for (int32_t i = session->from[phase], n; i < session->to[phase]; i += n) {
         Launch *launch = &session->launches[phase][i];
         n = session_together(session, phase, i);

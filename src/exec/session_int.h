@@ -52,8 +52,8 @@ struct Session {
     void        **outputs;       /* per graph output */
     void        **read;          /* per graph output, on devices the host cannot read: its copy */
     void         *room;          /* there too: the largest persistent value, on its way in or out */
-    void         *recording[PHASE_COUNT];
-    bool          one_lane;      /* of recordings still to be made */
+    void         *cuda_graph[PHASE_COUNT];
+    bool          one_lane;      /* of CUDA graphs still to be made */
     /* launch after which the staged feeds have been read, or -1 */
     int32_t       last_feed[PHASE_COUNT];
     void         *read_feeds[PHASE_COUNT];    /* the device's event of that place, or NULL */

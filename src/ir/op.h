@@ -99,9 +99,9 @@ struct OpDef {
     ChunkDef    chunk;
     NeverStored never_stored;
     Kernel cpu;
-    /* How many lines of column sums of output 0 the node can give beside it (node_lines); NULL or
+    /* How many lines of column sums of output 0 the node can give beside it (node_partial_sums); NULL or
      * 0: none. */
-    int64_t (*lines)(const Node *);
+    int64_t (*partial_sums)(const Node *);
 };
 /* In place is a permission: graph_take_inplace grants it where nothing else reads the input. */
 #define IN_PLACE_OF(i) ((i) + 1)
@@ -127,8 +127,8 @@ void    in_class(Node *n, int i, Class mem_class);   /* if it was only an activa
 /* Lines: sums of the columns of x (its last axis) over runs of its rows, as rounded to x's type,
  * in fp32; all lines added are the sum over all rows. x's producer gives them beside x where it can:
  * asked for the first time, it gets one more output than its operator names. Else x itself. */
-Tensor  node_lines(Tensor x);
-float  *call_lines(const Call *call);            /* where to put them; NULL: not asked for */
+Tensor  node_partial_sums(Tensor x);
+float  *call_partial_sums(const Call *call);            /* where to put them; NULL: not asked for */
 
 /* Building the gradient of one node; autodiff/ drives it. */
 struct Grad {

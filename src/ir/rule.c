@@ -11,13 +11,13 @@ void out_set(Node *n, int i, Type type, Shape shape)
     n->out[i] = value_new(n->graph, NULL, type, shape, CLASS_ACTIVATIONS, n->id);
 }
 
-Tensor node_lines(Tensor x)
+Tensor node_partial_sums(Tensor x)
 {
     if (!tensor_ok(x) || value_at(x.graph, x.id)->producer < 0)
         return x;
     Node   *n = &x.graph->nodes[value_at(x.graph, x.id)->producer];
     int     last = n->op->n_out;
-    int64_t lines = n->op->lines && n->out[0] == x.id ? n->op->lines(n) : 0;
+    int64_t lines = n->op->partial_sums && n->out[0] == x.id ? n->op->partial_sums(n) : 0;
     if (!lines)
         return x;
     if (n->n_out == last) {
@@ -31,7 +31,7 @@ Tensor node_lines(Tensor x)
     return (Tensor){ x.graph, n->out[last] };
 }
 
-float *call_lines(const Call *call)
+float *call_partial_sums(const Call *call)
 {
     const Node *n = call->node;
     return n->n_out > n->op->n_out ? call->out[n->op->n_out] : NULL;

@@ -297,15 +297,15 @@ static bool is_trained(const char *name, const StableSr *m)
 static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
-    Shape pictures = SHAPE(batch, m->image, m->image, 3),
+    Shape images = SHAPE(batch, m->image, m->image, 3),
           z = SHAPE(batch, m->latent, m->latent, STABLESR_LATENT);
-    Tensor edge = feed(g, "edge", F32, pictures), good, low, maps[STABLESR_LEVELS];
+    Tensor edge = feed(g, "edge", F32, images), good, low, maps[STABLESR_LEVELS];
     if (m->latents == LATENTS_GIVEN) {
         good = feed(g, "latent", F32, z);
         low = feed(g, "latent_lq", F32, z);
     } else {
-        good = stablesr_encode(feed(g, "image", F32, pictures), noise_normal(g, "vae", z), m);
-        low = stablesr_encode(feed(g, "image_lq", F32, pictures), noise_normal(g, "vae_lq", z), m);
+        good = stablesr_encode(feed(g, "image", F32, images), noise_normal(g, "vae", z), m);
+        low = stablesr_encode(feed(g, "image_lq", F32, images), noise_normal(g, "vae_lq", z), m);
     }
     Tensor t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
     Tensor noise = noise_normal(g, "eps", z);
@@ -347,16 +347,16 @@ static void stablesr_sample_graph(Graph *g, const void *config, const SamplerCon
                                   int64_t n)
 {
     const StableSr *m = config;
-    Shape pictures = SHAPE(n, m->image, m->image, 3),
+    Shape images = SHAPE(n, m->image, m->image, 3),
           z = SHAPE(n, m->latent, m->latent, STABLESR_LATENT);
     Phase  phase = g->phase;
     (void)sampler;
 
     g->phase = PHASE_SAMPLE_BEGIN;
     Tensor low =
-        stablesr_encode(feed(g, "image_lq", F32, pictures), noise_normal(g, "vae_lq", z), m);
+        stablesr_encode(feed(g, "image_lq", F32, images), noise_normal(g, "vae_lq", z), m);
     low = kept(low, "sample.latent_lq");
-    Tensor edge = kept(stablesr_edge(feed(g, "edge", F32, pictures), m), "sample.edge");
+    Tensor edge = kept(stablesr_edge(feed(g, "edge", F32, images), m), "sample.edge");
 
     g->phase = PHASE_SAMPLE;
     Tensor x = feed(g, "x", F32, z), t = feed(g, "t", I32, SHAPE(n)), maps[STABLESR_LEVELS];

@@ -4,7 +4,7 @@
 const OpDef *const ops_all[OP_COUNT] = {
 #define OPERATOR(name)          &op_##name,
 #define OPERATOR_INTERNAL(name) &op_##name,
-#include "ops_list.def"
+#include "ops/ops_list.def"
 #undef OPERATOR
 #undef OPERATOR_INTERNAL
 };

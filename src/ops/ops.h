@@ -8,7 +8,7 @@
 typedef enum OpId {
 #define OPERATOR(name)          OP_ID_##name,
 #define OPERATOR_INTERNAL(name) OP_ID_##name,
-#include "ops_list.def"
+#include "ops/ops_list.def"
 #undef OPERATOR
 #undef OPERATOR_INTERNAL
     OP_COUNT
@@ -16,7 +16,7 @@ typedef enum OpId {
 
 #define OPERATOR(name)          extern const OpDef op_##name;
 #define OPERATOR_INTERNAL(name) extern const OpDef op_##name;
-#include "ops_list.def"
+#include "ops/ops_list.def"
 #undef OPERATOR
 #undef OPERATOR_INTERNAL
 

@@ -6,12 +6,12 @@
 
 /* cuda_kernels.def is made by the build (scripts/list_ops.sh). */
 #define CUDA_KERNEL(op) extern const Kernel cuda_kernel_##op;
-#include "cuda_kernels.def"
+#include "ops/cuda_kernels.def"
 #undef CUDA_KERNEL
 
 static const Kernel *const kernels[OP_COUNT] = {
 #define CUDA_KERNEL(op) [OP_ID_##op] = &cuda_kernel_##op,
-#include "cuda_kernels.def"
+#include "ops/cuda_kernels.def"
 #undef CUDA_KERNEL
 };
 

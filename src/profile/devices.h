@@ -15,7 +15,7 @@ Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Devi
 /* What lies outside the arena: measured in this process, which holds an arena of that many bytes;
  * of a GPU, while none is held, what is stated (device_expect). */
 int64_t device_runtime_bytes(const Device *device, int64_t arena_bytes);
-/* A GPU also holds recordings of the launches of a step, and the kernels they need, outside the
+/* A GPU also holds CUDA graphs of the launches of a step, and the kernels they need, outside the
  * arena: what so many are known to take is stated and kept free from here on. */
 void    device_expect(Device *device, int64_t launches);
 

@@ -1,5 +1,5 @@
 /* probe_gpu.c -- what a GPU really has: bytes that can be taken, bandwidths, transfers, rates of
- * products and convolutions. Everything is queued in recordings, as a step is, and timed from
+ * products and convolutions. Everything is queued in CUDA graphs, as a step is, and timed from
  * outside. */
 #include "profile/probe.h"
 
@@ -92,7 +92,7 @@ static Err gpu_transfers(Gpu *c)
     Err    err = arena_new(work, c->device, 2 * TRANSFER_BYTES, &arena);
     err = err ? err : device_host_bytes(work, c->device, 2 * TRANSFER_BYTES, &host);
     for (int i = 0; i < 2 * PIECES && !err; i++)
-        err = queues->mark_new(c->device, &marks[i / 2][i % 2]);
+        err = queues->event_new(c->device, &marks[i / 2][i % 2]);
     for (int i = 0; i < TRIES && !err; i++) {
         double start = clock_now();
         err = gpu_exchange(c, arena->base, host, marks);
@@ -100,7 +100,7 @@ static Err gpu_transfers(Gpu *c)
     }
     for (int i = 0; i < 2 * PIECES; i++)
         if (marks[i / 2][i % 2])
-            queues->mark_free(c->device, marks[i / 2][i % 2]);
+            queues->event_free(c->device, marks[i / 2][i % 2]);
     c->profile->to_host = c->profile->to_device = TRANSFER_BYTES / best;
     c->profile->transfer_origin = pool_print(
         c->pool, "%s: pinned memory, each way while both go, %d MiB in pieces of %d, best of %d",
@@ -109,26 +109,26 @@ static Err gpu_transfers(Gpu *c)
     return err;
 }
 
-/* Calls in a row, as one recording. */
-static Err prim_recorded(const Device *device, const Prim *prim, const PrimArgs *args,
+/* Calls in a row, as one CUDA graph. */
+static Err prim_captured(const Device *device, const Prim *prim, const PrimArgs *args,
                          double *seconds)
 {
-    void *recording = NULL;
+    void *cuda_graph = NULL;
     TRY(prim->backend->run(prim, args));                /* loads its kernels */
-    TRY(device->api->record_begin(device));
+    TRY(device->api->capture_begin(device));
     Err err = OK;
     for (int i = 0; i < CALLS && !err; i++)
         err = prim->backend->run(prim, args);
-    Err ended = device->api->record_end(device, &recording);
+    Err ended = device->api->capture_end(device, &cuda_graph);
     TRY(err ? err : ended);
     *seconds = INFINITY;
     for (int i = 0; i < TRIES && !err; i++) {
         double start = clock_now();
-        err = device->api->replay(device, recording);
+        err = device->api->graph_launch(device, cuda_graph);
         err = err ? err : device_wait(device);
         *seconds = fmin(*seconds, (clock_now() - start) / CALLS);
     }
-    device->api->forget(device, recording);
+    device->api->graph_free(device, cuda_graph);
     return err;
 }
 
@@ -149,7 +149,7 @@ static Err gpu_prim(Gpu *c, const Device *device, RateKind kind, const char *typ
         PrimArgs args = {
             .a = base + at[0], .b = base + at[1], .c = base + at[2], .workspace = base + at[3]
         };
-        err = prim_recorded(device, prim, &args, &seconds);
+        err = prim_captured(device, prim, &args, &seconds);
     }
     pool_free(work);
     TRY(err);

@@ -102,9 +102,9 @@ Err results_write(Pool *pool, const char *folder, const SampleResult *r, SampleR
 {
     if (r->kind != RESULT_AUDIO)
         return results_images(pool, folder, r, report);
-    const char *picture = path_in(pool, folder, "sounds.png");
-    TRY(results_audio_image(pool, picture, r));
-    report_file(pool, report, picture);
+    const char *image = path_in(pool, folder, "sounds.png");
+    TRY(results_audio_image(pool, image, r));
+    report_file(pool, report, image);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
         const char *path = path_in(pool, folder,
                                    pool_print(pool, "sound-%03lld.wav", (long long)i));

@@ -266,15 +266,15 @@ static void what_is_passed_over(void)
 static void jpeg_files_are_images(void)
 {
     enum { S = 16 };
-    Opened pictures = { .feeds = { { "x", F32, SHAPE(18, 21, 3) } }, .n = 1 };
+    Opened images = { .feeds = { { "x", F32, SHAPE(18, 21, 3) } }, .n = 1 };
     make_jpeg("photos/a.jpg", 0);
     make_jpeg("photos/sub/b.JPEG", 1);
     make_jpeg("photos/sub/c.jfif", 0);
     make_png("photos/d.png", 20, 30, 3, 9);
-    CHECK_OK(open_spec(&pictures, (DataSpec){ .path = at_path("photos") }));
-    CHECK_INT(pictures.source->n_samples, 4);
-    CHECK(pictures.source->unread == NULL);
-    check_samples(&pictures, true);
+    CHECK_OK(open_spec(&images, (DataSpec){ .path = at_path("photos") }));
+    CHECK_INT(images.source->n_samples, 4);
+    CHECK(images.source->unread == NULL);
+    check_samples(&images, true);
     Opened pairs = { .feeds = { { "image", F32, SHAPE(S, S, 3) },
                                 { "image_lq", F32, SHAPE(S, S, 3) } }, .n = 2 };
     CHECK_OK(open_spec(&pairs, (DataSpec){ .path = at_path("photos") }));
@@ -308,12 +308,12 @@ static void jpeg_files_are_images(void)
     check_samples(&latents, true);
 
     cut(make_jpeg("photos/sub/e.jpg", 1), 300);
-    refused(&pictures, (DataSpec){ .path = at_path("photos") }, E_FORMAT,
+    refused(&images, (DataSpec){ .path = at_path("photos") }, E_FORMAT,
             "e.jpg is a truncated JPEG");
     CHECK_OK(file_remove(at_path("photos/sub/e.jpg")));
-    CHECK_OK(open_spec(&pictures, (DataSpec){ .path = at_path("photos/a.jpg") }));
+    CHECK_OK(open_spec(&images, (DataSpec){ .path = at_path("photos/a.jpg") }));
     cut(at_path("photos/a.jpg"), 300);                       /* after opening */
-    CHECK_INT(load(&pictures, 0, 0), E_FORMAT);
+    CHECK_INT(load(&images, 0, 0), E_FORMAT);
     CHECK(strstr(err_text(), "a.jpg is a") != NULL);
 }
 

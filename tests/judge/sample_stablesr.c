@@ -55,7 +55,7 @@ static Err judge_sample(Judge *j, const SamplerConfig *config, const char *trace
     return case_sample(&j->c, config, NULL, judge_run, judge_normal, result);
 }
 
-static void same_pictures(Judge *j)
+static void same_images(Judge *j)
 {
     static const struct { int kind, colour; const char *trace, *image; } rows[] = {
         { SAMPLER_DDPM, COLOUR_NONE,    "out.ddpm", "out.image" },
@@ -104,7 +104,7 @@ static void other_ways(Judge *j)
 
 static void judge(SampleCase *c)
 {
-    same_pictures((Judge *)c);
+    same_images((Judge *)c);
     other_ways((Judge *)c);
 }
 

@@ -541,14 +541,14 @@ static void dump(Pool *pool, const OpDef *op, const OpCase *oc, SafeTensor **lis
 
 #define OPERATOR(name) extern const OpCase cases_##name[];
 #define OPERATOR_INTERNAL(name)
-#include "ops_list.def"
+#include "ops/ops_list.def"
 #undef OPERATOR
 #undef OPERATOR_INTERNAL
 
 static const struct { const OpDef *op; const OpCase *cases; } all_cases[] = {
 #define OPERATOR(name) { &op_##name, cases_##name },
 #define OPERATOR_INTERNAL(name)
-#include "ops_list.def"
+#include "ops/ops_list.def"
 #undef OPERATOR
 #undef OPERATOR_INTERNAL
 };

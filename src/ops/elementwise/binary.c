@@ -166,13 +166,13 @@ static Cost gated_add_grad_cost(const Node *n)
     return (Cost){ .flops = flops * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-static int64_t gated_add_grad_lines(const Node *n)
+static int64_t gated_add_grad_partial_sums(const Node *n)
 {
     const ReduceAttr *fit = ATTR(n, ReduceAttr);
     int64_t           each = gated_add_grad_each(fit),
                       lines = fit->a * ((fit->m + each - 1) / each);
     bool              rows = fit->k == dim(in_shape(n, 0), -1) && fit->k >= 64 && fit->m >= 32;
-    return rows && lines <= 16 * LINES_MAX && lines_of(in_shape(n, 0)) ? lines : 0;
+    return rows && lines <= 16 * LINES_MAX && partial_sums_of(in_shape(n, 0)) ? lines : 0;
 }
 
 OPERATOR_INTERNAL(gated_add_grad,
@@ -180,7 +180,7 @@ OPERATOR_INTERNAL(gated_add_grad,
     .attr_bytes = sizeof(ReduceAttr), .n_in = 3, .n_out = 2, .inplace = IN_PLACE_OF(0),
     .shape = gated_add_grad_shape, .cost = gated_add_grad_cost,
     .cpu = { .choose = gated_add_grad_choose_cpu, .run = gated_add_grad_cpu },
-    .lines = gated_add_grad_lines)
+    .partial_sums = gated_add_grad_partial_sums)
 
 static void gated_add_rule(Grad *g)
 {

@@ -170,6 +170,6 @@ Err gated_add_grad_cpu(const Call *call)
     TRY(sum_rows_cpu(call, &(SumRows){ .type_x = in_type(n, 0), .x = call->in[0],
                                        .type_y = in_type(n, 2), .y = call->in[2],
                                        .type_out = out_type(n, 1), .out = call->out[1] }));
-    return call_lines(call) ? gated_add_grad_dh(call, call_lines(call))
+    return call_partial_sums(call) ? gated_add_grad_dh(call, call_partial_sums(call))
                             : along_cpu(call, mul_along);
 }

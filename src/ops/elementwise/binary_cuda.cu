@@ -99,7 +99,7 @@ extern "C" Err gated_add_grad_cuda(const Call *call)
                               at->k, at->scale };
     job.gate = any_in(call, 1);
     job.gated = any_out(call, 0);
-    job.lines = call_lines(call);
+    job.lines = call_partial_sums(call);
     job.each = gated_add_grad_each(at);
     return sum_cuda_run(call, &job);
 }

@@ -28,7 +28,7 @@ static Cost unary_cost(const Node *n, double flops)
     return (Cost){ .flops = flops * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-static int64_t unary_lines(const Node *n) { return lines_of(out_shape(n, 0)); }
+static int64_t unary_partial_sums(const Node *n) { return partial_sums_of(out_shape(n, 0)); }
 
 #define X(fn, reads, flops)                                                   \
     static void fn##_rule(Grad *g) { unary_grad(g, &op_##fn##_grad, reads); } \
@@ -43,7 +43,7 @@ UNARY_LIST(X)
 #define UNARY_GRAD(fn)                                                          \
     .doc = "gradient of " #fn, .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), \
     .shape = unary_shape, .cost = fn##_cost, .cpu = { .run = fn##_grad_cpu },   \
-    .lines = unary_lines
+    .partial_sums = unary_partial_sums
 
 OPERATOR(silu, .doc = "x sigmoid(x)", UNARY(silu))
 OPERATOR(relu, .doc = "max(x, 0)", UNARY(relu))

@@ -18,7 +18,7 @@ static inline int64_t lines_each(int64_t rows)   /* rows of a line: eights, at l
     return each < 32 ? 32 : (each + 7) / 8 * 8;
 }
 
-static inline int64_t lines_of(Shape x)          /* lines of x; 0: not worth it */
+static inline int64_t partial_sums_of(Shape x)          /* lines of x; 0: not worth it */
 {
     int64_t rows = shape_rows(x), each = lines_each(rows);
     return rows < LINES_MIN || dim(x, -1) < LINES_NARROW ? 0 : (rows + each - 1) / each;

@@ -138,10 +138,10 @@ __global__ void __launch_bounds__(LINE_THREADS, 3)
 /* As rows_cuda, and with the lines of output 0 where they are asked for. */
 template <int IN, class F> Err lines_cuda(const Call *call, F f)
 {
-    if (!call_lines(call))
+    if (!call_partial_sums(call))
         return rows_cuda<IN>(call, f);
     Shape      shape = out_shape(call->node, 0);
-    LineJob    job = { any_out(call, 0), call_lines(call), shape_rows(shape), dim(shape, -1),
+    LineJob    job = { any_out(call, 0), call_partial_sums(call), shape_rows(shape), dim(shape, -1),
                        lines_each(shape_rows(shape)) };
     RowsIn<IN> in;
     PackOf     pack = { 8 };

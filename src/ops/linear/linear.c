@@ -140,7 +140,7 @@ void bias_give(Grad *g, int i, Tensor dy)
     Tensor before = grad_so_far(g, i, F32);
     if (!grad_wants(g, i))
         return;
-    dy = node_lines(dy);
+    dy = node_partial_sums(dy);
     Shape shape = tensor_shape(grad_in(g, i));
     if (shape.rank == 1)
         grad_give_sum(g, i, node_add(g->graph, &op_bias_grad, NULL, TENSORS(dy, before), NULL));

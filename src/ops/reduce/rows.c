@@ -33,7 +33,7 @@ static void rows_piece_bf16(const Call *call, int n_in, RowBf16Fn *fn, int64_t f
 static Err rows_share(const Call *call, int n_in, RowFn *fn, RowBf16Fn *fn_bf16)
 {
     Shape   out = out_shape(call->node, 0);
-    float  *lines = call_lines(call);
+    float  *lines = call_partial_sums(call);
     int64_t count = shape_count(out), width = lines ? dim(out, -1) : 1,
             unit = lines ? lines_each(shape_rows(out)) * width : ROW_BLOCK;
     int     threads = call->device->threads;

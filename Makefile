@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup build install test check demo gallery bench fuzz cuda test-cuda asan valgrind count clean
+.PHONY: all setup build install test check demo gallery bench docs-check fuzz cuda test-cuda asan valgrind count clean
 
 all: build
 
@@ -49,6 +49,9 @@ cuda:                           ## the CUDA plugin: fetches its libraries, build
 
 test-cuda: cuda                 ## every operator and small system on the card; says so where there is none
 	@scripts/test_cuda.sh $(BUILD)
+
+docs-check: build               ## what README and docs say: commands are run, bytes and tables compared, times looked up
+	@$(PYTHON) scripts/docs_check.py $(BUILD)
 
 fuzz:                           ## every parser, 60 seconds each
 	@scripts/fuzz.sh 60

@@ -18,6 +18,7 @@ from datetime import date
 from decimal import ROUND_HALF_EVEN, Decimal
 
 FORMAT = "plimsoll-bench-1"
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULTS = os.path.join("bench", "results")
 MIB = 2 ** 20
 BLOCK = re.compile(r"^<!-- table: (\S+) -->\n(.*?)^<!-- end table -->$", re.M | re.S)
@@ -79,12 +80,16 @@ def matches(row, where):
     return all(row.get(key) in (want if isinstance(want, list) else [want]) for key, want in where.items())
 
 
+def lowest(value):
+    return min(value) if isinstance(value, list) else value
+
+
 def picked(rows, how):
     """The row of a group that `how` describes; of several the first, or the one with the smallest `min`."""
     how = dict(how)
     least = how.pop("min", None)
     found = [r for r in rows if matches(r, how) and (not least or least in r)]
-    return (min(found, key=lambda r: r[least]) if least else found[0]) if found else {}
+    return (min(found, key=lambda r: lowest(r[least])) if least else found[0]) if found else {}
 
 
 def number(n):
@@ -267,7 +272,7 @@ def run(root, check):
 
 def main():
     parser = argparse.ArgumentParser(description="tables of the documents from bench/results")
-    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    parser.add_argument("--root", default=HERE)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--print", metavar="NAME")
     args = parser.parse_args()

@@ -17,6 +17,7 @@ folder for each document; what follows is what a terminal shows. `...` alone on 
 Documents describe one machine, whatever runs this: two cores, kernels for x86-64-v3, no measured profile.
 """
 import argparse
+import difflib
 import json
 import os
 import re
@@ -163,7 +164,8 @@ def first_difference(expected, got):
         best = max(starts, key=lambda k: agreeing(segment, got, k), default=at)      # of equals the earliest
         i = agreeing(segment, got, best)
         if i < len(segment):
-            return segment[i], got[best + i] if best + i < len(got) else end
+            alike = [] if i or first or last else difflib.get_close_matches(segment[0], got[at:], 1)   # where it was meant to be
+            return segment[i], alike[0] if alike else got[best + i] if best + i < len(got) else end
         at = best + len(segment)
     return None if at == len(got) else (end, got[at])
 

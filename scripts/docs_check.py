@@ -5,7 +5,8 @@
 
     tables     every generated table is what bench/results gives (scripts/docs_tables.py)
     console    ```console blocks of README.md and docs/user: commands are run, their output is compared
-    bytes      <!-- bytes: COMMAND --json PATH -->1,234<!-- /bytes --> is what the command says
+    bytes      <!-- bytes: COMMAND --json PATH -->1,234<!-- /bytes --> is what the command says; options may
+               have one hyphen, for renderers whose comments may not hold two
     commands   every plimsoll command line in them has a command and options that exist
     times      a time in README.md, docs/user or docs/dev is in a generated table or in bench/results
 
@@ -225,6 +226,11 @@ def at_path(value, path):
     return value
 
 
+def with_two(word):
+    """--json of -json: before CommonMark 0.31 a comment within a line may not hold two hyphens."""
+    return "-" + word if re.match(r"-[a-z]{2}", word) else word
+
+
 def as_stated(stated, value):
     """How the document should put it: with its unit if it has one, else every digit."""
     return docs_tables.size(value) if re.search(r"[KMGT]iB$", stated) else docs_tables.shown(value)
@@ -237,7 +243,7 @@ def check_bytes(machine, paths, count):
             yield path, 1, "a '<!-- bytes: ... -->' has no '<!-- /bytes -->'"
             continue
         for m in BYTES.finditer(text):
-            line, words, stated = line_of(text, m.start()), shlex.split(m[1]), m[2].strip()
+            line, words, stated = line_of(text, m.start()), [with_two(w) for w in shlex.split(m[1])], m[2].strip()
             if len(words) < 3 or words[-2] != "--json":
                 yield path, line, f"'{m[1]}' does not end in --json PATH"
                 continue

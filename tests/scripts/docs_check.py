@@ -63,7 +63,7 @@ $ plimsoll fit tiny \\
 ```
 
 It needs <!-- bytes: plimsoll explain tiny --json peak_bytes -->1,694,681,312<!-- /bytes --> bytes,
-<!-- bytes: explain tiny --json phases[name=micro].arena_bytes -->2.00 KiB<!-- /bytes --> of them now.
+<!-- bytes: explain tiny -json phases[name=micro].arena_bytes -->2.00 KiB<!-- /bytes --> of them now.
 """
 USER = """# Use
 

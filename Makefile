@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup build install test check demo gallery bench docs-check fuzz cuda test-cuda asan valgrind count clean
+.PHONY: all setup build install test check demo gallery bench docs-check fuzz cuda release test-cuda asan valgrind format count clean
 
 all: build
 
@@ -20,10 +20,13 @@ install: build                  ## program, kernels, library, recipes and profil
 	@echo "installed below $(DESTDIR)$(PREFIX); $(BUILD)/install_manifest.txt lists the files"
 
 test: build                     ## everything that must hold on this machine
-	@scripts/check_rooms.sh
+	@scripts/check_rooms.py --build $(BUILD)
 	@cd $(BUILD) && OMP_WAIT_POLICY=passive ctest -j2 --output-on-failure --timeout 900   # two at a time: none spins
 
-check: asan valgrind            ## slower: warnings on two compilers, sanitizers, valgrind
+check: build asan valgrind      ## slower: words, names and format, warnings on two compilers, sanitizers, valgrind
+	@scripts/check_words.py --program $(BUILD)/plimsoll
+	@scripts/check_walk.py
+	@scripts/check_format.sh
 	@scripts/check_lines.sh
 	@scripts/check_warnings.sh
 
@@ -36,18 +39,22 @@ valgrind: setup
 demo: build                     ## the main job, on this machine, in about two minutes
 	@scripts/demo.sh $(BUILD)
 
-gallery: build                  ## trains every small recipe, about ten minutes; pictures and figures to docs/gallery
+gallery: build                  ## trains every small recipe, about ten minutes; images to docs/user/gallery
 	@rm -rf $(BUILD)/gallery
 	@scripts/gallery.sh $(BUILD)
 
 bench: build                    ## ours against PyTorch and oneDNN, planner and layout, as tables
 	@scripts/bench.sh $(BUILD)
 
-cuda:                           ## the CUDA plugin: fetches its libraries, builds it beside the program
+cuda:                           ## the CUDA plugin for the GPU that is here: fetches its libraries, builds it beside the program
 	@scripts/setup_cuda.sh
 	@$(MAKE) build
 
-test-cuda: cuda                 ## every operator and small system on the card; says so where there is none
+release:                        ## program and plugin for every supported GPU, in build-release
+	@scripts/setup_cuda.sh
+	@$(MAKE) build BUILD=build-release CMAKE_FLAGS="$(CMAKE_FLAGS) -DPLIMSOLL_RELEASE=ON"
+
+test-cuda: cuda                 ## every operator and small system on the GPU; says so where there is none
 	@scripts/test_cuda.sh $(BUILD)
 
 docs-check: build               ## what README and docs say: commands are run, bytes and tables compared, times looked up
@@ -55,6 +62,9 @@ docs-check: build               ## what README and docs say: commands are run, b
 
 fuzz:                           ## every parser, 60 seconds each
 	@scripts/fuzz.sh 60
+
+format:                         ## src, tests and bench as .clang-format says
+	@scripts/format.sh
 
 count:                          ## lines per room
 	@for room in src/*/; do printf '%-16s %6d\n' "$$room" "$$(cat $$(find $$room -type f) /dev/null | wc -l)"; done

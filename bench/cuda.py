@@ -1,4 +1,4 @@
-"""Whole training steps on the card: ours and PyTorch's strongest forms, taken in the same job.
+"""Whole training steps on the GPU: ours and PyTorch's strongest forms, taken in the same job.
 
     cuda.py BUILD [--limit S] [--each S] [--steps N] [--together N] [--forms eager,graphs,ckpt,compile,captured,blocks]
             [--precision bf16|tf32] [WORK ...]
@@ -15,7 +15,7 @@ timed steps, all others are stopped (SIGSTOP). Ours comes first, for all works; 
     blocks    torch.compile of every repeated block by itself: for models that it does not finish as a whole
 
 All train the same recipe: AdamW without clipping, an EMA, one micro-batch. ms is the median step of
-a row without pauses, each step's end by the card's clock, ours and PyTorch's alike. Bytes: our arena; PyTorch's
+a row without pauses, each step's end by the GPU's clock, ours and PyTorch's alike. Bytes: our arena; PyTorch's
 max_memory_allocated, or what is reserved for graphs, whose pools it does not see. S = fp32 parameters, gradients, Adam and EMA of what is
 trained, and the frozen weights (contract section 6); the ratio above S is (arena - S) / (peak - S). Best is PyTorch's fastest form. Where
 our arena is above half of that, "half" is our step planned within S + (peak - S) / 2 by exact levers: what half of the memory costs."""
@@ -87,7 +87,7 @@ def workload(work, path):
     gen = torch.Generator().manual_seed(0)
     module = systems.MODULES[cfg["system"]]
     abar = common.alpha_bar(cfg["model"]).cuda() if "noise_schedule" in cfg["model"] else None
-    common.alpha_bar = lambda _: abar                    # once, and on the card
+    common.alpha_bar = lambda _: abar                    # once, and on the GPU
     if cfg["system"] == "dit3d":
         import dit3d
         grid = [n // p for n, p in zip([cfg["model"]["frames"], *cfg["model"]["image"]], cfg["model"]["patch"])]
@@ -108,7 +108,7 @@ def workload(work, path):
     return model, cfg["system"], lambda: module.loss(model, batch, noise)
 
 
-def stamp(torch):
+def event(torch):
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
@@ -173,11 +173,11 @@ def run_torch(work, form, path, steps, precision):
             torch.cuda.synchronize()
             warm_s = time.perf_counter() - start_all
             print("warm", flush=True)
-            sys.stdin.readline()                     # until the card is this process's alone
-            ends.append(stamp(torch))
+            sys.stdin.readline()                     # until the GPU is this process's alone
+            ends.append(event(torch))
         loss = step()
         if i >= 4:
-            ends.append(stamp(torch))
+            ends.append(event(torch))
     torch.cuda.synchronize()
     times = [a.elapsed_time(b) for a, b in zip(ends, ends[1:])]
     free, total = torch.cuda.mem_get_info()
@@ -286,7 +286,7 @@ def torch_runs(args, pairs, paths, deadline):
             run, since = warming.pop(ready), time.monotonic()
             for other in warming.values():
                 other.all_get(signal.SIGSTOP)
-            time.sleep(0.3)                              # what they have queued on the card ends
+            time.sleep(0.3)                              # what they have queued on the GPU ends
             found, why = run.result(args.each)
             for other in warming.values():
                 other.all_get(signal.SIGCONT)
@@ -314,7 +314,7 @@ def print_row(work, ours, theirs, half):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="training steps on a card, against PyTorch")
+    parser = argparse.ArgumentParser(description="training steps on a GPU, against PyTorch")
     parser.add_argument("build")
     parser.add_argument("works", nargs="*", metavar="WORK", help=", ".join(WORKS))
     parser.add_argument("--limit", type=float, default=3600, help="seconds for all")
@@ -341,7 +341,7 @@ def main():
         print("skipped: PyTorch is not installed here")
         return 77
     if not torch.cuda.is_available():
-        print("skipped: no CUDA card here")
+        print("skipped: no CUDA GPU here")
         return 77
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {args.precision}, ms a step and MiB", flush=True)
     deadline = time.monotonic() + args.limit

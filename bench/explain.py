@@ -1,5 +1,5 @@
 """How long `explain` takes on every recipe: the balance sheet alone, and whole: with the search for the
-least budget and the largest batch for every card.
+least budget and the largest batch for every GPU.
 
     explain.py PLIMSOLL
 

@@ -9,17 +9,17 @@
 #include "autodiff/autodiff.h"
 #include "base/clock.h"
 #include "exec/session.h"
-#include "ops/attention.h"
-#include "ops/basic.h"
-#include "ops/conv.h"
-#include "ops/fft_conv.h"
-#include "ops/groupnorm.h"
-#include "ops/layernorm.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
+#include "ops/attention/attention.h"
+#include "ops/elementwise/basic.h"
+#include "ops/conv/conv.h"
+#include "ops/fft/fft_conv.h"
+#include "ops/norm/groupnorm.h"
+#include "ops/norm/layernorm.h"
+#include "ops/linear/linear.h"
+#include "ops/loss/loss.h"
 #include "ops/ops.h"
-#include "ops/softmax.h"
-#include "ops/unary.h"
+#include "ops/reduce/softmax.h"
+#include "ops/elementwise/unary.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -109,7 +109,7 @@ static const struct { const char *name; Tensor (*build)(Graph *); } cases[] = {
 
 static Err bench_best(Session *session, const Graph *graph, double *ns, double *best)
 {
-    TRY(session_profile(session, PART_MICRO, ns));
+    TRY(session_profile(session, PHASE_MICRO, ns));
     for (int32_t i = 0; i < graph->n_nodes; i++)
         best[i] = ns[i] < best[i] ? ns[i] : best[i];
     return OK;
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
     Device *device;
     double  seconds = argc > 1 ? atof(argv[1]) : 0.1;
     Err     err = device_cpu(pool, &(DeviceOptions){ .threads = argc > 2 ? atoi(argv[2]) : 2,
-                                                    .blas = argc > 3 ? argv[3] : NULL }, &device);
+                                                    .backend = argc > 3 ? argv[3] : NULL }, &device);
     for (int t = 0; !err && t < 2; t++)
         for (size_t i = 0; !err && i < sizeof cases / sizeof *cases; i++)
             err = bench(pool, device, cases[i].name, cases[i].build, t ? BF16 : F32, seconds);

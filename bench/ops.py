@@ -1,6 +1,6 @@
 """Ours against PyTorch on the CPU, operator by operator: same shapes, same threads.
 
-    ops.py BENCH_OPS [--seconds S] [--rounds N] [--threads N] [--backend own|onednn] [--only WORD]
+    ops.py BENCH_OPS [--seconds S] [--rounds N] [--threads N] [--backend builtin|onednn] [--only WORD]
 
 The two take turns, N rounds; each row is the best run of all rounds on either side, so that whatever
 else the machine does disturbs both alike. A ratio above 1 means that ours is faster. PyTorch's

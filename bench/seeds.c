@@ -1,4 +1,4 @@
-/* seeds.c -- the five systems at full size under the budgets of common cards: planned, not run.
+/* seeds.c -- the five systems at full size under the budgets of common GPUs: planned, not run.
  *
  *   kept         everything kept, every lever at its default
  *   exact        our plan with exact levers only: it gives the same bits
@@ -13,8 +13,8 @@
  * part of the rows' names (RECIPE/PRECISION/GIB), a device (cpu, h200). */
 #include "base/clock.h"
 #include "base/text.h"
-#include "report/sheet.h"
-#include "train/fit.h"
+#include "fit/sheet.h"
+#include "fit/fit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static Blocks blocks_at(Pool *pool, const Engine *engine, const Program *program
         const Node *node = &engine->graph->nodes[program->node_of[n]];
         const char *path = engine->graph->modules[node->module].path;
         b.of[n] = -1;
-        if (node->backward || node->part != PART_MICRO)
+        if (node->backward || node->phase != PHASE_MICRO)
             continue;
         size_t length = path_cut(path, depth);
         if (!last || path_cut(last, depth) != length || strncmp(last, path, length))
@@ -76,9 +76,9 @@ static Blocks blocks_at(Pool *pool, const Engine *engine, const Program *program
     /* What a later block takes over in place cannot be kept for it: it is made by that block. */
     for (int32_t n = graph->n_nodes - 1; n >= 0; n--)
         for (int32_t i = 0; i < graph->nodes[n].n_inplace; i++) {
-            int32_t maker = graph->values[graph->nodes[n].inplace[i][1]].maker;
-            if (maker >= 0 && b.of[n] >= 0 && b.of[maker] >= 0)
-                b.of[maker] = b.of[n];
+            int32_t producer = graph->values[graph->nodes[n].inplace[i][1]].producer;
+            if (producer >= 0 && b.of[n] >= 0 && b.of[producer] >= 0)
+                b.of[producer] = b.of[n];
         }
     return b;
 }
@@ -91,15 +91,15 @@ static Err blocks_plan(Pool *pool, const Blocks *b, int32_t most, Plan **plan)
     bool *inner = NEWN(pool, bool, graph->n_values), *again = NEWN(pool, bool, graph->n_nodes),
          *done = NEWN(pool, bool, b->n + 1);
     for (int32_t v = 0; v < graph->n_values; v++) {
-        int32_t maker = graph->values[v].maker;
-        inner[v] = maker >= 0 && b->of[maker] >= 0 && b->of[maker] < most &&
-                   !graph->nodes[maker].once && !graph->values[v].persistent &&
+        int32_t producer = graph->values[v].producer;
+        inner[v] = producer >= 0 && b->of[producer] >= 0 && b->of[producer] < most &&
+                   !graph->nodes[producer].once && !graph->values[v].persistent &&
                    !graph->values[v].final;
     }
     for (int32_t n = 0; n < graph->n_nodes; n++)
         for (int32_t i = 0; i < graph->nodes[n].n_in; i++) {
-            int32_t v = graph->nodes[n].in[i], maker = graph->values[v].maker;
-            if (inner[v] && b->of[n] >= 0 && b->of[n] != b->of[maker])
+            int32_t v = graph->nodes[n].in[i], producer = graph->values[v].producer;
+            if (inner[v] && b->of[n] >= 0 && b->of[n] != b->of[producer])
                 inner[v] = false;
         }
     for (int32_t n = graph->n_nodes - 1; n >= 0;
@@ -107,12 +107,12 @@ static Err blocks_plan(Pool *pool, const Blocks *b, int32_t most, Plan **plan)
         for (int32_t i = 0; i < graph->nodes[n].n_in; i++) {
             int32_t v = graph->nodes[n].in[i];
             if (inner[v] && (b->of[n] < 0 || again[n]))
-                again[graph->values[v].maker] = true;
+                again[graph->values[v].producer] = true;
         }
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         for (int32_t i = 0; i < graph->nodes[n].n_in && b->of[n] < 0; i++) {
             int32_t v = graph->nodes[n].in[i],
-                    block = inner[v] ? b->of[graph->values[v].maker] : -1;
+                    block = inner[v] ? b->of[graph->values[v].producer] : -1;
             if (block < 0 || done[block])
                 continue;
             done[block] = true;
@@ -158,8 +158,8 @@ static Cell per_block(Pool *pool, Engine *engine, int64_t budget)
     Cell best = { 0 };
     for (int depth = 1; depth <= 6; depth++) {
         Blocks b = blocks_at(pool, engine, &engine->programs[0], depth);
-        for (int part = 1; part <= 16; part++)
-            blocks_try(engine, &b, (int32_t)((int64_t)b.n * part / 16), budget, &best);
+        for (int phase = 1; phase <= 16; phase++)
+            blocks_try(engine, &b, (int32_t)((int64_t)b.n * phase / 16), budget, &best);
     }
     return best;
 }

@@ -1,12 +1,12 @@
-/* step.c -- time and memory of whole training steps, on the CPU or a card.
+/* step.c -- time and memory of whole training steps, on the CPU or a GPU.
  *
  *   bench_step [--device NAME] [--budget BYTES] [--effort N] [--steps N] [--threads N] [--top N]
  *              [--nodes FILE] [--part P] [--random] [--one-lane] [--digest] [--hold]
  *              RECIPE [KEY=VALUE ...]
  *
  * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned
- * and measured arena, its host's, what this process holds of the card, loss. Steps follow each
- * other without a pause, as in training, each ended by the card's own clock. A budget is kept by
+ * and measured arena, its host's, what this process holds of the GPU, loss. Steps follow each
+ * other without a pause, as in training, each ended by the GPU's own clock. A budget is kept by
  * exact levers alone. Every step gets the same batch, drawn once, so that no loader is measured;
  * --part trains one network of a system alone (bench/parts.h); --random feeds random numbers
  * (latents, which no drawn data has); --top N adds the N operators that take the longest, alone;
@@ -20,9 +20,9 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "ops/ops.h"
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "train/feeds.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@
 #include <string.h>
 
 typedef struct Bench {
-    const char *device, *recipe, *part, *nodes, *sets[64];
+    const char *device, *recipe, *phase, *nodes, *sets[64];
     int64_t     budget, effort, steps, threads, top;
     int         n_sets;
     bool        random, one_lane, digest, hold;
@@ -54,9 +54,9 @@ static Err step_run(Bench *b, int64_t step)
     for (int64_t micro = 0; micro < b->opened->accumulate; micro++) {
         counters[COUNTER_MICRO] = (int32_t)micro;
         TRY(session_write(b->session, g->counters.id, counters));
-        TRY(session_run(b->session, PART_MICRO));
+        TRY(session_run(b->session, PHASE_MICRO));
     }
-    return session_run(b->session, PART_UPDATE);
+    return session_run(b->session, PHASE_UPDATE);
 }
 
 static int by_size(const void *a, const void *b)
@@ -99,8 +99,8 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
     for (int32_t i = 0; i < graph->n_nodes; i++)
         best[i] = ns[i] = INFINITY;
     for (int round = 0; round < 3; round++) {
-        TRY(session_profile(b->session, PART_MICRO, ns));
-        TRY(session_profile(b->session, PART_UPDATE, ns));
+        TRY(session_profile(b->session, PHASE_MICRO, ns));
+        TRY(session_profile(b->session, PHASE_UPDATE, ns));
         for (int32_t i = 0; i < graph->n_nodes; i++)
             best[i] = ns[i] < best[i] ? ns[i] : best[i];
     }
@@ -155,25 +155,25 @@ static Err step_digest(Pool *pool, const Bench *b, uint64_t *digest)
     return OK;
 }
 
-/* A card looked at after every step would wait for the host before the next, which training does
- * not: the host goes ahead, and the end of each step is stamped on the card. */
+/* A GPU looked at after every step would wait for the host before the next, which training does
+ * not: the host goes ahead, and the end of each step is stamped on the GPU. */
 static Err steps_stamped(Pool *pool, Bench *b, const Device *device, double *ms)
 {
     void **ends = NEWN(pool, void *, b->steps + 1);
     for (int64_t i = 0; i <= b->steps; i++)
-        TRY(device->api->stamp_new(device, &ends[i]));
-    TRY(device->api->stamp(device, ends[0]));
+        TRY(device->api->event_new(device, &ends[i]));
+    TRY(device->api->event(device, ends[0]));
     for (int64_t i = 0; i < b->steps; i++) {
         TRY(step_run(b, 3 + i));
-        TRY(device->api->stamp(device, ends[i + 1]));
+        TRY(device->api->event(device, ends[i + 1]));
     }
     TRY(device_wait(device));
     for (int64_t i = 0; i < b->steps; i++) {
-        TRY(device->api->stamp_ns(device, ends[i], ends[i + 1], &ms[i]));
+        TRY(device->api->event_ns(device, ends[i], ends[i + 1], &ms[i]));
         ms[i] *= 1e-6;
     }
     for (int64_t i = 0; i <= b->steps; i++)
-        device->api->stamp_free(device, ends[i]);
+        device->api->event_free(device, ends[i]);
     return OK;
 }
 
@@ -199,8 +199,8 @@ static Err bench(Pool *pool, Bench *b)
     TRY(recipe_read(pool, b->recipe, b->sets, b->n_sets, &b->opened));
     TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads,
                                                        .tf32 = recipe_tf32(b->opened) }, &device));
-    if (b->part)
-        TRY(part_take(b->part, b->opened));
+    if (b->phase)
+        TRY(part_take(b->phase, b->opened));
     TRY(fit_run(
         pool, b->opened, device,
         &(FitOptions){ .budget_bytes = b->budget, .effort = b->effort, .allow = ALLOW_NONE },
@@ -216,8 +216,8 @@ static Err bench(Pool *pool, Bench *b)
     if (b->one_lane)
         session_one_lane(b->session);
     TRY(session_init(b->session, 1));
-    TRY(feeds_new(pool, b->session, PART_MICRO, &b->feeds));
-    if (b->part || b->random) {
+    TRY(feeds_new(pool, b->session, PHASE_MICRO, &b->feeds));
+    if (b->phase || b->random) {
         part_fill(&b->feeds);
     } else {
         TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
@@ -232,9 +232,9 @@ static Err bench(Pool *pool, Bench *b)
     TRY(session_read(b->session, b->graph.train.loss.id, &loss));
     if (device->api)
         TRY(device->api->used_bytes(device, &used));
-    for (int part = 0; part < PART_COUNT; part++)
-        if (session_measured_bytes(b->session, (Part)part) > measured)
-            measured = session_measured_bytes(b->session, (Part)part);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        if (session_measured_bytes(b->session, (Phase)phase) > measured)
+            measured = session_measured_bytes(b->session, (Phase)phase);
     printf("{\"work\": \"%s\", \"precision\": \"%s\", \"device\": \"%s\", \"ms\": %.3f, "
            "\"fastest\": %.3f, \"arena\": %lld, "
            "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"moved\": %d, \"host\": %lld, "
@@ -251,8 +251,8 @@ static Err bench(Pool *pool, Bench *b)
     }
     if (engine->moved) {
         double waits[2];
-        TRY(session_waits(b->session, PART_MICRO, &waits[0]));
-        TRY(session_waits(b->session, PART_UPDATE, &waits[1]));
+        TRY(session_waits(b->session, PHASE_MICRO, &waits[0]));
+        TRY(session_waits(b->session, PHASE_UPDATE, &waits[1]));
         printf(", \"waited\": %.3f",
                ((double)b->opened->accumulate * waits[0] + waits[1]) * 1e-6);
     }
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--steps") && more)   b.steps = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--threads") && more) b.threads = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--top") && more)     b.top = atoll(argv[++i]);
-        else if (!strcmp(argv[i], "--part") && more)    b.part = argv[++i];
+        else if (!strcmp(argv[i], "--part") && more)    b.phase = argv[++i];
         else if (!strcmp(argv[i], "--nodes") && more)   b.nodes = argv[++i];
         else if (!strcmp(argv[i], "--random"))          b.random = true;
         else if (!strcmp(argv[i], "--one-lane"))        b.one_lane = true;

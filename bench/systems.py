@@ -35,7 +35,7 @@ BASELINES = {                # bench_ref.py's name of the work: what bench_step 
 }
 
 
-def lines_of(command, **more):
+def partial_sums_of(command, **more):
     """The JSON lines a program prints; none, with its last word, where it fails."""
     done = subprocess.run(command, capture_output=True, text=True, **more)
     if done.returncode:
@@ -61,9 +61,9 @@ def compare(build, work, precision, args):
     threads = str(args.threads)
     ours, theirs = [], []
     for _ in range(args.rounds):
-        ours += lines_of([os.path.join(build, "bench_step"), "--threads", threads, "--steps", str(args.steps), *ours_args,
+        ours += partial_sums_of([os.path.join(build, "bench_step"), "--threads", threads, "--steps", str(args.steps), *ours_args,
                           f"precision={precision}"], env={**os.environ, "OMP_NUM_THREADS": threads})
-        theirs += lines_of([sys.executable, REF, theirs_arg, "--threads", threads, "--steps", str(args.steps),
+        theirs += partial_sums_of([sys.executable, REF, theirs_arg, "--threads", threads, "--steps", str(args.steps),
                             "--precision", precision])
     best = [min(side, key=lambda r: r["ms"], default=None) for side in (ours, theirs)]
     if best[1]:

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/shipped.h"
 #include "base/text.h"
-#include "device/probe.h"
+#include "profile/probe.h"
 #include "train/measure.h"
 
 #include <math.h>
@@ -20,14 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNGS_MOST = 32 };
+enum { RUNGS_MAX = 32 };
 
 typedef struct Ladder {
     const Recipe *recipe;
     const Device *device;
     Stopwatch    *kept, *least;              /* the probe's */
-    Stopwatch    *rungs[RUNGS_MOST];
-    float         ms[RUNGS_MOST][MEASURE_MOST];
+    Stopwatch    *rungs[RUNGS_MAX];
+    float         ms[RUNGS_MAX][MEASURE_MAX];
     int           n_rungs, n_rounds;
 } Ladder;
 
@@ -36,7 +36,7 @@ static double seconds = 10;
 
 static Err ladder_build(Pool *pool, Ladder *l)
 {
-    EngineOptions how = { .budget_bytes = STOPWATCH_LEAST, .effort = MEASURE_EFFORT };
+    EngineOptions how = { .budget_bytes = STOPWATCH_MIN, .effort = MEASURE_EFFORT };
     TRY(stopwatch_new(pool, l->recipe, l->device, NULL, &l->kept));
     TRY(stopwatch_new(pool, l->recipe, l->device, &how, &l->least));
     int64_t most = stopwatch_engine(l->kept)->arena_bytes;
@@ -51,10 +51,10 @@ static Err ladder_build(Pool *pool, Ladder *l)
 static Err ladder_climb(Ladder *l)
 {
     double ms, begin = 0;
-    for (int round = -1; round < MEASURE_MOST; round++) {
+    for (int round = -1; round < MEASURE_MAX; round++) {
         if (round == 0)                              /* the first touched pages, made kernels */
             begin = clock_now();
-        if (round >= MEASURE_LEAST && clock_now() - begin > seconds)
+        if (round >= MEASURE_MIN && clock_now() - begin > seconds)
             break;
         TRY(round < 0 ? stopwatch_step(l->kept, &ms) : stopwatch_sample(l->kept));
         TRY(stopwatch_step(l->least, &ms));
@@ -78,7 +78,7 @@ static void ladder_print(const Ladder *l, const Profile *profile, const Measured
 {
     for (int i = 0; i < l->n_rungs; i++) {
         const Engine *engine = stopwatch_engine(l->rungs[i]);
-        float         ms[MEASURE_MOST];
+        float         ms[MEASURE_MAX];
         memcpy(ms, l->ms[i], sizeof ms);
         qsort(ms, (size_t)l->n_rounds, sizeof *ms, by_size);
         double predicted = stopwatch_predict_ms(l->rungs[i], profile);
@@ -130,8 +130,8 @@ int main(int argc, char **argv)
         else
             names[n++] = argv[i], all = false;
     }
-    Err err = n_rungs < 1 || n_rungs > RUNGS_MOST
-                  ? fail(E_USAGE, "--rungs takes 1 to %d", RUNGS_MOST)
+    Err err = n_rungs < 1 || n_rungs > RUNGS_MAX
+                  ? fail(E_USAGE, "--rungs takes 1 to %d", RUNGS_MAX)
                   : device_cpu(pool, NULL, &device);
     if (!err && all)
         err = shipped_list(pool, "recipes", ".yaml", &names, &n);

@@ -3,7 +3,8 @@
 # The libraries are looked for in PLIMSOLL_CUDA_WHEELS (the `nvidia` folder of a Python environment,
 # as scripts/setup_cuda.sh makes one), then in CUDA_HOME, then where the system keeps them.
 set(PLIMSOLL_CUDA "AUTO" CACHE STRING "build the CUDA plugin: ON, OFF, or AUTO if all of it is found")
-set(PLIMSOLL_CUDA_ARCHS "80;90a" CACHE STRING "compute capabilities of the CUDA kernels")
+set(PLIMSOLL_CUDA_ARCHS "AUTO" CACHE STRING "compute capabilities of the CUDA kernels, e.g. 80;90a; AUTO: of the GPU here")
+option(PLIMSOLL_RELEASE "build for every supported GPU" OFF)
 option(PLIMSOLL_CUDA_FAST_COMPILE "compile kernels quickly, to slow code: where they are only to be built" OFF)
 set(PLIMSOLL_CUDA_WHEELS "" CACHE PATH "folder `nvidia` of a Python environment with the CUDA wheels")
 if(NOT PLIMSOLL_CUDA)
@@ -37,12 +38,13 @@ if(missing)
 endif()
 
 set(CMAKE_CUDA_COMPILER ${NVCC})
+include(${CMAKE_CURRENT_LIST_DIR}/cuda_archs.cmake)
 set(CMAKE_CUDA_ARCHITECTURES ${PLIMSOLL_CUDA_ARCHS})
 enable_language(CUDA)
-file(GLOB cuda_sources CONFIGURE_DEPENDS src/device/plugin_cuda*.c src/ops/plugin_cuda*.c src/device/*_cuda.cu
-  src/ops/*_cuda.cu)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS src/*/plugin_cuda*.c src/*_cuda.cu)
 add_library(plimsoll_cuda MODULE ${cuda_sources})
-target_include_directories(plimsoll_cuda PRIVATE src ${CUDNN_INCLUDE} ${CUBLASLT_INCLUDE}
+add_dependencies(plimsoll_cuda op_lists)
+target_include_directories(plimsoll_cuda PRIVATE src ${generated} ${CUDNN_INCLUDE} ${CUBLASLT_INCLUDE}
   ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 target_compile_options(plimsoll_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
@@ -54,7 +56,7 @@ target_compile_definitions(plimsoll_cuda PRIVATE _GNU_SOURCE)
 if("90a" IN_LIST PLIMSOLL_CUDA_ARCHS)
   target_compile_definitions(plimsoll_cuda PRIVATE PLIMSOLL_SM90A)   # Hopper's own kernels are there
 endif()
-set_target_properties(plimsoll_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_STANDARD 17)
+set_target_properties(plimsoll_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_STANDARD 20)
 # cuDNN opens nvrtc by name: loaded with the plugin, it is found wherever it lies.
 find_library(NVRTC_LIBRARY NAMES libnvrtc.so.13 nvrtc HINTS ${places} PATH_SUFFIXES lib lib64)
 target_link_libraries(plimsoll_cuda PRIVATE ${CUDNN_LIBRARY} ${CUBLASLT_LIBRARY})

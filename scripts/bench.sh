@@ -2,19 +2,19 @@
 # Ours against others on this machine, as tables: operators and whole steps against PyTorch, own products against oneDNN, the planner and
 # the layout search on outside instances where they are present. A part that cannot run says why; the rest still runs.
 #
-#   bench.sh [BUILD [PART...]]        parts: ops systems blas time explain plan seeds layout cuda ladder; all of them if none is named
+#   bench.sh [BUILD [PART...]]        parts: ops systems linalg time explain plan seeds layout cuda ladder; all of them if none is named
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 [ $# -gt 0 ] && shift
-parts=${*:-ops systems blas time explain plan seeds layout cuda ladder}
+parts=${*:-ops systems linalg time explain plan seeds layout cuda ladder}
 for part in $parts; do
     case $part in
-    ops|systems|blas|time|explain|plan|seeds|layout|cuda|ladder) ;;
+    ops|systems|linalg|time|explain|plan|seeds|layout|cuda|ladder) ;;
     *) echo "bench: no part '$part'; there are ops, systems, blas, time, explain, plan, seeds, layout, cuda and ladder" >&2; exit 2 ;;
     esac
 done
-ninja -C "$build" bench_ops bench_step bench_blas bench_time bench_plan bench_seeds > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
+ninja -C "$build" bench_ops bench_step bench_linalg bench_time bench_plan bench_seeds > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
 unset OMP_WAIT_POLICY                # threads spin a moment, then sleep: both sides of a comparison as users have them
@@ -33,9 +33,9 @@ for part in $parts; do
         title "training steps against PyTorch, 2 threads, taken in turn; PyTorch / ours above 1: ours is faster"
         code=0; $python bench/systems.py "$build" || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "systems" $code ;;
-    blas)
+    linalg)
         title "matrix products and convolutions: own | oneDNN"
-        "$build/bench_blas" "$(nproc)" 0.1 || failed "blas" $? ;;
+        "$build/bench_linalg" "$(nproc)" 0.1 || failed "linalg" $? ;;
     time)
         title "step time, predicted against measured"
         "$build/bench_time" || failed "time" $? ;;
@@ -43,17 +43,17 @@ for part in $parts; do
         title "explain on every recipe"
         $python bench/explain.py "$build/plimsoll" || failed "explain" $? ;;
     seeds)
-        title "systems at full size under the budgets of common cards, planned"
+        title "systems at full size under the budgets of common GPUs, planned"
         "$build/bench_seeds" || failed "seeds" $? ;;
     plan)
         title "planner"
         "$build/bench_plan" || failed "plan" $? ;;
     cuda)
-        title "training steps on the card against PyTorch's strongest forms, in the same job"
+        title "training steps on the GPU against PyTorch's strongest forms, in the same job"
         code=0; $python bench/cuda.py "$build" --limit "${BENCH_CUDA_SECONDS:-3600}" || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "cuda" $code ;;
     ladder)
-        title "budget against measured time on the card: stdiff-64x512 in bf16, exact levers, ten rungs"
+        title "budget against measured time on the GPU: stdiff-64x512 in bf16, exact levers, ten rungs"
         code=0; $python bench/ladder.py "$build" stdiff-64x512 precision=bf16 data.kind=moving-shapes || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "ladder" $code ;;
     layout)

@@ -10,4 +10,4 @@ say fit unet-small --budget 16MiB
 rm -rf "$build/demo-run"
 say train unet-small --budget 16MiB --steps 1200 --out "$build/demo-run"
 say sample "$build/demo-run" -n 8 --quiet
-printf '\nThe run is in %s/demo-run: recipe.yaml, log.jsonl, checkpoints, and pictures under samples/.\n' "$build"
+printf '\nThe run is in %s/demo-run: recipe.yaml, log.jsonl, checkpoints, and images under samples/.\n' "$build"

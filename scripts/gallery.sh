@@ -1,6 +1,6 @@
 #!/bin/sh
-# Trains every small recipe as a user would, draws from it, puts a contact sheet of each into docs/gallery and
-# the figures into bench/results. About a quarter of an hour on two cores; runs that are there already are kept.
+# Trains every small recipe as a user would, samples from it, puts a contact sheet of each into docs/user/gallery and the figures into
+# bench/results. About a quarter of an hour on two cores; runs that exist already are kept.
 #   gallery.sh [BUILD [RECIPE...]]
 # Control: the mean loss of the same weights left untrained (learning rate 0) over 20 steps.
 set -eu
@@ -9,7 +9,7 @@ build=${1:-build}
 [ $# -gt 0 ] && shift
 recipes=${*:-unet-small stdiff-small stablesr-vae-small stablesr-small stablesr-small-concat lag-small sashimi-small dit3d-small dit3d-wrap-small}
 runs=$build/gallery
-out=docs/gallery
+out=docs/user/gallery
 mkdir -p "$runs" "$out"
 
 # Mean loss over the last steps of a run.
@@ -66,12 +66,12 @@ for recipe in $recipes; do
         train $recipe --init "$(autoencoder)" --init-partial --set model.fusion=concat
         draw $recipe "samples.png" -n 4 ;;
     lag-small)          train $recipe; draw $recipe "input-support.png samples.png" -n 4 ;;
-    sashimi-small)      train $recipe; draw $recipe "sounds.png sound-000.wav" -n 2 ;;
+    sashimi-small)      train $recipe; draw $recipe "audio.png audio-000.wav" -n 2 ;;
     dit3d-small|dit3d-wrap-small) train $recipe; draw $recipe "clips.png" -n 8 ;;
     *) echo "gallery.sh: $recipe is none of the small recipes" >&2; exit 2 ;;
     esac
 done
-# Figures are data; docs_tables.py writes the table of docs/GALLERY.md from them.
+# Figures are data; docs_tables.py writes the table of docs/user/GALLERY.md from them.
 today=$(date +%F) machine=cpu-$(nproc)c
 {
     printf '{\n  "format": "plimsoll-bench-1",\n  "date": "%s",\n' "$today"

@@ -1,25 +1,25 @@
 #!/bin/sh
-# Trains each system at a real size on the card, all at the same time, for a few minutes: each is killed (SIGKILL) after
-# its first checkpoint, goes on from there, and draws. Pictures, sound and the log's figures go to OUT.
+# Trains each system at a real size on the GPU, all at the same time, for a few minutes: each is killed (SIGKILL) after
+# its first checkpoint, resumed from there, and sampled. Images, audio and the log's figures go to OUT.
 #   gallery_cuda.sh BUILD OUT [SYSTEM...]        systems: dit3d lag sashimi stdiff stablesr; all unless named
-# No pretrained weights are at hand, so StableSR's autoencoder is made first and its UNet is trained whole, on latent and edge
-# map side by side (docs/GALLERY.md says why). Its checkpoints are 16 GB each, of which two are there at a time: RUNS names a
+# There are no pretrained weights, so StableSR's autoencoder is trained first and its UNet is trained whole, on latent and edge
+# map concatenated (docs/user/GALLERY.md says why). Its checkpoints are 16 GB each, of which two are there at a time: RUNS names a
 # folder that takes them fast (memory, a quick disk).
 set -eu
 build=$1 out=$2
 shift 2
 runs=${RUNS:-$build/gallery-cuda}
 mkdir -p "$runs" "$out"
-card="--device cuda --precision bf16"
+gpu="--device cuda --precision bf16"
 
 say() { echo "$(date +%T) $*"; }
 
-# Starts a run, kills it once its first checkpoint is there, and goes on to the end.
+# Starts a run, kills it once its first checkpoint is there, and resumes it to the end.
 train() {                        # run, recipe, further options
     run=$runs/$1 recipe=$2
     shift 2
     rm -rf "$run"
-    "$build/plimsoll" train "$recipe" $card --quiet "$@" --out "$run" > "$run.first" 2>&1 &
+    "$build/plimsoll" train "$recipe" $gpu --quiet "$@" --out "$run" > "$run.first" 2>&1 &
     process=$!
     until ls "$run"/step-*.json > /dev/null 2>&1; do
         kill -0 $process 2> /dev/null || { say "$recipe: ended before its first checkpoint: $(tail -1 "$run.first")"; return 1; }
@@ -29,14 +29,14 @@ train() {                        # run, recipe, further options
     kill -KILL $process 2> /dev/null || say "$recipe: had ended before it could be killed"
     wait $process || true
     at=$(wc -l < "$run/log.jsonl")
-    "$build/plimsoll" train $card --resume "$run" > "$run.second" 2>&1 || { say "$recipe: $(tail -1 "$run.second")"; return 1; }
-    say "$recipe: killed after step $at, went on to $(tail -1 "$run/log.jsonl")"
+    "$build/plimsoll" train $gpu --resume "$run" > "$run.second" 2>&1 || { say "$recipe: $(tail -1 "$run.second")"; return 1; }
+    say "$recipe: killed after step $at, resumed to $(tail -1 "$run/log.jsonl")"
 }
 
 draw() {                         # run, further options
     run=$runs/$1
     shift
-    "$build/plimsoll" sample "$run" $card --quiet "$@" > "$run.drawn" 2>&1 || say "$run: $(tail -1 "$run.drawn")"
+    "$build/plimsoll" sample "$run" $gpu --quiet "$@" > "$run.drawn" 2>&1 || say "$run: $(tail -1 "$run.drawn")"
 }
 
 dit3d()   { train dit3d-s dit3d-s --steps 4000 --set save.every=1000 --set schedule.kind=cosine --set schedule.warmup=100 \
@@ -53,7 +53,7 @@ stdiff()  { train stdiff-64x512 stdiff-64x512 --steps 300 --set save.every=100 -
             draw stdiff-64x512 -n 3; }
 stablesr() {
     rm -rf "$runs/stablesr-vae"
-    "$build/plimsoll" train stablesr-vae-small $card --quiet --steps 1200 --set model.vae_channels=128 --set model.groups=32 \
+    "$build/plimsoll" train stablesr-vae-small $gpu --quiet --steps 1200 --set model.vae_channels=128 --set model.groups=32 \
         --set model.image=256 --set model.latent=32 --batch 8 --set optimizer.lr=1e-4 --set schedule.warmup=100 --set save.every=1200 \
         --out "$runs/stablesr-vae" > "$runs/stablesr-vae.first" 2>&1 || { say "autoencoder: $(tail -1 "$runs/stablesr-vae.first")"; return 1; }
     say "autoencoder: $(tail -1 "$runs/stablesr-vae/log.jsonl")"
@@ -73,8 +73,8 @@ done
 wait
 for log in "$runs"/*/log.jsonl; do
     run=$(dirname "$log") name=$(basename "$(dirname "$log")")
-    cp "$log" "$out/$name.jsonl"
+    cp "$log" "$out/gpu-$name.jsonl"
     for file in "$run"/samples/*.png "$run"/samples/*.wav "$run"/samples/*.txt; do
-        [ ! -f "$file" ] || cp "$file" "$out/$name-$(basename "$file")"
+        [ ! -f "$file" ] || cp "$file" "$out/gpu-$name-$(basename "$file")"
     done
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/seeds/*.md from what the program says.
+"""Writes docs/user/seeds/*.md from what the program says.
 
     make_docs.py PLIMSOLL [CACHE]     CACHE: a folder that keeps the program's answers between calls
 
@@ -50,11 +50,11 @@ def seed(name, title, recipe, others, claims):
     p = r.json["plan"]
     out = [f"# {title}", "",
            f"Recipe `{recipe}`: {count(r.json['parameters']['count'])} parameters, batch {p['micro_batch']} x {p['accumulate']}, {p['precision']}. "
-           f"One training step needs **{both(r.peak)}** with everything kept; the least budget is at most {both(r.json['minimum_bytes'])} ({r.json['minimum_how']}; `fit` searches longer).", "",
-           "Figures of the middle column come from `plimsoll explain --json`; plain words and zeros there are typed. `scripts/make_docs.py` makes this page.", "",
-           "| the document said | what is so | why |", "|---|---|---|"]
+           f"One training step needs **{both(r.peak)}** with everything kept; the minimum budget is at most {both(r.json['minimum_bytes'])} ({r.json['minimum_how']}; `fit` searches longer).", "",
+           "The figures in the middle column come from `plimsoll explain --json`; plain words and zeros there are typed. `scripts/make_docs.py` generates this page.", "",
+           "| the document said | true figure | why |", "|---|---|---|"]
     out += [f"| {said} | {so} | {why} |" for said, so, why in claims(R)]
-    out += ["", "## Where it goes", "", "| class | bytes | | share |", "|---|---|---|---|"]
+    out += ["", "## Where the memory goes", "", "| class | bytes | | share |", "|---|---|---|---|"]
     out += [f"| {k if k != 'gaps' else '(gaps)'} | {count(v)} | {size(v)} | {100 * v / r.peak:.1f} % |" for k, v in r.classes.items() if v]
     out += [f"| **= peak** | **{count(r.peak)}** | **{size(r.peak)}** | **100 %** |", "", "## Bottlenecks, ranked", ""]
     for i, b in enumerate(r.json["bottlenecks"][:8]):
@@ -67,9 +67,9 @@ def seed(name, title, recipe, others, claims):
     out += [f"| {size(b['budget_bytes'])} | {words[b['verdict']]} | {b['largest_batch'] or 'none'} | {b.get('largest_batch_replanned', '') or 'none'} |" for b in r.json["budgets"]]
     out += ["", "## Believed, but not so", ""]
     out += [f"- *{b['belief']}* {b['truth']}" for b in r.json["beliefs"]]
-    write(f"docs/seeds/{name}.md", "\n".join(out) + "\n")
+    write(f"docs/user/seeds/{name}.md", "\n".join(out) + "\n")
 
 
-os.makedirs(os.path.join(HERE, "docs/seeds"), exist_ok=True)
+os.makedirs(os.path.join(HERE, "docs/user/seeds"), exist_ok=True)
 for one in SEEDS:
     seed(*one)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every operator's tests (fp32, bf16 and fp16, with gradients) under compute-sanitizer, several at a time.
 #   sanitize_cuda.sh BUILD [TOOL ...]            tools: memcheck racecheck; both unless named
-# memcheck takes all cases. racecheck is a hundred times slower than the card: it takes the small ones, and of attention those
+# memcheck takes all cases. racecheck is a hundred times slower than the GPU: it takes the small ones, and of attention those
 # that fill every stage of every kernel. Operators with many cases are cut into shares. Each part may take LIMIT seconds (300),
 # JOBS run side by side (8); logs go to BUILD/sanitizer. Ends with one line a tool, and 1 if anything was found, failed or did
 # not end.

@@ -1,7 +1,7 @@
 """What five users wrote about the memory of their training, line by line, and where the true figure is.
 
-Each seed: title, the recipe that is its setting, others it mentions, and its claims as (what it says, what is
-so, why). The middle one is computed from `plimsoll explain --json`; R is a dictionary of those by recipe.
+Each seed: title, the recipe that is its setting, others it mentions, and its claims as (what it says, the true
+figure, why). The middle one is computed from `plimsoll explain --json`; R is a dictionary of those by recipe.
 """
 
 
@@ -69,42 +69,42 @@ def stdiff(R):
     rank = r.json["bottlenecks"]
     return [
         ("Vo, Vp: ~5.2 MB each", f"right: {count(frame)} B each", "2 x 5 frames of 64 x 2048 in fp32"),
-        ("Vo_last_frame: ~1 MB", f"{count(r.batch('observed_last'))} B, a view", "the bytes are Vo's own; nothing is added"),
-        ("Vo_mask, Vp_mask: ~10.4 MB", f"{count(masks)} B", "masks are one byte a pixel, not four, and half of them are never read"),
+        ("Vo_last_frame: ~1 MB", f"{count(r.batch('observed_last'))} B, a view", "it shares the bytes of Vo; nothing is added"),
+        ("Vo_mask, Vp_mask: ~10.4 MB", f"{count(masks)} B", "masks take one byte per pixel, not four, and half of them are never read"),
         ("total batch data: ~22 MB", f"{both(r.json['batch_bytes'])}", "the masks were counted as fp32"),
-        ("flatten(0, 1) creates a new tensor, ~5.2 MB", "0 B", "a view under another shape"),
-        ("noise, noisy images: ~5.2 MB each", f"right: {count(frame)} B each", "but neither is alive at the peak"),
+        ("flatten(0, 1) creates a new tensor, ~5.2 MB", "0 B", "a view with another shape"),
+        ("noise, noisy images: ~5.2 MB each", f"right: {count(frame)} B each", "but neither is live at the peak"),
         ("context encoding: 2 x 64 x 64 x 2048 x 4 B", f"{both(r.maps(2, 16, 512, 256)[1])}", "256 channels at a quarter of each side"),
         ("future motion, C=64: ~33 MB", f"{both(r.maps(10, 16, 512, 256)[1])} for the five frames; "
-         f"{r.maps(2, 16, 512, 256)[0]} maps of {size(r.maps(2, 16, 512, 256)[1])} stay for backward",
-         "each frame is ten steps of the motion's equation, and backward needs them all"),
+         f"{r.maps(2, 16, 512, 256)[0]} maps of {size(r.maps(2, 16, 512, 256)[1])} are kept for backward",
+         "each frame takes ten steps of the motion equation, and backward needs them all"),
     ] + [
-        (f"down block {k + 1}: {said[k]}", f"{both(level[k][1])} a map {block[k]}, {level[k][0]} of them at the peak",
-         "one size too small and the batch of ten forgotten; every layer keeps maps, not every block one")
+        (f"down block {k + 1}: {said[k]}", f"{both(level[k][1])} per map {block[k]}, {level[k][0]} of them at the peak",
+         "the map is one level too small and the batch of ten is missing; every layer keeps maps, not one per block")
         for k in range(5)
     ] + [
         ("attention O(512 x 512) ~1 MB, ~16-32 MB a layer", f"a score matrix would be {both(att)}",
          "tokens are height x width: 16 x 512 after two halvings is 8,192, and 32 x 1024 is 32,768"),
         ("4 attention layers, 64-128 MB", f"{n_att} layers; scores would be {size(att_all)}; q, k, v and outputs take {both(r.classes['attention'])}",
-         "down, middle and up path all attend; scores are never stored here"),
+         "the down, middle and up paths all have attention; scores are never stored here"),
         ("skip connections: ~30-50 MB", f"{both(r.classes['skips'])}", "fifteen tensors, three of them at full size"),
         ("UNet activations: ~150-200 MB", f"{both(r.dynamic())}", "activations, attention and skips at the peak"),
         ("loss per pixel: ~5.2 MB", "0 B", "the masked loss is summed as it is computed; nothing is kept per pixel"),
         ("parameters: 50-100 M, 200-400 MB", f"{count(r.json['parameters']['count'])}, {both(r.classes['parameters'])}", "counted, not guessed"),
-        ("gradients: 2-3 x the model", f"{both(r.classes['gradients'])}", "one number a weight: exactly the model's size"),
+        ("gradients: 2-3 x the model", f"{both(r.classes['gradients'])}", "one number per weight: exactly the model's size"),
         ("EMA: 200-400 MB", f"{both(r.classes['ema'])}", "a full copy in fp32"),
-        ("optimizer: not mentioned", f"{both(r.classes['optimizer'])}", "AdamW keeps two numbers a weight"),
+        ("optimizer: not mentioned", f"{both(r.classes['optimizer'])}", "AdamW keeps two numbers per weight"),
         ("accumulation doubles gradient memory", "0 B more", r.belief("accumulation")),
-        ("fp32 peak: ~1.2-1.5 GB", f"**{both(r.peak)}**", "PyTorch measured: 118,389 MiB (docs/user/TORCH_MEMORY.md)"),
+        ("fp32 peak: ~1.2-1.5 GB", f"**{both(r.peak)}**", "PyTorch measured: 118,389 MiB ([TORCH_MEMORY.md](../TORCH_MEMORY.md))"),
         ("fp16 peak: ~700-900 MB", r.saves("bf16"), r.belief("Half precision")),
         ("bottleneck 1: attention, 2: EMA, 3: gradients",
-         "; ".join(f"{i + 1}: {b['what']} {size(b['bytes'])}" for i, b in enumerate(rank[:3])), "maps of the two widest levels lead; state is last"),
+         "; ".join(f"{i + 1}: {b['what']} {size(b['bytes'])}" for i, b in enumerate(rank[:3])), "maps of the two widest levels come first, state comes last"),
         ("recommends gradient checkpointing", r.saves("recompute as"), "half of that saving: " + r.saves("recompute for")),
         ("recommends head width 128 -> 64", r.saves("head width"), "q, k and v keep their size; scores are not stored"),
         ("recommends a smaller batch", r.saves("micro-batches"), "with accumulation the effective batch stays"),
-        ("recommends disabling EMA (200-400 MB)", r.saves("no average"), "a percent of the peak"),
+        ("recommends disabling EMA (200-400 MB)", r.saves("no average"), "one percent of the peak"),
         ("recommends 5 -> 3 frames", r.saves("predicted frames"), "predicted frames are the batch of the UNet"),
-        ("recommends fewer channels", r.saves("half the channels"), "maps halve, weights quarter"),
+        ("recommends fewer channels", r.saves("half the channels"), "maps are halved, weights quartered"),
     ]
 
 
@@ -114,7 +114,7 @@ def stablesr(R):
     m_map, small = b.maps(2, 256, 256, 256)
     return [
         ("request of 6.00 GiB in BatchNorm", f"right: {count(one)} B", "one map (6,1024,512,512) of stage 1"),
-        ("23.53 GiB card, 13.04 GiB allocated", f"stage 1 alone keeps {n_map} such maps: {size(n_map * one)}; the step needs {both(a.peak)}",
+        ("23.53 GiB GPU, 13.04 GiB allocated", f"stage 1 alone keeps {n_map} such maps: {size(n_map * one)}; the step needs {both(a.peak)}",
          "no allocator setting could have helped"),
         ("before: 5 layers of 1024 channels at 512 x 512", f"{n_map} maps of {size(one)}", "each layer keeps the convolution's and the norm's output"),
         ("after: 3 layers of 256 channels", f"{m_map} maps of {size(small)}", "batch 2 and half the side as well"),
@@ -122,15 +122,15 @@ def stablesr(R):
          "a quarter of the channels, a quarter of the pixels, a third of the batch, 3 of 5 layers"),
         ("effective batch maintained at 12 (2 x 6 vs 6 x 4)", f"{a.json['plan']['micro_batch'] * a.json['plan']['accumulate']} -> "
          f"{b.json['plan']['micro_batch'] * b.json['plan']['accumulate']}", "it was halved"),
-        ("gradient checkpointing: ~50 % in backward", a.saves("recompute as"), "down to the least arena of the first edge processor"),
-        ("checkpointing costs 10-20 % time", a.saves("recompute for"), "a plan runs again what is cheap; the last bytes are the dear ones"),
+        ("gradient checkpointing: ~50 % in backward", a.saves("recompute as"), "down to the smallest arena with the first edge processor"),
+        ("checkpointing costs 10-20 % time", a.saves("recompute for"), "a plan recomputes what is cheap; the last bytes saved are the expensive ones"),
         ("expected peak after: 15-18 GB", f"**{both(b.peak)}** for the whole step", "frozen weights "
          f"{size(4 * (b.json['parameters']['count'] - b.json['parameters']['trainable']))}, state of the trained ones "
          f"{size(b.classes['gradients'] + b.classes['optimizer'] + b.classes['ema'])}"),
-        ("expected peak before: 20+ GB", f"**{both(a.peak)}**", "four times the card"),
+        ("expected peak before: 20+ GB", f"**{both(a.peak)}**", "four times the memory of the GPU"),
         ("original edge processor works at batch 6 standalone", f"not in training: {size(n_map * one)} of maps", "forward alone needs three of them at a time"),
         ("works at batch 1, 2, 4, 6, 8", "largest batch with everything kept: " + ", ".join(
-            f"{size(x['budget_bytes'])}: {x['largest_batch']}" for x in b.json["budgets"]), "placed, not tried"),
+            f"{size(x['budget_bytes'])}: {x['largest_batch']}" for x in b.json["budgets"]), "each was placed, not tried out"),
         ("mixed precision as a future improvement", b.saves("bf16"), b.belief("Half precision")),
         ("reduce the resolution to 256 x 256", b.saves("half the resolution"), "weights do not shrink"),
         ("max_split_size_mb:128 reduces fragmentation", f"gaps are {count(b.classes['gaps'])} B", "every buffer is placed before the first step"),
@@ -152,20 +152,20 @@ def lag(R):
         ("patch tokens (32,256,256): ~8 MB", f"{both(enc_token // 6)} for one image left out", "258 tokens: class and time are two more; all six are encoded together"),
         ("encoder: 50-100 MB a layer, 3-6 GB", f"{enc} token maps of {size(enc_token)}, q, k, v of {size(r.maps(192, 258, 2304)[1])} x "
          f"{r.maps(192, 258, 2304)[0]}", "six layers over all six images left out; probabilities are not stored"),
-        ("DiT input (192,3,32,32): ~0.7 MB", f"{count(r.maps(192, 32, 32, 3, cls='inputs')[1])} B", "four bytes a number"),
+        ("DiT input (192,3,32,32): ~0.7 MB", f"{count(r.maps(192, 32, 32, 3, cls='inputs')[1])} B", "four bytes per number"),
         ("patch embeddings (192,256,468): ~90 MB", f"right: {both(tokens)}", "but a layer keeps many of that size"),
         ("DiT layers: 200-500 MB each, 1.2-3 GB", f"{n} maps of {size(tokens)} as activations, {r.maps(192, 256, 468, cls='attention')[0]} for attention, "
-         f"{r.maps(192, 256, 1404)[0]} of {size(r.maps(192, 256, 1404)[1])}", "about 2.6 GiB a layer"),
+         f"{r.maps(192, 256, 1404)[0]} of {size(r.maps(192, 256, 1404)[1])}", "about 2.6 GiB per layer"),
         ("cross-attention: ~50 MB a layer, ~300 MB", f"{n_att} attention calls; scores would be {size(att_all)}, none is stored", "the context is shared, q, k and v are not"),
-        ("backward gradients: ~2 x activations, 8-18 GB", "one layer's at a time", "gradients of activations die as soon as they are used; the peak is where backward begins"),
-        ("total 18-37 GB, actual 50-100 GB", f"**{both(r.peak)}**", "PyTorch measured: 26,674 MiB in fp32 (docs/user/TORCH_MEMORY.md)"),
+        ("backward gradients: ~2 x activations, 8-18 GB", "those of one layer at a time", "gradients of activations are freed as soon as they are used; the peak is where backward begins"),
+        ("total 18-37 GB, actual 50-100 GB", f"**{both(r.peak)}**", "PyTorch measured: 26,674 MiB in fp32 ([TORCH_MEMORY.md](../TORCH_MEMORY.md))"),
         ("330 GB fit 3-6 batches at once", "one step holds one batch", "the number has no meaning; largest batch with everything kept on 80 GiB: "
          f"{next(x['largest_batch'] for x in r.json['budgets'] if x['budget_bytes'] == 80 << 30)} sets"),
         ("ultra low (4 sets of 3): context ~3 MB", f"right: {count(ultra.maps(12, 256, 256)[1])} B", "a sixteenth"),
         ("ultra low: 5-10 GB a batch", f"{both(ultra.peak)}", f"state is {size(sum(ultra.classes[c] for c in ('parameters', 'gradients', 'optimizer', 'ema')))} of it"),
-        ("low (8 sets of 4): 15-30 GB", f"{both(low.peak)}", "everything was counted many times over"),
+        ("low (8 sets of 4): 15-30 GB", f"{both(low.peak)}", "everything was counted several times"),
         ("gradient checkpointing: 30-50 % less", r.saves("recompute as"), "half of that saving: " + r.saves("recompute for")),
-        ("fragmentation reduces usable memory", f"gaps are {count(r.classes['gaps'])} B", "placed beforehand; no restart is needed"),
+        ("fragmentation reduces usable memory", f"gaps are {count(r.classes['gaps'])} B", "buffers are placed beforehand; no restart is needed"),
     ]
 
 
@@ -179,16 +179,16 @@ def sashimi(R):
         ("model parameters: 50-100 MB", f"{both(r.classes['parameters'])}", f"{count(r.json['parameters']['count'])} numbers"),
         ("skip connections: 2-4 GB", f"{both(r.classes['skips'])}", "three tensors of 64, 128 and 256 channels at L, L/4 and L/16"),
         ("layer states: 0.5-1 GB", "0 B", "training has none: the layers are convolutions"),
-        ("DML output: 1-2 GB, larger than categorical", f"{count(length * 18 * 4)} B against {count(length * 256 * 4)} B", "18 numbers a step instead of 256"),
+        ("DML output: 1-2 GB, larger than categorical", f"{count(length * 18 * 4)} B against {count(length * 256 * 4)} B", "18 numbers per step instead of 256"),
         ("audio processing: 1-2 GB", f"batch of {count(r.json['batch_bytes'])} B", "tokens and targets of one sequence"),
-        ("EMA: 2 x the parameters", f"{count(r.classes['ema'])} B", "off in this recipe; on, it is one copy"),
+        ("EMA: 2 x the parameters", f"{count(r.classes['ema'])} B", "off in this recipe; if on, it is one copy"),
         ("embedding 256 x d_model", f"{count(next(t['bytes'] for t in r.json['tensors_at_peak'] if t['name'].startswith('encoder.0')))} B", "right, and small"),
         ("PyTorch overhead: 2-3 GB", f"gaps are {count(r.classes['gaps'])} B", "alignment and fragmentation of a placed plan"),
-        ("total 8-12 GB estimated, ~22 GB used", f"**{both(r.peak)}**", "PyTorch measured with a plain Cauchy kernel: 15,472 MiB (docs/user/TORCH_MEMORY.md)"),
-        ("smaller model (6 layers, K=4): 20-30 % less", f"{both(lean.peak)}, {100 * (1 - lean.peak / r.peak):.0f} % less", "layers count, mixtures do not"),
+        ("total 8-12 GB estimated, ~22 GB used", f"**{both(r.peak)}**", "PyTorch measured with a plain Cauchy kernel: 15,472 MiB ([TORCH_MEMORY.md](../TORCH_MEMORY.md))"),
+        ("smaller model (6 layers, K=4): 20-30 % less", f"{both(lean.peak)}, {100 * (1 - lean.peak / r.peak):.0f} % less", "layers matter, mixtures do not"),
         ("6 -> 4 mixtures alone", r.saves("mixtures"), "the head is a tenth of a percent"),
         ("gradient checkpointing: 30-50 % less", r.saves("recompute as"), "half of that saving: " + r.saves("recompute for")),
-        ("skip connections optimised: 10-20 % less", f"at most {100 * r.classes['skips'] / r.peak:.1f} %", "that is all they are"),
+        ("skip connections optimised: 10-20 % less", f"at most {100 * r.classes['skips'] / r.peak:.1f} %", "that is their whole size"),
         ("sequence length: 20-40 % less", r.saves("sequence length"), "activations are proportional to it"),
         ("memory-efficient DML in chunks", "0 B", "the loss works in blocks already"),
         ("mixed precision", r.saves("bf16"), "the S4 kernel and FFT stay in fp32"),
@@ -205,12 +205,12 @@ def dit3d(R):
         j = R[key]
         return (f"{name}: {params} parameters, {memory} GB, fits 16 GB: {fits}", f"{count(j.json['parameters']['count'])} "
                 f"({count(j.json['parameters']['trainable'])} trained), **{both(j.peak)}**",
-                "least " + size(j.json["minimum_bytes"]) + "; batch 1 x 2, 16 frames of 64 x 64")
+                "minimum " + size(j.json["minimum_bytes"]) + "; batch 1 x 2, 16 frames of 64 x 64")
 
     return [
         ("TinyDiT3D-S: 1,700,833 parameters", f"{count(t.json['parameters']['trainable'])} trained of {count(t.json['parameters']['count'])}",
          "the frozen backbone is stored too"),
-        ("parameter memory 6.5 MB", f"{both(t.classes['parameters'])}", "frozen weights take their bytes like any"),
+        ("parameter memory 6.5 MB", f"{both(t.classes['parameters'])}", "frozen weights need bytes like any others"),
         ("total < 0.1 GB", f"{both(t.peak)}", f"state {size(sum(t.classes[c] for c in ('parameters', 'gradients', 'optimizer')))}; the rest is activations"),
         ("XS ~3M is larger than Tiny ~1.7M", f"{count(R['dit3d-wrap-xs-4'].json['parameters']['trainable'])} trained of "
          f"{count(R['dit3d-wrap-xs-4'].json['parameters']['count'])}", "XS is the smaller one"),
@@ -220,7 +220,7 @@ def dit3d(R):
         row("DiT3D-L/2", "dit3d-wrap-l-2", "~458M", "~11.0", "yes"),
         row("DiT3D-XL/2", "dit3d-wrap-xl-2", "~675M", "~16+", "no"),
         ("the memory column", f"XL/2 state: {both(sum(xl.classes[c] for c in ('parameters', 'gradients', 'optimizer', 'ema')))}",
-         "24 B a parameter was taken for all; a frozen weight has 4, a trained one 16"),
+         "24 B per parameter was assumed for all; a frozen weight has 4, a trained one 16"),
         ("28 frames of 128 x 128, batch 2 (before)", f"{both(before.peak)}", "XL/2, the setting it came from"),
         ("patches (4,16,16): 512 -> 128 tokens, 4 x fewer", "64 tokens in the 3-D model; 16 x 256 in this one", "4 x 4 x 4; the wrapper sees frames one by one"),
         ("3-D patches as the text describes them", f"{count(patches.json['parameters']['count'])} parameters, {both(patches.peak)}", "dit3d-tiny, the other reading"),

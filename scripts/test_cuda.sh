@@ -1,5 +1,5 @@
 #!/bin/sh
-# The CUDA side against the CPU's judges: every operator, each small system. Skips where there is no card.
+# The CUDA side against the CPU's judges: every operator, each small system. Skips where there is no GPU.
 #   test_cuda.sh BUILD [SYSTEM ...]
 set -eu
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ if [ ! -f "$build/libplimsoll_cuda.so" ]; then
     exit 0
 fi
 if ! nvidia-smi -L > /dev/null 2>&1; then
-    echo "plimsoll: no CUDA card here: the plugin was built, but cannot be tested"
+    echo "plimsoll: no CUDA GPU here: the plugin was built, but cannot be tested"
     exit 0
 fi
 export PLIMSOLL_TEST_DEVICE=cuda

@@ -3,7 +3,7 @@
 #ifndef TESTS_DEVICE_H
 #define TESTS_DEVICE_H
 
-#include "device/device.h"
+#include "profile/devices.h"
 
 #include <stdlib.h>
 #include <string.h>

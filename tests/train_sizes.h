@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include <string.h>
 
@@ -17,15 +17,15 @@ static inline Err sizes_build(Pool *pool, const char *name, const char *const *s
     return recipe_graph(pool, recipe, given_noise, train);
 }
 
-enum { SIZES_MOST = 5 };         /* settings of one odd size */
+enum { SIZES_MAX = 5 };         /* settings of one odd size */
 
-static inline void sizes_odd(Pool *pool, const char *name, const char *const odd[][SIZES_MOST],
+static inline void sizes_odd(Pool *pool, const char *name, const char *const odd[][SIZES_MAX],
                              size_t n_odd)
 {
     for (size_t i = 0; i < n_odd; i++) {
         TrainingGraph train;
         int n = 0;
-        while (n < SIZES_MOST && odd[i][n])
+        while (n < SIZES_MAX && odd[i][n])
             n++;
         test_name = odd[i][0];
         CHECK_OK(sizes_build(pool, name, odd[i], n, false, &train));
@@ -48,12 +48,12 @@ static inline void sizes_wrong(Pool *pool, const char *name, const WrongSize *wr
 }
 
 /* Parameters whose name starts with `start` and holds `part`. */
-static inline int64_t sizes_count(const Graph *graph, const char *start, const char *part)
+static inline int64_t sizes_count(const Graph *graph, const char *start, const char *phase)
 {
     int64_t sum = 0;
     for (int32_t i = 0; i < graph->n_params; i++)
         if (!strncmp(graph->params[i].name, start, strlen(start)) &&
-            strstr(graph->params[i].name, part))
+            strstr(graph->params[i].name, phase))
             sum += shape_count(graph->params[i].disk);
     return sum;
 }

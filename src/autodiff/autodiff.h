@@ -19,11 +19,11 @@ typedef struct ParamGroup {
     const char *match; /* parameters whose name ends in one of these, '|' between; NULL: the rest */
 } ParamGroup;
 
-/* State that only updates touch may be kept on the host, tensors of HOST_LEAST bytes and more:
+/* State that only updates touch may be kept on the host, tensors of HOST_MINIMUM bytes and more:
  * below that a copy is all latency. */
 /* STATE: moments and master copies too */
 typedef enum HostState { HOST_NONE, HOST_EMA, HOST_STATE } HostState;
-enum { HOST_LEAST = 64 << 10 };
+enum { HOST_MINIMUM = 64 << 10 };
 
 typedef struct TrainSpec {
     Optimizer         optimizer;
@@ -41,7 +41,7 @@ typedef struct TrainSpec {
 
 typedef struct TrainGraph {      /* the handles a trainer needs */
     Tensor loss;                 /* [1] f32, persistent: sum over the step's micro-batches */
-    Tensor counters, rates, progress;        /* see ops/optim.h */
+    Tensor counters, rates, progress;        /* see ops/optimizer/optim.h */
     bool   measures_norm;        /* PROGRESS_NORM is the gradient's: clipping and fp16 need it */
 } TrainGraph;
 

@@ -1,7 +1,7 @@
 /* backward.c -- reverse-mode differentiation, node by node. */
 #include "autodiff/autodiff.h"
 
-#include "ops/basic.h"
+#include "ops/elementwise/basic.h"
 #include "ops/ops.h"
 
 typedef struct Walk {
@@ -27,7 +27,7 @@ static void walk_mark(Walk *walk)
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         Node *node = &graph->nodes[i];
         bool  any = false;
-        if (node->part != PART_MICRO || !node->op->grad)
+        if (node->phase != PHASE_MICRO || !node->op->grad)
             continue;
         for (int j = 0; j < node->n_in; j++)
             if (node->in[j] >= 0 && i < walk->first_use[node->in[j]])
@@ -51,7 +51,7 @@ static void walk_give(Walk *walk, int32_t value, Tensor d)
     *sum = tensor_ok(*sum) ? add(*sum, d) : d;
 }
 
-/* A value's gradient as its maker gets it: in the value's own type. The sum may be wider (a 2-byte
+/* A value's gradient as its producer gets it: in the value's own type. The sum may be wider (a 2-byte
  * value read by fp32 work); rounded once here, the backward pass runs on the units the forward pass
  * ran on. What goes on to a parameter stays as it is. */
 static Tensor walk_gradient(Walk *walk, int32_t value)
@@ -86,7 +86,7 @@ static void walk_node(Walk *walk, int32_t id)
     Tensor none = tensor_none(graph);
     bool   any = false, asked = false;
 
-    if (node.part != PART_MICRO || !node.op->grad)
+    if (node.phase != PHASE_MICRO || !node.op->grad)
         return;
     g.dy = NEWN(graph->pool, Tensor, node.n_out);
     g.dx = NEWN(graph->pool, Tensor, node.n_in);
@@ -107,7 +107,7 @@ static void walk_node(Walk *walk, int32_t id)
         return;
     graph->module = node.module;
     graph->source = node.source;
-    graph->lot = node.lot;
+    graph->chunk = node.chunk;
     for (int i = 0; i < node.n_out; i++)
         g.dy[i] = walk_gradient(walk, node.out[i]);
     node.op->grad(&g);
@@ -116,7 +116,7 @@ static void walk_node(Walk *walk, int32_t id)
             walk->grad[node.in[i]] = g.dx[i];
         else if (tensor_ok(g.dx[i]))
             walk_give(walk, node.in[i], g.dx[i]);
-    graph->lot = 0;
+    graph->chunk = 0;
 }
 
 /* After node id: which parameters will get no further gradient? */

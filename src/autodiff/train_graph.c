@@ -1,7 +1,7 @@
 /* train_graph.c -- from parameter gradients to the update: accumulation, clip, optimizer, EMA. */
 #include "autodiff/autodiff.h"
 
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 
 #include <string.h>
 
@@ -20,10 +20,10 @@ static bool group_matches(const ParamGroup *group, const char *name)
     }
 }
 
-static Tensor param_state(Graph *graph, const Param *param, const char *what, Class class)
+static Tensor param_state(Graph *graph, const Param *param, const char *what, Class mem_class)
 {
     Shape shape = value_at(graph, param->value)->shape;
-    return state_add(graph, pool_print(graph->pool, "%s/%s", what, param->name), F32, shape, class,
+    return state_add(graph, pool_print(graph->pool, "%s/%s", what, param->name), F32, shape, mem_class,
                      true);
 }
 
@@ -70,8 +70,8 @@ static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spe
             continue;
         Value *value = value_at(graph, id);
         value->module = module;
-        value->hosted = spec->host >= (i == 0 ? HOST_EMA : HOST_STATE) &&
-                        value->bytes >= HOST_LEAST;
+        value->host_resident = spec->host >= (i == 0 ? HOST_EMA : HOST_STATE) &&
+                        value->bytes >= HOST_MINIMUM;
     }
     graph->module = module;
     if (spec->optimizer == OPTIMIZER_SGD)
@@ -114,11 +114,11 @@ static Tensor release_final(void *arg, int32_t index, Tensor grad)
 {
     Release *r = arg;
     r->graph->params[index].grad = tensor_class(grad, CLASS_GRADIENTS).id;
-    r->graph->part = PART_UPDATE;
+    r->graph->phase = PHASE_UPDATE;
     r->graph->backward = false;
     train_update_param(r->graph, index, r->spec, r->train);
     r->graph->backward = true;
-    r->graph->part = PART_MICRO;
+    r->graph->phase = PHASE_MICRO;
     return grad;
 }
 
@@ -132,7 +132,7 @@ const char *train_no_release(const TrainSpec *spec, Type compute)
 
 static void train_tick(Graph *graph, Tensor norm, const TrainSpec *spec, const TrainGraph *train)
 {
-    graph->part = PART_UPDATE;
+    graph->phase = PHASE_UPDATE;
     tick(train->progress, norm, train->loss,
          (TickAttr){ .beta1 = spec->beta1,
                      .beta2 = spec->beta2,
@@ -163,14 +163,14 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
         REQUIRE(!train_no_release(spec, graph->compute));
         final_grad = (FinalGrad){ release_final, &release };
         train_tick(graph, tensor_none(graph), spec, out);
-        graph->part = PART_MICRO;
+        graph->phase = PHASE_MICRO;
     }
     TRY(autodiff_backward(graph, loss, seed,
                           spec->accumulate > 1 || spec->release ? &final_grad : NULL));
     if (spec->release)
         return OK;
 
-    graph->part = PART_UPDATE;
+    graph->phase = PHASE_UPDATE;
     graph->source = (Source){ 0 };
     Tensor norm = tensor_none(graph);
     if (out->measures_norm) {
@@ -185,7 +185,7 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
     for (int32_t i = 0; i < graph->n_params; i++)
         if (graph->params[i].trained)
             train_update_param(graph, i, spec, out);
-    graph->part = PART_MICRO;
+    graph->phase = PHASE_MICRO;
     graph->module = 0;
     return graph_check(graph);
 }

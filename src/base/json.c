@@ -231,21 +231,21 @@ Err json_parse(Pool *pool, const char *name, const char *bytes, size_t n, int fl
         return fail(E_FORMAT, "%s: %zu bytes are more than the 4 GiB of JSON that can be read",
                     name, n);
     JsonIn in = { .at = bytes, .line = 1, .flags = flags };
-    Pool  *scratch = pool_new(NULL, "json scratch");
-    json_build_init(&in.b, pool, scratch, name, E_FORMAT, bytes, n);
+    Pool  *temp = pool_new(NULL, "json workspace");
+    json_build_init(&in.b, pool, temp, name, E_FORMAT, bytes, n);
     Err err = json_document(&in, out);
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }
 
 Err json_read(Pool *pool, const char *path, int flags, const Json **out)
 {
-    Pool  *scratch = pool_new(NULL, "json text");
+    Pool  *temp = pool_new(NULL, "json text");
     char  *bytes;
     size_t n;
-    Err    err = file_read(scratch, path, &bytes, &n);
+    Err    err = file_read(temp, path, &bytes, &n);
     if (!err)
         err = json_parse(pool, path, bytes, n, flags, out);
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }

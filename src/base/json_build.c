@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { INDEX_FROM = 12, FIRST_SLOTS = 64, FIRST_BLOCK = 1024, MOST_BLOCK = 64 * 1024 };
+enum { INDEX_FROM = 12, FIRST_SLOTS = 64, FIRST_BLOCK = 1024, MAX_BLOCK = 64 * 1024 };
 
-void json_build_init(JsonBuild *b, Pool *pool, Pool *scratch, const char *name, Err wrong,
+void json_build_init(JsonBuild *b, Pool *pool, Pool *temp, const char *name, Err wrong,
                      const char *bytes, size_t n)
 {
-    *b = (JsonBuild){ .pool = pool, .scratch = scratch, .start = bytes, .end = bytes + n,
+    *b = (JsonBuild){ .pool = pool, .temp = temp, .start = bytes, .end = bytes + n,
                       .n_slots = FIRST_SLOTS, .block_bytes = FIRST_BLOCK };
-    b->keys = NEWN(scratch, JsonKey *, b->n_slots);
+    b->keys = NEWN(temp, JsonKey *, b->n_slots);
     b->source = NEW(pool, JsonSource);
     *b->source = (JsonSource){ pool_text(pool, name), wrong };
 }
@@ -41,13 +41,13 @@ static char *json_build_cut(JsonBuild *b, size_t bytes, size_t align)
 {
     size_t skip = (size_t)(-(uintptr_t)b->block) & (align - 1);
     if (bytes + skip > b->left) {
-        if (bytes > MOST_BLOCK / 4)
+        if (bytes > MAX_BLOCK / 4)
             return pool_alloc(b->pool, bytes, 1);
         while (b->block_bytes < bytes)
             b->block_bytes *= 2;
         b->block = pool_alloc(b->pool, b->block_bytes, 1);
         b->left = b->block_bytes;
-        if (b->block_bytes < MOST_BLOCK)
+        if (b->block_bytes < MAX_BLOCK)
             b->block_bytes *= 2;
         skip = 0;
     }
@@ -95,7 +95,7 @@ static void json_keys_double(JsonBuild *b)
     JsonKey **old = b->keys;
     uint32_t  n_old = b->n_slots;
     b->n_slots *= 2;
-    b->keys = NEWN(b->scratch, JsonKey *, b->n_slots);
+    b->keys = NEWN(b->temp, JsonKey *, b->n_slots);
     for (uint32_t i = 0; i < n_old; i++)
         if (old[i])
             *json_key_slot(b->keys, b->n_slots, old[i]->hash, old[i]->text, old[i]->n) = old[i];
@@ -129,7 +129,7 @@ void json_build_push(JsonBuild *b, const char *key, const char *key_at, Json val
     if (b->n == b->cap) {
         size_t old = b->cap * sizeof *b->stack;
         b->cap = b->cap ? 2 * b->cap : 64;
-        b->stack = pool_grow(b->scratch, b->stack, old, b->cap * sizeof *b->stack);
+        b->stack = pool_grow(b->temp, b->stack, old, b->cap * sizeof *b->stack);
     }
     b->stack[b->n++] = (JsonWaiting){ key, key_at, value };
 }

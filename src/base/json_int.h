@@ -1,7 +1,7 @@
 /* json_int.h -- what json.c and yaml.c share: making the tree of json.h. Not for other rooms.
  *
  * Values of open containers wait on one stack; closing a container moves its values from the top of
- * the stack to their final place. Scratch memory is given back when the parse ends.
+ * the stack to their final place. Workspace memory is given back when the parse ends.
  */
 #ifndef BASE_JSON_INT_H
 #define BASE_JSON_INT_H
@@ -26,7 +26,7 @@ typedef struct JsonKey {             /* a key of the file; members point at its 
 } JsonKey;
 
 typedef struct JsonBuild {
-    Pool         *pool, *scratch;
+    Pool         *pool, *temp;
     JsonSource   *source;
     const char   *start, *end;       /* the whole text */
     JsonWaiting  *stack;
@@ -37,7 +37,7 @@ typedef struct JsonBuild {
     size_t        left, block_bytes;
 } JsonBuild;
 
-void json_build_init(JsonBuild *b, Pool *pool, Pool *scratch, const char *name, Err wrong,
+void json_build_init(JsonBuild *b, Pool *pool, Pool *temp, const char *name, Err wrong,
                      const char *bytes, size_t n);
 Err  json_build_fail(const JsonBuild *b, const char *at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));                 /* "name:line:column: ..." */

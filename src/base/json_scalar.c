@@ -166,7 +166,7 @@ Err json_build_quoted(JsonBuild *b, const char **at, bool is_key, const char **t
     size_t length = (size_t)(close - p);
     *at = close + 1;
     if (escapes) {                           /* what they stand for is never longer than they are */
-        char *plain = NEWN(b->scratch, char, length + 1), *to = plain;
+        char *plain = NEWN(b->temp, char, length + 1), *to = plain;
         while (p < close) {
             if (*p == '\\')
                 TRY(json_escape(b, &p, &to));
@@ -185,7 +185,7 @@ Err json_build_quoted(JsonBuild *b, const char **at, bool is_key, const char **t
 static Err json_number_slow(JsonBuild *b, const char *at, const char *bytes, size_t n, Json *out)
 {
     char        room[64];
-    char       *copy = n < sizeof room ? room : NEWN(b->scratch, char, n + 1);
+    char       *copy = n < sizeof room ? room : NEWN(b->temp, char, n + 1);
     memcpy(copy, bytes, n);
     copy[n] = '\0';
     out->kind = JSON_NUMBER;

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 
-enum { NPY_HEADER_MOST = 1 << 20 };
+enum { NPY_HEADER_MAX = 1 << 20 };
 
 size_t npy_type_bytes(NpyType type)
 {
@@ -223,9 +223,9 @@ Err npy_parse(const char *name, const void *bytes, size_t n, Npy *out)
             return fail(E_FORMAT, "%s: the file ends within its header; is it complete?", name);
         length |= (size_t)file[10] << 16 | (size_t)file[11] << 24;
     }
-    if (length > NPY_HEADER_MOST)
+    if (length > NPY_HEADER_MAX)
         return fail(E_FORMAT, "%s: a header of %zu bytes is more than the %d allowed", name, length,
-                    NPY_HEADER_MOST);
+                    NPY_HEADER_MAX);
     if (length > n - before)
         return fail(E_FORMAT, "%s: the file ends within its header of %zu bytes; is it complete?",
                     name, length);

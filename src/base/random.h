@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __CUDACC__                /* the same functions, and so the same numbers, on a card */
+#ifdef __CUDACC__                /* the same functions, and so the same numbers, on a GPU */
 #define ON_BOTH __host__ __device__
 #else
 #define ON_BOTH

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json_out.h"
 
-enum { SAFE_HEADER_MOST = 100000000 };       /* the limit of the published reader */
+enum { SAFE_HEADER_MAX = 100000000 };       /* the limit of the published reader */
 
 size_t safe_type_bytes(SafeType type)
 {
@@ -161,9 +161,9 @@ Err safetensors_parse(Pool *pool, const char *name, const void *bytes, size_t n,
                     name, n);
     for (int i = 7; i >= 0; i--)
         length = length << 8 | file[i];
-    if (length > SAFE_HEADER_MOST)
+    if (length > SAFE_HEADER_MAX)
         return fail(E_FORMAT, "%s: a header of %llu bytes is more than the %d allowed; is this a "
-                    "safetensors file?", name, (unsigned long long)length, SAFE_HEADER_MOST);
+                    "safetensors file?", name, (unsigned long long)length, SAFE_HEADER_MAX);
     if (length > n - 8)
         return fail(E_FORMAT, "%s: the header has %llu bytes, but the file only %zu after its "
                     "length; is it complete?", name, (unsigned long long)length, n - 8);
@@ -268,9 +268,9 @@ Err safetensors_header(Pool *pool, SafeTensor *tensors, int n, const char *const
     TRY(json_out_done(&o));
     while (text.n % 8)
         text_addn(&text, " ", 1);
-    if (text.n - 8 > SAFE_HEADER_MOST)
+    if (text.n - 8 > SAFE_HEADER_MAX)
         return fail(E_FORMAT, "a header of %zu bytes is more than the %d a safetensors file may "
-                    "have", text.n - 8, SAFE_HEADER_MOST);
+                    "have", text.n - 8, SAFE_HEADER_MAX);
     for (int i = 0; i < 8; i++)
         text.at[i] = (char)(unsigned char)((uint64_t)(text.n - 8) >> 8 * i);
     *header = text.at;

@@ -1,4 +1,4 @@
-/* stencil.h -- weighted sums of shifted rows: what blurs and other filters of pictures are made
+/* stencil.h -- weighted sums of shifted rows: what blurs and other filters of images are made
  * of. */
 #ifndef BASE_STENCIL_H
 #define BASE_STENCIL_H

@@ -195,7 +195,7 @@ static Err yaml_plain_value(YamlIn *in, const char *text, size_t n, Json *out)
         const char *underscore = memchr(text, '_', n);
         if (!underscore)
             return json_build_number(&in->b, text, text, n, out);
-        char  *copy = NEWN(in->b.scratch, char, n);
+        char  *copy = NEWN(in->b.temp, char, n);
         size_t length = 0;
         for (size_t i = 0; i < n; i++)
             if (text[i] != '_')
@@ -226,7 +226,7 @@ static Err yaml_single_quoted(YamlIn *in, bool is_key, const char **text, uint32
     }
     size_t length = (size_t)(in->at++ - from);
     if (doubled) {
-        char *copy = NEWN(in->b.scratch, char, length), *to = copy;
+        char *copy = NEWN(in->b.temp, char, length), *to = copy;
         for (size_t i = 0; i < length; i++) {
             *to++ = from[i];
             i += from[i] == '\'';
@@ -578,21 +578,21 @@ Err yaml_parse(Pool *pool, const char *name, const char *bytes, size_t n, const 
     if (n > INT32_MAX)
         return fail(E_FORMAT, "%s: %zu bytes are too many for a recipe", name, n);
     YamlIn in = { .at = bytes, .line_start = bytes, .line = 1 };
-    Pool  *scratch = pool_new(NULL, "yaml scratch");
-    json_build_init(&in.b, pool, scratch, name, E_USAGE, bytes, n);
+    Pool  *temp = pool_new(NULL, "yaml workspace");
+    json_build_init(&in.b, pool, temp, name, E_USAGE, bytes, n);
     Err err = yaml_document(&in, out);
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }
 
 Err yaml_read(Pool *pool, const char *path, const Json **out)
 {
-    Pool  *scratch = pool_new(NULL, "yaml text");
+    Pool  *temp = pool_new(NULL, "yaml text");
     char  *bytes;
     size_t n;
-    Err    err = file_read(scratch, path, &bytes, &n);
+    Err    err = file_read(temp, path, &bytes, &n);
     if (!err)
         err = yaml_parse(pool, path, bytes, n, out);
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }

@@ -1,10 +1,10 @@
-/* cmd_compare.c -- `compare`: which variant fits which card, as one table. */
+/* cmd_compare.c -- `compare`: which variant fits which GPU, as one table. */
 #include "cli/model_options.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "report/compare.h"
+#include "fit/compare.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -32,10 +32,10 @@ static const Option options[] = {
     { 0 }
 };
 
-enum { MOST_VALUES = 64, MOST_VARIANTS = 256, SECONDS = 60 };
+enum { MAX_VALUES = 64, MAX_VARIANTS = 256, SECONDS = 60 };
 
 typedef struct Sweep {
-    const char *settings[MOST_VALUES];       /* "key=value" */
+    const char *settings[MAX_VALUES];       /* "key=value" */
     int         n;
 } Sweep;
 
@@ -49,9 +49,9 @@ static Err sweep_read(Pool *pool, const char *text, Sweep *sweep)
         int depth = 0;
         for (; *at && (depth > 0 || *at != ','); at++)
             depth += *at == '[' ? 1 : *at == ']' ? -1 : 0;
-        if (sweep->n == MOST_VALUES)
+        if (sweep->n == MAX_VALUES)
             return fail(E_USAGE, "--sweep %.*s has more than %d values", (int)(equals - text), text,
-                        MOST_VALUES);
+                        MAX_VALUES);
         if (at == from)
             return fail(E_USAGE, "--sweep %s: a value is missing", text);
         sweep->settings[sweep->n++] = pool_print(pool, "%.*s=%.*s", (int)(equals - text), text,
@@ -126,12 +126,12 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
     for (int i = 0; i < opt.sweep.n; i++) {
         TRY(sweep_read(pool, opt.sweep.items[i], &sweeps[i]));
         variants *= sweeps[i].n;
-        if (variants > MOST_VARIANTS)
+        if (variants > MAX_VARIANTS)
             return fail(E_USAGE, "%d variants are the most; sweep fewer values at once",
-                        MOST_VARIANTS);
+                        MAX_VARIANTS);
     }
     TRY(device_open(pool, model.device, &(DeviceOptions){ .threads = (int)model.threads,
-                                                          .blas = model.backend }, &device));
+                                                          .backend = model.backend }, &device));
     TRY(budgets_read(pool, device, budgets, &c));
     c.device = device;
     model.budget = NULL;                     /* the list is ours */
@@ -157,6 +157,6 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_compare = {
-    "compare", "MODEL... [--sweep KEY=A,B] [--budget B,B]", "which variant fits which card, as "
+    "compare", "MODEL... [--sweep KEY=A,B] [--budget B,B]", "which variant fits which GPU, as "
                                                             "one table", options, cmd_compare_run
 };

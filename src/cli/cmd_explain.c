@@ -2,7 +2,7 @@
 #include "cli/model_options.h"
 
 #include "base/file.h"
-#include "report/whatif.h"
+#include "fit/whatif.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
     FitOptions how = { .budget_bytes = e->budget_bytes > 0 ? e->budget_bytes : 1, .allow = allow,
                        .effort = opt.effort > 0 ? opt.effort : 0, .time_limit_s = opt.time_limit,
                        .progress = isatty(2) ? show_planning : NULL };
-    if (e->budget_bytes < 0)             /* less than the card's own context: the least will do */
+    if (e->budget_bytes < 0)             /* less than the GPU's own context: the least will do */
         how.effort = EXPLAIN_EFFORT;
     Err err = e->budget_bytes < 0 ? fit_plan(pool, e->recipe, e->device, &how, e->fit)
                                   : fit_run(pool, e->recipe, e->device, &how, e->fit);
@@ -71,7 +71,7 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         TRY(allow_read(opt.allow, &allow));
     how.no_split = !(allow & ALLOW_SPLIT);
     Err err = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
-    if (err && err != E_BUDGET)  /* not even the card's own context: here that is an answer */
+    if (err && err != E_BUDGET)  /* not even the GPU's own context: here that is an answer */
         return err;
     if (err && !how.budget_bytes)
         how.budget_bytes = -1;               /* 0 would be: none asked for */
@@ -82,7 +82,7 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         explain_text_sheet(stdout, e, isatty(1));
         fflush(stdout);                              /* what follows is searched for */
     }
-    TRY(explained_least(pool, e, &how));
+    TRY(explained_minimum(pool, e, &how));
     TRY(explain_plan(pool, e, allow));
     TRY(explained_plan(pool, e));
     if (opt.what_if || opt.html || opt.md)

@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "report/curve.h"
 #include "report/machine.h"
-#include "report/sheet.h"
-#include "train/fit.h"
+#include "fit/sheet.h"
+#include "fit/fit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ typedef struct Shown {           /* everything there is to print */
     int           n_points;
     FitOffer      offers[ALLOW_COUNT];
     int           n_offers;
-    int64_t       budget_bytes;  /* as asked: on a card with the runtime */
+    int64_t       budget_bytes;  /* as asked: on a GPU with the runtime */
     EngineProof   proof;         /* with --prove */
 } Shown;
 
@@ -98,10 +98,10 @@ static void json_offers(JsonOut *o, const Shown *s)
 /* The first part that reaches the top of the arena; a program may hold two. */
 static const char *peak_phase(const Engine *engine)
 {
-    int part = 0;
-    while (part + 1 < PART_COUNT && engine->part_bytes[part] < engine->arena_bytes)
-        part++;
-    return part_phase((Part)part);
+    int phase = 0;
+    while (phase + 1 < PHASE_COUNT && engine->phase_bytes[phase] < engine->arena_bytes)
+        phase++;
+    return phase_public_name((Phase)phase);
 }
 
 static Err fit_json(const Shown *s)
@@ -133,7 +133,7 @@ static Err fit_json(const Shown *s)
     json_out_string(&o, "precision", recipe_precisions[r->recipe->precision]);
     json_out_int(&o, "recompute_nodes", engine->recomputed);
     json_out_bool(&o, "release", r->recipe->levers.release);
-    lots_json(&o, &r->recipe->levers);
+    chunks_json(&o, &r->recipe->levers);
     fit_write_changes(&o, r);
     json_out_end(&o);
     json_out_int(&o, "runtime_bytes", device_runtime_bytes(engine->device, 0));
@@ -264,7 +264,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     Err none = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
     if (none && none != E_BUDGET)
         return none;
-    /* Less than the card's own context: no arena at all, but the least is named as for any. */
+    /* Less than the GPU's own context: no arena at all, but the least is named as for any. */
     const char *no_room = none ? pool_text(pool, err_text()) : NULL;
     if (!no_room && !how.budget_bytes)
         how.budget_bytes = device->memory_bytes;     /* what can really be taken */

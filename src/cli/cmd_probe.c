@@ -5,7 +5,7 @@
 #include "base/shipped.h"
 #include "base/text.h"
 #include "device/memory.h"
-#include "device/probe.h"
+#include "profile/probe.h"
 #include "train/measure.h"
 
 #include <string.h>
@@ -72,25 +72,25 @@ static Err probe_memory(Pool *pool, const Device *device, Profile *profile)
     return OK;
 }
 
-static bool probe_on_card(void) { return model.device && !strcmp(model.device, "cuda"); }
+static bool probe_on_gpu(void) { return model.device && !strcmp(model.device, "cuda"); }
 
 static Err probe_open(Pool *pool, bool tf32, Device **device)
 {
-    DeviceOptions with = { .threads = (int)model.threads, .blas = model.backend, .tf32 = tf32 };
-    return probe_on_card() ? device_cuda(pool, &with, device) : device_cpu(pool, &with, device);
+    DeviceOptions with = { .threads = (int)model.threads, .backend = model.backend, .tf32 = tf32 };
+    return probe_on_gpu() ? device_cuda(pool, &with, device) : device_cpu(pool, &with, device);
 }
 
 static Err probe_machine(Pool *pool, const Device *device, Profile *profile)
 {
     ProbeOptions how = { .progress = probe_progress() };
-    if (probe_on_card()) {
+    if (probe_on_gpu()) {
         Device *tf32;
         TRY(probe_open(pool, true, &tf32));
-        TRY(probe_card(pool, device, tf32, &how, profile));
+        TRY(probe_gpu(pool, device, tf32, &how, profile));
         printf("memory     %s in one arena, of %s; %s outside it\n",
                bytes_text(profile->usable_bytes), bytes_text(profile->total_bytes),
                bytes_text(profile->runtime_bytes));
-        printf("transfers  to the host %.1f, to the card %.1f GB/s\n", profile->to_host * 1e-9,
+        printf("transfers  to the host %.1f, to the GPU %.1f GB/s\n", profile->to_host * 1e-9,
                profile->to_device * 1e-9);
     } else {
         TRY(probe_memory(pool, device, profile));
@@ -148,7 +148,7 @@ static Profile *probe_earlier(Pool *pool, const char *path, const Device *device
     return same ? profile : NULL;
 }
 
-/* A card's profile is called as its file: profiles/h200.json is what --device h200 finds. */
+/* A GPU's profile is called as its file: profiles/h200.json is what --device h200 finds. */
 static const char *probe_name(Pool *pool, const char *path)
 {
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
@@ -199,15 +199,15 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
     if (n_args)
         return fail(E_USAGE, "probe takes no arguments; operators of a recipe are timed with "
                              "--model RECIPE");
-    if (model.device && strcmp(model.device, "cpu") && !probe_on_card())
+    if (model.device && strcmp(model.device, "cpu") && !probe_on_gpu())
         return fail(E_USAGE,
                     "probe measures what is here: --device cpu (or nothing) or --device cuda, not "
                     "%s",
                     model.device);
-    if (probe_on_card() && opt.take)
+    if (probe_on_gpu() && opt.take)
         return fail(E_USAGE,
-                    "--take is for the processor's memory; a card's is taken whole, for a moment");
-    const char *path = opt.out ? opt.out : profile_home(pool, probe_on_card() ? "cuda" : "cpu");
+                    "--take is for the processor's memory; a GPU's is taken whole, for a moment");
+    const char *path = opt.out ? opt.out : profile_home(pool, probe_on_gpu() ? "cuda" : "cpu");
     if (!path)
         return fail(E_USAGE,
                     "there is no home folder to keep a profile in; name a file with -o FILE");
@@ -223,7 +223,7 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
         profile = NEW(pool, Profile);
     if (!adds) {
         TRY(probe_machine(pool, device, profile));
-        if (probe_on_card())
+        if (probe_on_gpu())
             profile->name = probe_name(pool, path);
         TRY(probe_keep(pool, profile, path));
     }

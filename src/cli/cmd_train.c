@@ -3,7 +3,7 @@
 
 #include "base/json_out.h"
 #include "base/text.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 #include "train/trainer.h"
 
 #include <string.h>
@@ -39,10 +39,10 @@ static const Option options[] = {
 static void phases_json(JsonOut *o, const TrainResult *r)
 {
     json_out_array(o, "phases");
-    for (int part = 0, next; part < PART_COUNT; part = next) {
+    for (int phase = 0, next; phase < PHASE_COUNT; phase = next) {
         int64_t planned = 0, measured = 0;
-        const char *name = part_phase((Part)part);
-        for (next = part; next < PART_COUNT && !strcmp(part_phase((Part)next), name); next++) {
+        const char *name = phase_public_name((Phase)phase);
+        for (next = phase; next < PHASE_COUNT && !strcmp(phase_public_name((Phase)next), name); next++) {
             planned = r->phase_planned[next] > planned ? r->phase_planned[next] : planned;
             measured = r->phase_measured[next] > measured ? r->phase_measured[next] : measured;
         }

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What a recording of the recipe's steps holds: updates and sums over micro-batches go by hundreds
+/* What a CUDA graph of the recipe's steps holds: updates and sums over micro-batches go by hundreds
  * in one launch. A recipe that cannot be built says so where it is. */
 static int64_t model_launches(const Recipe *recipe)
 {
@@ -40,7 +40,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     TRY(recipe_read(pool, name, sets, n_sets, recipe));
     TRY(device_open(pool, o->device,
                     &(DeviceOptions){ .threads = (int)o->threads,
-                                      .blas = o->backend,
+                                      .backend = o->backend,
                                       .tf32 = recipe_tf32(*recipe) },
                     device));
     if ((*device)->kind == DEVICE_CUDA)
@@ -51,7 +51,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
                     "fit) but not run",
                     (*device)->name);
     if (o->host_budget && (*device)->to_host <= 0)
-        return fail(E_USAGE, "--host-budget is for cards: %s has one memory, which --budget is of",
+        return fail(E_USAGE, "--host-budget is for GPUs: %s has one memory, which --budget is of",
                     (*device)->name);
     if (o->host_budget) {
         int64_t *host = &(*device)->host_bytes;

@@ -11,23 +11,23 @@
 #include "data/kinds.h"
 
 #include "data/wav.h"
-#include "models/levels.h"
+#include "base/audio_levels.h"
 
 enum { NOT_COUNTED = -100 };
 
-typedef struct Sound {
+typedef struct AudioFile {
     const char *path;
     WavInfo     info;
     int64_t     first_chunk;
     double      low, high;           /* of the whole file, where chunks follow each other */
-} Sound;
+} AudioFile;
 
 typedef struct Audio {
     int      tokens, target, carry;  /* places in the spec, -1: not asked for */
     int64_t  length, channels, frames, rate;     /* steps of a chunk; frames = length / channels */
     Levels   levels;
     bool     keep_rest;
-    Sound   *files;
+    AudioFile   *files;
     int32_t  n, cap;
 } Audio;
 
@@ -41,7 +41,7 @@ static void range_add(const float *steps, int64_t n, double *low, double *high)
 
 /* file: whose range the levels are over; NULL: that of these steps. last: the step before them, or
  * NULL. */
-static void audio_tokens(const Audio *a, const Sound *file, const float *last, const float *steps,
+static void audio_tokens(const Audio *a, const AudioFile *file, const float *last, const float *steps,
                          int64_t n, void *const *to)
 {
     Levels levels = a->levels;
@@ -64,17 +64,17 @@ static void audio_tokens(const Audio *a, const Sound *file, const float *last, c
 
 /* ---- files ---- */
 
-static const Sound *audio_file(const Audio *a, int64_t id, int64_t *first, int64_t *frames)
+static const AudioFile *audio_file(const Audio *a, int64_t id, int64_t *first, int64_t *frames)
 {
     int32_t      at = span_find(&a->files->first_chunk, sizeof *a->files, a->n, id);
-    const Sound *file = &a->files[at];
+    const AudioFile *file = &a->files[at];
     *first = (id - file->first_chunk) * a->frames;
     *frames = file->info.frames - *first < a->frames ? file->info.frames - *first : a->frames;
     return file;
 }
 
 /* Frames first..first+n of a file as steps of the model's channels. */
-static Err audio_steps(const Audio *a, const Sound *file, int64_t first, int64_t n, Work *work,
+static Err audio_steps(const Audio *a, const AudioFile *file, int64_t first, int64_t n, Work *work,
                        float **out)
 {
     int64_t has = file->info.channels;
@@ -103,7 +103,7 @@ static Err audio_load(const DataSource *source, int64_t id, int64_t draw, void *
     const Audio *a = source->own;
     int64_t      first, n;
     float       *steps;
-    const Sound *file = audio_file(a, id, &first, &n);
+    const AudioFile *file = audio_file(a, id, &first, &n);
     int64_t      before = a->carry >= 0 && first > 0;        /* a frame more, for its last step */
     TRY(audio_steps(a, file, first - before, n + before, work, &steps));
     const float *begin = steps + before * a->channels;
@@ -150,7 +150,7 @@ static Err audio_add(Pool *pool, Audio *a, const char *path, int64_t *n_chunks)
     int64_t chunks = a->keep_rest ? (info.frames + a->frames - 1) / a->frames
                                   : info.frames / a->frames;
     if (chunks)
-        VEC_ADD(pool, a->files, a->n, a->cap, (Sound){ path, info, *n_chunks });
+        VEC_ADD(pool, a->files, a->n, a->cap, (AudioFile){ path, info, *n_chunks });
     *n_chunks += chunks;
     return OK;
 }
@@ -181,7 +181,7 @@ static Err audio_ranges(Pool *pool, Audio *a, size_t work_bytes)
     char *bytes = pool_alloc(room, work_bytes + 64, 1);
     Err   err = OK;
     for (int32_t i = 0; i < a->n && !err; i++) {
-        Sound *file = &a->files[i];
+        AudioFile *file = &a->files[i];
         if (a->carry < 0 && !file->info.floats)
             continue;
         file->low = INFINITY;
@@ -223,7 +223,7 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .group = audio_group,
                           .about = audio_about,
                           .own = a,
-                          .work_bytes = work_size(frames * (size_t)most * WAV_MOST_BYTES) +
+                          .work_bytes = work_size(frames * (size_t)most * WAV_MAX_BYTES) +
                                         work_size(frames * (size_t)most * 4) +
                                         work_size(frames * (size_t)a->channels * 4) };
     return audio_ranges(pool, a, (*out)->work_bytes);

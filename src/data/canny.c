@@ -5,7 +5,7 @@
 
 enum { WEAK = 100, STRONG = 200 };
 
-/* Grey levels 0..255, smoothed by 5x5 of deviation 1.4 and rounded, as from a picture in bytes. */
+/* Grey levels 0..255, smoothed by 5x5 of deviation 1.4 and rounded, as from a image in bytes. */
 static void canny_smooth(const float *rgb, int64_t h, int64_t w, float *grey, float *half,
                          float *to)
 {

@@ -13,14 +13,14 @@
 #include "base/json.h"
 #include "data/draw.h"
 #include "data/frames.h"
-#include "models/prompt.h"
+#include "base/prompt.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define CLIP_MOST 1.001              /* of floats: 1, and what rounding may add */
+#define CLIP_MAX 1.001              /* of floats: 1, and what rounding may add */
 
 typedef struct Captioned {
     const char  *name, *npy;         /* npy: the clip's file, or NULL: frames */
@@ -35,7 +35,7 @@ typedef struct CaptionedClips {
     int64_t    frames, height, width, channels, text_width;
     Captioned *list;
     int32_t    n, cap;
-    PictureInfo largest;
+    ImageInfo largest;
     size_t     npy_bytes;
 } CaptionedClips;
 
@@ -59,7 +59,7 @@ static Err clip_npy(const CaptionedClips *c, const Captioned *item, float *to, W
     if (a.rank != 4 || a.shape[0] < 1 || (a.shape[3] != c->channels && a.shape[3] != 1))
         return fail(E_IO, "%s has changed since the run began; start it again", item->npy);
     if (a.type != NPY_U1)
-        TRY(npy_within(item->npy, &a, CLIP_MOST));
+        TRY(npy_within(item->npy, &a, CLIP_MAX));
     int64_t h = a.shape[1], w = a.shape[2], has = a.shape[3];
     for (int64_t f = 0; f < c->frames; f++) {
         int64_t at = (f < a.shape[0] ? f : a.shape[0] - 1) * h * w * has;
@@ -77,7 +77,7 @@ static Err clip_frames(const CaptionedClips *c, const Captioned *item, float *to
     for (int64_t f = 0; f < c->frames; f++, work->used = used) {
         Raster  r;
         float  *out = to + f * c->height * c->width * c->channels;
-        TRY(picture_open(item->frames[f < item->n_frames ? f : item->n_frames - 1], work, &r));
+        TRY(image_open(item->frames[f < item->n_frames ? f : item->n_frames - 1], work, &r));
         float  *all = work_take(work, (size_t)(r.height * r.width * c->channels) * sizeof *all);
         raster_floats(&r, 0, 0, r.height, r.width, c->channels, all);
         PLACE_MIDDLE(c, out, r.height, r.width, all[(y * r.width + x) * c->channels + ch] * 2 - 1);
@@ -152,13 +152,13 @@ static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, cons
     size_t      bytes;
     Npy         a;
     if (folder_exists(path)) {
-        PictureList list;
-        TRY(picture_list(pool, path, &list));
+        ImageList list;
+        TRY(image_list(pool, path, &list));
         largest_note(&c->largest, &list.largest);
         item.frames = list.paths;
         item.n_frames = list.n;
     } else if (name_ends(name, ".npy") && !name_ends(name, ".text.npy")) {
-        TRY(npy_look(path, CLIP_MOST, &a, &bytes));
+        TRY(npy_look(path, CLIP_MAX, &a, &bytes));
         if (a.rank != 4 || a.count < 1 || (a.shape[3] != c->channels && a.shape[3] != 1))
             return fail(E_FORMAT, "%s has %d axes%s; a clip is (frames, height, width, %lld)", path,
                         a.rank, a.rank == 4 ? " of other extents" : "", (long long)c->channels);
@@ -212,7 +212,7 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .load = captioned_load,
                           .about = captioned_about,
                           .own = c,
-                          .work_bytes = picture_open_work(&c->largest) + work_size(c->npy_bytes) +
+                          .work_bytes = image_open_work(&c->largest) + work_size(c->npy_bytes) +
                                         work_size((size_t)(c->largest.pixels * c->channels) *
                                                   sizeof(float)) };
     return OK;
@@ -230,7 +230,7 @@ static void shape_caption(int64_t id, char *to)
              form_names[id / COLOURS % FORM_COUNT]);
 }
 
-/* "red disc": on black, it crosses half of the picture from left to right. The caption says nearly
+/* "red disc": on black, it crosses half of the image from left to right. The caption says nearly
  * all there is to see, so that a small model can learn it in minutes. */
 static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t draw,
                                  void *const *to, Work *work)

@@ -1,7 +1,7 @@
 /* clips.c -- clips of frames: observed (To,H,W,C), future (Tp,H,W,C) in [-1,1], mask (Tp,H,W) 0/1.
  *
  * Every folder below the path that holds frames is one sequence, in the order people count: all
- * pictures, or all .npy range images (H,W) in metres, where r <= 0 means no return. Clips do not
+ * images, or all .npy range images (H,W) in metres, where r <= 0 means no return. Clips do not
  * overlap; frames left over are trimmed, half of them at the start. */
 #include "data/kinds.h"
 
@@ -25,7 +25,7 @@ typedef struct Clips {
     int64_t   n_observed, n_future, height, width, channels;
     Sequence *sequences;
     int32_t   n, cap;
-    PictureInfo largest;
+    ImageInfo largest;
     size_t    npy_bytes;
     int64_t   npy_pixels;
     double    low, high;
@@ -97,7 +97,7 @@ static Err clips_load(const DataSource *source, int64_t id, int64_t draw, void *
             TRY(range_load(c, s->frames[first + k], out, mask, work));
             continue;
         }
-        TRY(picture_load(s->frames[first + k], c->height, c->width, c->channels, out, work));
+        TRY(image_load(s->frames[first + k], c->height, c->width, c->channels, out, work));
         for (int64_t i = 0; i < c->height * c->width * c->channels; i++)
             out[i] = out[i] * 2 - 1;
         if (mask)
@@ -124,11 +124,11 @@ static const char *clips_about(const DataSource *source, int64_t id, char *room,
 
 static Err frame_look(Clips *c, const char *path, bool range, int64_t *height, int64_t *width)
 {
-    PictureInfo info;
+    ImageInfo info;
     Npy     array;
     size_t  bytes;
     if (!range) {
-        TRY(picture_look(path, &info));
+        TRY(image_look(path, &info));
         largest_note(&c->largest, &info);
         *height = info.height;
         *width = info.width;
@@ -151,7 +151,7 @@ static Err sequence_add(Pool *pool, Clips *c, Sequence *s, const char *path)
     int64_t height = 0, width = 0;
     TRY(frame_look(c, path, range, &height, &width));
     if (s->n && s->range != range)
-        return fail(E_FORMAT, "%s: its folder holds both pictures and .npy frames; keep one kind",
+        return fail(E_FORMAT, "%s: its folder holds both images and .npy frames; keep one kind",
                     path);
     if (s->n && (s->height != height || s->width != width))
         return fail(E_FORMAT,
@@ -176,7 +176,7 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
         if (folder_within(folder, path)) {
             TRY(folder_deeper(&deeper, path));
             TRY(clips_walk(pool, c, path, deeper));
-        } else if ((picture_name(names[i]) || name_ends(names[i], ".npy")) &&
+        } else if ((image_name(names[i]) || name_ends(names[i], ".npy")) &&
                    !folder_exists(path)) {
             TRY(sequence_add(pool, c, &s, path));
         }
@@ -277,7 +277,7 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .group = clips_group,
                           .about = clips_about,
                           .own = c,
-                          .work_bytes = picture_work(&c->largest, c->height, c->width) +
+                          .work_bytes = image_work(&c->largest, c->height, c->width) +
                                         range_work };
     return OK;
 }

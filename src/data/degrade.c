@@ -1,4 +1,4 @@
-/* degrade.c -- blur, size, noise: the chain of a bad picture. */
+/* degrade.c -- blur, size, noise: the chain of a bad image. */
 #include "data/degrade.h"
 
 #include "base/stencil.h"
@@ -43,7 +43,7 @@ void kernel_sinc(float cutoff, int size, Kernel2 *k)
     kernel_normalise(k);
 }
 
-void kernel_blur(Dice *dice, float sigma_most, Kernel2 *k)
+void kernel_blur(Dice *dice, float sigma_max, Kernel2 *k)
 {
     k->size = 7 + 2 * dice_below(dice, 8);
     if (dice_unit(dice) < 0.1f) {
@@ -57,8 +57,8 @@ void kernel_blur(Dice *dice, float sigma_most, Kernel2 *k)
     int   kind = 0;
     while (kind < 5 && u >= share[kind])
         u -= share[kind++];
-    double s1 = (double)dice_range(dice, 0.2f, sigma_most),
-           s2 = (double)dice_range(dice, 0.2f, sigma_most);
+    double s1 = (double)dice_range(dice, 0.2f, sigma_max),
+           s2 = (double)dice_range(dice, 0.2f, sigma_max);
     double turn = (double)dice_range(dice, -(float)PI, (float)PI), beta = 1;
     if (kind % 2 == 0)
         s2 = s1;
@@ -94,7 +94,7 @@ void blur(const float *from, int64_t h, int64_t w, const Kernel2 *k, float *to, 
     for (int64_t y = 0; y < h; y++)
         mirrored_row(from + y * w * 3, w, half, wider + y * stride);
     for (int64_t y = 0; y < h; y++) {
-        const float *rows[KERNEL_MOST];
+        const float *rows[KERNEL_MAX];
         for (int64_t i = 0; i < k->size; i++)
             rows[i] = wider + mirror(y + i - half, h) * stride;
         stencil_row(rows, k->size, k->at, k->size, 3, to + y * w * 3, 3 * w);
@@ -105,12 +105,12 @@ void blur(const float *from, int64_t h, int64_t w, const Kernel2 *k, float *to, 
 /* ---- stages ---- */
 
 /* Gaussian, or that of counted light (its variance grows with the light; a normal in its place);
- * grey for four pictures of ten. */
-static void add_noise(float *x, int64_t pixels, Dice *dice, float sigma_most, float poisson_most)
+ * grey for four images of ten. */
+static void add_noise(float *x, int64_t pixels, Dice *dice, float sigma_max, float poisson_max)
 {
     bool      gaussian = dice_unit(dice) < 0.5f, grey = dice_unit(dice) < 0.4f;
-    float scale = gaussian ? dice_range(dice, 1, sigma_most) / 255
-                           : dice_range(dice, 0.05f, poisson_most);
+    float scale = gaussian ? dice_range(dice, 1, sigma_max) / 255
+                           : dice_range(dice, 0.05f, poisson_max);
     RandomKey key = dice->key;
     uint64_t  first = (dice->next + 3) / 4 * 4 + 1024;       /* beyond what decides */
     for (int64_t p = 0; p < pixels; p++) {
@@ -132,7 +132,7 @@ static float draw_scale(Dice *dice, float up, float down, float least, float mos
     return u < up ? dice_range(dice, 1, most) : u < up + down ? dice_range(dice, least, 1) : 1;
 }
 
-typedef struct Stage {               /* a picture on its way, and room for the next */
+typedef struct Stage {               /* a image on its way, and room for the next */
     float  *now, *next;
     int64_t h, w;
     Work   *work;
@@ -168,7 +168,7 @@ static void stage_jpeg(Stage *s, Dice *dice, int least, int most)
     jpeg_loss(s->now, s->h, s->w, least + dice_below(dice, most - least + 1));
 }
 
-enum { SMALLER = 4 };                /* the bad picture is kept at a quarter of the size */
+enum { SMALLER = 4 };                /* the bad image is kept at a quarter of the size */
 
 void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Work *work)
 {
@@ -216,13 +216,13 @@ void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Wo
 
 size_t degrade_work(int64_t h, int64_t w)
 {
-    int64_t most_h = h * 3 / 2 + 2, most_w = w * 3 / 2 + 2;
-    size_t  one = work_size((size_t)(most_h * most_w * 3) * sizeof(float));
-    size_t  wider = work_size((size_t)(most_h * (most_w + 2 * SHARP_REACH) * 3) * sizeof(float));
-    return 2 * one + wider + image_resize_work(most_h, most_w, 3, most_h, most_w);
+    int64_t max_h = h * 3 / 2 + 2, max_w = w * 3 / 2 + 2;
+    size_t  one = work_size((size_t)(max_h * max_w * 3) * sizeof(float));
+    size_t  wider = work_size((size_t)(max_h * (max_w + 2 * SHARP_REACH) * 3) * sizeof(float));
+    return 2 * one + wider + image_resize_work(max_h, max_w, 3, max_h, max_w);
 }
 
-/* ---- sharper good pictures ---- */
+/* ---- sharper good images ---- */
 
 /* Gaussian of 51 taps, deviation 8 (what OpenCV takes for that many), along rows and columns. */
 static void wide_blur(const float *from, int64_t h, int64_t w, float *half, float *to, Work *work)

@@ -35,7 +35,7 @@ void draw_hue(float hue, float rgb[3])
     }
 }
 
-void draw_picture(RandomKey key, int64_t height, int64_t width, int64_t channels, float *to)
+void draw_image(RandomKey key, int64_t height, int64_t width, int64_t channels, float *to)
 {
     float u[16];
     for (uint64_t i = 0; i < 16; i++)

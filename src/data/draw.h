@@ -15,6 +15,6 @@ float draw_form(Form form, float dx, float dy, float radius);
 void draw_hue(float hue, float rgb[3]);
 
 /* A disc, box or stripes on a gradient; channels last, in [-1,1]. */
-void draw_picture(RandomKey key, int64_t height, int64_t width, int64_t channels, float *to);
+void draw_image(RandomKey key, int64_t height, int64_t width, int64_t channels, float *to);
 
 #endif

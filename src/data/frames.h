@@ -1,4 +1,4 @@
-/* frames.h -- frames on disk: pictures, or .npy arrays of one frame or of a whole clip. */
+/* frames.h -- frames on disk: images, or .npy arrays of one frame or of a whole clip. */
 #ifndef DATA_FRAMES_H
 #define DATA_FRAMES_H
 

@@ -1,4 +1,4 @@
-/* image.c -- pictures from files and to other sizes. */
+/* image.c -- images from files and to other sizes. */
 #include "data/image.h"
 
 #include "base/file.h"
@@ -91,15 +91,15 @@ Err channels_check(const char *kind, Shape shape)
     return c == 1 || c == 3
                ? OK
                : fail(E_USAGE,
-                      "data kind '%s' gives pictures of 1 or 3 channels; the model asks for %lld",
+                      "data kind '%s' gives images of 1 or 3 channels; the model asks for %lld",
                       kind, (long long)c);
 }
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-void largest_note(PictureInfo *most, const PictureInfo *info)
+void largest_note(ImageInfo *most, const ImageInfo *info)
 {
-    *most = (PictureInfo){ .width = (int64_t)larger((size_t)most->width, (size_t)info->width),
+    *most = (ImageInfo){ .width = (int64_t)larger((size_t)most->width, (size_t)info->width),
                            .height = (int64_t)larger((size_t)most->height, (size_t)info->height),
                            .pixels = (int64_t)larger((size_t)most->pixels, (size_t)info->pixels),
                            .channels = most->channels > info->channels ? most->channels
@@ -109,34 +109,34 @@ void largest_note(PictureInfo *most, const PictureInfo *info)
                            .room = larger(most->room, info->room) };
 }
 
-static const char *const picture_endings[] = { ".png", ".jpg", ".jpeg", ".jfif", NULL };
+static const char *const image_endings[] = { ".png", ".jpg", ".jpeg", ".jfif", NULL };
 
-bool picture_name(const char *name)
+bool image_name(const char *name)
 {
-    for (int i = 0; picture_endings[i]; i++)
-        if (name_ends(name, picture_endings[i]))
+    for (int i = 0; image_endings[i]; i++)
+        if (name_ends(name, image_endings[i]))
             return true;
     return false;
 }
 
 /* What a file is, its first byte says: names are often wrong about it. */
-static Err picture_format(const char *name, const unsigned char *bytes, size_t n, bool *jpeg)
+static Err image_format(const char *name, const unsigned char *bytes, size_t n, bool *jpeg)
 {
     *jpeg = n && bytes[0] == JPEG_FIRST;
     return *jpeg || (n && bytes[0] == PNG_FIRST)
                ? OK
                : fail(E_FORMAT, "%s is %s", name,
-                      n ? "no picture that is read: it begins neither as a PNG nor as a JPEG does"
+                      n ? "no image that is read: it begins neither as a PNG nor as a JPEG does"
                         : "empty, neither a PNG nor a JPEG");
 }
 
-Err picture_look(const char *path, PictureInfo *info)
+Err image_look(const char *path, ImageInfo *info)
 {
-    Pool   *pool = pool_new(NULL, "picture");
+    Pool   *pool = pool_new(NULL, "image");
     MapFile file;
     bool    jpeg = false;
     Err     err = file_map(pool, path, &file);
-    err = err ? err : picture_format(path, file.bytes, file.n, &jpeg);
+    err = err ? err : image_format(path, file.bytes, file.n, &jpeg);
     err = err    ? err
           : jpeg ? jpeg_parse(path, file.bytes, file.n, info)
                  : png_look(path, info);
@@ -144,48 +144,48 @@ Err picture_look(const char *path, PictureInfo *info)
     return err;
 }
 
-Err picture_list(Pool *pool, const char *path, PictureList *list)
+Err image_list(Pool *pool, const char *path, ImageList *list)
 {
     PathList files;
-    TRY(files_list(pool, path, picture_endings, "pictures (.png, .jpg)", &files));
-    *list = (PictureList){ .paths = files.paths, .n = files.n };
+    TRY(files_list(pool, path, image_endings, "images (.png, .jpg)", &files));
+    *list = (ImageList){ .paths = files.paths, .n = files.n };
     for (int32_t i = 0; i < files.n; i++) {
-        PictureInfo info;
-        TRY(picture_look(files.paths[i], &info));
+        ImageInfo info;
+        TRY(image_look(files.paths[i], &info));
         largest_note(&list->largest, &info);
     }
     return OK;
 }
 
-size_t picture_open_work(const PictureInfo *largest)
+size_t image_open_work(const ImageInfo *largest)
 {
     return work_size(largest->bytes) + work_size(largest->room);
 }
 
-Err picture_open(const char *path, Work *work, Raster *out)
+Err image_open(const char *path, Work *work, Raster *out)
 {
     const unsigned char *bytes;
     size_t               n;
     bool                 jpeg;
     TRY(work_file(work, path, &bytes, &n));
-    TRY(picture_format(path, bytes, n, &jpeg));
+    TRY(image_format(path, bytes, n, &jpeg));
     return jpeg ? jpeg_decode(path, bytes, n, work, out) : png_decode(path, bytes, n, work, out);
 }
 
-size_t picture_work(const PictureInfo *largest, int64_t height, int64_t width)
+size_t image_work(const ImageInfo *largest, int64_t height, int64_t width)
 {
-    size_t most_h = larger((size_t)largest->height, (size_t)height),
-           most_w = larger((size_t)largest->width, (size_t)width);
-    return picture_open_work(largest) + work_size((size_t)largest->pixels * 3 * sizeof(float)) +
-           image_resize_work((int64_t)most_h, (int64_t)most_w, 3, height, width);
+    size_t max_h = larger((size_t)largest->height, (size_t)height),
+           max_w = larger((size_t)largest->width, (size_t)width);
+    return image_open_work(largest) + work_size((size_t)largest->pixels * 3 * sizeof(float)) +
+           image_resize_work((int64_t)max_h, (int64_t)max_w, 3, height, width);
 }
 
-Err picture_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to,
+Err image_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to,
                  Work *work)
 {
     size_t used = work->used;
     Raster r;
-    TRY(picture_open(path, work, &r));
+    TRY(image_open(path, work, &r));
     if (r.height == height && r.width == width)
         raster_floats(&r, 0, 0, height, width, channels, to);
     else {

@@ -1,35 +1,35 @@
-/* image.h -- pictures as floats in [0,1], channels last: from files, to other sizes. */
+/* image.h -- images as floats in [0,1], channels last: from files, to other sizes. */
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 
 #include "data/raster.h"
 
-/* Separable filters that widen when the picture shrinks, so nothing is skipped. */
+/* Separable filters that widen when the image shrinks, so nothing is skipped. */
 typedef enum ResizeKind { RESIZE_BOX, RESIZE_LINEAR, RESIZE_CUBIC } ResizeKind;
 void image_resize(const float *from, int64_t h, int64_t w, int64_t channels, float *to,
                   int64_t to_h, int64_t to_w, ResizeKind kind, Work *work);
 size_t image_resize_work(int64_t h, int64_t w, int64_t channels, int64_t to_h, int64_t to_w);
 
-typedef struct PictureList {
+typedef struct ImageList {
     const char **paths;
     int32_t      n;
-    PictureInfo  largest;            /* each field the largest of all files */
-} PictureList;
+    ImageInfo  largest;            /* each field the largest of all files */
+} ImageList;
 
 Err  channels_check(const char *kind, Shape shape);          /* its last axis must be 1 or 3 */
-void largest_note(PictureInfo *largest, const PictureInfo *info);
+void largest_note(ImageInfo *largest, const ImageInfo *info);
 
 /* PNG and JPEG files. Looking walks a file's parts without unpacking anything, so that a truncated
  * one is found before a run starts. */
-bool   picture_name(const char *name);       /* one with the ending of such files */
-Err    picture_look(const char *path, PictureInfo *info);
+bool   image_name(const char *name);       /* one with the ending of such files */
+Err    image_look(const char *path, ImageInfo *info);
 /* A file, or all such files of a folder and its folders, looked at. None is an error. */
-Err    picture_list(Pool *pool, const char *path, PictureList *list);
-Err    picture_open(const char *path, Work *work, Raster *out);
-size_t picture_open_work(const PictureInfo *largest);
-Err picture_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to,
+Err    image_list(Pool *pool, const char *path, ImageList *list);
+Err    image_open(const char *path, Work *work, Raster *out);
+size_t image_open_work(const ImageInfo *largest);
+Err image_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to,
                  Work *work);
-size_t picture_work(const PictureInfo *largest, int64_t height, int64_t width);
+size_t image_work(const ImageInfo *largest, int64_t height, int64_t width);
 
 static inline int64_t mirror(int64_t i, int64_t n)           /* -1 -> 1, n -> n - 2; any distance */
 {

@@ -8,7 +8,7 @@ enum {                               /* markers, after their FF */
     RST7 = 0xD7, SOI = 0xD8, EOI = 0xD9, SOS = 0xDA, DQT = 0xDB, DNL = 0xDC, DRI = 0xDD,
     DHP = 0xDE, EXP = 0xDF, APP0 = 0xE0, APP14 = 0xEE
 };
-enum { SMALL = 64 * 1024, UNIT_MOST = 10 };  /* bytes; blocks of an interleaved unit */
+enum { SMALL = 64 * 1024, UNIT_MAX = 10 };  /* bytes; blocks of an interleaved unit */
 
 typedef struct Segment { const unsigned char *at; size_t n; } Segment;
 
@@ -112,17 +112,17 @@ static Err frame_parts(Jpeg *j, const unsigned char *at)
             return jpeg_damaged(j, "its frame header is malformed");
         if (j->n_parts == 1)                 /* then they say nothing */
             p->h = p->v = 1;
-        j->h_most = p->h > j->h_most ? p->h : j->h_most;
-        j->v_most = p->v > j->v_most ? p->v : j->v_most;
+        j->h_max = p->h > j->h_max ? p->h : j->h_max;
+        j->v_max = p->v > j->v_max ? p->v : j->v_max;
     }
-    j->units_across = up(j->width, 8 * j->h_most);
-    j->units_down = up(j->height, 8 * j->v_most);
+    j->units_across = up(j->width, 8 * j->h_max);
+    j->units_down = up(j->height, 8 * j->v_max);
     for (int i = 0; i < j->n_parts; i++) {
         JpegPart *p = &j->parts[i];
-        if (j->h_most % p->h || j->v_most % p->v)
+        if (j->h_max % p->h || j->v_max % p->v)
             return jpeg_other(j, "colours at sizes that do not divide each other");
-        p->width = up(j->width * p->h, j->h_most);
-        p->height = up(j->height * p->v, j->v_most);
+        p->width = up(j->width * p->h, j->h_max);
+        p->height = up(j->height * p->v, j->v_max);
         p->across = up(p->width, 8);
         p->down = up(p->height, 8);
         p->stride = j->units_across * p->h;
@@ -150,7 +150,7 @@ static Err frame_header(Jpeg *j, int marker, Segment s)
     j->height = big16(s.at + 1);
     j->width = big16(s.at + 3);
     if (!j->height)
-        return jpeg_other(j, "its height after the picture (DNL)");
+        return jpeg_other(j, "its height after the image (DNL)");
     TRY(raster_size(j->name, j->width, j->height));
     j->progressive = marker == SOF2;
     j->n_parts = n;
@@ -178,7 +178,7 @@ static Err segment_take(Jpeg *j, int marker, Segment s)
             return jpeg_damaged(j, "its restart interval is malformed");
         j->restart = big16(s.at);
     } else if (marker == DNL)
-        return jpeg_other(j, "its height after the picture (DNL)");
+        return jpeg_other(j, "its height after the image (DNL)");
     else if (marker == DHP || marker == EXP)
         return jpeg_other(j, "hierarchical coding");
     else if (marker == DAC)
@@ -204,7 +204,7 @@ static Err segments(Jpeg *j, Segment *s)
         j->at++;
         *s = (Segment){ 0 };
         if (marker == EOI)
-            return j->n_parts ? OK : jpeg_damaged(j, "it has no picture");
+            return j->n_parts ? OK : jpeg_damaged(j, "it has no image");
         if (marker == TEM || (marker >= RST0 && marker <= RST7))
             continue;                        /* says nothing here; some write it after a scan */
         if (marker < SOF0 || marker == SOI)
@@ -230,7 +230,7 @@ static Err jpeg_begin(Jpeg *j, const char *name, const unsigned char *bytes, siz
     if (bytes[0] != JPEG_FIRST || bytes[1] != SOI)
         return fail(E_FORMAT, "%s is no JPEG: it does not begin with JPEG's mark", name);
     TRY(segments(j, s));
-    return s->n ? OK : jpeg_damaged(j, "it has no picture");
+    return s->n ? OK : jpeg_damaged(j, "it has no image");
 }
 
 /* ---- looking ---- */
@@ -256,9 +256,9 @@ static Err jpeg_end(const Jpeg *j)
     return jpeg_truncated(j);
 }
 
-static void jpeg_info(const Jpeg *j, PictureInfo *info)
+static void jpeg_info(const Jpeg *j, ImageInfo *info)
 {
-    *info = (PictureInfo){ .width = j->width,
+    *info = (ImageInfo){ .width = j->width,
                            .height = j->height,
                            .pixels = j->width * j->height,
                            .channels = j->n_parts,
@@ -273,7 +273,7 @@ static void jpeg_info(const Jpeg *j, PictureInfo *info)
     }
 }
 
-Err jpeg_parse(const char *name, const unsigned char *bytes, size_t n, PictureInfo *info)
+Err jpeg_parse(const char *name, const unsigned char *bytes, size_t n, ImageInfo *info)
 {
     Jpeg    j;
     Segment scan;
@@ -322,7 +322,7 @@ static Err scan_tables(const Jpeg *j, const JpegScan *scan)
             return jpeg_damaged(j, "a Huffman table that it names is missing");
         blocks += scan->parts[i]->h * scan->parts[i]->v;
     }
-    return scan->n == 1 || blocks <= UNIT_MOST
+    return scan->n == 1 || blocks <= UNIT_MAX
                ? OK
                : jpeg_damaged(j, "a scan mixes more blocks than it may");
 }
@@ -390,7 +390,7 @@ Err jpeg_decode(const char *name, const unsigned char *bytes, size_t n, Work *wo
 {
     Jpeg        j;
     JpegScan    scan;
-    PictureInfo info;
+    ImageInfo info;
     Segment     s;
     TRY(jpeg_begin(&j, name, bytes, n, &s));
     jpeg_info(&j, &info);

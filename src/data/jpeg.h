@@ -1,4 +1,4 @@
-/* jpeg.h -- JPEG pictures in (ITU T.81): 8 bits, Huffman coded, sequential or progressive, grey or
+/* jpeg.h -- JPEG images in (ITU T.81): 8 bits, Huffman coded, sequential or progressive, grey or
  * three colours.
  *
  * Looking takes in all tables and headers before the first scan, so that what is not read is said
@@ -13,7 +13,7 @@
 
 enum { JPEG_FIRST = 0xFF };          /* the first byte of every such file */
 
-Err jpeg_parse(const char *name, const unsigned char *bytes, size_t n, PictureInfo *info);
+Err jpeg_parse(const char *name, const unsigned char *bytes, size_t n, ImageInfo *info);
 Err jpeg_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* jpeg_int.h -- what the three parts of the JPEG reader share: markers (jpeg.c) fill in a Jpeg,
- * scans (jpeg_scan.c) its planes, and jpeg_pixels.c makes the picture of those. */
+ * scans (jpeg_scan.c) its planes, and jpeg_pixels.c makes the image of those. */
 #ifndef DATA_JPEG_INT_H
 #define DATA_JPEG_INT_H
 
@@ -38,7 +38,7 @@ typedef struct Jpeg {
     const unsigned char *bytes;
     size_t               n, at;
     int64_t              width, height, units_across, units_down;
-    int                  n_parts, h_most, v_most;        /* n_parts 0: no frame yet */
+    int                  n_parts, h_max, v_max;        /* n_parts 0: no frame yet */
     bool                 progressive, jfif;
     int                  adobe;                  /* its transform; -1: no such marker */
     int64_t              restart;                /* units between restarts; 0: none */

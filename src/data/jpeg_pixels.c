@@ -14,7 +14,7 @@ static inline uint8_t level(int x) { return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 
 /* ---- blocks ---- */
 
 enum { BITS = 13, KEPT = 2 };
-/* What goes into a pass is kept within 16 bits, so that 32 suffice for every sum in it. No picture
+/* What goes into a pass is kept within 16 bits, so that 32 suffice for every sum in it. No image
  * of 8 bits comes near. */
 static inline int32_t bound(int32_t x)
 {
@@ -104,7 +104,7 @@ static void row_repeat(const uint8_t *in, int64_t n, int times, uint8_t *to)
             *to++ = in[i];
 }
 
-/* Three parts of the nearer row, one of the farther; beyond the picture lies its last row again. */
+/* Three parts of the nearer row, one of the farther; beyond the image lies its last row again. */
 static const uint8_t *row_far(const JpegPart *p, int64_t near, bool lower)
 {
     int64_t far = lower ? near + 1 : near - 1;
@@ -161,7 +161,7 @@ static bool has_chroma(const Jpeg *j)
 
 static size_t row_bytes(const Jpeg *j, const JpegPart *p)
 {
-    return (size_t)(j->h_most / p->h) * (size_t)p->width;
+    return (size_t)(j->h_max / p->h) * (size_t)p->width;
 }
 
 size_t jpeg_rows_room(const Jpeg *j)
@@ -179,7 +179,7 @@ void jpeg_pixels(const Jpeg *j, Work *work, uint8_t *to)
     bool     chroma = j->n_parts == 3 && has_chroma(j);
     for (int i = 0; i < j->n_parts; i++) {
         const JpegPart *p = &j->parts[i];
-        wide[i] = (Widening){ .part = p, .h = j->h_most / p->h, .v = j->v_most / p->v };
+        wide[i] = (Widening){ .part = p, .h = j->h_max / p->h, .v = j->v_max / p->v };
         if (wide[i].h > 1 || wide[i].v > 1) {
             wide[i].row = work_take(work, row_bytes(j, p));
             wide[i].sums = work_take(work, (size_t)p->width * sizeof(int16_t));

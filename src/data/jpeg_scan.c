@@ -16,7 +16,7 @@ const uint8_t jpeg_zigzag[64] = {
 static const char ends_early[] = "a scan's data end early";
 static const char no_code[] = "a scan has a code that its table does not";
 static const char too_many[] = "a block has more than 64 coefficients";
-static const char too_large[] = "a coefficient is larger than pictures of 8 bits can have";
+static const char too_large[] = "a coefficient is larger than images of 8 bits can have";
 static const char left_over[] = "a scan's data go on after its last block";
 
 /* ---- bits ---- */
@@ -309,9 +309,9 @@ static const char *restart(Coder *c, int64_t number)
     return NULL;
 }
 
-/* After the last block: the picture is whole, and a few bytes that some programs leave there are
+/* After the last block: the image is whole, and a few bytes that some programs leave there are
  * passed over. Many mean that blocks were read where others are. */
-enum { STRAY_MOST = 64 };
+enum { STRAY_MAX = 64 };
 
 static bool is_marker(const unsigned char *at)       /* but for restarts, which belong to a scan */
 {
@@ -326,7 +326,7 @@ static const char *scan_end(Coder *c)
         stray += *b->at != 0xFF;
     if (b->end - b->at < 2)
         return ends_early;
-    return stray > STRAY_MOST || c->run ? left_over : NULL;
+    return stray > STRAY_MAX || c->run ? left_over : NULL;
 }
 
 static const char *scan_units(const Jpeg *j, Coder *c)

@@ -5,7 +5,7 @@
 #include "data/source.h"
 
 Err shapes_open(Pool *pool, const DataSpec *spec, DataSource **source);
-Err pictures_open(Pool *pool, const DataSpec *spec, DataSource **source);
+Err images_open(Pool *pool, const DataSpec *spec, DataSource **source);
 Err clips_open(Pool *pool, const DataSpec *spec, DataSource **source);
 Err moving_open(Pool *pool, const DataSpec *spec, DataSource **source);
 Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **source);

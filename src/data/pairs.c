@@ -1,7 +1,7 @@
-/* pairs.c -- good and bad pictures: image, image_lq (S,S,3) in [-1,1], edge (S,S,3) of -1 and 1.
+/* pairs.c -- good and bad images: image, image_lq (S,S,3) in [-1,1], edge (S,S,3) of -1 and 1.
  *
  * Training: a square cut from a file (mirrored at the borders if smaller, flipped for half of the
- * draws), sharpened; its bad version and its edges. As an input for sampling the picture itself is
+ * draws), sharpened; its bad version and its edges. As an input for sampling the image itself is
  * the bad one, enlarged to the size, and edges are its own. With latents (l,l,4) asked for:
  * DIR/latent/NAME.npy and DIR/latent_lq/NAME.npy of (4,l,l), as the autoencoder gives them, already
  * scaled, and DIR/edge/NAME.png or .jpg.
@@ -18,18 +18,18 @@
 
 typedef struct Pairs {
     int           image, bad, edge, latent, latent_bad;      /* places in the spec, or -1 */
-    int64_t       side, cells;                               /* of a picture, of a latent */
-    PictureList   files;
+    int64_t       side, cells;                               /* of a image, of a latent */
+    ImageList   files;
     const char  **latents, **latents_bad;                    /* beside files, by number */
     size_t        npy_bytes;
     bool          as_input;
 } Pairs;
 
-static void pair_edges(const Pairs *p, const float *picture, float *to, Work *work)
+static void pair_edges(const Pairs *p, const float *image, float *to, Work *work)
 {
     size_t   used = work->used;
     uint8_t *edges = work_take(work, (size_t)(p->side * p->side));
-    canny(picture, p->side, p->side, edges, work);
+    canny(image, p->side, p->side, edges, work);
     for (int64_t i = 0; i < p->side * p->side * 3; i++)
         to[i] = edges[i / 3] ? 1 : -1;
     work->used = used;
@@ -41,13 +41,13 @@ static void put_signed(const float *from, int64_t n, float *to)
         to[i] = from[i] * 2 - 1;
 }
 
-/* All that is asked for, from a good picture. */
-static void pair_make(const Pairs *p, const float *picture, Dice *dice, void *const *to, Work *work)
+/* All that is asked for, from a good image. */
+static void pair_make(const Pairs *p, const float *image, Dice *dice, void *const *to, Work *work)
 {
     int64_t n = p->side * p->side * 3;
     float *good = work_take(work, (size_t)n * sizeof *good),
           *bad = work_take(work, (size_t)n * sizeof *bad);
-    sharpen(picture, p->side, p->side, good, work);
+    sharpen(image, p->side, p->side, good, work);
     if (p->image >= 0)
         put_signed(good, n, to[p->image]);
     if (p->edge >= 0)
@@ -58,7 +58,7 @@ static void pair_make(const Pairs *p, const float *picture, Dice *dice, void *co
     }
 }
 
-/* A square of the picture, from a place of the draw. */
+/* A square of the image, from a place of the draw. */
 static void pair_crop(const Pairs *p, const Raster *r, Dice *dice, float *to)
 {
     int64_t side = p->side, room_y = r->height > side ? r->height - side : 0,
@@ -80,23 +80,23 @@ static Err pairs_load(const DataSource *source, int64_t id, int64_t draw, void *
     const Pairs *p = source->own;
     int64_t      n = p->side * p->side * 3;
     Dice         dice = { sample_key(source, "pairs", draw), 0 };
-    float       *picture = work_take(work, (size_t)n * sizeof *picture);
+    float       *image = work_take(work, (size_t)n * sizeof *image);
     if (p->as_input) {
-        TRY(picture_load(p->files.paths[id], p->side, p->side, 3, picture, work));
+        TRY(image_load(p->files.paths[id], p->side, p->side, 3, image, work));
         if (p->bad >= 0)
-            put_signed(picture, n, to[p->bad]);
+            put_signed(image, n, to[p->bad]);
         if (p->image >= 0)
-            put_signed(picture, n, to[p->image]);
+            put_signed(image, n, to[p->image]);
         if (p->edge >= 0)
-            pair_edges(p, picture, to[p->edge], work);
+            pair_edges(p, image, to[p->edge], work);
         return OK;
     }
     size_t used = work->used;
     Raster r;
-    TRY(picture_open(p->files.paths[id], work, &r));
-    pair_crop(p, &r, &dice, picture);
+    TRY(image_open(p->files.paths[id], work, &r));
+    pair_crop(p, &r, &dice, image);
     work->used = used;
-    pair_make(p, picture, &dice, to, work);
+    pair_make(p, image, &dice, to, work);
     return OK;
 }
 
@@ -107,11 +107,11 @@ static Err drawn_pairs_load(const DataSource *source, int64_t id, int64_t draw, 
     int64_t      side = p->side, n = side * side * 3;
     Dice dice = { sample_key(source, "pairs", draw), 0 },
          drawing = { sample_key(source, "drawn-pairs", id), 0 };
-    float       *picture = work_take(work, (size_t)n * sizeof *picture), rgb[3];
-    draw_picture(drawing.key, side, side, 3, picture); /* a backdrop, and small things on it */
+    float       *image = work_take(work, (size_t)n * sizeof *image), rgb[3];
+    draw_image(drawing.key, side, side, 3, image); /* a backdrop, and small things on it */
     drawing.next = 16;
     for (int64_t i = 0; i < n; i++)
-        picture[i] = picture[i] * 0.5f + 0.5f;
+        image[i] = image[i] * 0.5f + 0.5f;
     for (int k = 0; k < 8; k++) {
         Form  form = (Form)dice_below(&drawing, FORM_COUNT);
         float cx = dice_unit(&drawing) * (float)side, cy = dice_unit(&drawing) * (float)side;
@@ -121,10 +121,10 @@ static Err drawn_pairs_load(const DataSource *source, int64_t id, int64_t draw, 
             float in = draw_form(form, (float)(i % side) + 0.5f - cx, (float)(i / side) + 0.5f - cy,
                                  radius);
             for (int c = 0; c < 3; c++)
-                picture[3 * i + c] += in * (rgb[c] - picture[3 * i + c]);
+                image[3 * i + c] += in * (rgb[c] - image[3 * i + c]);
         }
     }
-    pair_make(p, picture, &dice, to, work);
+    pair_make(p, image, &dice, to, work);
     return OK;
 }
 
@@ -157,7 +157,7 @@ static Err latents_load(const DataSource *source, int64_t id, int64_t draw, void
     work->used = used;
     if (p->edge >= 0) {
         float *edge = to[p->edge];
-        TRY(picture_load(p->files.paths[id], p->side, p->side, 3, edge, work));
+        TRY(image_load(p->files.paths[id], p->side, p->side, 3, edge, work));
         for (int64_t i = 0; i < p->side * p->side * 3; i++)
             edge[i] = edge[i] > 0.5f ? 1 : -1;
     }
@@ -171,7 +171,7 @@ static Err latent_look(Pairs *p, const char *path)
     if (!file_exists(path))
         return fail(
             E_FORMAT,
-            "%s is missing: every picture in edge/ needs latent/ and latent_lq/ of its name", path);
+            "%s is missing: every image in edge/ needs latent/ and latent_lq/ of its name", path);
     TRY(npy_look(path, FLT_MAX, &a, &bytes));
     if (a.rank != 3 || a.shape[0] != 4 || a.shape[1] != p->cells || a.shape[2] != p->cells)
         return fail(E_FORMAT, "%s has %d axes and %lld numbers; a latent here is (4, %lld, %lld)",
@@ -182,7 +182,7 @@ static Err latent_look(Pairs *p, const char *path)
 
 static Err latents_open(Pool *pool, const DataSpec *spec, Pairs *p, DataSource *out)
 {
-    TRY(picture_list(pool, pool_print(pool, "%s/edge", spec->path), &p->files));
+    TRY(image_list(pool, pool_print(pool, "%s/edge", spec->path), &p->files));
     p->latents = NEWN(pool, const char *, p->files.n);
     p->latents_bad = NEWN(pool, const char *, p->files.n);
     for (int32_t i = 0; i < p->files.n; i++) {
@@ -197,7 +197,7 @@ static Err latents_open(Pool *pool, const DataSpec *spec, Pairs *p, DataSource *
     *out = (DataSource){ .n_samples = p->files.n,
                          .load = latents_load,
                          .own = p,
-                         .work_bytes = picture_work(&p->files.largest, p->side, p->side) +
+                         .work_bytes = image_work(&p->files.largest, p->side, p->side) +
                                        work_size(p->npy_bytes) };
     return OK;
 }
@@ -225,7 +225,7 @@ static Err pairs_new(Pool *pool, const DataSpec *spec, const char *kind, Pairs *
         if (shape.dim[0] != shape.dim[1] || shape.dim[2] != 3 ||
             (p->side && p->side != shape.dim[0]))
             return fail(E_USAGE,
-                        "data kind '%s' gives square pictures of 3 channels, all of one size; the "
+                        "data kind '%s' gives square images of 3 channels, all of one size; the "
                         "model asks for %s %s",
                         kind, names[i], shape_text(shape));
         p->side = shape.dim[0];
@@ -241,8 +241,8 @@ static Err pairs_new(Pool *pool, const DataSpec *spec, const char *kind, Pairs *
 
 static size_t pairs_work(const Pairs *p)
 {
-    size_t picture = work_size((size_t)(p->side * p->side * 3) * sizeof(float));
-    return 3 * picture + 4 * picture + degrade_work(p->side, p->side);
+    size_t image = work_size((size_t)(p->side * p->side * 3) * sizeof(float));
+    return 3 * image + 4 * image + degrade_work(p->side, p->side);
 }
 
 Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
@@ -252,13 +252,13 @@ Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
     *out = NEW(pool, DataSource);
     if (p->cells)
         return latents_open(pool, spec, p, *out);
-    TRY(picture_list(pool, spec->path, &p->files));
+    TRY(image_list(pool, spec->path, &p->files));
     **out = (DataSource){ .n_samples = p->files.n,
                           .load = pairs_load,
                           .about = pairs_about,
                           .own = p,
                           .work_bytes =
-                              pairs_work(p) + picture_work(&p->files.largest, p->side, p->side) };
+                              pairs_work(p) + image_work(&p->files.largest, p->side, p->side) };
     return OK;
 }
 

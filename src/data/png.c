@@ -40,7 +40,7 @@ static uint32_t big32(const unsigned char *p)
  * pixel. */
 enum { LIBRARY_ROOM = 512 * 1024, LIBRARY_ROWS = 8 };
 
-static size_t png_room(const PictureInfo *info)
+static size_t png_room(const ImageInfo *info)
 {
     size_t row = 8 * (size_t)info->width + 64;
     return work_size(info->bytes) +
@@ -48,7 +48,7 @@ static size_t png_room(const PictureInfo *info)
            LIBRARY_ROOM + LIBRARY_ROWS * work_size(row);
 }
 
-static Err png_header(const Bytes *b, const unsigned char *h, PictureInfo *info)
+static Err png_header(const Bytes *b, const unsigned char *h, ImageInfo *info)
 {
     /* depths, by colour type */
     static const int allowed[7] = {
@@ -63,7 +63,7 @@ static Err png_header(const Bytes *b, const unsigned char *h, PictureInfo *info)
                     "%s is no valid PNG: colour type %d with %d bits, compression %d, filter %d, "
                     "interlace %d",
                     b->name, colour, depth, h[10], h[11], h[12]);
-    *info = (PictureInfo){ .width = width,
+    *info = (ImageInfo){ .width = width,
                            .height = height,
                            .pixels = width * height,
                            .channels = colour & 2 ? 3 : 1,
@@ -74,7 +74,7 @@ static Err png_header(const Bytes *b, const unsigned char *h, PictureInfo *info)
 }
 
 /* Signature, header first, then chunk after chunk to the end mark. */
-static Err png_walk(const Bytes *b, PictureInfo *info)
+static Err png_walk(const Bytes *b, ImageInfo *info)
 {
     unsigned char head[CHUNK + IHDR];
     size_t        at = SIGNATURE;
@@ -106,7 +106,7 @@ static Err png_walk(const Bytes *b, PictureInfo *info)
     return pixels ? OK : fail(E_FORMAT, "%s is no valid PNG: it has no pixels", b->name);
 }
 
-Err png_parse(const char *name, const unsigned char *bytes, size_t n, PictureInfo *info)
+Err png_parse(const char *name, const unsigned char *bytes, size_t n, ImageInfo *info)
 {
     return png_walk(&(Bytes){ .name = name, .at = bytes, .n = n, .fd = -1 }, info);
 }
@@ -141,7 +141,7 @@ static Err png_checksums(const char *name, const unsigned char *bytes, size_t n)
     return OK;
 }
 
-Err png_look(const char *path, PictureInfo *info)
+Err png_look(const char *path, ImageInfo *info)
 {
     static _Thread_local unsigned char small[PNG_SMALL];
     int    fd;
@@ -244,7 +244,7 @@ static size_t critical_chunks(const unsigned char *from, unsigned char *to)
 
 Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out)
 {
-    PictureInfo info;
+    ImageInfo info;
     TRY(png_parse(name, bytes, n, &info));
     TRY(raster_room(name, &info, work));
     size_t  start = (work->used + 63) / 64 * 64;
@@ -270,7 +270,7 @@ static Err png_none(const char *name)
                 name);
 }
 
-Err png_look(const char *path, PictureInfo *info)
+Err png_look(const char *path, ImageInfo *info)
 {
     (void)info;
     return png_none(path);

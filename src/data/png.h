@@ -1,4 +1,4 @@
-/* png.h -- PNG pictures in and out.
+/* png.h -- PNG images in and out.
  *
  * Looking walks the file's chunks from the first to the last without unpacking anything, so that a
  * truncated file is found before a run starts; of a small file, where that costs no more than its
@@ -13,8 +13,8 @@
 enum { PNG_FIRST = 0x89 };           /* the first byte of every such file */
 
 /* Palettes become 3 channels; alpha is dropped. */
-Err png_look(const char *path, PictureInfo *info);
-Err png_parse(const char *name, const unsigned char *bytes, size_t n, PictureInfo *info);
+Err png_look(const char *path, ImageInfo *info);
+Err png_parse(const char *name, const unsigned char *bytes, size_t n, ImageInfo *info);
 Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out);
 
 /* a chunk's checksum, of its name and its bytes */

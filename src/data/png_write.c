@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = 32768, HASH = 1 << 15, MATCH_LEAST = 3, MATCH_MOST = 258 };
+enum { WINDOW = 32768, HASH = 1 << 15, MATCH_MIN = 3, MATCH_MAX = 258 };
 
 typedef struct BitsOut {
     unsigned char *at;
@@ -47,9 +47,9 @@ static void deflate_symbol(BitsOut *b, uint32_t s)           /* RFC 1951, 3.2.6 
 
 static void deflate_match(BitsOut *b, uint32_t length, uint32_t distance)    /* RFC 1951, 3.2.5 */
 {
-    uint32_t code = 0, rest = length - MATCH_LEAST;
+    uint32_t code = 0, rest = length - MATCH_MIN;
     int      extra = 0;
-    if (length == MATCH_MOST)
+    if (length == MATCH_MAX)
         deflate_symbol(b, 285);
     else {
         if (rest >= 8) {  /* groups of four codes, each group with one more bit */
@@ -80,18 +80,18 @@ static void deflate_all(BitsOut *b, const unsigned char *in, size_t n, size_t *l
     bits_put(b, 1, 2);
     for (size_t i = 0; i < n;) {
         size_t length = 0, from = 0;
-        if (i + MATCH_LEAST <= n) {
+        if (i + MATCH_MIN <= n) {
             uint32_t key = ((uint32_t)in[i] << 16 | (uint32_t)in[i + 1] << 8 | in[i + 2]) *
                                2654435761u >>
                            17;
             from = last[key];
             last[key] = i + 1;
             if (from && i - (from - 1) <= WINDOW)
-                while (length < MATCH_MOST && i + length < n &&
+                while (length < MATCH_MAX && i + length < n &&
                        in[from - 1 + length] == in[i + length])
                     length++;
         }
-        if (length >= MATCH_LEAST) {
+        if (length >= MATCH_MIN) {
             deflate_match(b, (uint32_t)length, (uint32_t)(i - (from - 1)));
             i += length;
         } else
@@ -165,7 +165,7 @@ Err png_write_in(Pool *parent, const char *path, const unsigned char *pixels, in
 {
     if (height < 1 || width < 1 || (channels != 1 && channels != 3) ||
         height > INT32_MAX / 4 / width)
-        return fail(E_USAGE, "%s: cannot write a picture of %lld x %lld with %d channels",
+        return fail(E_USAGE, "%s: cannot write a image of %lld x %lld with %d channels",
                     path ? path : "a sample", (long long)width, (long long)height, channels);
     Pool   *pool = pool_new(parent, "png");
     size_t  row = (size_t)width * (size_t)channels, n = (row + 1) * (size_t)height, at = 8;

@@ -1,19 +1,19 @@
 /* raster.c -- sizes that are read, and samples as floats. */
 #include "data/raster.h"
 
-enum { MOST_SIDE = 1 << 16, MOST_PIXELS = 1 << 28 };
+enum { MAX_SIDE = 1 << 16, MAX_PIXELS = 1 << 28 };
 
 Err raster_size(const char *name, int64_t width, int64_t height)
 {
-    if (width < 1 || height < 1 || width > MOST_SIDE || height > MOST_SIDE ||
-        width * height > MOST_PIXELS)
+    if (width < 1 || height < 1 || width > MAX_SIDE || height > MAX_SIDE ||
+        width * height > MAX_PIXELS)
         return fail(E_FORMAT,
                     "%s says it is %lld x %lld pixels; at most %d a side and %d in all are read",
-                    name, (long long)width, (long long)height, MOST_SIDE, MOST_PIXELS);
+                    name, (long long)width, (long long)height, MAX_SIDE, MAX_PIXELS);
     return OK;
 }
 
-Err raster_room(const char *name, const PictureInfo *info, const Work *work)
+Err raster_room(const char *name, const ImageInfo *info, const Work *work)
 {
     size_t start = (work->used + 63) / 64 * 64;
     if (start > work->n || info->room > work->n - start)

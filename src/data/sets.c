@@ -1,7 +1,7 @@
-/* sets.c -- sets of pictures of one class: images (ns,H,W,C) in [-1,1].
+/* sets.c -- sets of images of one class: images (ns,H,W,C) in [-1,1].
  *
  * Each class is shuffled anew in every epoch and cut into sets; what does not fill a set waits for
- * another epoch. Files: one folder of pictures for each class, or CIFAR's binary records (1
+ * another epoch. Files: one folder of images for each class, or CIFAR's binary records (1
  * label byte, or 2 of which the second counts; then 32x32 bytes each of red, green and
  * blue). */
 #include "data/kinds.h"
@@ -17,7 +17,7 @@ enum { CIFAR_SIDE = 32, CIFAR_PIXELS = 3 * CIFAR_SIDE * CIFAR_SIDE };
 
 typedef struct ClassOf {
     const char  *name;
-    PictureList  files;              /* a folder */
+    ImageList  files;              /* a folder */
     const unsigned char **records;   /* or CIFAR pixels */
     int32_t      n, cap;             /* records */
     int64_t      first_set;
@@ -66,7 +66,7 @@ static Err sets_load(const DataSource *source, int64_t id, int64_t draw, void *c
         if (c->records)
             record_load(s, c->records[at], out, work);
         else
-            TRY(picture_load(c->files.paths[at], s->height, s->width, s->channels, out, work));
+            TRY(image_load(c->files.paths[at], s->height, s->width, s->channels, out, work));
         work->used = used;
         for (int64_t i = 0; i < size; i++)
             out[i] = clamp01(out[i]) * 2 - 1;
@@ -108,7 +108,7 @@ static Err sets_binary(Pool *pool, Sets *s, const char *path)
     return OK;
 }
 
-static Err sets_read(Pool *pool, Sets *s, const char *path, PictureInfo *largest)
+static Err sets_read(Pool *pool, Sets *s, const char *path, ImageInfo *largest)
 {
     char **names;
     int    n;
@@ -124,14 +124,14 @@ static Err sets_read(Pool *pool, Sets *s, const char *path, PictureInfo *largest
         const char *sub = pool_print(pool, "%s/%s", path, names[i]);
         if (folder_exists(sub)) {
             ClassOf *c = class_add(pool, s, names[i]);
-            TRY(picture_list(pool, sub, &c->files));
+            TRY(image_list(pool, sub, &c->files));
             largest_note(largest, &c->files.largest);
         } else if (name_ends(names[i], ".bin"))
             TRY(sets_binary(pool, s, sub));
     }
-    if (!s->n) { /* loose pictures: one class, as for a set that is given */
+    if (!s->n) { /* loose images: one class, as for a set that is given */
         ClassOf *c = class_add(pool, s, path);
-        TRY(picture_list(pool, path, &c->files));
+        TRY(image_list(pool, path, &c->files));
         largest_note(largest, &c->files.largest);
     }
     return OK;
@@ -154,7 +154,7 @@ static Err sets_new(Pool *pool, const DataSpec *spec, const char *kind, Sets **o
 Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
 {
     Sets   *s;
-    PictureInfo largest = { 0 };
+    ImageInfo largest = { 0 };
     int64_t n = 0, most = 0, cifar = CIFAR_SIDE * CIFAR_SIDE * 3;
     TRY(sets_new(pool, spec, "sets", &s));
     TRY(sets_read(pool, s, spec->path, &largest));
@@ -166,7 +166,7 @@ Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
     }
     if (!n)
         return fail(E_FORMAT,
-                    "%s: no class has the %lld pictures of a set; the largest of %d has %lld",
+                    "%s: no class has the %lld images of a set; the largest of %d has %lld",
                     spec->path, (long long)s->size, s->n, (long long)most);
     /* A class without a whole set begins where the next does, and is never met. */
     int32_t kept = 0;
@@ -180,7 +180,7 @@ Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .about = sets_about,
                           .own = s,
                           .work_bytes =
-                              picture_work(&largest, s->height, s->width) +
+                              image_work(&largest, s->height, s->width) +
                               work_size((size_t)cifar * sizeof(float)) +
                               image_resize_work(CIFAR_SIDE, CIFAR_SIDE, 3, s->height, s->width) };
     return OK;

@@ -1,4 +1,4 @@
-/* shapes.c -- pictures: drawn ones, so that a recipe can train with no data at hand, and folders of
+/* shapes.c -- images: drawn ones, so that a recipe can train with no data at hand, and folders of
  * PNG files. Input "x" (H,W,C) in [-1,1]. */
 #include "data/kinds.h"
 
@@ -7,7 +7,7 @@
 
 typedef struct Shapes {
     Shape        shape;
-    PictureList  files;
+    ImageList  files;
 } Shapes;
 
 static Err shapes_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
@@ -16,26 +16,26 @@ static Err shapes_load(const DataSource *source, int64_t id, int64_t draw, void 
     (void)draw;
     (void)work;
     Shape s = ((const Shapes *)source->own)->shape;
-    draw_picture((RandomKey){ .seed = source->seed, .stream = 77, .step = (uint32_t)id }, s.dim[0],
+    draw_image((RandomKey){ .seed = source->seed, .stream = 77, .step = (uint32_t)id }, s.dim[0],
                  s.dim[1], s.dim[2], to[0]);
     return OK;
 }
 
 /* Bicubic to the size that is asked for, whatever the file's. */
-static Err pictures_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
+static Err images_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
                          Work *work)
 {
     (void)draw;
     const Shapes *own = source->own;
     Shape         s = own->shape;
     float        *out = to[0];
-    TRY(picture_load(own->files.paths[id], s.dim[0], s.dim[1], s.dim[2], out, work));
+    TRY(image_load(own->files.paths[id], s.dim[0], s.dim[1], s.dim[2], out, work));
     for (int64_t i = 0; i < shape_count(s); i++)
         out[i] = out[i] * 2 - 1;
     return OK;
 }
 
-static const char *pictures_about(const DataSource *source, int64_t id, char *room, size_t n)
+static const char *images_about(const DataSource *source, int64_t id, char *room, size_t n)
 {
     (void)room;
     (void)n;
@@ -53,20 +53,20 @@ Err shapes_open(Pool *pool, const DataSpec *spec, DataSource **out)
     return OK;
 }
 
-Err pictures_open(Pool *pool, const DataSpec *spec, DataSource **out)
+Err images_open(Pool *pool, const DataSpec *spec, DataSource **out)
 {
     int     x;
     Shapes *own = NEW(pool, Shapes);
-    TRY(spec_need(spec, "pictures", "x", F32, 3, &x));
+    TRY(spec_need(spec, "images", "x", F32, 3, &x));
     own->shape = spec->feeds[x].shape;
-    TRY(channels_check("pictures", own->shape));
-    TRY(picture_list(pool, spec->path, &own->files));
+    TRY(channels_check("images", own->shape));
+    TRY(image_list(pool, spec->path, &own->files));
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = own->files.n,
-                          .load = pictures_load,
-                          .about = pictures_about,
+                          .load = images_load,
+                          .about = images_about,
                           .own = own,
-                          .work_bytes = picture_work(&own->files.largest, own->shape.dim[0],
+                          .work_bytes = image_work(&own->files.largest, own->shape.dim[0],
                                                      own->shape.dim[1]) };
     return OK;
 }

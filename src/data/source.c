@@ -154,15 +154,15 @@ const char *files_unread(Pool *pool, const char *path)
         ".exr",  ".ppm",  ".pgm",  ".mp4",  ".mkv", ".webm", ".mov", ".avi", ".mp3",
         ".flac", ".ogg",  ".opus", ".m4a",  ".aac", ".aiff", ".aif", ".wma", NULL
     };
-    Pool       *scratch = pool_new(NULL, "files_unread");
+    Pool       *temp = pool_new(NULL, "files_unread");
     const char *said = NULL;
     PathList    list = { 0 };
-    if (folder_exists(path) && !files_walk(scratch, path, endings, FOLDERS_DEEP, &list) && list.n)
-        said = pool_print(pool, "%s%s in a format that is not read: convert pictures and frames to "
+    if (folder_exists(path) && !files_walk(temp, path, endings, FOLDERS_DEEP, &list) && list.n)
+        said = pool_print(pool, "%s%s in a format that is not read: convert images and frames to "
                           "PNG or JPEG, sound to WAV", list.paths[0],
                           list.n == 1 ? " is"
-                                      : pool_print(scratch, " and %d more are", list.n - 1));
-    pool_free(scratch);
+                                      : pool_print(temp, " and %d more are", list.n - 1));
+    pool_free(temp);
     return said;
 }
 

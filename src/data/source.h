@@ -32,13 +32,13 @@ typedef struct DataSpec {            /* what is wanted */
     uint64_t        seed;
     const DataFeed *feeds;
     int             n_feeds;
-    bool            as_input;  /* for sampling: a picture is what is given, not what is wanted */
+    bool            as_input;  /* for sampling: a image is what is given, not what is wanted */
     double          range_low, range_high;   /* range images: metres; both 0: of the data itself */
     int64_t         levels, channels, rate;  /* sound */
     bool            mu_law, keep_rest;
 } DataSpec;
 
-typedef struct Work {                /* scratch of one load */
+typedef struct Work {                /* workspace of one load */
     char  *at;
     size_t n, used;
 } Work;
@@ -111,7 +111,7 @@ Err  files_list(Pool *pool, const char *path, const char *const *endings, const 
                 PathList *list);
 Err  folder_needed(const char *path);
 Err  folder_deeper(int *depth, const char *path);    /* one less; E_FORMAT below 0 */
-/* NULL, or a sentence on files of the folder that hold pictures or sound in formats of others. */
+/* NULL, or a sentence on files of the folder that hold images or sound in formats of others. */
 const char *files_unread(Pool *pool, const char *path);
 /* E_FORMAT: none of `what` is there, but perhaps such others. */
 Err  files_none(Pool *pool, const char *path, const char *what);
@@ -120,7 +120,7 @@ Err  files_none(Pool *pool, const char *path, const char *what);
  * `stride` bytes from there, is not after it. */
 int32_t span_find(const int64_t *first, size_t stride, int32_t n, int64_t id);
 
-/* Random numbers of a sample: its own for drawn pictures, those of the draw for what varies. */
+/* Random numbers of a sample: its own for drawn images, those of the draw for what varies. */
 static inline RandomKey sample_key(const DataSource *source, const char *what, int64_t number)
 {
     return (RandomKey){ source->seed + ((uint64_t)number >> 32), random_stream(what),

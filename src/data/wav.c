@@ -14,7 +14,7 @@ enum {
     FORMAT_A_LAW = 6,
     FORMAT_MU_LAW = 7,
     FORMAT_EXTENSIBLE = 0xFFFE,
-    MOST_CHANNELS = 64
+    MAX_CHANNELS = 64
 };
 
 static uint32_t little32(const unsigned char *p)
@@ -45,7 +45,7 @@ static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInf
                     "%s has %s samples of %u bits; whole numbers of 8, 16, 24, 32, floats of 32 "
                     "and 64, and A-law and mu-law of 8 bits are read",
                     name, law ? "coded" : format == FORMAT_FLOAT ? "float" : "whole", bits);
-    if (!channels || channels > MOST_CHANNELS || !rate || rate > 10000000 ||
+    if (!channels || channels > MAX_CHANNELS || !rate || rate > 10000000 ||
         align != channels * bits / 8)
         return fail(E_FORMAT,
                     "%s has a wrong header: %u channels at %u a second, %u bits, %u bytes a frame",
@@ -222,7 +222,7 @@ Err wav_write_in(Pool *parent, const char *path, const float *samples, int64_t f
                  int64_t channels, int64_t rate)
 {
     int64_t n = frames * channels;
-    if (frames < 0 || channels < 1 || channels > MOST_CHANNELS || rate < 1 ||
+    if (frames < 0 || channels < 1 || channels > MAX_CHANNELS || rate < 1 ||
         n > (INT32_MAX - 44) / 2)
         return fail(E_USAGE, "%s: cannot write %lld frames of %lld channels at %lld a second",
                     path ? path : "a sample", (long long)frames, (long long)channels,

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-enum { WAV_MOST_BYTES = 8 };             /* of a sample in a file */
+enum { WAV_MAX_BYTES = 8 };             /* of a sample in a file */
 
 typedef struct WavInfo {
     int64_t rate, channels, frames;      /* a frame is one sample of every channel */

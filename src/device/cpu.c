@@ -1,72 +1,13 @@
-/* cpu.c -- the CPU as a device: its threads, its memory, the arena with a guard page behind it. */
+/* cpu.c -- the arena in host memory, with a guard page behind it; resident bytes. */
 #include "device/device.h"
 
 #include "base/text.h"
-#include "device/isa.h"
-#include "device/memory.h"
 
 #include <errno.h>
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-static const char *cpu_model(Pool *pool)
-{
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    char  line[256];
-    const char *model = "unknown processor";
-    while (file && fgets(line, sizeof line, file))
-        if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
-            char *text = strchr(line, ':') + 2;
-            text[strcspn(text, "\n")] = '\0';
-            model = pool_text(pool, text);
-            break;
-        }
-    if (file)
-        fclose(file);
-    return model;
-}
-
-Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
-{
-    static const DeviceOptions defaults = { 0 };
-    if (!options)
-        options = &defaults;
-    Device *device = NEW(pool, Device);
-    int     cores = omp_get_num_procs();
-    MemoryLimits limits = memory_limits();
-
-    if (options->threads < 0 || options->threads > 4096)
-        return fail(E_USAGE, "%d threads make no sense; this machine has %d cores",
-                    options->threads, cores);
-    device->kind = DEVICE_CPU;
-    device->name = "cpu";
-    device->model = cpu_model(pool);
-    device->threads = options->threads ? options->threads : cores;
-    device->align = 64;
-    device->memory_bytes = memory_left(&limits);
-    omp_set_dynamic(0);
-    omp_set_num_threads(device->threads);
-
-    if (options->blas && strcmp(options->blas, "own") && strcmp(options->blas, "onednn"))
-        return fail(E_USAGE, "unknown backend '%s'; there are 'onednn' and 'own'", options->blas);
-    bool own = options->blas && !strcmp(options->blas, "own");
-    device->blas = own ? blas_own() : blas_dnnl();
-    if (!device->blas) {
-        if (options->blas)
-            return fail(E_DEVICE,
-                        "the onednn backend cannot be used: %s; install libdnnl and build again, "
-                        "or use --backend own",
-                        blas_why());
-        device->blas = blas_own();
-    }
-    device->library = pool_print(pool, "%s %s, %s", device->blas->name, device->blas->version,
-                                 isa_name());
-    *out = device;
-    return OK;
-}
 
 typedef struct Mapping {
     void  *at;

@@ -1,4 +1,4 @@
-/* cuda.c -- the CUDA device, if its plugin and a card are there. */
+/* cuda.c -- the CUDA device, if its plugin and a GPU are there. */
 #include "device/device.h"
 
 #include "device/plugin.h"

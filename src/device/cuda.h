@@ -2,7 +2,7 @@
  * checks.
  *
  * For files of the plugin only (plugin_cuda_*.c, ops/ *_cuda.cu): nothing else sees a CUDA header.
- * Kernels are queued on one stream, host transfers on one for each way; nothing waits for the card
+ * Kernels are queued on one stream, host transfers on one for each way; nothing waits for the GPU
  * but reads and the end of a step. */
 #ifndef DEVICE_CUDA_H
 #define DEVICE_CUDA_H
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct CudaHandle {  /* Device.handle; planning for a card that is not here has no stream */
+typedef struct CudaHandle {  /* Device.handle; planning for a GPU that is not here has no stream */
     cudaStream_t stream;
     cudaStream_t copies[2];      /* by CopyWay: host transfers beside the kernels */
     /* multiprocessors: grids of reductions depend on it, so it is part of a plan */
@@ -21,7 +21,7 @@ typedef struct CudaHandle {  /* Device.handle; planning for a card that is not h
     int          capability;     /* 90 for sm_90 */
     bool         tf32;           /* products of fp32 values may round their factors to tf32 */
     void        *blaslt, *cudnn; /* library handles, made before the first step */
-    void        *described;      /* without a card: cuDNN's description of it */
+    void        *described;      /* without a GPU: cuDNN's description of it */
 } CudaHandle;
 
 /* The failed call's own text and the runtime's word stand in the sentence. */

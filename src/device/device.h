@@ -10,18 +10,27 @@
 
 #include "base/err.h"
 #include "base/pool.h"
-#include "device/blas.h"
-#include "device/profile.h"
+#include "device/type.h"
+
+#include <stdbool.h>
+#include <stddef.h>
 
 typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 
-typedef struct Device Device;
+typedef struct Device  Device;
+typedef struct Backend Backend;  /* linalg/linalg.h: who computes products and convolutions */
+typedef struct Profile Profile;  /* profile/profile.h: rates and measured times */
+struct Kernel;                   /* ir/op.h */
+
+typedef struct Bandwidth {       /* bytes per second, out of caches */
+    int64_t threads;             /* 0: the whole device */
+    double  read, write, copy;   /* copy counts the bytes read and the bytes written */
+} Bandwidth;
 
 /* What a plugin does with bytes that the host cannot touch; the CPU has none of this. Work queued
  * by kernels runs in order; `read`, `write` and `wait` come after all of it. `from` may change once
  * `write` returns. */
 typedef struct DeviceApi {
-    const void *(*kernel)(const char *op_name);      /* ir's Kernel, or NULL */
     Err  (*take)(const Device *device, int64_t bytes, void **base);          /* zeroed */
     void (*give)(const Device *device, void *base);
     /* pinned: fast to copy from */
@@ -32,25 +41,25 @@ typedef struct DeviceApi {
     /* until all queued work is done; its faults come out here */
     Err  (*wait)(const Device *device);
     /* Launches between begin and end are recorded, not run; replaying runs them all as one. */
-    Err  (*record_begin)(const Device *device);
-    Err  (*record_end)(const Device *device, void **recording);
-    Err  (*replay)(const Device *device, void *recording);
-    void (*forget)(const Device *device, void *recording);
-    /* While recording, work follows what was recorded last. A place is where that has got to; what
+    Err  (*capture_begin)(const Device *device);
+    Err  (*capture_end)(const Device *device, void **cuda_graph);
+    Err  (*graph_launch)(const Device *device, void *cuda_graph);
+    void (*graph_free)(const Device *device, void *cuda_graph);
+    /* While CUDA graph, work follows what was recorded last. A place is where that has got to; what
      * is recorded next may be told to follow one or two places alone. NULL: one after the other. */
-    Err  (*record_place)(const Device *device, Pool *pool, void **place);
-    Err  (*record_after)(const Device *device, void *const *places, int n);
-    Err  (*used_bytes)(const Device *device, int64_t *used); /* of the card, by this process */
-    /* The device's own clock: a stamp, also in a recording, notes when all before it is done. */
-    Err  (*stamp_new)(const Device *device, void **stamp);
-    void (*stamp_free)(const Device *device, void *stamp);
-    Err  (*stamp)(const Device *device, void *stamp);
+    Err  (*capture_point)(const Device *device, Pool *pool, void **place);
+    Err  (*capture_after)(const Device *device, void *const *places, int n);
+    Err  (*used_bytes)(const Device *device, int64_t *used); /* of the GPU, by this process */
+    /* The device's own clock: a event, also in a CUDA graph, notes when all before it is done. */
+    Err  (*event_new)(const Device *device, void **event);
+    void (*event_free)(const Device *device, void *event);
+    Err  (*event)(const Device *device, void *event);
     /* until it is reached; at once if it was never set */
-    Err  (*stamp_wait)(const Device *device, void *stamp);
+    Err  (*event_wait)(const Device *device, void *event);
     /* once both are done */
-    Err  (*stamp_ns)(const Device *device, void *from, void *to, double *ns);
+    Err  (*event_ns)(const Device *device, void *from, void *to, double *ns);
     /* What plain kernels reach over arrays of that many bytes, and what one that does nothing costs
-     * in a recording. */
+     * in a CUDA graph. */
     Err  (*measure)(const Device *device, int64_t bytes, Bandwidth *bandwidth, double *launch_ns);
 } DeviceApi;
 
@@ -60,8 +69,8 @@ typedef struct DeviceApi {
 typedef enum CopyWay { COPY_TO_HOST, COPY_TO_DEVICE } CopyWay;
 
 typedef struct DeviceQueues {
-    Err  (*mark_new)(const Device *device, void **mark);
-    void (*mark_free)(const Device *device, void *mark);
+    Err  (*event_new)(const Device *device, void **mark);
+    void (*event_free)(const Device *device, void *mark);
     Err (*copy)(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
                 void *mark);
     /* what is queued from now on comes after the mark */
@@ -71,7 +80,7 @@ typedef struct DeviceQueues {
 struct Device {
     DeviceKind  kind;
     const char *name;            /* "cpu", "cuda" */
-    const char *model;           /* processor or card */
+    const char *model;           /* processor or GPU */
     const char *library;         /* vendor library and version, written into plans */
     int         threads;         /* CPU: of every kernel; a plan holds for one count */
     int64_t     align;           /* of every buffer: 64 on the CPU, 256 on CUDA */
@@ -86,13 +95,16 @@ struct Device {
     bool        tf32;            /* CUDA: products of fp32 values round their factors */
     /* not here: known by its profile alone, so it can be planned for but not run */
     bool        described;
-    const Blas *blas;            /* CPU: who does matrix products */
+    const Backend *backend;            /* CPU: who does matrix products */
+    /* plugins: kernels by operator id, an entry NULL where the device cannot run the operator; NULL:
+     * the CPU's, or a GPU that is only described (ops.h: op_kernel) */
+    const struct Kernel *const *kernels;
     const DeviceApi *api;        /* plugins; NULL on the CPU */
-    const DeviceQueues *queues;  /* NULL: one memory space, or a card that is not here */
+    const DeviceQueues *queues;  /* NULL: one memory space, or a GPU that is not here */
     void       *handle;          /* the plugin's own */
 };
 
-/* False: a card known by its profile alone. Plans for it hold no workspaces: whoever has its
+/* False: a GPU known by its profile alone. Plans for it hold no workspaces: whoever has its
  * kernels says what they need. */
 static inline bool device_has_kernels(const Device *device)
 {
@@ -101,16 +113,15 @@ static inline bool device_has_kernels(const Device *device)
 
 typedef struct DeviceOptions {
     int         threads;         /* 0: all cores */
-    const char *blas;            /* "onednn", "own" or NULL for the best there is */
+    const char *backend;            /* "onednn", "own" or NULL for the best there is */
     bool        tf32;            /* CUDA: fp32 products may round their factors */
 } DeviceOptions;
 
-Err device_cpu(Pool *pool, const DeviceOptions *options, Device **device);
-/* From libplimsoll_cuda.so, looked for like the oneDNN plugin. Without it, or without a card, one
+/* From libplimsoll_cuda.so, looked for like the oneDNN plugin. Without it, or without a GPU, one
  * sentence says what is missing. */
 Err device_cuda(Pool *pool, const DeviceOptions *options, Device **device);
-/* Gives a described card the plugin's kernels to plan with, so that their scratch is counted: json
- * is the card's own description, as cuDNN writes it. */
+/* Gives a described GPU the plugin's kernels to plan with, so that their workspace is counted: json
+ * is the GPU's own description, as cuDNN writes it. */
 Err device_cuda_kernels(Pool *pool, const DeviceOptions *options, const char *json, Device *device);
 
 /* Bytes between the host and wherever the device keeps its tensors. */
@@ -119,11 +130,6 @@ Err device_read(const Device *device, void *to, const void *from, size_t bytes);
 Err device_wait(const Device *device);
 /* Host bytes that the device copies from: zeroed, freed with the pool. */
 Err device_host_bytes(Pool *pool, const Device *device, int64_t bytes, void **base);
-
-/* By name: "cpu" (or NULL): this machine, with the profile that `plimsoll probe` left for it;
- * "cuda"; else a shipped profile's name or a profile's path: a card, or a processor, as that
- * describes it. */
-Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Device **device);
 
 /* The planned block of tensor bytes. On the CPU a page that may not be touched follows it, so that
  * a kernel running past the end is stopped at once. */
@@ -136,13 +142,6 @@ typedef struct Arena {
 Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **arena); /* touched, zeroed */
 /* arena_new's, on the CPU */
 Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **arena);
-
-/* What lies outside the arena: measured in this process, which holds an arena of that many bytes;
- * of a card, while none is held, what is stated (device_expect). */
-int64_t device_runtime_bytes(const Device *device, int64_t arena_bytes);
-/* A card also holds recordings of the launches of a step, and the kernels they need, outside the
- * arena: what so many are known to take is stated and kept free from here on. */
-void    device_expect(Device *device, int64_t launches);
 
 int64_t resident_bytes(void);  /* of this process, code and files included; -1: unknown */
 /* of this process, as the kernel counts them; -1: unknown */

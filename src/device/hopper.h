@@ -1,4 +1,4 @@
-/* hopper.h -- what Hopper's copy engine and tensor cores have in common with whoever uses them:
+/* hopper.h -- what Hopper's TMA and tensor cores have in common with whoever uses them:
  * addresses in shared memory, barriers that count bytes, and the order of products. */
 #ifndef DEVICE_HOPPER_H
 #define DEVICE_HOPPER_H

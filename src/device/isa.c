@@ -1,7 +1,7 @@
 /* isa.c -- see isa.h. */
 #include "device/isa.h"
 
-#include "device/amx.h"
+#include "device/amx_unit.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

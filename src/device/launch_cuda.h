@@ -2,7 +2,7 @@
  *
  * On Hopper a kernel may be put onto the multiprocessors while the last blocks of the one before it
  * run (programmatic dependent launch). It then waits, in cuda_begin, until all that ran before is
- * done and written: results are the same, but what a launch costs passes meanwhile. In a recording
+ * done and written: results are the same, but what a launch costs passes meanwhile. In a CUDA graph
  * this holds between kernels that follow one another; behind a copy it is a plain launch.
  */
 #ifndef DEVICE_LAUNCH_CUDA_H
@@ -12,7 +12,7 @@
 
 /* Of every kernel that cuda_launch starts, before it touches memory that others see: without it the
  * kernel would read what is not yet written. A small one lets the next come at once; blocks of one
- * that fills a card need its room (0.93 us a launch of 256 blocks without, 1.15 with, 1.23 where
+ * that fills a GPU need its room (0.93 us a launch of 256 blocks without, 1.15 with, 1.23 where
  * launches are plain; of 16 blocks 0.76 and 0.97). */
 __device__ __forceinline__ void cuda_begin()
 {
@@ -32,7 +32,7 @@ __device__ __forceinline__ void cuda_ends()
 #endif
 }
 
-/* Is it sm_90a's code that runs? On any other card older code would, in which cuda_begin waits for
+/* Is it sm_90a's code that runs? On any other GPU older code would, in which cuda_begin waits for
  * nothing. */
 static inline bool cuda_early()
 {
@@ -52,7 +52,7 @@ static inline bool cuda_early()
 #endif
 }
 
-/* What joins two branches of a recording comes after both have ended. */
+/* What joins two branches of a CUDA graph comes after both have ended. */
 static inline bool cuda_joins(cudaStream_t stream)
 {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

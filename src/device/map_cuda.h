@@ -1,4 +1,4 @@
-/* map_cuda.h -- the copy engine's map of a tensor of 2-byte numbers: where its boxes lie. */
+/* map_cuda.h -- the TMA map of a tensor of 2-byte numbers: where its boxes lie. */
 #ifndef DEVICE_MAP_CUDA_H
 #define DEVICE_MAP_CUDA_H
 

@@ -145,7 +145,7 @@ static const char *const take_endings[] = {
     "the system refused more",
     "the time was up",
 };
-enum { TAKE_KILLED, TAKE_MOST, TAKE_RESERVE, TAKE_REFUSED, TAKE_TIME };
+enum { TAKE_KILLED, TAKE_MAX, TAKE_RESERVE, TAKE_REFUSED, TAKE_TIME };
 
 static void take_child(const TakeOptions *o, int pipe)
 {
@@ -162,7 +162,7 @@ static void take_child(const TakeOptions *o, int pipe)
         if (o->most && piece > o->most - note.bytes)
             piece = o->most - note.bytes;
         if (!piece) {
-            note.ended_by = TAKE_MOST;
+            note.ended_by = TAKE_MAX;
         } else if (left < piece) {
             note.ended_by = TAKE_RESERVE;
         } else if (clock_now() > end) {

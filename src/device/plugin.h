@@ -1,13 +1,13 @@
 /* plugin.h -- what a vendor plugin is given and what it gives back.
  *
- * A provider of products is one shared file that exports plimsoll_blas(). It reports and allocates
+ * A provider of products is one shared file that exports plimsoll_backend(). It reports and allocates
  * through the program's own functions, so that sentences, pools and counts are in one place. */
 #ifndef DEVICE_PLUGIN_H
 #define DEVICE_PLUGIN_H
 
-#include "device/blas.h"
+#include "device/device.h"
 
-enum { PLUGIN_FORM = 2 };        /* changes with PluginHost, Blas, Prim and the descriptions */
+enum { PLUGIN_FORM = 2 };        /* changes with PluginHost, Backend, Prim and the descriptions */
 
 typedef struct PluginHost {
     int   form;                  /* PLUGIN_FORM of the program */
@@ -21,6 +21,6 @@ typedef struct PluginHost {
 void *plugin_load(const char *file, char *why, size_t n_why);
 
 /* NULL: another form, or it cannot start */
-typedef const Blas *PluginEntry(const PluginHost *host);
+typedef const Backend *PluginEntry(const PluginHost *host);
 
 #endif

@@ -1,9 +1,9 @@
-/* plugin_cuda_memory.c -- how much of the card's memory this process holds.
+/* plugin_cuda_memory.c -- how much of the GPU's memory this process holds.
  *
- * Free memory is the whole card's: what another program takes or gives would count as ours. NVML
+ * Free memory is the whole GPU's: what another program takes or gives would count as ours. NVML
  * (the driver's own library, nvidia-smi's) counts by process, so that is asked first. Where it does
- * not know this process by its number (containers with numbers of their own, cards that do not
- * count by process), what was in use before the card was opened is taken off what is in use now:
+ * not know this process by its number (containers with numbers of their own, GPUs that do not
+ * count by process), what was in use before the GPU was opened is taken off what is in use now:
  * right while no other program comes or goes in between. Where there is no NVML everything in use
  * counts.
  */
@@ -29,17 +29,17 @@ typedef struct NvmlMemory {      /* nvmlMemory_t */
 enum { NVML_SUCCESS = 0, NVML_ERROR_INSUFFICIENT_SIZE = 7, PROCESSES = 64 };
 
 static struct {
-    void *card;                  /* NULL: no NVML */
-    int (*processes)(void *card, unsigned *n, NvmlProcess *list);
-    int (*memory)(void *card, NvmlMemory *memory);
-    int64_t before;              /* in use by others when the card was opened */
+    void *gpu;                  /* NULL: no NVML */
+    int (*processes)(void *gpu, unsigned *n, NvmlProcess *list);
+    int (*memory)(void *gpu, NvmlMemory *memory);
+    int64_t before;              /* in use by others when the GPU was opened */
 } nvml;
 
-void card_memory_watch(const char *bus)
+void gpu_memory_watch(const char *bus)
 {
     int (*init)(void);
     int (*find)(const char *, void **);
-    void       *card, *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    void       *gpu, *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     NvmlMemory  now;
     if (!lib)
         return;
@@ -48,9 +48,9 @@ void card_memory_watch(const char *bus)
     *(void **)&nvml.processes = dlsym(lib, "nvmlDeviceGetComputeRunningProcesses_v3");
     *(void **)&nvml.memory = dlsym(lib, "nvmlDeviceGetMemoryInfo");
     if (!init || !find || !nvml.memory || init() != NVML_SUCCESS ||
-        find(bus, &card) != NVML_SUCCESS || nvml.memory(card, &now) != NVML_SUCCESS)
+        find(bus, &gpu) != NVML_SUCCESS || nvml.memory(gpu, &now) != NVML_SUCCESS)
         return;
-    nvml.card = card;
+    nvml.gpu = gpu;
     nvml.before = (int64_t)now.used;
 }
 
@@ -60,13 +60,13 @@ static int64_t memory_of_process(void)
     NvmlProcess few[PROCESSES], *list = few;
     unsigned    n = PROCESSES;
     int64_t     used = -1;
-    if (!nvml.card || !nvml.processes)
+    if (!nvml.gpu || !nvml.processes)
         return -1;
-    int err = nvml.processes(nvml.card, &n, list);
+    int err = nvml.processes(nvml.gpu, &n, list);
     if (err == NVML_ERROR_INSUFFICIENT_SIZE) {
         n += PROCESSES;                      /* some may have started since it was counted */
         list = calloc(n, sizeof *list);
-        err = list ? nvml.processes(nvml.card, &n, list) : err;
+        err = list ? nvml.processes(nvml.gpu, &n, list) : err;
     }
     for (unsigned i = 0; err == NVML_SUCCESS && i < n; i++)
         if (list[i].pid == (unsigned)getpid() && list[i].used != ~0ull)
@@ -76,14 +76,14 @@ static int64_t memory_of_process(void)
     return used;
 }
 
-Err card_memory_ours(int64_t *used)
+Err gpu_memory_ours(int64_t *used)
 {
     size_t     free_bytes, total;
     NvmlMemory now;
     *used = memory_of_process();
     if (*used >= 0)
         return OK;
-    if (nvml.card && nvml.memory(nvml.card, &now) == NVML_SUCCESS) {
+    if (nvml.gpu && nvml.memory(nvml.gpu, &now) == NVML_SUCCESS) {
         *used = (int64_t)now.used > nvml.before ? (int64_t)now.used - nvml.before : 0;
         return OK;
     }

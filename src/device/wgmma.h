@@ -1,4 +1,4 @@
-/* wgmma.h -- Hopper's own instructions as direct_conv_cuda.cu uses them: boxes by the copy engine,
+/* wgmma.h -- Hopper's own instructions as direct_conv_cuda.cu uses them: boxes by the TMA,
  * barriers that count their bytes, products of a warpgroup from shared memory.
  *
  * A box is rows of 128 bytes, its 16-byte pieces permuted within each eight rows (the 128-byte

@@ -3,7 +3,7 @@
 
 Err copies_mark(Copies *copies, void **mark)
 {
-    TRY(copies->device->queues->mark_new(copies->device, mark));
+    TRY(copies->device->queues->event_new(copies->device, mark));
     VEC_ADD(copies->pool, copies->marks, copies->n_marks, copies->cap_marks, *mark);
     return OK;
 }
@@ -11,7 +11,7 @@ Err copies_mark(Copies *copies, void **mark)
 void copies_done(Copies *copies)
 {
     for (int32_t i = 0; i < copies->n_marks; i++)
-        copies->device->queues->mark_free(copies->device, copies->marks[i]);
+        copies->device->queues->event_free(copies->device, copies->marks[i]);
 }
 
 Err copies_begin(Copies *copies, const Copy *copy)

@@ -1,7 +1,7 @@
 /* copies.h -- the steps of a plan that move a value between the arena and its place on the host.
  *
  * A copy is begun at its save or load and joined at its wait. What is pending where a part ends is
- * joined there, because a recording must hold both; its wait, in the next part, then has nothing to
+ * joined there, because a CUDA graph must hold both; its wait, in the next part, then has nothing to
  * do. */
 #ifndef EXEC_COPIES_H
 #define EXEC_COPIES_H

@@ -116,10 +116,10 @@ static bool goes_aside(const double *left, int32_t n, int32_t i)
 
 void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *places)
 {
-    Pool *scratch = pool_new(pool, "lanes");
-    Way   way = { .items = items, .ends = NEWN(scratch, double, n + 1),
-                  .before = NEWN(scratch, int32_t, n + 1), .clocks = NEWN(scratch, Clock, n + 1) };
-    const double *left = ways_left(scratch, items, n);
+    Pool *temp = pool_new(pool, "lanes");
+    Way   way = { .items = items, .ends = NEWN(temp, double, n + 1),
+                  .before = NEWN(temp, int32_t, n + 1), .clocks = NEWN(temp, Clock, n + 1) };
+    const double *left = ways_left(temp, items, n);
     for (int32_t lane = 0; lane < LANES; lane++) {
         way.last[lane] = -1;
         way.known[lane] = clock_none;
@@ -135,7 +135,7 @@ void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *place
         places[i] = start.place;
         way_take(&way, i, &start);
     }
-    pool_free(scratch);
+    pool_free(temp);
 }
 
 /* --- the judge --- */
@@ -158,11 +158,11 @@ static bool must_follow(const LaneItem *later, const LaneItem *earlier)
 }
 
 /* What has ended when launch i may start, by its own lane and what it waits for. */
-static void judge_ended(const LanePlace *places, int32_t (*ended)[LANES], int32_t i, int32_t own)
+static void judge_ended(const LanePlace *places, int32_t (*ended)[LANES], int32_t i, int32_t builtin)
 {
     for (int32_t lane = 0; lane < LANES; lane++)
-        ended[i][lane] = own >= 0 ? ended[own][lane] : -1;
-    ended[i][places[i].lane] = own;
+        ended[i][lane] = builtin >= 0 ? ended[builtin][lane] : -1;
+    ended[i][places[i].lane] = builtin;
     for (int32_t other = 0; other < LANES; other++) {
         int32_t after = places[i].after[other];
         if (after < 0)
@@ -207,7 +207,7 @@ Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places)
     return err;
 }
 
-/* --- in a recording --- */
+/* --- in a CUDA graph --- */
 
 Lanes lanes_begin(Pool *pool, const Device *device, const LanePlace *places, int32_t n)
 {
@@ -216,16 +216,16 @@ Lanes lanes_begin(Pool *pool, const Device *device, const LanePlace *places, int
 }
 
 /* own: the lane's last launch, or -1; after: of the others. */
-static Err lanes_follow(Lanes *lanes, int32_t own, const int32_t after[LANES])
+static Err lanes_follow(Lanes *lanes, int32_t builtin, const int32_t after[LANES])
 {
     void *spots[LANES + 1];
     int   n = 0;
-    if (own >= 0)
-        spots[n++] = lanes->spots[own];
+    if (builtin >= 0)
+        spots[n++] = lanes->spots[builtin];
     for (int32_t other = 0; other < LANES; other++)
         if (after[other] >= 0)
             spots[n++] = lanes->spots[after[other]];
-    return lanes->device->api->record_after(lanes->device, spots, n);
+    return lanes->device->api->capture_after(lanes->device, spots, n);
 }
 
 Err lanes_before(Lanes *lanes, int32_t launch)
@@ -243,7 +243,7 @@ Err lanes_before(Lanes *lanes, int32_t launch)
 Err lanes_behind(Lanes *lanes, int32_t launch)
 {
     lanes->last[lanes->now] = launch;
-    return lanes->device->api->record_place(lanes->device, lanes->pool, &lanes->spots[launch]);
+    return lanes->device->api->capture_point(lanes->device, lanes->pool, &lanes->spots[launch]);
 }
 
 Err lanes_join(Lanes *lanes)

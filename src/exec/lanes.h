@@ -1,7 +1,7 @@
-/* lanes.h -- which launches of a recording run side by side, and copies beside them.
+/* lanes.h -- which launches of a CUDA graph run side by side, and copies beside them.
  *
  * A plan's launches have one order. Where neither of two writes bytes that the other touches, their
- * order does not matter, and a card that one does not fill can run both: a weight's gradient beside
+ * order does not matter, and a GPU that one does not fill can run both: a weight's gradient beside
  * the data's, the drift of an equation beside its diffusion.
  *
  *   lane 0      dy ---> dx ---> next dy ---> next dx    within a lane the plan's order holds;
@@ -61,9 +61,9 @@ Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places);
  * lanes_join at the end. */
 typedef struct Lanes {
     const Device    *device;
-    Pool            *pool;       /* lives as long as the recording is made */
+    Pool            *pool;       /* lives as long as the CUDA graph is made */
     const LanePlace *places;
-    void           **spots;      /* per launch: its place in the recording */
+    void           **spots;      /* per launch: its place in the CUDA graph */
     int32_t          last[LANES];        /* launch of each lane, or -1 */
     int32_t          now;        /* lane */
 } Lanes;

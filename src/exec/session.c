@@ -60,26 +60,26 @@ void *session_room(Session *session, int32_t value)
     return session->room ? session->room : session_at(session, value);
 }
 
-static Err session_feed_those(Session *session, bool all, Part part, const char *name,
+static Err session_feed_those(Session *session, bool all, Phase phase, const char *name,
                               const void *data)
 {
     bool found = false;
     for (int32_t i = 0; i < session->n_feeds; i++)
-        if ((all || session->feeds[i].part == part) && !strcmp(session->feeds[i].name, name)) {
+        if ((all || session->feeds[i].phase == phase) && !strcmp(session->feeds[i].name, name)) {
             session->feeds[i].data = data;
             found = true;
         }
     return found ? OK : fail(E_USAGE, "the model has no input '%s'", name);
 }
 
-Err session_feed_part(Session *session, Part part, const char *name, const void *data)
+Err session_feed_phase(Session *session, Phase phase, const char *name, const void *data)
 {
-    return session_feed_those(session, false, part, name, data);
+    return session_feed_those(session, false, phase, name, data);
 }
 
 Err session_feed(Session *session, const char *name, const void *data)
 {
-    return session_feed_those(session, true, PART_MICRO, name, data);
+    return session_feed_those(session, true, PHASE_MICRO, name, data);
 }
 
 Err session_watch(Session *session, int32_t value, void *copy)
@@ -137,53 +137,53 @@ static void session_measure(Session *session, const Launch *launch)
 {
     for (int32_t e = 0; e < launch->n_ends; e++) {
         Extent extent = session->extents[launch->first_end + e];
-        if (extent.offset + extent.bytes > session->measured[launch->part])
-            session->measured[launch->part] = extent.offset + extent.bytes;
+        if (extent.offset + extent.bytes > session->measured[launch->phase])
+            session->measured[launch->phase] = extent.offset + extent.bytes;
     }
 }
 
-int32_t session_together(const Session *session, Part part, int32_t i)
+int32_t session_together(const Session *session, Phase phase, int32_t i)
 {
-    const Launch *launches = session->launches[part];
+    const Launch *launches = session->launches[phase];
     int32_t       n = 1;
-    while (launches[i].run_all && i + n < session->to[part] &&
+    while (launches[i].run_all && i + n < session->to[phase] &&
            launches[i + n].run_all == launches[i].run_all)
         n++;
     return n;
 }
 
-Err session_move(Session *session, Part part, const Launch *launch)
+Err session_move(Session *session, Phase phase, const Launch *launch)
 {
-    return launch->joins ? copies_join(&session->copies, launch->copy, session->from[part])
+    return launch->joins ? copies_join(&session->copies, launch->copy, session->from[phase])
                          : copies_begin(&session->copies, launch->copy);
 }
 
-Err session_settle(Session *session, Part part)
+Err session_settle(Session *session, Phase phase)
 {
-    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
-        const Launch *launch = &session->launches[part][i];
-        if (launch->copy && !launch->joins && launch->copy->joined >= session->to[part])
+    for (int32_t i = session->from[phase]; i < session->to[phase]; i++) {
+        const Launch *launch = &session->launches[phase][i];
+        if (launch->copy && !launch->joins && launch->copy->joined >= session->to[phase])
             TRY(copies_join(&session->copies, launch->copy, 0));
     }
     return OK;
 }
 
-/* What follows in a recording follows the copy, and not also all that the copy itself followed. */
+/* What follows in a CUDA graph follows the copy, and not also all that the copy itself followed. */
 static Err session_behind_copy(Session *session, const Copy *copy)
 {
-    TRY(session->device->api->record_after(session->device, NULL, 0));
+    TRY(session->device->api->capture_after(session->device, NULL, 0));
     return copies_join(&session->copies, copy, 0);
 }
 
-/* lanes: of a recording, or NULL. In lanes a copy has a place as a launch has: who touches its
+/* lanes: of a CUDA graph, or NULL. In lanes a copy has a place as a launch has: who touches its
  * bytes next waits for it, and its wait in the plan is nothing. */
-static Err session_launches(Session *session, Part part, Lanes *lanes)
+static Err session_launches(Session *session, Phase phase, Lanes *lanes)
 {
     bool    guards = session->engine->guards;
     int32_t n, at = 0;
-    for (int32_t i = session->from[part]; i < session->to[part]; i += n) {
-        Launch *launch = &session->launches[part][i];
-        n = guards || session->n_watches ? 1 : session_together(session, part, i);
+    for (int32_t i = session->from[phase]; i < session->to[phase]; i += n) {
+        Launch *launch = &session->launches[phase][i];
+        n = guards || session->n_watches ? 1 : session_together(session, phase, i);
         if (lanes && launch->joins)
             continue;
         if (lanes)
@@ -192,11 +192,11 @@ static Err session_launches(Session *session, Part part, Lanes *lanes)
             session_measure(session, &launch[j]);
         if (guards)
             TRY(guards_fill(session, launch));
-        TRY(launch->copy ? session_move(session, part, launch)
-            : n > 1      ? launch->run_all(&session->calls[part][i], n)
+        TRY(launch->copy ? session_move(session, phase, launch)
+            : n > 1      ? launch->run_all(&session->calls[phase][i], n)
                          : launch->run(&launch->call));
-        if (i == session->last_feed[part] && session->read_feeds[part])
-            TRY(session->device->api->stamp(session->device, session->read_feeds[part]));
+        if (i == session->last_feed[phase] && session->read_feeds[phase])
+            TRY(session->device->api->event(session->device, session->read_feeds[phase]));
         if (lanes && launch->copy)
             TRY(session_behind_copy(session, launch->copy));
         if (lanes)
@@ -210,15 +210,15 @@ static Err session_launches(Session *session, Part part, Lanes *lanes)
     }
     if (lanes)
         TRY(lanes_join(lanes));
-    return session_settle(session, part);
+    return session_settle(session, phase);
 }
 
-Err session_give(Session *session, Part part)
+Err session_give(Session *session, Phase phase)
 {
     const Device *device = session->device;
     bool          waited = false;
-    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
-        Launch *launch = &session->launches[part][i];
+    for (int32_t i = session->from[phase]; i < session->to[phase]; i++) {
+        Launch *launch = &session->launches[phase][i];
         if (launch->feed < 0)
             continue;
         Feed *feed = &session->feeds[launch->feed];
@@ -226,9 +226,9 @@ Err session_give(Session *session, Part part)
         if (!feed->staged)
             continue;
         /* an earlier run may still be copying from there */
-        for (int p = 0; p < PART_COUNT && !waited; p++)
+        for (int p = 0; p < PHASE_COUNT && !waited; p++)
             if (session->read_feeds[p])
-                TRY(device->api->stamp_wait(device, session->read_feeds[p]));
+                TRY(device->api->event_wait(device, session->read_feeds[p]));
         waited = true;
         if (feed->data)
             memcpy(feed->staged, feed->data, (size_t)feed->bytes);
@@ -237,25 +237,25 @@ Err session_give(Session *session, Part part)
     return OK;
 }
 
-Err session_ready(Session *session, Part part)
+Err session_ready(Session *session, Phase phase)
 {
-    session->ready[part] = false;
-    TRY(session_give(session, part));
-    session->ready[part] = true;
+    session->ready[phase] = false;
+    TRY(session_give(session, phase));
+    session->ready[phase] = true;
     return OK;
 }
 
 /* Launches that go in one are one to the lanes: all of their bytes. What the host staged comes in
  * beside the first launches, all in one lane, so that the last of it is after all of it. */
-static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *lanes)
+static Err session_side_by_side(Session *session, Phase phase, Pool *pool, Lanes *lanes)
 {
-    int32_t    from = session->from[part], to = session->to[part], n = 0;
+    int32_t    from = session->from[phase], to = session->to[phase], n = 0;
     LaneItem  *items = NEWN(pool, LaneItem, to - from);
     LanePlace *places = NEWN(pool, LanePlace, to - from);
     for (int32_t i = from, group; i < to; i += group) {
-        const Launch *launch = &session->launches[part][i];
+        const Launch *launch = &session->launches[phase][i];
         const Copy   *copy = launch->copy;
-        group = session_together(session, part, i);
+        group = session_together(session, phase, i);
         if (launch->joins)
             continue;
         if (copy) {
@@ -284,21 +284,21 @@ static Err session_side_by_side(Session *session, Part part, Pool *pool, Lanes *
     return OK;
 }
 
-static Err session_record(Session *session, Part part)
+static Err session_capture(Session *session, Phase phase)
 {
     const Device *device = session->engine->device;
-    bool          branches = device->api->record_after && !session->one_lane;
+    bool          branches = device->api->capture_after && !session->one_lane;
     Pool         *pool = pool_new(session->pool, "recording");
     Lanes         lanes;
     if (branches)
-        TRY(session_side_by_side(session, part, pool, &lanes));
-    TRY(device->api->record_begin(device));
-    Err err = session_launches(session, part, branches ? &lanes : NULL);
-    Err ended = device->api->record_end(device, &session->recording[part]);
+        TRY(session_side_by_side(session, phase, pool, &lanes));
+    TRY(device->api->capture_begin(device));
+    Err err = session_launches(session, phase, branches ? &lanes : NULL);
+    Err ended = device->api->capture_end(device, &session->cuda_graph[phase]);
     pool_free(pool);
-    if (err && session->recording[part]) {   /* half of a part must never be replayed */
-        device->api->forget(device, session->recording[part]);
-        session->recording[part] = NULL;
+    if (err && session->cuda_graph[phase]) {   /* half of a part must never be replayed */
+        device->api->graph_free(device, session->cuda_graph[phase]);
+        session->cuda_graph[phase] = NULL;
     }
     return err ? err : ended;
 }
@@ -309,17 +309,17 @@ void session_one_lane(Session *session)
 }
 
 /* Guards and watches look in between launches. */
-static bool session_records(const Session *session, Part part)
+static bool session_captures(const Session *session, Phase phase)
 {
     const DeviceApi *api = session->engine->device->api;
-    return api && api->record_begin && !session->engine->guards && !session->n_watches &&
-           session->from[part] < session->to[part];
+    return api && api->capture_begin && !session->engine->guards && !session->n_watches &&
+           session->from[phase] < session->to[phase];
 }
 
-static bool session_has_inputs(const Session *session, Part part)
+static bool session_has_inputs(const Session *session, Phase phase)
 {
-    for (int32_t i = session->from[part]; i < session->to[part]; i++) {
-        int32_t feed = session->launches[part][i].feed;
+    for (int32_t i = session->from[phase]; i < session->to[phase]; i++) {
+        int32_t feed = session->launches[phase][i].feed;
         if (feed >= 0 && !session->feeds[feed].data)
             return false;
     }
@@ -328,29 +328,29 @@ static bool session_has_inputs(const Session *session, Part part)
 
 Err session_prepare(Session *session)
 {
-    for (int part = 0; part < PART_COUNT; part++) {
-        if (session->recording[part] || !session_records(session, (Part)part) ||
-            !session_has_inputs(session, (Part)part))
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        if (session->cuda_graph[phase] || !session_captures(session, (Phase)phase) ||
+            !session_has_inputs(session, (Phase)phase))
             continue;
-        TRY(session_give(session, (Part)part));
-        TRY(session_record(session, (Part)part));
+        TRY(session_give(session, (Phase)phase));
+        TRY(session_capture(session, (Phase)phase));
     }
     return OK;
 }
 
-Err session_run(Session *session, Part part)
+Err session_run(Session *session, Phase phase)
 {
     const Device *device = session->engine->device;
-    if (!session->ready[part])
-        TRY(session_give(session, part));
-    session->ready[part] = false;
-    if (session_records(session, part)) {
-        if (!session->recording[part])
-            TRY(session_record(session, part));
-        return device->api->replay(device, session->recording[part]);
+    if (!session->ready[phase])
+        TRY(session_give(session, phase));
+    session->ready[phase] = false;
+    if (session_captures(session, phase)) {
+        if (!session->cuda_graph[phase])
+            TRY(session_capture(session, phase));
+        return device->api->graph_launch(device, session->cuda_graph[phase]);
     }
-    TRY(session_launches(session, part, NULL));
-    for (int32_t w = 0; w < session->n_watches; w++) {       /* persistent ones have no maker */
+    TRY(session_launches(session, phase, NULL));
+    for (int32_t w = 0; w < session->n_watches; w++) {       /* persistent ones have no producer */
         int32_t id = session->watches[w].value;
         if (session->engine->offset[value_at(session->engine->graph, id)->root] >= 0)
             TRY(session_read(session, id, session->watches[w].copy));
@@ -377,9 +377,9 @@ const void *session_output(Session *session, const char *name)
     return NULL;
 }
 
-int64_t session_measured_bytes(const Session *session, Part part)
+int64_t session_measured_bytes(const Session *session, Phase phase)
 {
-    return session->measured[part];
+    return session->measured[phase];
 }
 
 int64_t session_measured_host_bytes(const Session *session)
@@ -387,9 +387,9 @@ int64_t session_measured_host_bytes(const Session *session)
     return session->copies.measured;
 }
 
-int64_t session_planned_bytes(const Session *session, Part part)
+int64_t session_planned_bytes(const Session *session, Phase phase)
 {
-    return session->engine->part_bytes[part];
+    return session->engine->phase_bytes[phase];
 }
 
 const Arena  *session_arena(const Session *session)  { return session->arena; }

@@ -14,7 +14,7 @@ typedef struct Session Session;
 
 Err session_new(Pool *pool, const Engine *engine, Session **session);
 
-/* Starting values (exec/weights.c): parameters by their init rules, constants, state, copies. */
+/* Starting values (exec/session_weights.c): parameters by their init rules, constants, state, copies. */
 Err session_init(Session *session, uint64_t seed);
 /* All but parameters and their copies: for who sets every one of those next. */
 Err session_init_state(Session *session, uint64_t seed);
@@ -32,7 +32,7 @@ Err    session_write(Session *session, int32_t value, const void *from);
 void  *session_bytes(Session *session, int32_t value);
 /* Host bytes of an input, kept by the caller: of one part, or of every part that has one of that
  * name. */
-Err    session_feed_part(Session *session, Part part, const char *name, const void *data);
+Err    session_feed_phase(Session *session, Phase phase, const char *name, const void *data);
 Err    session_feed(Session *session, const char *name, const void *data);
 
 /* Records every part that has inputs to run with, before any has run, so that all the device holds
@@ -41,11 +41,11 @@ Err    session_prepare(Session *session);
 
 /* Takes the part's inputs now rather than when it runs: beside a run that is still under way, which
  * the host then need not wait for first. */
-Err    session_ready(Session *session, Part part);
+Err    session_ready(Session *session, Phase phase);
 
 /* Runs one part. Where micro and update are one program (gradients not accumulated), run both, in
  * this order: the plan may have some updates come before the last gradients. */
-Err    session_run(Session *session, Part part);
+Err    session_run(Session *session, Phase phase);
 
 /* Benches and tests: records without branches, every launch after the one before it. The results
  * are the same bits. */
@@ -58,17 +58,17 @@ const void *session_output_at(Session *session, int32_t output);     /* by its p
 
 /* Runs the part once and writes each node's time, of its last run where it runs again; by the
  * device's own clock where it has one. For benches and profiles. */
-Err session_profile(Session *session, Part part, double *ns);
+Err session_profile(Session *session, Phase phase, double *ns);
 /* Runs it once; how long its kernels waited for copies to and from the host. */
-Err session_waits(Session *session, Part part, double *ns);
+Err session_waits(Session *session, Phase phase, double *ns);
 
 /* Runs the part again, looking at every float written; the first that is not finite, or NULL. For
  * after the fact: it is slow and may allocate. */
-const char *session_first_bad(Session *session, Part part);
+const char *session_first_bad(Session *session, Phase phase);
 
 /* highest end handed out; 0: never ran */
-int64_t session_measured_bytes(const Session *session, Part part);
-int64_t session_planned_bytes(const Session *session, Part part);  /* what the layout says for it */
+int64_t session_measured_bytes(const Session *session, Phase phase);
+int64_t session_planned_bytes(const Session *session, Phase phase);  /* what the layout says for it */
 /* the same of the host arena, over all parts */
 int64_t session_measured_host_bytes(const Session *session);
 const Arena  *session_arena(const Session *session);

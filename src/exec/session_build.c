@@ -2,10 +2,10 @@
  *
  * Walks a plan once, keeping track of where each value lies after each step: in the arena, and in
  * its slot on the host. Each launch then has its pointers for good; what it was handed is noted,
- * for the meter and for recordings with branches. */
+ * for the meter and for CUDA graphs with branches. */
 #include "exec/session_int.h"
 
-#include "ops/basic.h"
+#include "ops/elementwise/basic.h"
 #include "ops/ops.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ typedef struct Places {          /* while walking a plan: where each pgraph valu
     const Program *program;
     int32_t       *buffer;       /* per pgraph value: current buffer, or -1 */
     int32_t       *index;        /* per graph value: pgraph value of its root, or -1 */
-    int32_t        next_stay;
+    int32_t        next_range;
     int32_t       *slot;         /* per pgraph value: current slot on the host, or -1 */
     int32_t        next_slot;
     Copy         **pending;      /* per pgraph value */
@@ -47,10 +47,10 @@ static Err session_feed_index(Session *session, const Node *node, int32_t *index
 {
     const char *name = ATTR(node, FeedAttr)->name;
     for (*index = 0; *index < session->n_feeds; (*index)++)
-        if (session->feeds[*index].part == node->part && !strcmp(session->feeds[*index].name, name))
+        if (session->feeds[*index].phase == node->phase && !strcmp(session->feeds[*index].name, name))
             return OK;
     Feed feed = { .name = name,
-                  .part = node->part,
+                  .phase = node->phase,
                   .bytes = value_at(node->graph, node->out[0])->bytes };
     if (session->engine->device->api)
         TRY(device_host_bytes(session->pool, session->engine->device, feed.bytes, &feed.staged));
@@ -63,14 +63,14 @@ static void places_open(Session *session, Places *places, int32_t step, Call *ca
 {
     const Engine      *engine = session->engine;
     const PlanBuffers *buffers = &places->program->buffers;
-    for (; places->next_stay < buffers->n_stays &&
-           buffers->stays[places->next_stay].first_step <= step;
-         places->next_stay++) {
-        const Stay *stay = &buffers->stays[places->next_stay];
-        if (stay->value >= 0) {
-            places->buffer[stay->value] = stay->buffer;
+    for (; places->next_range < buffers->n_ranges &&
+           buffers->ranges[places->next_range].first_step <= step;
+         places->next_range++) {
+        const LiveRange *range = &buffers->ranges[places->next_range];
+        if (range->value >= 0) {
+            places->buffer[range->value] = range->buffer;
         } else {
-            const Buffer *buffer = &buffers->buffers[stay->buffer];
+            const Buffer *buffer = &buffers->buffers[range->buffer];
             int64_t guard = engine->guards ? GUARD_BYTES : 0;
             int64_t at = engine->persistent_bytes + buffer->offset + guard;
             call->workspace = session->arena->base + at;
@@ -84,10 +84,10 @@ static int64_t host_place(const Engine *engine, Places *places, int32_t step, in
 {
     const PlanBuffers *slots = &places->program->slots;
     int64_t            home = engine->host_offset[places->program->value_of[value]];
-    for (; places->next_slot < slots->n_stays && slots->stays[places->next_slot].first_step <= step;
+    for (; places->next_slot < slots->n_ranges && slots->ranges[places->next_slot].first_step <= step;
          places->next_slot++)
-        places->slot[slots->stays[places->next_slot].value] =
-            slots->stays[places->next_slot].buffer;
+        places->slot[slots->ranges[places->next_slot].value] =
+            slots->ranges[places->next_slot].buffer;
     if (home >= 0)
         return home;
     REQUIRE(places->slot[value] >= 0);
@@ -136,7 +136,7 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
 
     *launch = (Launch){ .run = kernel->run,
                         .run_all = kernel->run_all,
-                        .part = node->part,
+                        .phase = node->phase,
                         .feed = -1,
                         .first_end = session->n_extents };
     *call = (Call){ .node = node,
@@ -213,7 +213,7 @@ static Err session_program(Session *session, const Program *program)
             continue;
         }
         int32_t id = program->node_of[step.id];
-        if (graph->nodes[id].part == PART_UPDATE && first_update < 0)
+        if (graph->nodes[id].phase == PHASE_UPDATE && first_update < 0)
             first_update = n;
         calls[n] = &launches[n].call;
         TRY(session_launch(session, &places, s, id, &launches[n++]));
@@ -222,17 +222,17 @@ static Err session_program(Session *session, const Program *program)
     session_gather(session, launches, first_update < 0 ? n : first_update, n);
     /* A joined program may update a parameter before the last gradients are made: `micro` runs what
      * comes before the first update, `update` all the rest, in the plan's own order. */
-    for (int p = 0; p < PART_COUNT; p++)
-        if (program->parts[p]) {
-            bool joined = program->parts[PART_MICRO] && program->parts[PART_UPDATE] &&
+    for (int p = 0; p < PHASE_COUNT; p++)
+        if (program->phases[p]) {
+            bool joined = program->phases[PHASE_MICRO] && program->phases[PHASE_UPDATE] &&
                           first_update >= 0;
             session->launches[p] = launches;
             session->calls[p] = calls;
-            session->from[p] = joined && p == PART_UPDATE ? first_update : 0;
-            session->to[p] = joined && p == PART_MICRO ? first_update : n;
+            session->from[p] = joined && p == PHASE_UPDATE ? first_update : 0;
+            session->to[p] = joined && p == PHASE_MICRO ? first_update : n;
         }
     for (int32_t i = 0; i < graph->n_outputs; i++)
-        if (program->parts[graph->outputs[i].part])
+        if (program->phases[graph->outputs[i].phase])
             session->outputs[i] = place_of(session, &places, graph->outputs[i].value, false);
     return OK;
 }
@@ -259,27 +259,27 @@ static Err session_rooms(Session *session)
 static void session_forget(void *arg)
 {
     Session *session = arg;
-    for (int part = 0; part < PART_COUNT; part++) {
-        if (session->recording[part])
-            session->device->api->forget(session->device, session->recording[part]);
-        if (session->read_feeds[part])
-            session->device->api->stamp_free(session->device, session->read_feeds[part]);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        if (session->cuda_graph[phase])
+            session->device->api->graph_free(session->device, session->cuda_graph[phase]);
+        if (session->read_feeds[phase])
+            session->device->api->event_free(session->device, session->read_feeds[phase]);
     }
     copies_done(&session->copies);
 }
 
-/* Stamps the place where a part has read what the host staged: from there on the host may stage the
+/* Events the place where a part has read what the host staged: from there on the host may stage the
  * next. */
-static Err session_stamps(Session *session)
+static Err session_events(Session *session)
 {
     const Device *device = session->device;
-    for (int part = 0; part < PART_COUNT; part++) {
-        session->last_feed[part] = -1;
-        for (int32_t i = session->from[part]; i < session->to[part]; i++)
-            if (session->launches[part][i].feed >= 0)
-                session->last_feed[part] = i;
-        if (device->api && session->last_feed[part] >= 0)
-            TRY(device->api->stamp_new(device, &session->read_feeds[part]));
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        session->last_feed[phase] = -1;
+        for (int32_t i = session->from[phase]; i < session->to[phase]; i++)
+            if (session->launches[phase][i].feed >= 0)
+                session->last_feed[phase] = i;
+        if (device->api && session->last_feed[phase] >= 0)
+            TRY(device->api->event_new(device, &session->read_feeds[phase]));
     }
     return OK;
 }
@@ -302,7 +302,7 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
     pool_at_free(pool, session_forget, session);
     for (int i = 0; i < engine->n_programs; i++)
         TRY(session_program(session, &engine->programs[i]));
-    TRY(session_stamps(session));
+    TRY(session_events(session));
     *out = session;
     return OK;
 }

@@ -17,26 +17,34 @@ static const char *const class_names[] = {
 
 static const char *const part_names[] = {
 #define X(name, word, text) word,
-    PART_LIST(X)
+    PHASE_LIST(X)
 #undef X
 };
 
-const char *class_name(Class class) { return class_names[class]; }
-const char *part_name(Part part)    { return part_names[part]; }
+const char *class_name(Class mem_class) { return class_names[mem_class]; }
+const char *phase_name(Phase phase)    { return part_names[phase]; }
 
-const char *part_phase(Part part)
+const char *phase_public_name(Phase phase)
 {
-    return part_names[part == PART_SAMPLE_BEGIN || part == PART_SAMPLE_END ? PART_SAMPLE : part];
+    return part_names[phase == PHASE_SAMPLE_BEGIN || phase == PHASE_SAMPLE_END ? PHASE_SAMPLE : phase];
 }
 
-Graph *graph_new(Pool *pool, Type compute)
+Graph *graph_new_with(Pool *pool, Type compute, const BuildOptions *build)
 {
     Graph *graph = NEW(pool, Graph);
     graph->pool = pool;
     graph->compute = compute;
-    graph->part = PART_MICRO;
+    graph->phase = PHASE_MICRO;
     VEC_ADD(pool, graph->modules, graph->n_modules, graph->cap_modules, (Module){ "", -1 });
+    BuildOptions *copy = NEW(pool, BuildOptions);
+    *copy = *build;
+    graph->build = copy;
     return graph;
+}
+
+Graph *graph_new(Pool *pool, Type compute)
+{
+    return graph_new_with(pool, compute, &(BuildOptions){ 0 });
 }
 
 Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
@@ -105,8 +113,8 @@ void scope_close(Graph *graph)
     graph->module = graph->scopes[--graph->n_scopes];
 }
 
-int32_t value_new(Graph *graph, const char *name, Type type, Shape shape, Class class,
-                  int32_t maker)
+int32_t value_new(Graph *graph, const char *name, Type type, Shape shape, Class mem_class,
+                  int32_t producer)
 {
     int32_t id = graph->n_values;
     int64_t bytes;
@@ -119,13 +127,13 @@ int32_t value_new(Graph *graph, const char *name, Type type, Shape shape, Class 
             (Value){ .name = name,
                      .shape = shape,
                      .type = type,
-                     .class = class,
+                     .mem_class = mem_class,
                      .root = id,
-                     .maker = maker,
+                     .producer = producer,
                      .bytes = bytes,
                      .module = graph->module,
                      .source = graph->source,
-                     .persistent = maker < 0 });
+                     .persistent = producer < 0 });
     return id;
 }
 
@@ -201,7 +209,7 @@ Tensor param_add_f32(Graph *graph, const char *name, Shape disk, Init init)
 }
 
 static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shape, const void *data,
-                           Class class, bool saved)
+                           Class mem_class, bool saved)
 {
     const char *full = graph_full_name(graph, name);
     uint64_t    hash = hash_text(HASH_EMPTY, full);
@@ -210,8 +218,8 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
         Value *old = value_at(graph, graph->constants[i].value);
         if (graph->constants[i].hash == hash && !strcmp(old->name, full)) {
             bool same = shape_same(old->shape, shape) && old->type == type;
-            if (!same && !apart && graph->part != PART_MICRO) {
-                full = pool_print(graph->pool, "%s/%s", part_name(graph->part), full);
+            if (!same && !apart && graph->phase != PHASE_MICRO) {
+                full = pool_print(graph->pool, "%s/%s", phase_name(graph->phase), full);
                 hash = hash_text(HASH_EMPTY, full);
                 apart = true;
                 i = -1;                      /* look for that one, from the start */
@@ -223,7 +231,7 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
             return (Tensor){ graph, graph->constants[i].value };
         }
     }
-    int32_t id = value_new(graph, full, type, shape, class, -1);
+    int32_t id = value_new(graph, full, type, shape, mem_class, -1);
     void   *copy = NULL;
     if (data) {
         copy = pool_alloc(graph->pool, (size_t)graph->values[id].bytes, 1);
@@ -235,30 +243,26 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
 }
 
 Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data,
-                    Class class)
+                    Class mem_class)
 {
-    return constant_new(graph, name, type, shape, data, class, false);
+    return constant_new(graph, name, type, shape, data, mem_class, false);
 }
 
-Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class class, bool saved)
+Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class mem_class, bool saved)
 {
-    return constant_new(graph, name, type, shape, NULL, class, saved);
+    return constant_new(graph, name, type, shape, NULL, mem_class, saved);
 }
 
 Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start,
-                      Class class, bool saved)
+                      Class mem_class, bool saved)
 {
-    return constant_new(graph, name, type, shape, start, class, saved);
+    return constant_new(graph, name, type, shape, start, mem_class, saved);
 }
 
 void graph_copy_state(Graph *graph, const Graph *from, int32_t *into)
 {
     REQUIRE(!graph->n_values && graph->pool == from->pool);
-    graph->given_noise = from->given_noise;
-    graph->stored_attention = from->stored_attention;
-    graph->phases = from->phases;
-    graph->pieces = from->pieces;
-    graph->counts_given = from->counts_given;
+    graph->build = from->build;
     graph->n_modules = 0;
     for (int32_t i = 0; i < from->n_modules; i++)
         VEC_ADD(graph->pool, graph->modules, graph->n_modules, graph->cap_modules,
@@ -266,7 +270,7 @@ void graph_copy_state(Graph *graph, const Graph *from, int32_t *into)
     for (int32_t i = 0; i < from->n_values; i++) {
         Value value = from->values[i];
         into[i] = TENSOR_NONE;
-        if (value.maker >= 0)
+        if (value.producer >= 0)
             continue;
         into[i] = value.root = graph->n_values;
         VEC_ADD(graph->pool, graph->values, graph->n_values, graph->cap_values, value);
@@ -300,8 +304,8 @@ Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *i
 
     Node node = {
         .graph = graph, .op = op, .n_in = n_in, .n_out = op->n_out, .id = graph->n_nodes,
-        .module = graph->module, .source = graph->source, .part = graph->part,
-        .backward = graph->backward, .once = op->once, .inplace = -1, .lot = graph->lot,
+        .module = graph->module, .source = graph->source, .phase = graph->phase,
+        .backward = graph->backward, .once = op->once, .inplace = -1, .chunk = graph->chunk,
         .in = NEWN(graph->pool, int32_t, n_in), .out = NEWN(graph->pool, int32_t, op->n_out),
     };
     if (op->attr_bytes) {
@@ -349,13 +353,13 @@ Type tensor_type(Tensor t)
     return tensor_ok(t) ? value_at(t.graph, t.id)->type : F32;
 }
 
-Tensor tensor_class(Tensor t, Class class)
+Tensor tensor_class(Tensor t, Class mem_class)
 {
     if (tensor_ok(t)) {
         Value *value = value_at(t.graph, t.id);
-        value->class = class;
+        value->mem_class = mem_class;
         if (!value_at(t.graph, value->root)->persistent)
-            value_at(t.graph, value->root)->class = class;
+            value_at(t.graph, value->root)->mem_class = mem_class;
     }
     return t;
 }
@@ -379,7 +383,7 @@ const char *value_text(const Graph *graph, int32_t id)
     const Value *value = value_at(graph, id);
     if (value->name)
         return value->name;
-    const Node *node = &graph->nodes[value->maker];
+    const Node *node = &graph->nodes[value->producer];
     int i = 0;
     while (node->out[i] != id)
         i++;
@@ -392,7 +396,7 @@ void graph_output(Tensor t, const char *name)
     Graph *graph = t.graph;
     if (tensor_ok(t))
         VEC_ADD(graph->pool, graph->outputs, graph->n_outputs, graph->cap_outputs,
-                (Output){ pool_text(graph->pool, name), t.id, graph->part });
+                (Output){ pool_text(graph->pool, name), t.id, graph->phase });
 }
 
 void graph_take_inplace(Graph *graph)
@@ -419,8 +423,8 @@ void graph_take_inplace(Graph *graph)
         /* Same part only: what another part reads must still be there. */
         bool alone = readers[x->root] == 1 && !shared[x->root] && x->root == node->in[from];
         if (alone && !x->persistent && !y->persistent && y->root == node->out[0] &&
-            x->bytes == y->bytes && x->maker >= 0 && graph->nodes[x->maker].part == node->part &&
-            !graph->nodes[x->maker].once)
+            x->bytes == y->bytes && x->producer >= 0 && graph->nodes[x->producer].phase == node->phase &&
+            !graph->nodes[x->producer].once)
             node->inplace = from;
     }
 }

@@ -40,27 +40,27 @@ typedef enum Class {
     CLASS_COUNT
 } Class;
 
-const char *class_name(Class class);
+const char *class_name(Class mem_class);
 
 /* The parts of a run; each is planned on its own over the same persistent values. */
-#define PART_LIST(X)                                                             \
-    X(PART_FIRST,    "first",    "once, before the first step")                  \
-    X(PART_MICRO,    "micro",    "forward and backward of one micro-batch")      \
-    X(PART_UPDATE,   "update",   "clipping, optimizer, EMA")                     \
-    X(PART_VALIDATE, "validate", "forward only, on held-out data")               \
-    X(PART_SAMPLE_BEGIN, "sample_begin", "a sampler's work before its first step") \
-    X(PART_SAMPLE,   "sample",   "one step of a sampler")                        \
-    X(PART_SAMPLE_END, "sample_end", "a sampler's work after its last step")
+#define PHASE_LIST(X)                                                             \
+    X(PHASE_FIRST,    "first",    "once, before the first step")                  \
+    X(PHASE_MICRO,    "micro",    "forward and backward of one micro-batch")      \
+    X(PHASE_UPDATE,   "update",   "clipping, optimizer, EMA")                     \
+    X(PHASE_VALIDATE, "validate", "forward only, on held-out data")               \
+    X(PHASE_SAMPLE_BEGIN, "sample_begin", "a sampler's work before its first step") \
+    X(PHASE_SAMPLE,   "sample",   "one step of a sampler")                        \
+    X(PHASE_SAMPLE_END, "sample_end", "a sampler's work after its last step")
 
-typedef enum Part {
+typedef enum Phase {
 #define X(name, word, text) name,
-    PART_LIST(X)
+    PHASE_LIST(X)
 #undef X
-    PART_COUNT
-} Part;
+    PHASE_COUNT
+} Phase;
 
-const char *part_name(Part part);
-const char *part_phase(Part part);       /* its phase: a sampler's three parts are one */
+const char *phase_name(Phase phase);
+const char *phase_public_name(Phase phase);       /* its phase: a sampler's three parts are one */
 
 typedef struct Graph Graph;
 typedef struct OpDef OpDef;
@@ -83,13 +83,13 @@ typedef struct Value {
     int64_t     bytes;       /* of the elements, unpadded; a view's own size too */
     int64_t     offset;      /* views: bytes from the root's start */
     int32_t     root;        /* the value whose bytes these are: itself, unless a view */
-    int32_t     maker;       /* node id, or -1 */
+    int32_t     producer;       /* node id, or -1 */
     int32_t     module;      /* index into graph->modules */
     Source      source;
     Type        type;
-    Class       class;
+    Class       mem_class;
     bool        persistent;
-    bool        hosted;      /* persistent, and kept on the host where the device has a memory of
+    bool        host_resident;      /* persistent, and kept on the host where the device has a memory of
                               * its own; it comes by for the nodes that touch it */
 } Value;
 
@@ -103,11 +103,11 @@ typedef struct Node {
     int32_t      module;
     int32_t      inplace;    /* input whose bytes output 0 takes over, or -1 (graph_take_inplace) */
     Source       source;
-    Part         part;
+    Phase         phase;
     bool         backward;   /* made by autodiff for the backward pass */
     bool         once;       /* has an effect on state: never a second run */
-    /* above 0: of which lot of the last region, which runs before the next (autodiff/cut.h) */
-    int32_t      lot;
+    /* above 0: of which chunk of the last region, which runs before the next (rewrite/chunk.h) */
+    int32_t      chunk;
 } Node;
 
 typedef enum InitKind {
@@ -151,7 +151,7 @@ typedef struct Constant {    /* a persistent value with given content, or zeros 
 typedef struct Output {      /* a value the host reads after its part has run */
     const char *name;
     int32_t     value;
-    Part        part;
+    Phase        phase;
 } Output;
 
 typedef struct Module {
@@ -159,17 +159,22 @@ typedef struct Module {
     int32_t     parent;
 } Module;
 
+/* What builders are asked for beyond what a model says: which form of the same computation. Fixed
+ * while a phase is built. */
+typedef struct BuildOptions {
+    bool    given_noise;         /* noise and timesteps are fed, for comparison with other programs */
+    bool    stored_attention;    /* attention keeps its probabilities instead of recomputing them */
+    bool    subpixel;            /* 3x3 convolutions of upsampled maps are done from the small map */
+    int64_t split;               /* above 1: a recipe's micro-batch is split into so many, so a loss
+                                  * that counts what it averages must count over all of them */
+    bool    counts_given;        /* such a loss is told its count although the micro-batch is whole:
+                                  * it may run in chunks */
+} BuildOptions;
+
 struct Graph {
     Pool     *pool;
     Type      compute;       /* type of parameters and activations: F32, BF16 or F16 */
-    bool      given_noise;   /* noise and timesteps are fed, for comparison with other programs */
-    bool      stored_attention; /* attention keeps its probabilities instead of making them again */
-    bool      phases;        /* 3x3 convolutions of enlarged maps are done from the small map */
-    int64_t   pieces;        /* above 1: this is one of so many equal pieces of a recipe's
-                              * micro-batch, so a loss that counts what it is a mean of must count
-                              * over all of them */
-    bool      counts_given;  /* such a loss is told its count although the micro-batch is whole: it
-                              * may be cut */
+    const BuildOptions *build;   /* what builders are asked for; never NULL */
     Value    *values;
     Node     *nodes;
     Param    *params;
@@ -184,9 +189,9 @@ struct Graph {
     int32_t  *scopes;        /* modules to go back to, the innermost scope's last */
     int32_t   n_scopes, cap_scopes;
     Source    source;
-    Part      part;
+    Phase      phase;
     bool      backward;
-    int32_t   lot;
+    int32_t   chunk;
     /* What param_add gives in place of a parameter that is there already, in the part built now:
      * its average, say. NULL: the parameter itself. */
     Tensor  (*stand_in)(Graph *graph, Param *param);
@@ -195,7 +200,9 @@ struct Graph {
     char      error_text[512];
 };
 
-Graph *graph_new(Pool *pool, Type compute);
+Graph *graph_new(Pool *pool, Type compute);              /* builders' defaults */
+/* The options are copied into the pool. */
+Graph *graph_new_with(Pool *pool, Type compute, const BuildOptions *build);
 Err    graph_check(Graph *graph);            /* the first misuse, or OK */
 Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -220,10 +227,10 @@ Tensor param_add(Graph *graph, const char *name, Shape disk, Init init);
 Tensor param_add_f32(Graph *graph, const char *name, Shape disk, Init init);
 Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int *axis, Init init);
 Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data,
-                    Class class);
-Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class class, bool saved);
+                    Class mem_class);
+Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class mem_class, bool saved);
 Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start,
-                      Class class, bool saved);
+                      Class mem_class, bool saved);
 Param *param_find(Graph *graph, const char *name);      /* by full disk name; NULL if absent */
 /* or of what stands in for it; NULL: no parameter's */
 Param *param_of(const Graph *graph, int32_t value);
@@ -245,7 +252,7 @@ static inline bool   tensor_ok(Tensor t)   { return t.id >= 0; }
 static inline Tensor tensor_none(Graph *g) { return (Tensor){ g, TENSOR_NONE }; }
 Shape       tensor_shape(Tensor t);
 Type        tensor_type(Tensor t);
-Tensor      tensor_class(Tensor t, Class class);     /* says what it is for; returns it */
+Tensor      tensor_class(Tensor t, Class mem_class);     /* says what it is for; returns it */
 Tensor      tensor_name(Tensor t, const char *name);
 const char *value_text(const Graph *graph, int32_t id);   /* a name for people, from the pool */
 const char *node_text(const Graph *graph, int32_t id);

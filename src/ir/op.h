@@ -13,7 +13,7 @@ typedef struct Choice {
     uint64_t    algo[8];         /* the kernel's own words */
     size_t      workspace_bytes; /* exact */
     const char *name;            /* for reports: "brgconv", "own" */
-    bool        own;  /* by the own provider although the device prefers another: less scratch */
+    bool        builtin;  /* by the own provider although the device prefers another: less workspace */
 } Choice;
 
 typedef struct Call {            /* one launch; every pointer was placed by layout/ */
@@ -26,14 +26,15 @@ typedef struct Call {            /* one launch; every pointer was placed by layo
     const void   *feed;          /* feed nodes: the bytes the host gave for this repeat */
 } Call;
 
-typedef struct Kernel {
+typedef struct Kernel Kernel;
+struct Kernel {
     Err (*choose)(const Node *, const Device *, Choice *); /* before planning; NULL: no workspace */
     Err (*prepare)(Pool *, Call *);                             /* once per node; may be NULL */
     Err (*run)(const Call *);  /* every step: no allocation, no search */
     /* The same for nodes of one operator that follow one another and need nothing of each other
      * (updates of parameters): to the bit what run of each would do. May be NULL. */
     Err (*run_all)(const Call *const *, int n);
-} Kernel;
+};
 
 typedef struct Cost {
     double flops, bytes;         /* arithmetic and memory traffic of one run */
@@ -41,8 +42,50 @@ typedef struct Cost {
 
 typedef struct Grad Grad;
 
+/* How an operator runs chunk by chunk (rewrite/chunk.h). A tensor is sliced along its first axis
+ * longer than one, so that a chunk is one run of bytes. The promise: chunk i of every output is a
+ * function of chunk i of the inputs listed, and of the other inputs whole. */
+typedef enum ChunkBy {
+    CHUNK_NEVER,
+    CHUNK_ELEMENTS,              /* element by element: every input has the output's shape */
+    CHUNK_ROWS,                  /* row by row of input 0: the last axis stays whole */
+    CHUNK_SAMPLES,               /* sample by sample: along axis 0 */
+    CHUNK_CHEAP_SAMPLES,         /* the same, and cheap enough per sample for the rows of a loss */
+    CHUNK_MEAN_LOSS,             /* a mean over all elements */
+    CHUNK_COUNTED_LOSS,          /* a sum over rows, divided by a count that is the last input */
+    CHUNK_CUSTOM,                /* what .fit says */
+} ChunkBy;
+
+typedef struct ChunkCall {       /* one chunk's node in the making */
+    const Node *node;            /* the whole one */
+    int64_t     n;               /* chunks */
+    int         axis;            /* that the inputs are sliced along */
+    uint32_t   *inputs;          /* which are sliced: .fit may add some */
+    void       *attr;            /* a copy of the node's attribute, to be made one chunk's */
+} ChunkCall;
+
+typedef struct ChunkDef {
+    ChunkBy  by;
+    uint32_t inputs;             /* INPUT(i) | ...: sliced; CHUNK_ELEMENTS: all of them */
+    bool   (*fit)(const ChunkCall *call);    /* false: not so; NULL: the attribute stays */
+} ChunkDef;
+
+#define INPUT(i)   (1u << (i))
+#define ALL_INPUTS UINT32_MAX
+
+int   chunk_axis(Shape s);                   /* the first axis longer than one; -1: none */
+bool  chunk_divides(Shape s, int64_t n);     /* into n equal chunks along that axis */
+Shape chunk_shape(Shape s, int64_t n);
+
+/* What the textbook form of an operator would keep for its gradient and this one does not. */
+typedef struct NeverStored {
+    const char *what, *reason;               /* what NULL: nothing */
+    int64_t   (*bytes)(const Node *node);
+} NeverStored;
+
 struct OpDef {
     const char *name, *doc;
+    int    id;                   /* its place in every table of operators (ops/ops.h) */
     int    attr_bytes;
     int    n_in, n_out;          /* n_in < 0: any number, at least -n_in */
     int    inplace;  /* IN_PLACE_OF(i): output 0 may take over input i's bytes; 0: never */
@@ -53,10 +96,12 @@ struct OpDef {
     Cost (*cost)(const Node *);  /* a model; a measured profile overrides it */
     /* does the same by another algorithm: a profile that knows only that one judges by it */
     const OpDef *kin;
+    ChunkDef    chunk;
+    NeverStored never_stored;
     Kernel cpu;
-    /* How many lines of column sums of output 0 the node can give beside it (node_lines); NULL or
+    /* How many lines of column sums of output 0 the node can give beside it (node_partial_sums); NULL or
      * 0: none. */
-    int64_t (*lines)(const Node *);
+    int64_t (*partial_sums)(const Node *);
 };
 /* In place is a permission: graph_take_inplace grants it where nothing else reads the input. */
 #define IN_PLACE_OF(i) ((i) + 1)
@@ -75,15 +120,15 @@ void    out_set(Node *n, int i, Type type, Shape shape);
 /* output i is the (persistent) value of that input */
 void    out_is_input(Node *n, int i, int input);
 void    out_view(Node *n, int64_t offset_bytes, Type type, Shape shape);
-void    out_class(Node *n, int i, Class class);
-void    in_class(Node *n, int i, Class class);   /* if it was only an activation so far */
+void    out_class(Node *n, int i, Class mem_class);
+void    in_class(Node *n, int i, Class mem_class);   /* if it was only an activation so far */
 #define ATTR(n, T) ((const T *)(n)->attr)
 
 /* Lines: sums of the columns of x (its last axis) over runs of its rows, as rounded to x's type,
- * in fp32; all lines added are the sum over all rows. x's maker gives them beside x where it can:
+ * in fp32; all lines added are the sum over all rows. x's producer gives them beside x where it can:
  * asked for the first time, it gets one more output than its operator names. Else x itself. */
-Tensor  node_lines(Tensor x);
-float  *call_lines(const Call *call);            /* where to put them; NULL: not asked for */
+Tensor  node_partial_sums(Tensor x);
+float  *call_partial_sums(const Call *call);            /* where to put them; NULL: not asked for */
 
 /* Building the gradient of one node; autodiff/ drives it. */
 struct Grad {

@@ -11,13 +11,13 @@ void out_set(Node *n, int i, Type type, Shape shape)
     n->out[i] = value_new(n->graph, NULL, type, shape, CLASS_ACTIVATIONS, n->id);
 }
 
-Tensor node_lines(Tensor x)
+Tensor node_partial_sums(Tensor x)
 {
-    if (!tensor_ok(x) || value_at(x.graph, x.id)->maker < 0)
+    if (!tensor_ok(x) || value_at(x.graph, x.id)->producer < 0)
         return x;
-    Node   *n = &x.graph->nodes[value_at(x.graph, x.id)->maker];
+    Node   *n = &x.graph->nodes[value_at(x.graph, x.id)->producer];
     int     last = n->op->n_out;
-    int64_t lines = n->op->lines && n->out[0] == x.id ? n->op->lines(n) : 0;
+    int64_t lines = n->op->partial_sums && n->out[0] == x.id ? n->op->partial_sums(n) : 0;
     if (!lines)
         return x;
     if (n->n_out == last) {
@@ -31,7 +31,7 @@ Tensor node_lines(Tensor x)
     return (Tensor){ x.graph, n->out[last] };
 }
 
-float *call_lines(const Call *call)
+float *call_partial_sums(const Call *call)
 {
     const Node *n = call->node;
     return n->n_out > n->op->n_out ? call->out[n->op->n_out] : NULL;
@@ -49,9 +49,9 @@ void out_view(Node *n, int64_t offset_bytes, Type type, Shape shape)
     Value *seen = value_at(n->graph, n->in[0]);
     int32_t root = seen->root;
     int64_t offset = seen->offset + offset_bytes;
-    Class   class = seen->class;
+    Class   mem_class = seen->mem_class;
     bool    persistent = seen->persistent;
-    int32_t id = value_new(n->graph, NULL, type, shape, class, n->id);
+    int32_t id = value_new(n->graph, NULL, type, shape, mem_class, n->id);
     Value  *view = value_at(n->graph, id);
     view->root = root;
     view->offset = offset;
@@ -59,17 +59,17 @@ void out_view(Node *n, int64_t offset_bytes, Type type, Shape shape)
     n->out[0] = id;
 }
 
-void out_class(Node *n, int i, Class class)
+void out_class(Node *n, int i, Class mem_class)
 {
-    value_at(n->graph, n->out[i])->class = class;
+    value_at(n->graph, n->out[i])->mem_class = mem_class;
 }
 
-void in_class(Node *n, int i, Class class)
+void in_class(Node *n, int i, Class mem_class)
 {
     Value *value = value_at(n->graph, n->in[i]);
     Value *root = value_at(n->graph, value->root);
-    if (root->class == CLASS_ACTIVATIONS)
-        root->class = value->class = class;
+    if (root->mem_class == CLASS_ACTIVATIONS)
+        root->mem_class = value->mem_class = mem_class;
 }
 
 Shape  in_shape(const Node *n, int i)  { return value_at(n->graph, n->in[i])->shape; }
@@ -99,4 +99,24 @@ double node_bytes(const Node *n)
     for (int i = 0; i < n->n_out; i++)
         bytes += out_bytes(n, i);
     return bytes;
+}
+
+int chunk_axis(Shape s)
+{
+    for (int i = 0; i < s.rank; i++)
+        if (s.dim[i] > 1)
+            return i;
+    return -1;
+}
+
+bool chunk_divides(Shape s, int64_t n)
+{
+    int axis = chunk_axis(s);
+    return axis >= 0 && s.dim[axis] % n == 0;
+}
+
+Shape chunk_shape(Shape s, int64_t n)
+{
+    s.dim[chunk_axis(s)] /= n;
+    return s;
 }

@@ -28,10 +28,10 @@ static int climb_compare(const void *a, const void *b)
 int64_t climb_improve(Pool *pool, Part *part, uint64_t seed, int64_t goal, int64_t max_nodes,
                       double deadline)
 {
-    Pool    *scratch = pool_new(pool, "climb");
-    int32_t *by_rank = NEWN(scratch, int32_t, part->n);
-    int64_t *offset = NEWN(scratch, int64_t, part->n), nodes = 0;
-    Claim   *claim = NEWN(scratch, Claim, part->n);
+    Pool    *temp = pool_new(pool, "climb");
+    int32_t *by_rank = NEWN(temp, int32_t, part->n);
+    int64_t *offset = NEWN(temp, int64_t, part->n), nodes = 0;
+    Claim   *claim = NEWN(temp, Claim, part->n);
 
     order_build(part, order_names[part->order], seed, by_rank);
     memcpy(offset, part->offset, sizeof *offset * (size_t)part->n);
@@ -46,7 +46,7 @@ int64_t climb_improve(Pool *pool, Part *part, uint64_t seed, int64_t goal, int64
         qsort(claim, (size_t)part->n, sizeof *claim, climb_compare);
         for (int32_t rank = 0; rank < part->n; rank++)
             by_rank[rank] = claim[rank].item;
-        int64_t top = greedy_place(scratch, part, by_rank, offset);
+        int64_t top = greedy_place(temp, part, by_rank, offset);
         nodes += part->n;
         if (top == INT64_MAX)
             break;
@@ -55,6 +55,6 @@ int64_t climb_improve(Pool *pool, Part *part, uint64_t seed, int64_t goal, int64
             memcpy(part->offset, offset, sizeof *offset * (size_t)part->n);
         }
     }
-    pool_free(scratch);
+    pool_free(temp);
     return nodes;
 }

@@ -53,7 +53,7 @@ static Entry heap_take(Heap *heap)
 
 /* A tree over the items, which are in order of `first`: the best rank below each node and where
  * that buffer ends, and the least end of all. */
-typedef struct Best { int32_t rank, rank_end, least_end; } Best;
+typedef struct Best { int32_t rank, rank_end, min_end; } Best;
 typedef struct Waiting { Best *node; int32_t n; } Waiting;           /* n leaves, a power of two */
 
 static const Best best_none = { INT32_MAX, INT32_MAX, INT32_MAX };
@@ -65,7 +65,7 @@ static void waiting_set(Waiting *waiting, int32_t item, Best best)
     while (i /= 2) {
         const Best *l = &waiting->node[2 * i], *r = l + 1, *b = l->rank < r->rank ? l : r;
         waiting->node[i] = (Best){ b->rank, b->rank_end,
-                                   l->least_end < r->least_end ? l->least_end : r->least_end };
+                                   l->min_end < r->min_end ? l->min_end : r->min_end };
     }
 }
 
@@ -74,7 +74,7 @@ static int32_t waiting_find(const Waiting *waiting, int32_t node, int32_t lo, in
                             int32_t a, int32_t z, int32_t end, int32_t best)
 {
     const Best *b = &waiting->node[node];
-    if (hi <= a || z <= lo || b->least_end > end || b->rank >= best)
+    if (hi <= a || z <= lo || b->min_end > end || b->rank >= best)
         return best;
     if (a <= lo && hi <= z && b->rank_end <= end)
         return b->rank;
@@ -196,11 +196,11 @@ static void greedy_init(Greedy *g, Pool *pool, const Part *part, const int32_t *
 
 int64_t greedy_place(Pool *pool, const Part *part, const int32_t *by_rank, int64_t *offset)
 {
-    Pool   *scratch = pool_new(pool, "greedy");
+    Pool   *temp = pool_new(pool, "greedy");
     int64_t top = 0;
     int32_t left = part->n - part->n_fixed;
     Greedy  g;
-    greedy_init(&g, scratch, part, by_rank);
+    greedy_init(&g, temp, part, by_rank);
     for (int32_t i = 0; i < part->n; i++)
         if (part->items[i].fixed >= 0) {
             offset[i] = part->items[i].fixed;
@@ -240,6 +240,6 @@ int64_t greedy_place(Pool *pool, const Part *part, const int32_t *by_rank, int64
         top = top > end ? top : end;
         left--;
     }
-    pool_free(scratch);
+    pool_free(temp);
     return top;
 }

@@ -74,7 +74,7 @@ typedef struct Search Search;
 Search   *search_new(Pool *pool, const Part *part, const int32_t *by_rank);
 SearchEnd search_run(Search *search, int64_t capacity, int64_t max_nodes, double deadline);
 int64_t   search_nodes(const Search *search);    /* spent by the last run */
-int64_t   search_least(const Search *search);    /* after SEARCH_NONE: no arena below this exists */
+int64_t   search_minimum(const Search *search);    /* after SEARCH_NONE: no arena below this exists */
 void      search_get(const Search *search, int64_t *offset);   /* after SEARCH_FOUND */
 
 /* skyline.c: a height for each section; ranges are raised and asked for their highest point. */

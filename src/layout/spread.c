@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-enum { SPREAD_MOST = 30000 };            /* buffers: every one looks at all others */
+enum { SPREAD_MAX = 30000 };            /* buffers: every one looks at all others */
 
 typedef struct Spread {
     Buffer  *buffers;
@@ -70,12 +70,12 @@ static int by_key(const void *a, const void *b)
 void layout_spread(Pool *pool, Buffer *buffers, int n, int64_t arena_bytes)
 {
     static const int64_t reaches[] = { 128, 32, 8 };
-    if (n > SPREAD_MOST)
+    if (n > SPREAD_MAX)
         return;
-    Pool  *scratch = pool_new(pool, "spread");
-    Key   *keys = NEWN(scratch, Key, n + 1), *times = NEWN(scratch, Key, n + 1);
-    Spread s = { .buffers = buffers, .order = NEWN(scratch, int, n + 1),
-                 .reach = NEWN(scratch, int64_t, n + 1), .n = n };
+    Pool  *temp = pool_new(pool, "spread");
+    Key   *keys = NEWN(temp, Key, n + 1), *times = NEWN(temp, Key, n + 1);
+    Spread s = { .buffers = buffers, .order = NEWN(temp, int, n + 1),
+                 .reach = NEWN(temp, int64_t, n + 1), .n = n };
     for (int i = 0; i < n; i++) {
         keys[i] = (Key){ buffers[i].offset, i };
         times[i] = (Key){ buffers[i].lower, i };
@@ -97,5 +97,5 @@ void layout_spread(Pool *pool, Buffer *buffers, int n, int64_t arena_bytes)
             spread_move(&s, at, place);
             s.reach[at] = reaches[r];
         }
-    pool_free(scratch);
+    pool_free(temp);
 }

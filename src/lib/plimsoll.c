@@ -86,17 +86,17 @@ _Static_assert((int)STEP_RUN == PLIMSOLL_RUN && (int)STEP_DROP == PLIMSOLL_DROP 
                (int)STEP_WAIT == PLIMSOLL_WAIT && (int)STEP_FREE_HOST == PLIMSOLL_FREE_HOST &&
                STEP_KINDS == 6, "steps are numbered as plimsoll.h has them");
 
-static Err plan_stays(const PGraph *graph, const Plan *found, LibPlan *plan)
+static Err plan_live_ranges(const PGraph *graph, const Plan *found, LibPlan *plan)
 {
     Place  *places;
     int32_t n;
     TRY(plan_places(plan->pool, graph, found, &places, &n));
-    plimsoll_stay *stays = NEWN(plan->pool, plimsoll_stay, n + 1);
+    plimsoll_live_range *ranges = NEWN(plan->pool, plimsoll_live_range, n + 1);
     for (int32_t i = 0; i < n; i++)
-        stays[i] = (plimsoll_stay){ places[i].value, places[i].node, places[i].first_step,
+        ranges[i] = (plimsoll_live_range){ places[i].value, places[i].node, places[i].first_step,
                                     places[i].last_step, places[i].offset, places[i].bytes };
-    plan->of.stays = stays;
-    plan->of.n_stays = (size_t)n;
+    plan->of.ranges = ranges;
+    plan->of.n_ranges = (size_t)n;
     return OK;
 }
 
@@ -138,7 +138,7 @@ static Err find_plan(const plimsoll_graph *graph, const plimsoll_plan_options *o
                                 .base_cost = found->base_cost,
                                 .cut = found->cut };
     if (options->place)
-        TRY(plan_stays(of, found, plan));
+        TRY(plan_live_ranges(of, found, plan));
     return err ? fail(err, "%s", refusal) : OK;
 }
 

@@ -10,8 +10,8 @@
  * threads at once, as long as each graph is changed by one of them alone. Sizes are bytes. Running
  * out of memory on the host ends the program.
  */
-#ifndef PLIMSOLL_H
-#define PLIMSOLL_H
+#ifndef LIB_PLIMSOLL_H
+#define LIB_PLIMSOLL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,7 +78,7 @@ typedef struct plimsoll_graph plimsoll_graph;
 enum {                           /* of a value */
     PLIMSOLL_PERSISTENT = 1,     /* there before the first node, and always: a parameter */
     PLIMSOLL_FINAL = 2,          /* wanted at the end */
-    PLIMSOLL_HOSTED = 4          /* at home on the host: loaded to be read, saved when written */
+    PLIMSOLL_HOST_RESIDENT = 4          /* at home on the host: loaded to be read, saved when written */
 };
 
 PLIMSOLL_API plimsoll_graph *plimsoll_graph_new(void);
@@ -133,19 +133,19 @@ typedef struct plimsoll_step {
     int32_t            id;       /* of a run: the node; else the value */
 } plimsoll_step;
 
-typedef struct plimsoll_stay {   /* bytes of the arena that a value has for a while */
-    int32_t value;               /* no view; -1: scratch of a node */
+typedef struct plimsoll_live_range {   /* bytes of the arena that a value has for a while */
+    int32_t value;               /* no view; -1: workspace of a node */
     int32_t node;                /* that node, or -1 */
     int32_t first_step, last_step;       /* both included */
     int64_t offset, bytes;
-} plimsoll_stay;
+} plimsoll_live_range;
 
 typedef struct plimsoll_plan {   /* to be read; fields are only ever added at the end */
     const plimsoll_step *steps;
     size_t               n_steps;
-    const plimsoll_stay *stays;  /* where place was set: persistent values first, then by
+    const plimsoll_live_range *ranges;  /* where place was set: persistent values first, then by
                                   * first_step; nothing of 0 bytes */
-    size_t               n_stays;
+    size_t               n_ranges;
     int64_t              live_bytes;     /* the largest sum of what is there at once */
     int64_t              arena_bytes;    /* where place was set: the highest end of any stay */
     int64_t              host_bytes;     /* the largest sum of copies on the host */

@@ -46,11 +46,11 @@ static const Dit3d dit3d_defaults = {
     .noise_schedule = NOISE_COSINE, .beta_start = 1e-4, .beta_end = 0.02,
 };
 
-static Err check_divides(const char *key, int64_t part, const char *what, int64_t whole)
+static Err check_divides(const char *key, int64_t phase, const char *what, int64_t whole)
 {
-    if (whole % part)
+    if (whole % phase)
         return fail(E_USAGE, "model.%s: %s of %lld does not divide by %lld", key, what,
-                    (long long)whole, (long long)part);
+                    (long long)whole, (long long)phase);
     return OK;
 }
 
@@ -133,7 +133,7 @@ static Tensor dit3d_loss(Graph *g, const void *config, int64_t batch, int64_t sh
     Tensor eps = noise_normal(g, "eps", shape);
     Tensor alpha_bar = alpha_bar_constant(g, dit3d_alpha_bar(g->pool, m, true), m->timesteps);
     Tensor predicted = dit3d_predict(q_sample(clip, eps, alpha_bar, t), t, text, m);
-    if (g->given_noise)                      /* to be compared with another program's */
+    if (g->build->given_noise)                      /* to be compared with another program's */
         graph_output(predicted, "output");
     return mse_loss(slice(predicted, -1, 0, m->image_channels), eps, 1.0f / (float)share);
 }
@@ -144,15 +144,15 @@ static void dit3d_sample_graph(Graph *g, const void *config, const SamplerConfig
 {
     (void)sampler;
     const Dit3d *m = config;
-    Part   part = g->part;
+    Phase   phase = g->phase;
     Tensor text = state_add(g, "sample.text", F32, SHAPE(n, DIT3D_TEXT), CLASS_CONSTANTS, false);
-    g->part = PART_SAMPLE_BEGIN;
+    g->phase = PHASE_SAMPLE_BEGIN;
     assign(text, feed(g, "text", F32, SHAPE(n, DIT3D_TEXT)));
-    g->part = PART_SAMPLE;
+    g->phase = PHASE_SAMPLE;
     Tensor x = feed(g, "x", F32, dit3d_clip(m, n)), t = feed(g, "t", I32, SHAPE(n));
     Tensor predicted = dit3d_predict(x, t, mul_rows(text, feed(g, "keep", F32, SHAPE(n, 1))), m);
     graph_output(slice(predicted, -1, 0, m->image_channels), "noise");
-    g->part = part;
+    g->phase = phase;
 }
 
 const ModelDef model_dit3d = {

@@ -1,8 +1,8 @@
 /* dit3d_sample.c -- DiT3D: from noise and a text to a clip, step by step on the host. */
-#define LAYERS_OWN_LINES                     /* no graph is built here */
+#define LAYERS_NO_SOURCE                     /* no graph is built here */
 #include "models/dit3d.h"
 #include "models/layers.h"
-#include "models/prompt.h"
+#include "base/prompt.h"
 
 #include <math.h>
 
@@ -17,7 +17,7 @@ static Err predict_guided(Sampler *s, int64_t t, int64_t count, float *noise)
     for (int with = w == 1; with < 2; with++) {
         for (int64_t i = 0; i < s->n; i++)
             keep[i] = (float)with;
-        TRY(s->run(s, PART_SAMPLE));
+        TRY(s->run(s, PHASE_SAMPLE));
         const float *e = s->output(s, "noise");
         for (int64_t i = 0; i < count; i++)
             noise[i] = with && w != 1 ? noise[i] + (float)w * (e[i] - noise[i]) : e[i];
@@ -71,7 +71,7 @@ Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
 
     for (int64_t i = 0; s->prompt && i < s->n; i++)
         prompt_embed(s->prompt, (float *)s->feed(s, "text") + i * DIT3D_TEXT, DIT3D_TEXT);
-    TRY(s->run(s, PART_SAMPLE_BEGIN));
+    TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     s->normal(s, "x", 0, x, count);
     for (int64_t k = steps - 1; k >= 0 && !s->dry; k--) {
         int64_t t = respaced_time(m->timesteps, steps, k);

@@ -23,7 +23,7 @@ static Layer flax_onto(Tensor x) { return (Layer){ .flax = true, .onto = x }; }
 #define SIZE(key, low, high, help) \
     { #key, FIELD_INT, offsetof(Lag, key), low, high, NULL, NULL, help }
 static const Field lag_fields[] = {
-    SIZE(set_size, 2, ARRANGE_MOST, "images a set"),
+    SIZE(set_size, 2, ARRANGE_MAX, "images a set"),
     SIZE(image, 2, 4096, "height and width of the images"),
     { "image_channels", FIELD_INT, offsetof(Lag, channels), 1, 64, NULL, NULL, "of the images" },
     SIZE(patch, 1, 64, "height and width of a patch"),
@@ -157,7 +157,7 @@ static Tensor lag_others(Tensor images, const Lag *m)
 {
     Shape   s = tensor_shape(images);
     int64_t b = s.dim[0], ns = m->set_size;
-    Tensor  others[ARRANGE_MOST];
+    Tensor  others[ARRANGE_MAX];
     Tensor  sets = pad_axis(cast(images, images.graph->compute), 1, 0, 1);
     for (int64_t i = 0; i < ns; i++) {
         others[i] = slice(sets, 1, i + 1, ns + 1);
@@ -176,9 +176,9 @@ static Tensor lag_context(Tensor images, Tensor t, const Lag *m)
     int64_t b = dim(tensor_shape(images), 0), ns = m->set_size, width = m->context_width;
     Tensor  time = lag_time("time_embed.params", t, m->time_width, width, flax);
     scope_open(g, "encoder.params");
-    Tensor  class = param_add(g, "cls_token", SHAPE(1, 1, width), unit_normal);
+    Tensor  mem_class = param_add(g, "cls_token", SHAPE(1, 1, width), unit_normal);
     time = reshape(linear("to_time_embedding", time, width, flax), SHAPE(b, 1, width));
-    Tensor  first = concat((const Tensor[]){ tile(class, 0, b), time }, 2, 1);
+    Tensor  first = concat((const Tensor[]){ tile(mem_class, 0, b), time }, 2, 1);
     Tensor  context = lag_encode(lag_others(images, m), repeat_each(first, 0, ns), m);
     lag_unused_head(g, width);
     scope_close(g);
@@ -294,10 +294,10 @@ static Tensor lag_loss(Graph *g, const void *config, int64_t batch, int64_t shar
 static void lag_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
 {
     const Lag *m = config;
-    Part    part = g->part;
+    Phase    phase = g->phase;
     int64_t ns = m->set_size, side = m->image, c = m->channels;
     (void)sampler;
-    g->part = PART_SAMPLE_BEGIN;
+    g->phase = PHASE_SAMPLE_BEGIN;
     Tensor support = feed(g, "support", F32, SHAPE(n, ns, side, side, c));
     Tensor zeros = constant_add(g, "support_time", I32, SHAPE(n), NULL, CLASS_CONSTANTS);
     Tensor context = lag_context(support, zeros, m);
@@ -305,10 +305,10 @@ static void lag_sample_graph(Graph *g, const void *config, const SamplerConfig *
                             CLASS_CONSTANTS, false);
     assign(kept, context);
 
-    g->part = PART_SAMPLE;
+    g->phase = PHASE_SAMPLE;
     Tensor x = feed(g, "x", F32, SHAPE(n * ns, side, side, c));
     graph_output(lag_predict(x, feed(g, "t", I32, SHAPE(1)), kept, m), "prediction");
-    g->part = part;
+    g->phase = phase;
 }
 
 const ModelDef model_lag = {

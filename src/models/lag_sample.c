@@ -5,7 +5,7 @@
  * DDIM without noise (Song et al. 2021, eq. 12 with eta = 0) or DDPM with the larger of its fixed
  * variances, beta (Ho et al. 2020, section 3.2). The predicted image is clipped to [-1,1] in both.
  */
-#define LAYERS_OWN_LINES                     /* no graph is built here */
+#define LAYERS_NO_SOURCE                     /* no graph is built here */
 #include "models/lag.h"
 #include "models/layers.h"
 
@@ -49,13 +49,13 @@ Err lag_sample(Sampler *s, const void *config, SampleResult *result)
                                      m->beta_start, m->beta_end);
     float   *z = ddim ? NULL : NEWN(s->pool, float, count), *x = s->feed(s, "x");
     int32_t *t = s->feed(s, "t");
-    TRY(s->run(s, PART_SAMPLE_BEGIN));
+    TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     s->normal(s, "x", 0, x, count);
     for (int64_t i = 0; i < steps && !s->dry; i++) {
         int64_t k = steps - 1 - i;           /* the last step goes to no noise at all */
         double  next = k ? table[respaced_time(m->timesteps, steps, k - 1)] : 1;
         *t = (int32_t)respaced_time(m->timesteps, steps, k);
-        TRY(s->run(s, PART_SAMPLE));
+        TRY(s->run(s, PHASE_SAMPLE));
         if (!ddim && k)
             s->normal(s, "z", i, z, count);
         lag_step(x, s->output(s, "prediction"), k ? z : NULL, count, ddim, table[*t], next);

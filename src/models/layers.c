@@ -1,9 +1,9 @@
 /* layers.c -- layers that make and name their own weights. */
-#define LAYERS_OWN_LINES
+#define LAYERS_NO_SOURCE
 #include "models/layers.h"
 
 #include "base/random.h"
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -101,13 +101,11 @@ Tensor residual(const char *shortcut, Tensor x, Tensor h)
 Tensor conv2d_up(const char *name, Tensor x, int64_t up, int64_t out)
 {
     static const int taps_first[] = { 2, 3, 1, 0 };
-    enum { LEAST = 32, EIGHTS = 8 };         /* channels that the phases' kernels take */
     if (!tensor_ok(x))
         return x;
     Layer   how = { 0 };
     int64_t in = dim(tensor_shape(x), -1), fan_in = in * 9;
-    if (!x.graph->phases || up < 2 || up > UP_CONV_MOST || in < LEAST || out < LEAST ||
-        in % EIGHTS || out % EIGHTS)
+    if (!up_conv_pays(x.graph, in, out, up))
         return conv2d(name, upsample_nearest(x, up), out, 3, 1, 1, how);
     scope_open(x.graph, "%s", name);
     Tensor w = param_add_permuted(x.graph, "weight", SHAPE(out, in, 3, 3), taps_first,
@@ -235,7 +233,7 @@ Tensor batch_norm(const char *name, Tensor x, bool relu_after)
     Tensor mean = state_add(g, "running_mean", F32, SHAPE(width), CLASS_CONSTANTS, true);
     Tensor var = state_add_from(g, "running_var", F32, SHAPE(width), ones, CLASS_CONSTANTS, true);
     Tensor batches = state_add(g, "num_batches_tracked", I32, SHAPE(1), CLASS_CONSTANTS, true);
-    if (g->part == PART_MICRO) {
+    if (g->phase == PHASE_MICRO) {
         Tensor statistics, y = batchnorm(x, w, b, eps, relu_after, &statistics);
         batchnorm_track(x, statistics, mean, var, batches, eps, momentum);
         x = y;
@@ -269,7 +267,7 @@ Tensor upsample_nearest(Tensor x, int64_t factor)
 
 Tensor noise_normal(Graph *graph, const char *name, Shape shape)
 {
-    Tensor noise = graph->given_noise
+    Tensor noise = graph->build->given_noise
                        ? feed(graph, name, F32, shape)
                        : random_normal(graph_counters(graph), random_stream(name), F32, shape);
     return tensor_class(noise, CLASS_INPUTS);
@@ -277,7 +275,7 @@ Tensor noise_normal(Graph *graph, const char *name, Shape shape)
 
 Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below)
 {
-    Tensor steps = graph->given_noise ? feed(graph, name, I32, shape)
+    Tensor steps = graph->build->given_noise ? feed(graph, name, I32, shape)
                                       : random_ints(graph_counters(graph), random_stream(name),
                                                     (int32_t)below, shape);
     return tensor_class(steps, CLASS_INPUTS);
@@ -285,9 +283,9 @@ Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below)
 
 Tensor noise_keep(Tensor x, const char *name, float rate)
 {
-    if (!tensor_ok(x) || x.graph->part != PART_MICRO)
+    if (!tensor_ok(x) || x.graph->phase != PHASE_MICRO)
         return x;
-    if (!x.graph->given_noise)
+    if (!x.graph->build->given_noise)
         return drop_samples(x, graph_counters(x.graph), random_stream(name), rate);
     Tensor keep = feed(x.graph, name, F32, SHAPE(tensor_shape(x).dim[0], 1));
     return mul_rows(x, tensor_class(keep, CLASS_INPUTS));
@@ -302,10 +300,10 @@ static double beta_at(NoiseSchedule kind, int64_t i, int64_t steps, double first
         double next = cos(((double)(i + 1) / (double)steps + 0.008) / 1.008 * 1.5707963267948966);
         return fmin(1 - next * next / (now * now), 0.999);
     }
-    double part = steps > 1 ? (double)i / (double)(steps - 1) : 0;
+    double phase = steps > 1 ? (double)i / (double)(steps - 1) : 0;
     if (kind == NOISE_LINEAR)
-        return first + (last - first) * part;
-    double root = sqrt(first) + (sqrt(last) - sqrt(first)) * part;
+        return first + (last - first) * phase;
+    double root = sqrt(first) + (sqrt(last) - sqrt(first)) * phase;
     return root * root;
 }
 
@@ -328,7 +326,7 @@ Err noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double
         left *= 1 - beta_at(kind, i, steps, first, last);
     if (left < 1e-30)                        /* fp32 holds a little less */
         return fail(E_USAGE,
-                    "model.beta_%s: %g over %lld timesteps leaves %.1e of a picture, nothing to "
+                    "model.beta_%s: %g over %lld timesteps leaves %.1e of a image, nothing to "
                     "work with; give less of either",
                     first > last ? "start" : "end", fmax(first, last), (long long)steps, left);
     return OK;

@@ -1,38 +1,14 @@
 /* layers.h -- what models are written in: operators that make and name their own weights.
  *
  * A layer takes its name first and makes `scope.name.weight` and so on, with the names, layouts and
- * starting values of the originals. Every builder used in a model file notes the line it stands on
- * (reports say which line of the model a byte belongs to): the macros at the end see to that.
+ * starting values of the originals. Every builder used in a model file notes the line it stands on,
+ * so that reports can say which line of the model a byte belongs to.
  */
 #ifndef MODELS_LAYERS_H
 #define MODELS_LAYERS_H
 
 #include "models/model.h"
-#include "ops/arrange.h"
-#include "ops/attention.h"
-#include "ops/basic.h"
-#include "ops/batchnorm.h"
-#include "ops/binary.h"
-#include "ops/conv.h"
-#include "ops/dml.h"
-#include "ops/embedding.h"
-#include "ops/fft_conv.h"
-#include "ops/glu.h"
-#include "ops/groupnorm.h"
-#include "ops/layernorm.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
-#include "ops/max_pool2d.h"
-#include "ops/noise.h"
-#include "ops/permute.h"
-#include "ops/qsample.h"
-#include "ops/reduce.h"
-#include "ops/resize.h"
-#include "ops/up_conv.h"
-#include "ops/s4_carry.h"
-#include "ops/s4_kernel.h"
-#include "ops/unary.h"
-#include "ops/weight_norm.h"
+#include "ops/builders.h"
 
 typedef struct Layer {           /* how a layer differs from the plain one; { 0 } is plain */
     bool  no_bias;
@@ -94,7 +70,7 @@ typedef enum NoiseSchedule { NOISE_COSINE, NOISE_LINEAR, NOISE_SCALED_LINEAR } N
 extern const char *const noise_schedules[];
 double *alpha_bar_table(Pool *pool, NoiseSchedule kind, int64_t steps, double first, double last);
 Tensor  alpha_bar_constant(Graph *graph, const double *table, int64_t steps);
-/* Every step of a chain divides by what is left of picture and noise: neither may be 0. */
+/* Every step of a chain divides by what is left of image and noise: neither may be 0. */
 Err     noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double last);
 /* What a sampler may be: one of `kinds` (1 << SamplerKind, or-ed); guided only where there is a
  * text to leave out. */
@@ -109,86 +85,16 @@ int64_t respaced_time(int64_t steps, int64_t of, int64_t i);
 /* Cumulative products of (1 - beta) as a constant table. */
 Tensor schedule_linear(Graph *graph, int64_t steps, double first, double last);
 
-#ifndef LAYERS_OWN_LINES
+/* Model files note the line they stand on with every builder call; layers.c keeps its caller's. */
+#ifndef LAYERS_NO_SOURCE
 static inline Tensor at_tensor(Tensor t, const char *file, int line)
 {
     t.graph->source = (Source){ file, line };
     return t;
 }
-#define AT(x)                      at_tensor((x), __FILE__, __LINE__)
-#define linear(name, x, ...)       linear(name, AT(x), __VA_ARGS__)
-#define dense_general(name, x, ...) dense_general(name, AT(x), __VA_ARGS__)
-#define conv2d(name, x, ...)       conv2d(name, AT(x), __VA_ARGS__)
-#define conv2d_up(name, x, ...)    conv2d_up(name, AT(x), __VA_ARGS__)
-#define conv1d(name, x, ...)       conv1d(name, AT(x), __VA_ARGS__)
-#define conv3d(name, x, ...)       conv3d(name, AT(x), __VA_ARGS__)
-#define conv_transpose2d(name, x, ...) conv_transpose2d(name, AT(x), __VA_ARGS__)
-#define patch_embed(name, x, ...)  patch_embed(name, AT(x), __VA_ARGS__)
-#define layer_norm(name, x, ...)   layer_norm(name, AT(x), __VA_ARGS__)
-#define flax_norm(name, x, ...)    flax_norm(name, AT(x), __VA_ARGS__)
-#define norm_act(name, x, ...)     norm_act(name, AT(x), __VA_ARGS__)
-#define batch_norm(name, x, ...)   batch_norm(name, AT(x), __VA_ARGS__)
-#define skip(x)                    skip(AT(x))
-#define add(a, ...)                add(AT(a), __VA_ARGS__)
-#define mul(a, ...)                mul(AT(a), __VA_ARGS__)
-#define sub(a, ...)                sub(AT(a), __VA_ARGS__)
-#define add_rows(a, ...)           add_rows(AT(a), __VA_ARGS__)
-#define mul_rows(x, ...)           mul_rows(AT(x), __VA_ARGS__)
-#define gated_add(x, ...)          gated_add(AT(x), __VA_ARGS__)
-#define layernorm_modulate(x, ...) layernorm_modulate(AT(x), __VA_ARGS__)
-#define slice(x, ...)              slice(AT(x), __VA_ARGS__)
-#define pad_axis(x, ...)           pad_axis(AT(x), __VA_ARGS__)
-#define mean_axes(x, ...)          mean_axes(AT(x), __VA_ARGS__)
-#define permute_as(x, ...)         permute_as(AT(x), __VA_ARGS__)
-#define unpatchify3d(x, ...)       unpatchify3d(AT(x), __VA_ARGS__)
-#define resize(x, ...)             resize(AT(x), __VA_ARGS__)
-#define linear_op(x, ...)          linear_op(AT(x), __VA_ARGS__)
-#define cast(x, type)              cast(AT(x), type)
-#define reshape(x, ...)            reshape(AT(x), __VA_ARGS__)
-#define concat2(a, b)              concat2(AT(a), b)
-#define upsample_nearest(x, f)     upsample_nearest(AT(x), f)
-#define embedding(table, ...)      embedding(AT(table), __VA_ARGS__)
-#define scalar_norm(x, ...)        scalar_norm(AT(x), __VA_ARGS__)
-#define glu(x)                     glu(AT(x))
-#define shift(x, ...)              shift(AT(x), __VA_ARGS__)
-#define s4_kernel(inv_dt, ...)     s4_kernel(AT(inv_dt), __VA_ARGS__)
-#define s4_begin(state, ...)       s4_begin(AT(state), __VA_ARGS__)
-#define s4_end(state, ...)         s4_end(AT(state), __VA_ARGS__)
-#define fft_conv(u, ...)           fft_conv(AT(u), __VA_ARGS__)
-#define weight_norm(g, v)          weight_norm(AT(g), v)
-#define dml_loss(x, ...)           dml_loss(AT(x), __VA_ARGS__)
-#define cross_entropy(x, ...)      cross_entropy(AT(x), __VA_ARGS__)
-#define time_embedding(t, ...)     time_embedding(AT(t), __VA_ARGS__)
-#define q_sample(x, ...)           q_sample(AT(x), __VA_ARGS__)
-#define mse_loss(x, ...)           mse_loss(AT(x), __VA_ARGS__)
-#define silu(x)                    silu(AT(x))
-#define relu(x)                    relu(AT(x))
-#define gelu(x)                    gelu(AT(x))
-#define gelu_tanh(x)               gelu_tanh(AT(x))
-#define attention_qkv(x, ...)      attention_qkv(AT(x), __VA_ARGS__)
-#define layernorm(x, ...)          layernorm(AT(x), __VA_ARGS__)
-#define attention(q, ...)          attention(AT(q), __VA_ARGS__)
-#define swap_axes(x, ...)          swap_axes(AT(x), __VA_ARGS__)
-#define tile(x, ...)               tile(AT(x), __VA_ARGS__)
-#define repeat_each(x, ...)        repeat_each(AT(x), __VA_ARGS__)
-#define patchify2d(x, ...)         patchify2d(AT(x), __VA_ARGS__)
-#define unpatchify2d(x, ...)       unpatchify2d(AT(x), __VA_ARGS__)
-#define spade(h, ...)              spade(AT(h), __VA_ARGS__)
-#define adaptive_avg_pool(x, ...)  adaptive_avg_pool(AT(x), __VA_ARGS__)
-#define geglu(x)                   geglu(AT(x))
-#define affine(x, ...)             affine(AT(x), __VA_ARGS__)
-#define exp_of(x)                  exp_of(AT(x))
-#define weighted_sum(x, ...)       weighted_sum(AT(x), __VA_ARGS__)
-#define max_pool2d(x)              max_pool2d(AT(x))
-#define tanh_of(x)                 tanh_of(AT(x))
-#define sigmoid(x)                 sigmoid(AT(x))
-#define l1_loss(x, ...)            l1_loss(AT(x), __VA_ARGS__)
-#define masked_l1_loss(x, ...)     masked_l1_loss(AT(x), __VA_ARGS__)
-#define split(parts, n, x, axis)   split(parts, n, AT(x), axis)
-#define feed(g, ...)               feed(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
-#define noise_normal(g, ...)       noise_normal(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
-#define noise_steps(g, ...)        noise_steps(at_line((g), __FILE__, __LINE__), __VA_ARGS__)
-#define noise_keep(x, ...)         noise_keep(AT(x), __VA_ARGS__)
+#define AT_TENSOR(t) at_tensor((t), __FILE__, __LINE__)
+#define AT_GRAPH(g)  at_line((g), __FILE__, __LINE__)
+#include "models/source_lines.h"
 #endif
 
 #endif

@@ -19,7 +19,7 @@ typedef struct SamplerConfig {
     int64_t length;              /* audio: samples to generate */
     double  eta, guidance, temperature;
     int     colour;              /* ColourFix */
-    bool    clip;                /* the picture predicted at each step is kept within [-1,1] */
+    bool    clip;                /* the image predicted at each step is kept within [-1,1] */
 } SamplerConfig;
 
 typedef enum ResultKind { RESULT_IMAGES, RESULT_CLIPS, RESULT_AUDIO } ResultKind;
@@ -33,7 +33,7 @@ typedef struct SampleResult {
 } SampleResult;
 
 /* What a sampling loop may use; train/drawing.c fills it. Loops run on the host in plain C: a chain
- * step feeds x and t, runs PART_SAMPLE and reads the prediction. */
+ * step feeds x and t, runs PHASE_SAMPLE and reads the prediction. */
 typedef struct Sampler Sampler;
 struct Sampler {
     Pool                *pool;
@@ -43,7 +43,7 @@ struct Sampler {
     /* only to take memory: all that a sample takes, a result of its shape, no chain */
     bool                 dry;
     void                *own;
-    Err          (*run)(Sampler *s, Part part);
+    Err          (*run)(Sampler *s, Phase phase);
     /* host buffer of a feed node: write, then run */
     void        *(*feed)(Sampler *s, const char *name);
     /* a graph output as fp32, until the next run */
@@ -64,7 +64,7 @@ typedef struct BatchRest {
     const char *view_of;         /* a feed; NULL: not read */
 } BatchRest;
 
-enum { BATCH_REST_MOST = 8 };
+enum { BATCH_REST_MAX = 8 };
 
 typedef struct ModelDef {
     const char  *name, *summary;
@@ -81,13 +81,13 @@ typedef struct ModelDef {
      * parameters that are not to be trained as frozen. Also graph_output(prediction, "output"). */
     Tensor (*loss)(Graph *graph, const void *config, int64_t batch, int64_t share);
     /* Why a micro-batch may not be run in pieces, or NULL; the function NULL: it may. */
-    const char *(*no_cut)(const void *config);
+    const char *(*no_split)(const void *config);
     /* how many; NULL: none */
     int    (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);
     const char  *slow_params; /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
 
-    /* The parts PART_SAMPLE_BEGIN (feeds there are loaded from the data or --input), PART_SAMPLE
-     * and PART_SAMPLE_END, for n samples; parts not needed stay empty. Set graph->part around
+    /* The parts PHASE_SAMPLE_BEGIN (feeds there are loaded from the data or --input), PHASE_SAMPLE
+     * and PHASE_SAMPLE_END, for n samples; parts not needed stay empty. Set graph->part around
      * each. */
     void (*sample_graph)(Graph *graph, const void *config, const SamplerConfig *sampler, int64_t n);
     Err    (*sample)(Sampler *s, const void *config, SampleResult *result);

@@ -4,7 +4,7 @@
  *
  * Four steps become one, `pools` times; S4 and feed-forward blocks stand on the way up only, and
  * all skips are sums. The head gives a mixture of logistics over the levels, or one number for
- * each. An S4 layer's C is stored as C~ of its level's length (ops/s4_step.h).
+ * each. An S4 layer's C is stored as C~ of its level's length (ops/s4/s4_step.h).
  *
  * With state_carry the model goes on from chunk to chunk of a file (truncated back-propagation
  * through time): the S4 states and the last step that each UpPool shifts out are kept, as
@@ -15,9 +15,9 @@
 
 #include "base/random.h"
 #include "models/layers.h"
-#include "ops/rfft.h"
-#include "ops/s4_init.h"
-#include "ops/s4_step.h"
+#include "ops/fft/rfft.h"
+#include "ops/s4/s4_init.h"
+#include "ops/s4/s4_step.h"
 
 #include <string.h>
 
@@ -34,7 +34,7 @@ static const Field sashimi_fields[] = {
       "channels at the full rate" },
     { "layers", FIELD_INT, offsetof(Sashimi, layers), 1, 256, NULL, NULL,
       "S4 and feed-forward pairs a rate" },
-    { "pools", FIELD_INT, offsetof(Sashimi, pools), 0, SASHIMI_MOST_POOLS, NULL, NULL,
+    { "pools", FIELD_INT, offsetof(Sashimi, pools), 0, SASHIMI_MAX_POOLS, NULL, NULL,
       "times the rate falls by 4" },
     { "expand", FIELD_INT, offsetof(Sashimi, expand), 1, 8, NULL, NULL,
       "factor of the width at each lower rate" },
@@ -44,7 +44,7 @@ static const Field sashimi_fields[] = {
       "size of an S4 channel's state" },
     { "head", FIELD_CHOICE, offsetof(Sashimi, head), 0, 0, sashimi_heads, NULL,
       "dml or categorical" },
-    { "components", FIELD_INT, offsetof(Sashimi, components), 1, DML_MOST, NULL, NULL,
+    { "components", FIELD_INT, offsetof(Sashimi, components), 1, DML_MAX, NULL, NULL,
       "dml: of the mixture" },
     { "dml_round", FIELD_CHOICE, offsetof(Sashimi, dml_round), 0, 0, sashimi_rounds, NULL,
       "dml sampling: nearest or floor" },
@@ -293,7 +293,7 @@ static Tensor sashimi_predict(Tensor tokens, Tensor carry, const Sashimi *m)
     Graph  *g = tokens.graph;
     Shape   s = tensor_shape(tokens);
     Hippo  *hippo = hippo_new(g->pool, m->state / 2);
-    Tensor  skips[SASHIMI_MOST_POOLS + 1];
+    Tensor  skips[SASHIMI_MAX_POOLS + 1];
     Init    normal = { .kind = INIT_NORMAL, .scale = (float)(1 / sqrt((double)m->width)) };
     Tensor  table = param_add(g, "encoder.0.embedding.weight", SHAPE(sashimi_levels(m), m->width),
                               normal);
@@ -331,13 +331,13 @@ static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t 
     const Sashimi *m = config;
     Tensor tokens = feed(g, "tokens", I32, SHAPE(batch, m->length));
     Tensor target = feed(g, "target", I32, SHAPE(batch, m->length));
-    Tensor carry = m->state_carry && g->part == PART_MICRO ? feed(g, "carry", F32, SHAPE(batch, 1))
+    Tensor carry = m->state_carry && g->phase == PHASE_MICRO ? feed(g, "carry", F32, SHAPE(batch, 1))
                                                            : tensor_none(g);
     Tensor heads = sashimi_predict(tokens, carry, m);
     graph_output(heads, "output");
     /* Padded targets do not count: each of several micro-batches, or chunks, is divided by what
      * counts in all. */
-    Tensor all = share > 1 || g->counts_given ? feed(g, "denominator", F32, SHAPE(1))
+    Tensor all = share > 1 || g->build->counts_given ? feed(g, "denominator", F32, SHAPE(1))
                                               : tensor_none(g);
     if (m->head == HEAD_CATEGORICAL)
         return cross_entropy(heads, target, all, 1);
@@ -352,12 +352,12 @@ static void sashimi_sample_graph(Graph *g, const void *config, const SamplerConf
     const Sashimi *m = config;
     (void)sampler;
     (void)n;
-    g->part = PART_SAMPLE;
+    g->phase = PHASE_SAMPLE;
     Tensor tokens = feed(g, "tokens", I32, SHAPE(1, (int64_t)1 << 2 * m->pools));
     graph_output(sashimi_predict(tokens, tensor_none(g), m), "output");
 }
 
-static const char *sashimi_no_cut(const void *config)
+static const char *sashimi_no_split(const void *config)
 {
     return ((const Sashimi *)config)->state_carry
                ? "each of its rows has a state of its own to carry on (model.state_carry)"
@@ -367,7 +367,7 @@ static const char *sashimi_no_cut(const void *config)
 const ModelDef model_sashimi = {
     .name = "sashimi", .summary = "state spaces over raw sound, with a mixture of logistics",
     .fields = sashimi_fields, .config_bytes = sizeof(Sashimi), .defaults = &sashimi_defaults,
-    .check = sashimi_check, .loss = sashimi_loss, .no_cut = sashimi_no_cut,
+    .check = sashimi_check, .loss = sashimi_loss, .no_split = sashimi_no_split,
     .slow_params = "kernel.A_real|kernel.A_imag|kernel.P|kernel.B|kernel.inv_dt",
     .check_sampler = sashimi_check_sampler, .sampler_kind = SAMPLER_RECURRENT,
     .sample_graph = sashimi_sample_graph, .sample = sashimi_sample,

@@ -8,7 +8,7 @@
 
 #include "models/model.h"
 
-enum { SASHIMI_MOST_POOLS = 6 };     /* times that four steps become one */
+enum { SASHIMI_MAX_POOLS = 6 };     /* times that four steps become one */
 
 typedef enum SashimiHead { HEAD_DML, HEAD_CATEGORICAL } SashimiHead;
 typedef enum SashimiRound { ROUND_NEAREST, ROUND_FLOOR } SashimiRound;

@@ -4,16 +4,16 @@
  * Sequences know nothing of each other. Random numbers are drawn for a block of steps, then each
  * sequence runs through the block on a thread of its own.
  */
-#define LAYERS_OWN_LINES                     /* no graph is built here */
+#define LAYERS_NO_SOURCE                     /* no graph is built here */
 #include "models/layers.h"
-#include "models/levels.h"
+#include "base/audio_levels.h"
 #include "models/sashimi.h"
 
 #include <math.h>
 
 enum { BLOCK_STEPS = 256, BLOCK_NUMBERS = 1 << 20 };     /* at most: steps, random numbers */
 
-static const double LOG_SCALE_LEAST = -7;    /* as in ops/dml_cpu.c */
+static const double LOG_SCALE_MIN = -7;    /* as in ops/loss/dml_cpu.c */
 
 int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
                      const float *choice, double u)
@@ -29,7 +29,7 @@ int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
     }
     if (m->head == HEAD_CATEGORICAL)
         return best;
-    double scale = exp(fmax((double)outputs[2 * k + best], LOG_SCALE_LEAST));
+    double scale = exp(fmax((double)outputs[2 * k + best], LOG_SCALE_MIN));
     double x = (double)outputs[k + best] + scale * (log(u) - log1p(-u));
     double half = m->dml_round == ROUND_NEAREST ? 0.5 : 0;
     double bin = floor((fmin(fmax(x, -1), 1) + 1) * (double)levels / 2 + half);
@@ -49,7 +49,7 @@ typedef struct Block {               /* random numbers of the next steps */
 
 /* Sequence number `index` through the block. */
 static void voice_run(const SashimiNet *net, const Sashimi *m, double temperature, const Block *b,
-                      int64_t index, Voice *v, float *sound)
+                      int64_t index, Voice *v, float *audio)
 {
     int64_t choices = sashimi_choices(m);
     Levels  levels = { .count = sashimi_levels(m), .mu_law = m->encoding == ENCODING_MU_LAW };
@@ -58,7 +58,7 @@ static void voice_run(const SashimiNet *net, const Sashimi *m, double temperatur
         sashimi_step(net, v->state, v->token, v->outputs);
         v->token = sashimi_pick(m, temperature, v->outputs, b->choice + at * choices,
                                 (double)b->u[at]);
-        sound[i] = (float)level_sound(&levels, (int32_t)v->token);
+        audio[i] = (float)level_audio(&levels, (int32_t)v->token);
     }
 }
 
@@ -86,7 +86,7 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
     Block  block = { .n = n, .choice = NEWN(s->pool, float, most * n * choices),
                      .u = NEWN(s->pool, float, most * n) };
     Voice *voices = NEWN(s->pool, Voice, n);
-    float *sound = NEWN(s->pool, float, n * length);
+    float *audio = NEWN(s->pool, float, n * length);
     for (int64_t v = 0; v < n; v++)
         voices[v] = (Voice){ sashimi_state_new(s->pool, net),
                              NEWN(s->pool, float, sashimi_outputs(m)), sashimi_levels(m) / 2 };
@@ -99,11 +99,11 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
 #pragma omp parallel for schedule(dynamic, 1) if (n > 1)
         for (int64_t v = 0; v < n; v++)
             voice_run(net, m, s->config->temperature, &block, v, &voices[v],
-                      sound + v * length + at);
+                      audio + v * length + at);
         s->progress(s, at + block.steps, length);
     }
     *result = (SampleResult){
-        .kind = RESULT_AUDIO, .shape = SHAPE(n, length / m->channels, m->channels), .data = sound,
+        .kind = RESULT_AUDIO, .shape = SHAPE(n, length / m->channels, m->channels), .data = audio,
         .rate = m->rate,
     };
     return OK;

@@ -5,13 +5,13 @@
  * four that is spoken during the NEXT four steps: the step by which the training form shifts. So
  * level i works every 4^i-th step.
  *
- * S4 states are double (ops/s4_step.h), all else fp32. Weights lie (in, out), so that a product
+ * S4 states are double (ops/s4/s4_step.h), all else fp32. Weights lie (in, out), so that a product
  * runs along the outputs; pools have their features as the waiting vectors lie,
  * s*H+h. */
 #include "models/sashimi.h"
 
-#include "ops/s4_step.h"
-#include "ops/vmath.h"
+#include "ops/s4/s4_step.h"
+#include "ops/elementwise/vmath.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,11 +39,11 @@ typedef struct Level {
 
 struct SashimiNet {
     const Sashimi *m;
-    Level          levels[SASHIMI_MOST_POOLS + 1];
+    Level          levels[SASHIMI_MAX_POOLS + 1];
     float         *embedding;        /* (levels of a token, width) */
     float         *norm_w, *norm_b;
     Dense          head;
-    int64_t        widest;           /* scratch floats a step needs at most */
+    int64_t        widest;           /* workspace floats a step needs at most */
 };
 
 typedef struct LevelState {
@@ -55,9 +55,9 @@ typedef struct LevelState {
 } LevelState;
 
 struct SashimiState {
-    LevelState levels[SASHIMI_MOST_POOLS + 1];
+    LevelState levels[SASHIMI_MAX_POOLS + 1];
     double    *sums;
-    float     *a, *b;                /* scratch */
+    float     *a, *b;                /* workspace */
 };
 
 /* ---- weights ---- */
@@ -99,24 +99,24 @@ static void transpose(const float *from, int64_t rows, int64_t cols, float *to)
 static Dense read_dense(const Reader *r, const char *name, int64_t in, int64_t out)
 {
     char   weight[64], bias[64];
-    Pool  *scratch = pool_new(r->pool, "dense");
+    Pool  *temp = pool_new(r->pool, "dense");
     Dense  d = { .in = in, .out = out, .w = NEWN(r->pool, float, in * out) };
     snprintf(weight, sizeof weight, "%s.weight", name);
     snprintf(bias, sizeof bias, "%s.bias", name);
-    transpose(read_weight(r, scratch, weight, in * out), out, in, d.w);
+    transpose(read_weight(r, temp, weight, in * out), out, in, d.w);
     d.b = read_weight(r, r->pool, bias, out);
-    pool_free(scratch);
+    pool_free(temp);
     return d;
 }
 
 /* w = g v / |v|, with the finer side's features h*4+s turned to s*H+h. */
 static Dense read_pool(const Reader *r, int64_t in, int64_t out, bool down)
 {
-    Pool  *scratch = pool_new(r->pool, "pool");
+    Pool  *temp = pool_new(r->pool, "pool");
     Dense  d = { in, out, NEWN(r->pool, float, in * out), NEWN(r->pool, float, out) };
-    float *g = read_weight(r, scratch, ".weight_g", out);
-    float *v = read_weight(r, scratch, ".weight_v", in * out);
-    float *b = read_weight(r, scratch, ".bias", out);
+    float *g = read_weight(r, temp, ".weight_g", out);
+    float *v = read_weight(r, temp, ".weight_v", in * out);
+    float *b = read_weight(r, temp, ".bias", out);
     for (int64_t o = 0; o < out; o++) {
         int64_t to = down ? o : o % 4 * (out / 4) + o / 4;
         double  sum = 0;
@@ -128,33 +128,33 @@ static Dense read_pool(const Reader *r, int64_t in, int64_t out, bool down)
         }
         d.b[to] = b[o];
     }
-    pool_free(scratch);
+    pool_free(temp);
     return d;
 }
 
 static ScalarNorm read_norm(const Reader *r)
 {
-    Pool      *scratch = pool_new(r->pool, "norm");
-    ScalarNorm norm = { *read_weight(r, scratch, ".norm.norm.m", 1),
-                        *read_weight(r, scratch, ".norm.norm.s", 1) };
-    pool_free(scratch);
+    Pool      *temp = pool_new(r->pool, "norm");
+    ScalarNorm norm = { *read_weight(r, temp, ".norm.norm.m", 1),
+                        *read_weight(r, temp, ".norm.norm.s", 1) };
+    pool_free(temp);
     return norm;
 }
 
 static Err read_s4(const Reader *r, int64_t width, int64_t pairs, int64_t length, S4Step **step)
 {
-    Pool    *scratch = pool_new(r->pool, "s4");
+    Pool    *temp = pool_new(r->pool, "s4");
     S4Params params = {
         .channels = width, .pairs = pairs,
-        .inv_dt = read_weight(r, scratch, ".layer.layer.kernel.inv_dt", width),
-        .c = read_weight(r, scratch, ".layer.layer.kernel.C", 2 * width * pairs),
-        .b = read_weight(r, scratch, ".layer.layer.kernel.B", 2 * pairs),
-        .p = read_weight(r, scratch, ".layer.layer.kernel.P", 2 * pairs),
-        .a_real = read_weight(r, scratch, ".layer.layer.kernel.A_real", pairs),
-        .a_imag = read_weight(r, scratch, ".layer.layer.kernel.A_imag", pairs),
+        .inv_dt = read_weight(r, temp, ".layer.layer.kernel.inv_dt", width),
+        .c = read_weight(r, temp, ".layer.layer.kernel.C", 2 * width * pairs),
+        .b = read_weight(r, temp, ".layer.layer.kernel.B", 2 * pairs),
+        .p = read_weight(r, temp, ".layer.layer.kernel.P", 2 * pairs),
+        .a_real = read_weight(r, temp, ".layer.layer.kernel.A_real", pairs),
+        .a_imag = read_weight(r, temp, ".layer.layer.kernel.A_imag", pairs),
     };
     TRY(s4_step_new(r->pool, &params, length, step));
-    pool_free(scratch);
+    pool_free(temp);
     return OK;
 }
 

@@ -35,7 +35,7 @@ static const char *const trained_words[] = { "default", "published", "all", NULL
     }
 
 const Field stablesr_fields[] = {
-    INT(image, 8, 8192, "side of the pictures"),
+    INT(image, 8, 8192, "side of the images"),
     INT(latent, 1, 1024, "side of the latents"),
     { "latents", FIELD_CHOICE, offsetof(StableSr, latents), 0, 0, latents_words, NULL,
       "computed, or given by the data" },
@@ -169,7 +169,7 @@ Err stablesr_check(const void *config)
         return fail(E_USAGE, "model.edge_ladder must end with %d channels, as many as a latent has",
                     STABLESR_LATENT);
     if (m->image >> (m->edge_ladder.n + (m->edge_stem > 0)) < 1)
-        return fail(E_USAGE, "model.edge_ladder halves a picture of %lld too often",
+        return fail(E_USAGE, "model.edge_ladder halves a image of %lld too often",
                     (long long)m->image);
     if (m->channels % 2 || m->struct_channels % 2)
         return fail(E_USAGE, "model.channels and model.struct_channels must be even: half of a "
@@ -236,7 +236,7 @@ static Tensor stablesr_fuse(Tensor latent, Tensor edge, const StableSr *m)
 static Tensor stablesr_context(Graph *g, const StableSr *m)
 {
     Shape shape = SHAPE(m->context_tokens, m->context_width);
-    if (g->given_noise)                      /* a comparison brings its own */
+    if (g->build->given_noise)                      /* a comparison brings its own */
         return tensor_class(feed(g, "context", F32, shape), CLASS_CONSTANTS);
     if (!m->context) {
         float *data = NEWN(g->pool, float, shape_count(shape));
@@ -297,15 +297,15 @@ static bool is_trained(const char *name, const StableSr *m)
 static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
-    Shape pictures = SHAPE(batch, m->image, m->image, 3),
+    Shape images = SHAPE(batch, m->image, m->image, 3),
           z = SHAPE(batch, m->latent, m->latent, STABLESR_LATENT);
-    Tensor edge = feed(g, "edge", F32, pictures), good, low, maps[STABLESR_LEVELS];
+    Tensor edge = feed(g, "edge", F32, images), good, low, maps[STABLESR_LEVELS];
     if (m->latents == LATENTS_GIVEN) {
         good = feed(g, "latent", F32, z);
         low = feed(g, "latent_lq", F32, z);
     } else {
-        good = stablesr_encode(feed(g, "image", F32, pictures), noise_normal(g, "vae", z), m);
-        low = stablesr_encode(feed(g, "image_lq", F32, pictures), noise_normal(g, "vae_lq", z), m);
+        good = stablesr_encode(feed(g, "image", F32, images), noise_normal(g, "vae", z), m);
+        low = stablesr_encode(feed(g, "image_lq", F32, images), noise_normal(g, "vae_lq", z), m);
     }
     Tensor t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
     Tensor noise = noise_normal(g, "eps", z);
@@ -347,26 +347,26 @@ static void stablesr_sample_graph(Graph *g, const void *config, const SamplerCon
                                   int64_t n)
 {
     const StableSr *m = config;
-    Shape pictures = SHAPE(n, m->image, m->image, 3),
+    Shape images = SHAPE(n, m->image, m->image, 3),
           z = SHAPE(n, m->latent, m->latent, STABLESR_LATENT);
-    Part  part = g->part;
+    Phase  phase = g->phase;
     (void)sampler;
 
-    g->part = PART_SAMPLE_BEGIN;
+    g->phase = PHASE_SAMPLE_BEGIN;
     Tensor low =
-        stablesr_encode(feed(g, "image_lq", F32, pictures), noise_normal(g, "vae_lq", z), m);
+        stablesr_encode(feed(g, "image_lq", F32, images), noise_normal(g, "vae_lq", z), m);
     low = kept(low, "sample.latent_lq");
-    Tensor edge = kept(stablesr_edge(feed(g, "edge", F32, pictures), m), "sample.edge");
+    Tensor edge = kept(stablesr_edge(feed(g, "edge", F32, images), m), "sample.edge");
 
-    g->part = PART_SAMPLE;
+    g->phase = PHASE_SAMPLE;
     Tensor x = feed(g, "x", F32, z), t = feed(g, "t", I32, SHAPE(n)), maps[STABLESR_LEVELS];
     stablesr_struct(maps, low, t, m);
     graph_output(stablesr_unet(stablesr_fuse(x, edge, m), t, stablesr_context(g, m), maps, m),
                  "noise");
 
-    g->part = PART_SAMPLE_END;
+    g->phase = PHASE_SAMPLE_END;
     graph_output(stablesr_decode(feed(g, "result", F32, z), m), "image");
-    g->part = part;
+    g->phase = phase;
 }
 
 const ModelDef model_stablesr = {

@@ -42,7 +42,7 @@ Err stablesr_check(const void *config);
 Tensor  stablesr_encode(Tensor image, Tensor noise, const StableSr *m);
 Tensor  stablesr_decode(Tensor latent, const StableSr *m);
 
-/* Edges of a picture (B, image, image, 3) as a map of a latent's size. */
+/* Edges of a image (B, image, image, 3) as a map of a latent's size. */
 Tensor  stablesr_edge(Tensor edge, const StableSr *m);
 
 /* maps[level], of the size that UNet level works at. context is (tokens, width), the same for

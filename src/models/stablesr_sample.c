@@ -1,8 +1,8 @@
-/* stablesr_sample.c -- StableSR: a low-quality picture and an edge map -> a good picture.
+/* stablesr_sample.c -- StableSR: a low-quality image and an edge map -> a good image.
  *
  * DDPM (Ho et al. 2020) or DDIM (Song et al. 2021, eq. 12) over respaced times, on the host; then
- * the decoder, then the low-quality picture's colours. */
-#define LAYERS_OWN_LINES                     /* no graph is built here */
+ * the decoder, then the low-quality image's colours. */
+#define LAYERS_NO_SOURCE                     /* no graph is built here */
 #include "models/layers.h"
 #include "models/stablesr.h"
 
@@ -51,19 +51,19 @@ Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
           *image = NEWN(s->pool, float, pixels);
     int32_t      *times = s->feed(s, "t");
 
-    TRY(s->run(s, PART_SAMPLE_BEGIN));
+    TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     s->normal(s, "x", 0, x, count);
     for (int64_t k = steps - 1; k >= 0 && !s->dry; k--) {
         int64_t t = respaced_time(m->timesteps, steps, k);
         for (int64_t i = 0; i < s->n; i++)
             times[i] = (int32_t)t;
-        TRY(s->run(s, PART_SAMPLE));
+        TRY(s->run(s, PHASE_SAMPLE));
         double next = k ? bar[respaced_time(m->timesteps, steps, k - 1)] : 1;
         chain_step(s, steps - 1 - k, bar[t], next, x, s->output(s, "noise"), z, count);
         s->progress(s, steps - k, steps);
     }
     memcpy(s->feed(s, "result"), x, (size_t)count * sizeof *x);
-    TRY(s->run(s, PART_SAMPLE_END));
+    TRY(s->run(s, PHASE_SAMPLE_END));
     memcpy(image, s->output(s, "image"), (size_t)pixels * sizeof *image);
     if (s->config->colour == COLOUR_ADAIN)
         stablesr_adain(image, s->feed(s, "image_lq"), s->n, m->image);
@@ -89,7 +89,7 @@ static void channel_moments(const float *x, int64_t n, double *mean, double *dev
     *deviation = sqrt(square / (double)n + 1e-5);
 }
 
-/* Every channel of every picture gets the mean and deviation of `like` (Huang and Belongie
+/* Every channel of every image gets the mean and deviation of `like` (Huang and Belongie
  * 2017). */
 void stablesr_adain(float *x, const float *like, int64_t n, int64_t side)
 {

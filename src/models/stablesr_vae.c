@@ -170,7 +170,7 @@ static void vae_starts(Graph *g)
 static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
-    float  part = 1.0f / (float)share, twice_log = 2 * logf(STABLESR_SCALE);
+    float  phase = 1.0f / (float)share, twice_log = 2 * logf(STABLESR_SCALE);
     Shape  z = SHAPE(batch, m->latent, m->latent, STABLESR_LATENT);
     Tensor image = feed(g, "image", F32, SHAPE(batch, m->image, m->image, 3)), mean, logvar;
     vae_posterior(image, m, &mean, &logvar);
@@ -181,32 +181,32 @@ static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t shar
     Tensor zero = constant_add(g, "nothing", F32, z, NULL, CLASS_CONSTANTS);
     Tensor spread = exp_of(affine(logvar, 0.5f, twice_log / 2));
     Tensor size = mse_loss(affine(mean, STABLESR_SCALE, 0), zero, 1);
-    Tensor squares = add(affine(size, part, 0), mse_loss(spread, zero, part));
+    Tensor squares = add(affine(size, phase, 0), mse_loss(spread, zero, phase));
     /* A noise schedule is made for latents of deviation 1. Left alone they grow to 3 and more, and
      * the largest are never drowned in noise, as sampling takes them to be at its start. */
     Tensor off = affine(size, 1, -1);
-    Tensor logs = mean_axes(affine(logvar, part, part * (twice_log + 1)), 0, 3);
+    Tensor logs = mean_axes(affine(logvar, phase, phase * (twice_log + 1)), 0, 3);
     /* The same at the latents' size: without it their few numbers go to edges, and colours come
      * late. */
     back = cast(back, F32);
     Tensor coarse = mse_loss(adaptive_avg_pool(back, m->latent, m->latent),
-                             adaptive_avg_pool(image, m->latent, m->latent), COARSE_SHARE * part);
-    Tensor loss = weighted_sum(add(mse_loss(back, image, part), coarse), 1,
+                             adaptive_avg_pool(image, m->latent, m->latent), COARSE_SHARE * phase);
+    Tensor loss = weighted_sum(add(mse_loss(back, image, phase), coarse), 1,
                                weighted_sum(squares, 0.5f, logs, -0.5f), KL_SHARE);
-    return weighted_sum(loss, 1, mul(off, off), SIZE_SHARE * part);
+    return weighted_sum(loss, 1, mul(off, off), SIZE_SHARE * phase);
 }
 
-/* Pictures of the data, through the mean latents and back. */
+/* Images of the data, through the mean latents and back. */
 static void vae_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
 {
     const StableSr *m = config;
-    Part   part = g->part;
+    Phase   phase = g->phase;
     Tensor mean, logvar;
     (void)sampler;
-    g->part = PART_SAMPLE_BEGIN;
+    g->phase = PHASE_SAMPLE_BEGIN;
     vae_posterior(feed(g, "image", F32, SHAPE(n, m->image, m->image, 3)), m, &mean, &logvar);
     graph_output(stablesr_decode(affine(mean, STABLESR_SCALE, 0), m), "back");
-    g->part = part;
+    g->phase = phase;
 }
 
 static Err vae_sample(Sampler *s, const void *config, SampleResult *result)
@@ -214,7 +214,7 @@ static Err vae_sample(Sampler *s, const void *config, SampleResult *result)
     const StableSr *m = config;
     Shape  shape = SHAPE(s->n, m->image, m->image, 3);
     float *image = NEWN(s->pool, float, shape_count(shape));
-    TRY(s->run(s, PART_SAMPLE_BEGIN));
+    TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     memcpy(image, s->output(s, "back"), (size_t)shape_count(shape) * sizeof *image);
     *result = (SampleResult){ .kind = RESULT_IMAGES, .shape = shape, .data = image };
     return OK;

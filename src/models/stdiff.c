@@ -16,10 +16,10 @@ static const char *const stdiff_losses[] = { "masked_l1", "l1", NULL };
 static const Field stdiff_fields[] = {
     KEY(image, INTS, 1, 65536, NULL, "height and width of a frame"),
     KEY(image_channels, INT, 1, 64, NULL, "of a frame"),
-    KEY(observed, INT, 2, STDIFF_MOST_FRAMES, NULL, "frames that are seen"),
-    KEY(predicted, INT, 1, STDIFF_MOST_FRAMES, NULL, "frames that are predicted"),
+    KEY(observed, INT, 2, STDIFF_MAX_FRAMES, NULL, "frames that are seen"),
+    KEY(predicted, INT, 1, STDIFF_MAX_FRAMES, NULL, "frames that are predicted"),
     KEY(channels, INTS, 2, 65536, NULL, "of each level of the UNet"),
-    KEY(layers, INT, 1, STDIFF_MOST_LAYERS, NULL, "residual blocks a level; upwards one more"),
+    KEY(layers, INT, 1, STDIFF_MAX_LAYERS, NULL, "residual blocks a level; upwards one more"),
     KEY(attention_from, INT, 0, FIELD_MAX_INTS, NULL, "first level with attention"),
     KEY(groups, INT, 1, 65536, NULL, "of the group norms"),
     KEY(head_width, INT, 1, ATTENTION_MAX_WIDTH, NULL, "channels of an attention head"),
@@ -104,8 +104,8 @@ static Tensor stdiff_future(Tensor motion, int64_t n, const Stdiff *m)
     Graph  *g = motion.graph;
     Shape   s = stdiff_motion_shape(m, n);
     int64_t per_frame = stdiff_substeps(m);
-    Tensor  frames[STDIFF_MOST_FRAMES], noise = tensor_none(g);
-    if (g->given_noise)
+    Tensor  frames[STDIFF_MAX_FRAMES], noise = tensor_none(g);
+    if (g->build->given_noise)
         noise = noise_normal(g, "sde", SHAPE(per_frame * m->predicted, n, s.dim[1], s.dim[2],
                                              s.dim[3]));
     for (int64_t k = 0; k < m->predicted; k++) {
@@ -120,7 +120,7 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
     const Stdiff *m = config;
     int64_t To = m->observed, Tp = m->predicted;
     Shape   shape = stdiff_frames(m, batch * Tp);
-    int64_t pieces = g->pieces > 1 ? g->pieces : 1;
+    int64_t split = g->build->split > 1 ? g->build->split : 1;
     float   scale = 1.0f / (float)share;
     Tensor  observed = feed(g, "observed", F32, stdiff_clip(m, batch, To));
     Tensor  future = feed(g, "future", F32, stdiff_clip(m, batch, Tp));
@@ -134,7 +134,7 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
         before = concat((const Tensor[]){ before, slice(future, 1, 0, Tp - 1) }, 2, 1);
     Tensor x = q_sample(reshape(future, shape), eps, alpha_bar, t);
     Tensor predicted = stdiff_unet(concat2(x, reshape(before, shape)), t, motion, m);
-    if (g->given_noise)                      /* to compare with another program */
+    if (g->build->given_noise)                      /* to compare with another program */
         graph_output(predicted, "output");
     if (m->loss == STDIFF_L1)
         return l1_loss(predicted, eps, scale);
@@ -143,10 +143,10 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
      * whole. */
     Tensor mask = feed(g, "mask", U8, SHAPE(batch, Tp, m->image.at[0], m->image.at[1]));
     mask = reshape(mask, shape_drop(shape, -1));
-    Tensor count = pieces > 1 || g->counts_given ? feed(g, "mask_count", F32, SHAPE(1))
+    Tensor count = split > 1 || g->build->counts_given ? feed(g, "mask_count", F32, SHAPE(1))
                                                  : tensor_none(g);
     return masked_l1_loss(predicted, eps, mask, count,
-                          scale * (float)pieces / (float)m->image_channels);
+                          scale * (float)split / (float)m->image_channels);
 }
 
 /* The loader hands out masks for all frames and the last observed frame once more. */
@@ -170,21 +170,21 @@ static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfi
 {
     (void)sampler;
     const Stdiff *m = config;
-    Part   part = g->part;
+    Phase   phase = g->phase;
     Shape  s = stdiff_motion_shape(m, n);
     Tensor motion = state_add(g, "sample.motion", F32, s, CLASS_CONSTANTS, false);
-    g->part = PART_SAMPLE_BEGIN;
+    g->phase = PHASE_SAMPLE_BEGIN;
     Tensor seen = feed(g, "observed", F32, stdiff_clip(m, n, m->observed));
     assign(motion, cast(stdiff_context(seen, m), F32));
-    g->part = PART_SAMPLE_END;
+    g->phase = PHASE_SAMPLE_END;
     Tensor noise = feed(g, "sde", F32, SHAPE(stdiff_substeps(m), n, s.dim[1], s.dim[2], s.dim[3]));
     assign(motion, stdiff_advance(motion, noise, 0, m));
-    g->part = PART_SAMPLE;
+    g->phase = PHASE_SAMPLE;
     Tensor x = feed(g, "x", F32, stdiff_frames(m, n));
     Tensor before = feed(g, "before", F32, stdiff_frames(m, n));
     Tensor t = feed(g, "t", I32, SHAPE(n));
     graph_output(stdiff_unet(concat2(x, before), t, motion, m), "noise");
-    g->part = part;
+    g->phase = phase;
 }
 
 const ModelDef model_stdiff = {

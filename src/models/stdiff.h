@@ -12,7 +12,7 @@
 /* The convolution nearly everything here is made of. */
 #define conv3(name, x, width) conv2d(name, x, width, 3, 1, 1, (Layer){ 0 })
 
-enum { STDIFF_MOST_FRAMES = 32, STDIFF_MOST_LAYERS = 8 };
+enum { STDIFF_MAX_FRAMES = 32, STDIFF_MAX_LAYERS = 8 };
 
 typedef enum StdiffLoss { STDIFF_MASKED_L1, STDIFF_L1 } StdiffLoss;
 

@@ -54,7 +54,7 @@ Tensor stdiff_context(Tensor observed, const Stdiff *m)
 {
     Shape   s = tensor_shape(observed);
     int64_t n = s.dim[0], moves = m->observed - 1;
-    Tensor  code[STDIFF_MOST_FRAMES];
+    Tensor  code[STDIFF_MAX_FRAMES];
     Graph  *g = observed.graph;
     scope_open(g, "tde_model");
     Tensor x = sub(slice(observed, 1, 1, m->observed), slice(observed, 1, 0, moves));
@@ -72,15 +72,15 @@ Tensor stdiff_context(Tensor observed, const Stdiff *m)
 /* conv, [tanh, conv] x layers, tanh, conv: f, or g before its last tanh. */
 static Tensor field(const char *name, Tensor x, const Stdiff *m)
 {
-    char    part[16];
+    char    phase[16];
     int64_t width = dim(tensor_shape(x), -1);
     scope_open(x.graph, "%s.net", name);
     for (int64_t i = 0; i <= m->sde_layers; i++) {
-        snprintf(part, sizeof part, "%d", (int)(2 * i));
-        x = tanh_of(conv3(part, x, width));
+        snprintf(phase, sizeof phase, "%d", (int)(2 * i));
+        x = tanh_of(conv3(phase, x, width));
     }
-    snprintf(part, sizeof part, "%d", (int)(2 * m->sde_layers + 2));
-    x = conv2d(part, x, width, 3, 1, 1, (Layer){ .zero = true });
+    snprintf(phase, sizeof phase, "%d", (int)(2 * m->sde_layers + 2));
+    x = conv2d(phase, x, width, 3, 1, 1, (Layer){ .zero = true });
     scope_close(x.graph);
     return x;
 }

@@ -1,5 +1,5 @@
 /* stdiff_sample.c -- STDiff: the future of a clip, frame after frame, on the host. */
-#define LAYERS_OWN_LINES                     /* no graph is built here */
+#define LAYERS_NO_SOURCE                     /* no graph is built here */
 #include "models/layers.h"
 #include "models/stdiff.h"
 
@@ -27,7 +27,7 @@ static Err chain_step(const Chain *c, int64_t frame, int64_t i)
     double   of_frame = sqrt(next) * beta / (1 - now), of_x = sqrt(alpha) * (1 - next) / (1 - now);
     for (int64_t j = 0; j < s->n; j++)
         c->t[j] = (int32_t)t;
-    TRY(s->run(s, PART_SAMPLE));
+    TRY(s->run(s, PHASE_SAMPLE));
     if (t > 0) {
         added = sqrt(fmax(beta * (1 - next) / (1 - now), 1e-20));
         s->normal(s, "z", frame * c->steps + i, c->z, c->count);
@@ -48,7 +48,7 @@ static Err move_on(Sampler *s, const Stdiff *m, int64_t frame)
     float  *noise = s->feed(s, "sde");
     for (int64_t i = 0; i < per_frame; i++)
         s->normal(s, "sde", frame * per_frame + i, noise + i * cells, cells);
-    return s->run(s, PART_SAMPLE_END);
+    return s->run(s, PHASE_SAMPLE_END);
 }
 
 Err stdiff_check_sampler(const void *config, const SamplerConfig *sampler)
@@ -71,7 +71,7 @@ Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)
     const float *observed = s->feed(s, "observed");
     float       *before = s->feed(s, "before"), *clips = NEWN(s->pool, float, count * Tp);
 
-    TRY(s->run(s, PART_SAMPLE_BEGIN));
+    TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     for (int64_t j = 0; j < s->n; j++)
         memcpy(before + j * size, observed + ((j + 1) * To - 1) * size, (size_t)size * 4);
     for (int64_t k = 0; k < Tp && !s->dry; k++) {

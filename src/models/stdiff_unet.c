@@ -80,7 +80,7 @@ static Tensor motion_at(Tensor motion, int level, const Stdiff *m, int64_t *up)
     int64_t h = m->image.at[0] >> level, w = m->image.at[1] >> level;
     Shape   s = stdiff_motion_shape(m, 1);
     *up = 1;
-    if (motion.graph->phases && h > s.dim[1] && h / s.dim[1] <= UP_CONV_MOST &&
+    if (motion.graph->build->subpixel && h > s.dim[1] && h / s.dim[1] <= UP_CONV_MAX &&
         h % s.dim[1] == 0 && w * s.dim[1] == h * s.dim[2]) {
         *up = h / s.dim[1];
         return motion;
@@ -93,7 +93,7 @@ Tensor stdiff_unet(Tensor x, Tensor t, Tensor motion, const Stdiff *m)
     Graph  *g = x.graph;
     int     last = m->channels.n - 1, n_skips = 0;
     int64_t deepest = m->channels.at[last];
-    Tensor  skips[FIELD_MAX_INTS * (STDIFF_MOST_LAYERS + 1) + 1];
+    Tensor  skips[FIELD_MAX_INTS * (STDIFF_MAX_LAYERS + 1) + 1];
     Given   given = { .m = m };
 
     scope_open(g, "diffusion_unet");

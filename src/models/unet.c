@@ -1,6 +1,6 @@
 /* unet.c -- a small denoising U-Net: the plainest system, and the first to read.
  *
- *   x (B,H,W,C) pictures in [-1,1],  t (B) timesteps  ->  mean squared error of the predicted noise
+ *   x (B,H,W,C) images in [-1,1],  t (B) timesteps  ->  mean squared error of the predicted noise
  *
  * Ho et al. (2020): residual blocks with group norm and a time embedding, self-attention at the
  * lowest resolution, skips joined by channel concat. Weight names follow tests/ref/unet.py. */
@@ -15,9 +15,9 @@ typedef struct Unet {
 } Unet;
 
 static const Field unet_fields[] = {
-    { "height",    FIELD_INT,  offsetof(Unet, height),    4, 4096, NULL, NULL, "of the pictures" },
-    { "width",     FIELD_INT,  offsetof(Unet, width),     4, 4096, NULL, NULL, "of the pictures" },
-    { "channels",  FIELD_INT,  offsetof(Unet, channels),  1, 64, NULL, NULL, "of the pictures" },
+    { "height",    FIELD_INT,  offsetof(Unet, height),    4, 4096, NULL, NULL, "of the images" },
+    { "width",     FIELD_INT,  offsetof(Unet, width),     4, 4096, NULL, NULL, "of the images" },
+    { "channels",  FIELD_INT,  offsetof(Unet, channels),  1, 64, NULL, NULL, "of the images" },
     { "widths",    FIELD_INTS, offsetof(Unet, widths),    1, 4096, NULL, NULL,
       "channels of each level" },
     { "groups",    FIELD_INT,  offsetof(Unet, groups),    1, 512, NULL, NULL,
@@ -125,13 +125,13 @@ static Tensor unet_loss(Graph *g, const void *config, int64_t batch, int64_t sha
 static void unet_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
 {
     const Unet *m = config;
-    Part        part = g->part;
+    Phase        phase = g->phase;
     (void)sampler;
-    g->part = PART_SAMPLE;
+    g->phase = PHASE_SAMPLE;
     Tensor x = feed(g, "x", F32, SHAPE(n, m->height, m->width, m->channels)),
            t = feed(g, "t", I32, SHAPE(n));
     graph_output(unet_predict(x, t, m), "noise");
-    g->part = part;
+    g->phase = phase;
 }
 
 static Err unet_check_sampler(const void *config, const SamplerConfig *sampler)
@@ -140,7 +140,7 @@ static Err unet_check_sampler(const void *config, const SamplerConfig *sampler)
     return sampler_check(sampler, "unet", 1 << SAMPLER_DDPM, false);
 }
 
-/* DDPM (Ho et al. 2020, equation 7) over respaced times; the predicted picture is clipped to
+/* DDPM (Ho et al. 2020, equation 7) over respaced times; the predicted image is clipped to
  * [-1,1]. */
 static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
 {
@@ -163,7 +163,7 @@ static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
         double  added = sqrt(beta * (1 - next) / (1 - now));
         for (int64_t i = 0; i < s->n; i++)
             times[i] = (int32_t)t;
-        TRY(s->run(s, PART_SAMPLE));
+        TRY(s->run(s, PHASE_SAMPLE));
         const float *noise = s->output(s, "noise");
         if (k)
             s->normal(s, "z", steps - 1 - k, z, count);

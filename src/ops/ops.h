@@ -4,14 +4,23 @@
 
 #include "ir/op.h"
 
-#define OP(name)      extern const OpDef op_##name;
-#define OP_PART(name) extern const OpDef op_##name;
-#include "ops/ops.def"
-#undef OP
-#undef OP_PART
+/* ops_list.def is made by the build (scripts/list_ops.sh). */
+typedef enum OpId {
+#define OPERATOR(name)          OP_ID_##name,
+#define OPERATOR_INTERNAL(name) OP_ID_##name,
+#include "ops/ops_list.def"
+#undef OPERATOR
+#undef OPERATOR_INTERNAL
+    OP_COUNT
+} OpId;
 
-extern const OpDef *const ops_all[];
-extern const int          ops_count;
+#define OPERATOR(name)          extern const OpDef op_##name;
+#define OPERATOR_INTERNAL(name) extern const OpDef op_##name;
+#include "ops/ops_list.def"
+#undef OPERATOR
+#undef OPERATOR_INTERNAL
+
+extern const OpDef *const ops_all[OP_COUNT];             /* by id */
 
 const Kernel *op_kernel(const OpDef *op, const Device *device);  /* run == NULL: cannot run there */
 

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "plan/plan_buffers.h"
 #include "plan/solve_int.h"
-#include "plan/stage.h"
+#include "plan/staging.h"
 
 enum {
     ANSWER_PLACES = 12,      /* lists that are placed, at most */
@@ -24,7 +24,7 @@ enum {
 struct PlanSearch {
     Pool         *pool;
     const PGraph *graph;
-    PlanSearch   *unhosted;      /* of the graph as solvers see it; NULL: it has no hosted values */
+    PlanSearch   *unhosted;      /* of the graph as solvers see it; NULL: it has no host-resident values */
     PlanOptions   options;
     Solve         solve;
     bool          begun;
@@ -36,11 +36,11 @@ struct PlanSearch {
 
 static Err answer_plan(Pool *pool, const Solve *s, const RunList *list, Plan **plan)
 {
-    Pool    *scratch = pool_new(NULL, "answer_plan");
+    Pool    *temp = pool_new(NULL, "answer_plan");
     int32_t *runs, n;
-    task_runs(scratch, s->task, list->node, list->n, &runs, &n);
+    task_runs(temp, s->task, list->node, list->n, &runs, &n);
     Err err = plan_from_runs(pool, s->graph, runs, n, plan);
-    pool_free(scratch);
+    pool_free(temp);
     TRY(err);
     (*plan)->cut = s->cut;
     (*plan)->budget_bytes = s->options.budget_bytes;
@@ -49,16 +49,16 @@ static Err answer_plan(Pool *pool, const Solve *s, const RunList *list, Plan **p
 
 Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
 {
-    Pool       *scratch = pool_new(NULL, "plan_place");
+    Pool       *temp = pool_new(NULL, "plan_place");
     PlanBuffers buffers;
-    Err err = plan_buffers_place(scratch, graph, plan, budget_bytes, &buffers, &plan->arena_bytes);
-    pool_free(scratch);
+    Err err = plan_buffers_place(temp, graph, plan, budget_bytes, &buffers, &plan->arena_bytes);
+    pool_free(temp);
     return err;
 }
 
 /* The plan of least peak. It is placed without regard to the budget: the least that is named is the
  * same whatever was asked for. */
-static Err answer_least(Pool *pool, Solve *s, Plan **plan)
+static Err answer_minimum(Pool *pool, Solve *s, Plan **plan)
 {
     TRY(answer_plan(pool, s, &s->least, plan));
     return s->options.layout ? plan_place(s->graph, *plan, 0) : OK;
@@ -80,7 +80,7 @@ static Err answer_refuse(const Solve *s, const Plan *least)
 static Err answer_placed(Pool *pool, Solve *s, RunList first, Plan *least, Plan **plan)
 {
     int64_t budget = s->options.budget_bytes, aim = budget, floor_bytes = s->least.peak_bytes;
-    RunList candidates[LADDER_MOST + 2 * ANSWER_AIMS + 2];
+    RunList candidates[LADDER_MAX + 2 * ANSWER_AIMS + 2];
     int32_t n = 0;
     candidates[n++] = first;
     for (int32_t k = 0; k < s->n_rung; k++) {
@@ -122,11 +122,11 @@ static Err answer_placed(Pool *pool, Solve *s, RunList first, Plan *least, Plan 
 static Err answer_moved(Pool *pool, Solve *s, const RunList *list, Plan **moved)
 {
     const PlanOptions *options = &s->options;
-    Pool    *scratch = pool_new(NULL, "answer_moved");
+    Pool    *temp = pool_new(NULL, "answer_moved");
     int64_t  aim = options->budget_bytes;
     int32_t *runs, n;
     Err      err = OK;
-    task_runs(scratch, s->task, list->node, list->n, &runs, &n);
+    task_runs(temp, s->task, list->node, list->n, &runs, &n);
     for (int32_t tries = 0; tries < 4; tries++) {
         err = plan_offload(pool, s->graph, runs, n, aim, options->host_budget_bytes, NULL,
                            moved);
@@ -138,7 +138,7 @@ static Err answer_moved(Pool *pool, Solve *s, const RunList *list, Plan **moved)
         aim -= (*moved)->arena_bytes - options->budget_bytes;
         *moved = NULL;
     }
-    pool_free(scratch);
+    pool_free(temp);
     if (!err && *moved) {
         (*moved)->budget_bytes = options->budget_bytes;
         (*moved)->cut = s->cut;
@@ -164,7 +164,7 @@ static bool answer_has_host(const PGraph *graph)
 /* A plan with copies that is cheaper than *plan, which fits, if there is one. */
 static Err answer_cheaper_moved(Pool *pool, Solve *s, Plan **plan)
 {
-    RunList candidates[LADDER_MOST + 3];
+    RunList candidates[LADDER_MAX + 3];
     int32_t n = 0;
     solve_ladder(s, s->keep_all_bytes);
     candidates[n++] = answer_keep_all(s);
@@ -188,14 +188,14 @@ static Err answer_cheaper_moved(Pool *pool, Solve *s, Plan **plan)
 static Err answer_squeeze(PlanSearch *search, const RunList *list, int64_t *aim)
 {
     Solve   *s = &search->solve;
-    Pool    *scratch = pool_new(NULL, "answer_squeeze");
+    Pool    *temp = pool_new(NULL, "answer_squeeze");
     int64_t  low = s->bound_bytes, high = *aim;
     int32_t *runs, n;
-    OffloadLeast least = { 0 };
+    OffloadMinimum least = { 0 };
     Err      err = OK;
-    task_runs(scratch, s->task, list->node, list->n, &runs, &n);
+    task_runs(temp, s->task, list->node, list->n, &runs, &n);
     for (int i = 0; i < ANSWER_HALVINGS && low < high && !err && !solve_late(s); i++) {
-        Pool   *once = pool_new(scratch, "offload");
+        Pool   *once = pool_new(temp, "offload");
         int64_t middle = i == 0 ? low : low + (high - low) / 2;
         Plan   *moved;
         err = plan_offload(once, s->graph, runs, n, middle, s->options.host_budget_bytes, &least,
@@ -210,13 +210,13 @@ static Err answer_squeeze(PlanSearch *search, const RunList *list, int64_t *aim)
         }
         pool_free(once);
     }
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }
 
 /* *least becomes a plan with copies where that needs less. Neither list nor bytes depend on the
  * budget, so what is named here is found again. */
-static Err answer_least_moved(Pool *pool, PlanSearch *search, Plan **least)
+static Err answer_minimum_moved(Pool *pool, PlanSearch *search, Plan **least)
 {
     Solve *s = &search->solve;
     if (!search->moved_known) {
@@ -228,13 +228,13 @@ static Err answer_least_moved(Pool *pool, PlanSearch *search, Plan **least)
     }
     if (!search->moved_aim)
         return OK;
-    Pool    *scratch = pool_new(NULL, "answer_least_moved");
+    Pool    *temp = pool_new(NULL, "answer_minimum_moved");
     int32_t *runs, n;
     Plan    *moved;
-    task_runs(scratch, s->task, search->moved_list.node, search->moved_list.n, &runs, &n);
+    task_runs(temp, s->task, search->moved_list.node, search->moved_list.n, &runs, &n);
     Err err = plan_offload(pool, s->graph, runs, n, search->moved_aim, s->options.host_budget_bytes,
                            NULL, &moved);
-    pool_free(scratch);
+    pool_free(temp);
     TRY(err);
     if (s->options.layout)
         TRY(plan_place(s->graph, moved, 0));
@@ -289,7 +289,7 @@ static Err answer_within(Pool *pool, PlanSearch *search, int64_t budget, Plan **
         solve_begin(s, search->pool, graph, &search->options, kept);
     search->begun = true;
     s->options.budget_bytes = budget;
-    TRY(answer_least(pool, s, &least));
+    TRY(answer_minimum(pool, s, &least));
     *plan = least;
     if (plan_peak_bytes(least) <= budget) {
         RunList best;
@@ -297,7 +297,7 @@ static Err answer_within(Pool *pool, PlanSearch *search, int64_t budget, Plan **
         TRY(s->options.layout ? answer_placed(pool, s, best, least, plan)
                               : answer_plan(pool, s, &best, plan));
     } else if (answer_has_host(graph)) {
-        TRY(answer_least_moved(pool, search, plan));
+        TRY(answer_minimum_moved(pool, search, plan));
     }
     if (plan_peak_bytes(*plan) > budget) {
         TRY(answer_named(search, kept, plan));
@@ -313,7 +313,7 @@ PlanSearch *plan_search_new(Pool *pool, const PGraph *graph, const PlanOptions *
 {
     PlanSearch *search = NEW(pool, PlanSearch);
     *search = (PlanSearch){ .pool = pool, .graph = graph, .options = *options };
-    if (pgraph_is_hosted(graph))
+    if (pgraph_is_host_resident(graph))
         search->unhosted = plan_search_new(pool, pgraph_unhosted(pool, graph), options);
     return search;
 }
@@ -329,14 +329,14 @@ Err plan_search_within(Pool *pool, PlanSearch *search, int64_t budget_bytes, Pla
 Err plan_solve(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan **plan)
 {
     TRY(pgraph_check(graph));
-    Pool *scratch = pool_new(NULL, "plan_solve");
-    Err   err = plan_search_within(pool, plan_search_new(scratch, graph, options),
+    Pool *temp = pool_new(NULL, "plan_solve");
+    Err   err = plan_search_within(pool, plan_search_new(temp, graph, options),
                                    options->budget_bytes, plan);
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }
 
-static Err answer_curve(Pool *pool, Pool *scratch, const PGraph *graph, const PlanOptions *options,
+static Err answer_curve(Pool *pool, Pool *temp, const PGraph *graph, const PlanOptions *options,
                        const int64_t *budgets, int n, Plan **plans)
 {
     Plan   *keep_all;
@@ -350,7 +350,7 @@ static Err answer_curve(Pool *pool, Pool *scratch, const PGraph *graph, const Pl
             *plans[i] = *keep_all;
         } else {
             if (!s.task)
-                solve_begin(&s, scratch, graph, options, keep_all);
+                solve_begin(&s, temp, graph, options, keep_all);
             if (budgets[i] < s.least.peak_bytes)
                 continue;
             RunList found;
@@ -367,11 +367,11 @@ static Err answer_curve(Pool *pool, Pool *scratch, const PGraph *graph, const Pl
 
 /* Where values may be copied to the host: every budget as it would be asked for alone, of one
  * search. */
-static Err answer_curve_moved(Pool *pool, Pool *scratch, const PGraph *graph,
+static Err answer_curve_moved(Pool *pool, Pool *temp, const PGraph *graph,
                               const PlanOptions *options, const int64_t *budgets, int n,
                               Plan **plans)
 {
-    PlanSearch *search = plan_search_new(scratch, graph, options);
+    PlanSearch *search = plan_search_new(temp, graph, options);
     Plan       *best = NULL;
     for (int i = 0; i < n; i++) {
         Plan *found;
@@ -397,10 +397,10 @@ Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, cons
     TRY(pgraph_check(graph));
     for (int i = 1; i < n; i++)
         REQUIRE(budgets[i] >= budgets[i - 1]);
-    Pool *scratch = pool_new(NULL, "plan_curve");
-    bool  moves = pgraph_is_hosted(graph) || answer_has_host(graph);
-    Err   err = (moves ? answer_curve_moved : answer_curve)(pool, scratch, graph, options, budgets,
+    Pool *temp = pool_new(NULL, "plan_curve");
+    bool  moves = pgraph_is_host_resident(graph) || answer_has_host(graph);
+    Err   err = (moves ? answer_curve_moved : answer_curve)(pool, temp, graph, options, budgets,
                                                             n, plans);
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }

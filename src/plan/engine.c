@@ -1,22 +1,24 @@
 /* engine.c -- choose algorithms, plan each program, place every byte. */
 #include "plan/engine.h"
 
+#include "linalg/linalg.h"
+
 #include "base/text.h"
 #include "ops/ops.h"
-#include "plan/node_time.h"
+#include "profile/node_time.h"
 
 #include <stdio.h>
 #include <math.h>
 #include <string.h>
 
-static bool part_in_step(Part part)
+static bool part_in_step(Phase phase)
 {
-    return part == PART_MICRO || part == PART_UPDATE;
+    return phase == PHASE_MICRO || phase == PHASE_UPDATE;
 }
 
 bool program_in_step(const Program *program)
 {
-    return program->parts[PART_MICRO] || program->parts[PART_UPDATE];
+    return program->phases[PHASE_MICRO] || program->phases[PHASE_UPDATE];
 }
 
 static Err engine_choose(Engine *engine)
@@ -35,7 +37,7 @@ static Err engine_choose(Engine *engine)
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
         TimeBasis basis;
         engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], identity, &basis);
-        if (part_in_step(node->part))
+        if (part_in_step(node->phase))
             engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
@@ -55,7 +57,7 @@ static void engine_place_persistent(Engine *engine)
         engine->offset[i] = engine->host_offset[i] = -1;
         if (!value->persistent || value->root != i)
             continue;
-        if (value->hosted && engine->device->to_host > 0) {
+        if (value->host_resident && engine->device->to_host > 0) {
             engine->host_offset[i] = align_up(engine->host_bytes, engine->device->align);
             engine->host_bytes = engine->host_offset[i] + value->bytes;
             continue;
@@ -68,13 +70,13 @@ static void engine_place_persistent(Engine *engine)
     engine->host_persistent_bytes = align_up(engine->host_bytes, engine->device->align);
 }
 
-static bool engine_parts_joined(const Graph *graph, Part a, Part b)
+static bool engine_phases_joined(const Graph *graph, Phase a, Phase b)
 {
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        for (int j = 0; node->part == b && j < node->n_in; j++) {
+        for (int j = 0; node->phase == b && j < node->n_in; j++) {
             const Value *value = node->in[j] >= 0 ? value_at(graph, node->in[j]) : NULL;
-            if (value && value->maker >= 0 && graph->nodes[value->maker].part == a)
+            if (value && value->producer >= 0 && graph->nodes[value->producer].phase == a)
                 return true;
         }
     }
@@ -87,7 +89,7 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
     const PGraph      *pgraph = program->pgraph;
     const PlanBuffers *all = &program->buffers;
     int64_t           *end = NEWN(pool, int64_t, pgraph->n_values);
-    int64_t            guard = engine->guards ? GUARD_BYTES : 0, scratch = 0;
+    int64_t            guard = engine->guards ? GUARD_BYTES : 0, temp = 0;
     int32_t            next = 0;             /* stay */
 
     for (int32_t i = 0; i < pgraph->n_values; i++)
@@ -98,25 +100,25 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
             continue;
         const PNode *node = &pgraph->nodes[program->plan->steps[s].id];
         int64_t *top =
-            &engine->part_bytes[engine->graph->nodes[program->node_of[program->plan->steps[s].id]]
-                                    .part];
+            &engine->phase_bytes[engine->graph->nodes[program->node_of[program->plan->steps[s].id]]
+                                    .phase];
         /* Before it runs: what was loaded. With it: outputs, which may move into inputs, and
          * workspace. */
         for (int32_t upto = s - 1; upto <= s; upto++) {
-            for (scratch = 0; next < all->n_stays && all->stays[next].first_step <= upto; next++) {
-                const Stay *stay = &all->stays[next];
-                int64_t at = engine->persistent_bytes + all->buffers[stay->buffer].offset + guard;
-                if (stay->value >= 0)
-                    end[stay->value] = at + pgraph->values[stay->value].bytes;
+            for (temp = 0; next < all->n_ranges && all->ranges[next].first_step <= upto; next++) {
+                const LiveRange *range = &all->ranges[next];
+                int64_t at = engine->persistent_bytes + all->buffers[range->buffer].offset + guard;
+                if (range->value >= 0)
+                    end[range->value] = at + pgraph->values[range->value].bytes;
                 else
-                    scratch = at + node->workspace;
+                    temp = at + node->workspace;
             }
             for (int32_t i = 0; upto < s && i < node->n_in; i++)
                 *top = end[node->in[i]] > *top ? end[node->in[i]] : *top;
         }
         for (int32_t i = 0; i < node->n_out; i++)
             *top = end[node->out[i]] > *top ? end[node->out[i]] : *top;
-        *top = scratch > *top ? scratch : *top;
+        *top = temp > *top ? temp : *top;
     }
 }
 
@@ -221,7 +223,7 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
     if (program_in_step(program))
         engine->cost_ns += (double)program->repeat * program->meter.cost;
     engine->recomputed += program->meter.n_recomputes;
-    engine->moved += program->slots.n_stays;
+    engine->moved += program->slots.n_ranges;
     engine->cut |= program->plan->cut;
     engine_tops(pool, engine, program);
     if (program->arena_bytes > engine->arena_bytes) {
@@ -258,8 +260,8 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         .host_budget_bytes = engine_slots_budget(engine), .progress = options->progress,
         .progress_arg = options->progress_arg,
     };
-    Pool       *scratch = pool_new(pool, "engine_solve");
-    PlanSearch *search = plan_search_new(scratch, program->pgraph, &how);
+    Pool       *temp = pool_new(pool, "engine_solve");
+    PlanSearch *search = plan_search_new(temp, program->pgraph, &how);
     bool        refused = false;
     for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
         Plan   *plan;
@@ -274,7 +276,7 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         if (err || cheaper || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
             break;
     }
-    pool_free(scratch);
+    pool_free(temp);
     /* A least plan is placed as small as it goes, not as asked for: what is named is then named
      * again. */
     return engine_place(pool, engine, program, refused ? 0 : options->budget_bytes, NULL, NULL);
@@ -302,31 +304,31 @@ static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *optio
 
 const Device *engine_device(const Engine *engine, int32_t node)
 {
-    return engine->choices[node].own ? &engine->own_device : engine->device;
+    return engine->choices[node].builtin ? &engine->builtin_device : engine->device;
 }
 
-/* Nobody gives scratch away for nothing: a leaner algorithm that was not measured is taken to be
+/* Nobody gives workspace away for nothing: a leaner algorithm that was not measured is taken to be
  * slower. */
 static const double lean_slower = 1.25;
 
-/* Where the preferred algorithm wants more scratch than it may have (or `own` says so), the own
+/* Where the preferred algorithm wants more workspace than it may have (or `own` says so), the own
  * provider's leanest takes over if it needs less. */
-static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
+static Err engine_lean(Engine *engine, int64_t max_workspace, const bool *builtin)
 {
     uint64_t identity = graph_identity(engine->graph);
     for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
         const Node   *node = &engine->graph->nodes[i];
         const Kernel *kernel = node->op->view ? NULL : op_kernel(node->op, engine->device);
         Choice       *choice = &engine->choices[i], lean = { 0 };
-        bool wanted = own ? own[i] : most_scratch && choice->workspace_bytes > (size_t)most_scratch;
+        bool wanted = builtin ? builtin[i] : max_workspace && choice->workspace_bytes > (size_t)max_workspace;
         if (!wanted || !kernel || !kernel->choose || engine->device->kind != DEVICE_CPU)
             continue;
-        TRY(kernel->choose(node, &engine->own_device, &lean));
-        if (lean.workspace_bytes >= choice->workspace_bytes && !own)
+        TRY(kernel->choose(node, &engine->builtin_device, &lean));
+        if (lean.workspace_bytes >= choice->workspace_bytes && !builtin)
             continue;
         TimeBasis basis;
         *choice = lean;
-        choice->own = true;
+        choice->builtin = true;
         engine->node_ns[i] = node_time(engine->device, node, choice, identity, &basis);
         if (basis != TIME_MEASURED)
             engine->node_ns[i] *= lean_slower;
@@ -339,47 +341,47 @@ static Err engine_lean(Engine *engine, int64_t most_scratch, const bool *own)
  * pass between them without being accumulated. */
 static Err engine_list_programs(Pool *pool, Engine *engine, const EngineOptions *options)
 {
-    bool present[PART_COUNT] = { false };
+    bool present[PHASE_COUNT] = { false };
     for (int32_t i = 0; i < engine->graph->n_nodes; i++)
-        present[engine->graph->nodes[i].part] = true;
-    bool joined = engine_parts_joined(engine->graph, PART_MICRO, PART_UPDATE);
-    for (int part = 0; part < PART_COUNT; part++) {
-        if (!present[part] || (part == PART_UPDATE && joined))
+        present[engine->graph->nodes[i].phase] = true;
+    bool joined = engine_phases_joined(engine->graph, PHASE_MICRO, PHASE_UPDATE);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        if (!present[phase] || (phase == PHASE_UPDATE && joined))
             continue;
         Program *program = &engine->programs[engine->n_programs++];
-        program->parts[part] = true;
-        program->name = part_phase((Part)part);
-        int64_t repeat = part == PART_MICRO      ? options->accumulate
-                         : part == PART_VALIDATE ? options->validate
+        program->phases[phase] = true;
+        program->name = phase_public_name((Phase)phase);
+        int64_t repeat = phase == PHASE_MICRO      ? options->accumulate
+                         : phase == PHASE_VALIDATE ? options->validate
                                                  : 1;
         program->repeat = repeat > 1 ? repeat : 1;
-        if (part == PART_MICRO && joined)
-            program->parts[PART_UPDATE] = true;
-        TRY(pgraph_from_graph(pool, engine->graph, program->parts, engine->choices, engine->node_ns,
+        if (phase == PHASE_MICRO && joined)
+            program->phases[PHASE_UPDATE] = true;
+        TRY(pgraph_from_graph(pool, engine->graph, program->phases, engine->choices, engine->node_ns,
                               engine->device, program));
     }
     return OK;
 }
 
 Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options,
-                 const bool *own, Engine **out)
+                 const bool *builtin, Engine **out)
 {
     TRY(graph_check(graph));
     Engine *engine = *out = NEW(pool, Engine);
     engine->graph = graph;
     engine->device = device;
-    engine->own_device = *device;
-    engine->own_device.blas = blas_lean();
+    engine->builtin_device = *device;
+    engine->builtin_device.backend = backend_lean();
     engine->guards = options->guards;
     engine->choices = NEWN(pool, Choice, graph->n_nodes);
     engine->node_ns = NEWN(pool, double, graph->n_nodes);
     engine->offset = NEWN(pool, int64_t, graph->n_values);
     engine->host_offset = NEWN(pool, int64_t, graph->n_values);
-    engine->programs = NEWN(pool, Program, PART_COUNT);
+    engine->programs = NEWN(pool, Program, PHASE_COUNT);
     if (!options->no_inplace)
         graph_take_inplace(graph);
     TRY(engine_choose(engine));
-    TRY(engine_lean(engine, options->most_scratch, own));
+    TRY(engine_lean(engine, options->max_workspace, builtin));
     engine_place_persistent(engine);
     engine->arena_bytes = engine->persistent_bytes;
     return engine_list_programs(pool, engine, options);
@@ -446,7 +448,7 @@ double engine_step_ns(const Engine *engine, int64_t accumulate)
     for (int i = 0; i < engine->n_programs; i++)
         if (program_in_step(&engine->programs[i]))
             ns += engine->programs[i].meter.cost *
-                  (engine->programs[i].parts[PART_MICRO] ? (double)accumulate : 1);
+                  (engine->programs[i].phases[PHASE_MICRO] ? (double)accumulate : 1);
     return engine_forecast_ns(engine, ns, engine->arena_bytes);
 }
 

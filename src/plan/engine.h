@@ -6,7 +6,7 @@
  *      0            persistent_bytes                          arena_bytes
  *      | parameters, state, constants | buffers of one program at a time |
  *
- * and one on the host, where the device has a memory of its own (hosted state below, slots of one
+ * and one on the host, where the device has a memory of its own (host-resident state below, slots of one
  * program's saved values above).
  *
  * Parts that hand values to each other (micro and update, when gradients are not accumulated) form
@@ -16,14 +16,14 @@
 #define PLAN_ENGINE_H
 
 #include "base/json_out.h"
-#include "device/profile.h"
+#include "profile/profile.h"
 #include "ir/op.h"
 #include "plan/plan.h"
 #include "plan/plan_buffers.h"
 
 typedef struct Program {
     const char  *name;           /* of its first phase: "micro" also where update is joined to it */
-    bool         parts[PART_COUNT];
+    bool         phases[PHASE_COUNT];
     PGraph      *pgraph;
     int32_t     *node_of;        /* pgraph node -> graph node */
     int32_t     *value_of;       /* pgraph value -> graph value (always a root) */
@@ -53,7 +53,7 @@ typedef struct EngineOptions {
     int64_t     accumulate;      /* micro-batches of a step; 0: one */
     int64_t     validate;        /* batches of a validation; 0: one */
     /* algorithms with more give way to leaner ones; 0: any (a numeric lever) */
-    int64_t     most_scratch;
+    int64_t     max_workspace;
     bool        guards;          /* tests: GUARD_BYTES on both sides of every buffer */
     bool        no_inplace;      /* tests: nothing takes over an input's bytes */
 } EngineOptions;
@@ -70,10 +70,10 @@ typedef struct Engine {
     int           n_programs;
     int64_t      *offset;        /* per value: of persistent roots in the arena; -1 for others */
     int64_t       persistent_bytes;  /* where the programs' buffers begin */
-    int64_t      *host_offset;   /* per value: of hosted roots in the host arena; -1 for others */
+    int64_t      *host_offset;   /* per value: of host-resident roots in the host arena; -1 for others */
     /* the host arena: where slots begin, and its top; 0: none */
     int64_t       host_persistent_bytes, host_bytes;
-    int64_t       part_bytes[PART_COUNT];    /* highest end of what each part's runs are given */
+    int64_t       phase_bytes[PHASE_COUNT];    /* highest end of what each part's runs are given */
     int64_t       live_bytes, arena_bytes;   /* the largest over the programs */
     int64_t       keep_all_bytes;    /* arena with everything kept */
     int64_t       bound_bytes;       /* no plan can do with less */
@@ -81,12 +81,12 @@ typedef struct Engine {
     double        cost_ns, keep_all_ns;
     int32_t       recomputed;        /* second runs in all programs */
     int32_t       moved;             /* saved values that are no state, in all programs */
-    int32_t       leaner;            /* nodes whose algorithm gave way to one with less scratch */
+    int32_t       leaner;            /* nodes whose algorithm gave way to one with less workspace */
     int           peak_program;
     bool          cut;               /* a time limit ended the search */
     bool          guards;
     /* as device, with the own matrix products: for choices marked `own` */
-    Device        own_device;
+    Device        builtin_device;
 } Engine;
 
 /* The predicted time of one step, and where it comes from: "profile NAME", "roofline of profile
@@ -138,13 +138,13 @@ Err engine_read(Pool *pool, const Json *root, Graph *graph, const Device *device
  * still to be planned; a program's plan judged, placed (or its given offsets judged) and added to
  * the engine's figures. own: nodes that run by the own provider, or NULL. */
 Err engine_begin(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options,
-                 const bool *own, Engine **engine);
+                 const bool *builtin, Engine **engine);
 Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes,
                  const int64_t *offsets, const int64_t *slots);
 void engine_count(Pool *pool, Engine *engine, Program *program);
 
 /* The planner's view of some parts of a graph (plan/from_graph.c). */
-Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const Choice *choices,
+Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *phases, const Choice *choices,
                       const double *node_ns, const Device *device, Program *program);
 
 #endif

@@ -20,7 +20,7 @@ static void graph_digest(const Graph *graph, char digest[17])
         const Value *v = value_at(graph, i);
         hash = hash_int(hash_int(hash, v->type), v->bytes);
         hash = hash_int(hash_int(hash, v->root), v->offset);
-        hash = hash_int(hash_int(hash, v->persistent + 2 * v->hosted), v->shape.rank);
+        hash = hash_int(hash_int(hash, v->persistent + 2 * v->host_resident), v->shape.rank);
         for (int a = 0; a < v->shape.rank; a++)
             hash = hash_int(hash, v->shape.dim[a]);
         hash = hash_text(hash, v->name ? v->name : "");
@@ -28,7 +28,7 @@ static void graph_digest(const Graph *graph, char digest[17])
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         hash = hash_text(hash, node->op->name);
-        hash = hash_int(hash_int(hash, node->part), node->inplace);
+        hash = hash_int(hash_int(hash, node->phase), node->inplace);
         hash = hash_text(hash, graph->modules[node->module].path);
         hash = hash_int(hash_int(hash, node->n_in), node->n_out);
         for (int j = 0; j < node->n_in; j++)
@@ -37,13 +37,13 @@ static void graph_digest(const Graph *graph, char digest[17])
             hash = hash_int(hash, node->out[j]);
     }
     for (int32_t i = 0; i < graph->n_outputs; i++)
-        hash = hash_int(hash_int(hash, graph->outputs[i].value), graph->outputs[i].part);
+        hash = hash_int(hash_int(hash, graph->outputs[i].value), graph->outputs[i].phase);
     snprintf(digest, 17, "%016llx", (unsigned long long)hash);
 }
 
 /* ---- out ---- */
 
-static bool choice_counts(const Choice *choice)  /* worth a line: it has an algorithm or scratch */
+static bool choice_counts(const Choice *choice)  /* worth a line: it has an algorithm or workspace */
 {
     return choice->name || choice->workspace_bytes;
 }
@@ -58,9 +58,9 @@ static void write_choices(JsonOut *o, const Engine *engine)
         json_out_object_row(o, NULL);
         json_out_string(o, "node", node_text(engine->graph, i));
         json_out_string(o, "algorithm", choice->name ? choice->name : "");
-        json_out_int(o, "scratch", (int64_t)choice->workspace_bytes);
-        if (choice->own)
-            json_out_bool(o, "own", true);
+        json_out_int(o, "workspace", (int64_t)choice->workspace_bytes);
+        if (choice->builtin)
+            json_out_bool(o, "builtin", true);
         json_out_end(o);
     }
     json_out_end(o);
@@ -120,7 +120,7 @@ static Err read_device(const Json *root, const Device *device)
     TRY(json_need_text(object, "library", &library));
     TRY(json_need_int(object, "threads", &threads));
     TRY(json_need_int(object, "align", &align));
-    /* A card has two names: its profile's where it is only described, "cuda" where it is. */
+    /* A GPU has two names: its profile's where it is only described, "cuda" where it is. */
     bool named = !strcmp(name, device->name) || device->kind == DEVICE_CUDA;
     if (!named || strcmp(model, device->model) || align != device->align)
         return fail(E_PLAN,
@@ -159,16 +159,16 @@ static Err read_digest(const Json *root, const Graph *graph)
 
 typedef struct ChoiceRow {
     const char *algorithm;
-    int64_t     scratch;
-    bool        listed, own;
+    int64_t     workspace;
+    bool        listed, builtin;
 } ChoiceRow;
 
-static Err read_choices(Pool *scratch, const Json *root, const Graph *graph, ChoiceRow *rows)
+static Err read_choices(Pool *temp, const Json *root, const Graph *graph, ChoiceRow *rows)
 {
     const Json *list;
     Names       nodes;
     TRY(json_need_array(root, "choices", &list));
-    names_init(&nodes, scratch, graph->n_nodes);
+    names_init(&nodes, temp, graph->n_nodes);
     for (int32_t i = 0; i < graph->n_nodes; i++)
         names_add(&nodes, node_text(graph, i), i);
     for (uint32_t i = 0; i < list->n; i++) {
@@ -180,8 +180,8 @@ static Err read_choices(Pool *scratch, const Json *root, const Graph *graph, Cho
                              json_kind_text(item));
         TRY(json_need_text(item, "node", &node));
         TRY(json_need_text(item, "algorithm", &row.algorithm));
-        TRY(json_need_int(item, "scratch", &row.scratch));
-        TRY(json_maybe_bool(item, "own", &row.own));
+        TRY(json_need_int(item, "workspace", &row.workspace));
+        TRY(json_maybe_bool(item, "builtin", &row.builtin));
         int32_t id = names_find(&nodes, node);
         if (id < 0 || rows[id].listed)
             return json_fail(list, item,
@@ -192,8 +192,8 @@ static Err read_choices(Pool *scratch, const Json *root, const Graph *graph, Cho
     return OK;
 }
 
-/* What runs must be what was planned. A card that is only described answers for its libraries with
- * a little more scratch than the card itself: a plan that has room to spare keeps it. */
+/* What runs must be what was planned. A GPU that is only described answers for its libraries with
+ * a little more workspace than the GPU itself: a plan that has room to spare keeps it. */
 static Err check_choices(const Json *root, Engine *engine, const ChoiceRow *rows)
 {
     for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
@@ -201,24 +201,24 @@ static Err check_choices(const Json *root, Engine *engine, const ChoiceRow *rows
         const char *name = here->name ? here->name : "";
         bool        same = rows[i].listed == choice_counts(here);
         if (same && rows[i].listed && !strcmp(rows[i].algorithm, name) &&
-            engine->device->kind == DEVICE_CUDA && rows[i].scratch > (int64_t)here->workspace_bytes)
-            here->workspace_bytes = (size_t)rows[i].scratch;
+            engine->device->kind == DEVICE_CUDA && rows[i].workspace > (int64_t)here->workspace_bytes)
+            here->workspace_bytes = (size_t)rows[i].workspace;
         if (same && rows[i].listed)
             same = !strcmp(rows[i].algorithm, name) &&
-                   rows[i].scratch == (int64_t)here->workspace_bytes;
+                   rows[i].workspace == (int64_t)here->workspace_bytes;
         if (!same)
             return fail(E_PLAN,
-                        "%s runs %s by '%s' with %lld bytes of scratch, this library by '%s' with "
+                        "%s runs %s by '%s' with %lld bytes of workspace, this library by '%s' with "
                         "%lld; make a plan "
                         "here by plimsoll fit",
                         json_name(root), node_text(engine->graph, i),
-                        rows[i].listed ? rows[i].algorithm : "", (long long)rows[i].scratch, name,
+                        rows[i].listed ? rows[i].algorithm : "", (long long)rows[i].workspace, name,
                         (long long)here->workspace_bytes);
     }
     return OK;
 }
 
-static Err read_engine(Pool *pool, Pool *scratch, const Json *root, Graph *graph,
+static Err read_engine(Pool *pool, Pool *temp, const Json *root, Graph *graph,
                        const Device *device, const EngineOptions *options, Engine **out)
 {
     int64_t budget = 0;
@@ -230,16 +230,16 @@ static Err read_engine(Pool *pool, Pool *scratch, const Json *root, Graph *graph
     TRY(json_maybe_int(root, "budget_bytes", &budget));
     TRY(read_device(root, device));
 
-    ChoiceRow *rows = NEWN(scratch, ChoiceRow, graph->n_nodes);
-    bool      *own = NEWN(scratch, bool, graph->n_nodes);
+    ChoiceRow *rows = NEWN(temp, ChoiceRow, graph->n_nodes);
+    bool      *builtin = NEWN(temp, bool, graph->n_nodes);
     TRY(graph_check(graph));
     if (!options->no_inplace)
         graph_take_inplace(graph);           /* part of what the digest says */
     TRY(read_digest(root, graph));
-    TRY(read_choices(scratch, root, graph, rows));
+    TRY(read_choices(temp, root, graph, rows));
     for (int32_t i = 0; i < graph->n_nodes; i++)
-        own[i] = rows[i].own;
-    TRY(engine_begin(pool, graph, device, options, own, out));
+        builtin[i] = rows[i].builtin;
+    TRY(engine_begin(pool, graph, device, options, builtin, out));
     Engine *engine = *out;
     TRY(check_choices(root, engine, rows));
     TRY(phases_read(pool, root, engine, budget));
@@ -254,8 +254,8 @@ Err engine_read(Pool *pool, const Json *root, Graph *graph, const Device *device
                 const EngineOptions *options, Engine **out)
 {
     static const EngineOptions defaults = { 0 };
-    Pool *scratch = pool_new(NULL, "engine_read");
-    Err   err = read_engine(pool, scratch, root, graph, device, options ? options : &defaults, out);
-    pool_free(scratch);
+    Pool *temp = pool_new(NULL, "engine_read");
+    Err   err = read_engine(pool, temp, root, graph, device, options ? options : &defaults, out);
+    pool_free(temp);
     return err;
 }

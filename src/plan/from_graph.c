@@ -1,7 +1,7 @@
 /* from_graph.c -- the planner's view of an engine graph.
  *
  * Views vanish: whoever reads a view reads its root. Persistent values keep their bytes, so that
- * live sums are whole; hosted ones are hosted where the device has a memory of its own. A value
+ * live sums are whole; host-resident ones are host-resident where the device has a memory of its own. A value
  * made by another part of the run must be persistent. */
 #include "plan/engine.h"
 
@@ -14,9 +14,9 @@ static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, P
         seen[root] = out->n_values;
         program->value_of[out->n_values] = root;
         out->values[out->n_values++] = (PValue){
-            .name = value_text(graph, root), .bytes = v->bytes, .view_of = -1, .maker = -1,
-            .persistent = v->persistent && !(v->hosted && out->to_host > 0),
-            .hosted = v->persistent && v->hosted && out->to_host > 0,
+            .name = value_text(graph, root), .bytes = v->bytes, .view_of = -1, .producer = -1,
+            .persistent = v->persistent && !(v->host_resident && out->to_host > 0),
+            .host_resident = v->persistent && v->host_resident && out->to_host > 0,
         };
     }
     return seen[root];
@@ -40,7 +40,7 @@ static int32_t *view_ids(Pool *pool, Program *program, const Graph *graph, int32
     return list;
 }
 
-Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const Choice *choices,
+Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *phases, const Choice *choices,
                       const double *node_ns, const Device *device, Program *program)
 {
     PGraph  *out = NEW(pool, PGraph);
@@ -58,7 +58,7 @@ Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const C
 
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        if (!parts[node->part] || node->op->view)
+        if (!phases[node->phase] || node->op->view)
             continue;
         PNode *p = &out->nodes[out->n_nodes];
         *p = (PNode){ .name = node_text(graph, i), .cost = node_ns[i], .once = node->once,
@@ -66,8 +66,8 @@ Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const C
         p->in = view_ids(pool, program, graph, seen, out, node->in, node->n_in, &p->n_in);
         p->out = view_ids(pool, program, graph, seen, out, node->out, node->n_out, &p->n_out);
         for (int32_t j = 0; j < p->n_out; j++)
-            if (out->values[p->out[j]].maker < 0)
-                out->values[p->out[j]].maker = out->n_nodes;
+            if (out->values[p->out[j]].producer < 0)
+                out->values[p->out[j]].producer = out->n_nodes;
         if (node->inplace >= 0) {
             p->inplace = pool_alloc(pool, 1, sizeof *p->inplace);
             p->inplace[0][0] = seen[value_at(graph, node->out[0])->root];
@@ -77,7 +77,7 @@ Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *parts, const C
         program->node_of[out->n_nodes++] = i;
     }
     for (int32_t i = 0; i < graph->n_outputs; i++)
-        if (parts[graph->outputs[i].part])
+        if (phases[graph->outputs[i].phase])
             out->values[view_value(program, graph, seen, out, graph->outputs[i].value)].final =
                 true;
     program->pgraph = out;

@@ -15,7 +15,7 @@
  * drop, and the rest of the copy is waited for. Times are those of the runs alone; the simulator
  * then tells what the plan really costs.
  *
- * Forecasts err: on a card that runs ahead of them, copies that were to end just in time are
+ * Forecasts err: on a GPU that runs ahead of them, copies that were to end just in time are
  * waited for. So copies are first planned to take half as long again; where the budget has no room
  * for that, just in time; where that is not enough either, as if they took none: a value is gone as
  * soon as nobody reads it, comes back for its reader, and both copies are waited for.
@@ -324,23 +324,23 @@ static Err offload_plan(Offload *o, const Plan *kept, int64_t budget, int64_t ho
 }
 
 Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
-                 int64_t budget_bytes, int64_t host_budget_bytes, OffloadLeast *least, Plan **plan)
+                 int64_t budget_bytes, int64_t host_budget_bytes, OffloadMinimum *least, Plan **plan)
 {
-    OffloadLeast none = { 0 };
-    Pool     *scratch = pool_new(NULL, "plan_offload");
-    Offload   o = { .graph = graph, .pool = scratch, .runs = runs, .n_runs = n_runs };
+    OffloadMinimum none = { 0 };
+    Pool     *temp = pool_new(NULL, "plan_offload");
+    Offload   o = { .graph = graph, .pool = temp, .runs = runs, .n_runs = n_runs };
     Plan     *kept;
     PlanMeter meter;
     *plan = NULL;
     Err err = graph->to_host > 0 && graph->to_device > 0 ? OK
               : fail(E_PLAN, "the graph has no bandwidth to the host");
     if (!err)
-        err = plan_from_runs(scratch, graph, runs, n_runs, &kept);
+        err = plan_from_runs(temp, graph, runs, n_runs, &kept);
     if (!err)
-        err = plan_simulate(scratch, graph, kept, &meter);
+        err = plan_simulate(temp, graph, kept, &meter);
     if (!err) {
-        o.start = NEWN(scratch, double, n_runs + 2);
-        o.live  = NEWN(scratch, int64_t, n_runs + 2);
+        o.start = NEWN(temp, double, n_runs + 2);
+        o.live  = NEWN(temp, int64_t, n_runs + 2);
         for (int32_t s = 0, r = 0; s < kept->n_steps; s++) {
             if (kept->steps[s].kind != STEP_RUN)
                 continue;
@@ -358,6 +358,6 @@ Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n
             err = offload_plan(&o, kept, budget_bytes, host_budget_bytes, &bytes[i], pool, plan);
         }
     }
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }

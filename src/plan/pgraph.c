@@ -1,4 +1,4 @@
-/* pgraph.c -- is this graph one that can be planned? Ids, sizes, makers, roots and the input order.
+/* pgraph.c -- is this graph one that can be planned? Ids, sizes, producers, roots and the input order.
  *
  * Everything later leans on what is checked here: the input order runs as it stands, every value
  * that is read exists, and sums of bytes cannot overflow.
@@ -67,8 +67,8 @@ void pgraph_made_by(PGraph *graph, int32_t n)
     PNode *node = &graph->nodes[n];
     for (int32_t i = 0; i < node->n_out; i++) {
         PValue *value = &graph->values[node->out[i]];
-        if (value->maker < 0)
-            value->maker = n;
+        if (value->producer < 0)
+            value->producer = n;
         node->once |= value->persistent;
         for (int32_t k = 0; k < node->n_in; k++)
             node->once |= node->in[k] == node->out[i];
@@ -95,15 +95,15 @@ static Err pgraph_check_values(const PGraph *graph)
             return fail(E_FORMAT, "value %s: the sizes add up to more than 2^61 bytes",
                         value->name);
         sum += value->bytes;
-        if (value->maker < -1 || value->maker >= graph->n_nodes)
+        if (value->producer < -1 || value->producer >= graph->n_nodes)
             return fail(E_FORMAT, "value %s: there is no node %d to make it", value->name,
-                        value->maker);
-        if (value->maker < 0 && !value->persistent && !value->hosted)
+                        value->producer);
+        if (value->producer < 0 && !value->persistent && !value->host_resident)
             return fail(E_FORMAT, "value %s: no node makes it, so it must be persistent",
                         value->name);
-        if (value->hosted && (value->persistent || value->view_of >= 0 || value->final))
+        if (value->host_resident && (value->persistent || value->view_of >= 0 || value->final))
             return fail(E_FORMAT,
-                        "value %s: what is hosted is neither persistent nor final nor a view",
+                        "value %s: what is host_resident is neither persistent nor final nor a view",
                         value->name);
         if (value->view_of < -1 || value->view_of >= graph->n_values || value->view_of == v)
             return fail(E_FORMAT, "value %s: view_of names no other value", value->name);
@@ -136,9 +136,9 @@ static Err pgraph_check_inplace(const PGraph *graph, const PNode *node)
         if (o->persistent || o->view_of >= 0)
             return fail(E_FORMAT, "node %s: inplace output %s is persistent or a view, it has no "
                         "bytes to take over", node->name, o->name);
-        if (o->hosted || v->hosted)
-            return fail(E_FORMAT, "node %s: inplace cannot take over %s, which is hosted",
-                        node->name, o->hosted ? o->name : v->name);
+        if (o->host_resident || v->host_resident)
+            return fail(E_FORMAT, "node %s: inplace cannot take over %s, which is host_resident",
+                        node->name, o->host_resident ? o->name : v->name);
         if (o->bytes > v->bytes)
             return fail(E_FORMAT,
                         "node %s: inplace output %s has %lld bytes, more than the %lld of "
@@ -180,13 +180,13 @@ static Err pgraph_check_node(const PGraph *graph, const PNode *node)
 static Err pgraph_not_yet(const PGraph *graph, int32_t n, int32_t v)
 {
     const char *reader = graph->nodes[n].name, *value = graph->values[v].name;
-    int32_t     maker = graph->values[v].maker;
-    if (maker == n)
+    int32_t     producer = graph->values[v].producer;
+    if (producer == n)
         return fail(E_FORMAT, "node %s: reads %s before any node has made it, and makes it itself: "
                     "what is there before the first node must be persistent", reader, value);
     return fail(E_FORMAT, "node %s: reads %s before any node has made it: node %s, further down, "
                 "does; list the nodes in an order they can run in, which a cycle has not", reader,
-                value, graph->nodes[maker].name);
+                value, graph->nodes[producer].name);
 }
 
 /* Walk the input order: what is read must be there, and must not have been taken over. */
@@ -198,7 +198,7 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
         const PNode *node = &graph->nodes[n];
         for (int32_t i = 0; i < node->n_in; i++) {
             int32_t v = node->in[i], root = pgraph_root(graph, v);
-            if (!graph->values[v].persistent && !graph->values[v].hosted && writer[v] < 0)
+            if (!graph->values[v].persistent && !graph->values[v].host_resident && writer[v] < 0)
                 return pgraph_not_yet(graph, n, v);
             if (taker[root] >= 0)
                 return fail(E_FORMAT, "node %s: reads %s, whose bytes node %s has taken over",
@@ -210,8 +210,8 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
                 && !pgraph_has(node->out, node->n_out, root))
                 return fail(E_FORMAT, "node %s: makes %s, a view of %s, which is not there yet",
                             node->name, graph->values[v].name, graph->values[root].name);
-            if (writer[v] < 0 && graph->values[v].maker != n)
-                return fail(E_FORMAT, "value %s: its maker must be %s, the first node that outputs "
+            if (writer[v] < 0 && graph->values[v].producer != n)
+                return fail(E_FORMAT, "value %s: its producer must be %s, the first node that outputs "
                             "it", graph->values[v].name, node->name);
             writer[v] = n;
             taker[v]  = -1;
@@ -224,9 +224,9 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
     for (int32_t v = 0; v < graph->n_values; v++) {
         const PValue *value = &graph->values[v];
         int32_t root = pgraph_root(graph, v);
-        if (value->maker >= 0 && writer[v] < 0)
-            return fail(E_FORMAT, "value %s: its maker %s does not output it", value->name,
-                        graph->nodes[value->maker].name);
+        if (value->producer >= 0 && writer[v] < 0)
+            return fail(E_FORMAT, "value %s: its producer %s does not output it", value->name,
+                        graph->nodes[value->producer].name);
         if (value->final && taker[root] >= 0)
             return fail(E_FORMAT, "value %s: is final, but node %s takes over its bytes",
                         value->name, graph->nodes[taker[root]].name);
@@ -256,9 +256,9 @@ Err pgraph_check(const PGraph *graph)
     if (pgraph_base_cost(graph) > PGRAPH_MAX_COST)
         return fail(E_FORMAT, "the costs add up to more than %g; write them in a larger unit",
                     PGRAPH_MAX_COST);
-    Pool *scratch = pool_new(NULL, "pgraph_check");
-    Err err = pgraph_check_order(graph, NEWN(scratch, int32_t, graph->n_values + 1),
-                                 NEWN(scratch, int32_t, graph->n_values + 1));
-    pool_free(scratch);
+    Pool *temp = pool_new(NULL, "pgraph_check");
+    Err err = pgraph_check_order(graph, NEWN(temp, int32_t, graph->n_values + 1),
+                                 NEWN(temp, int32_t, graph->n_values + 1));
+    pool_free(temp);
     return err;
 }

@@ -15,7 +15,7 @@
  *   - a value output by several nodes has versions: a run must read the versions that it reads in
  *     the input order, so whoever reads a parameter before its update does so in every plan;
  *   - a node marked once runs exactly once;
- *   - a hosted value lies on the host before and after the steps, in a slot that is always its own:
+ *   - a host-resident value lies on the host before and after the steps, in a slot that is always its own:
  *     it is loaded before it is read and saved after it was written.
  */
 #ifndef PLAN_PGRAPH_H
@@ -32,9 +32,9 @@ typedef struct PValue {
     bool        number;      /* there it is a whole number, not a text */
     int64_t     bytes;
     int32_t     view_of;     /* root value (never itself a view), or -1 */
-    int32_t     maker;       /* the first node that outputs it; -1: none, it is persistent */
+    int32_t     producer;       /* the first node that outputs it; -1: none, it is persistent */
     bool        persistent;
-    bool        hosted;      /* at home on the host; never persistent, never a view */
+    bool        host_resident;      /* at home on the host; never persistent, never a view */
     bool        final;       /* must be live at the end */
 } PValue;
 
@@ -42,7 +42,7 @@ typedef struct PNode {
     const char *name;
     bool        number;      /* as of a value */
     double      cost;        /* engine: nanoseconds */
-    int64_t     workspace;   /* bytes of scratch during its run */
+    int64_t     workspace;   /* bytes of workspace during its run */
     int32_t    *in, *out;    /* value ids */
     int32_t     n_in, n_out;
     int32_t   (*inplace)[2]; /* pairs (output, input) */
@@ -61,7 +61,7 @@ typedef struct PGraph {
 } PGraph;
 
 Err  pgraph_read(Pool *pool, const char *path, PGraph **graph);   /* strict; says what is wrong */
-Err  pgraph_check(const PGraph *graph);                           /* ids, order, makers, roots */
+Err  pgraph_check(const PGraph *graph);                           /* ids, order, producers, roots */
 Err  pgraph_write(const PGraph *graph, const char *path);
 
 int32_t  pgraph_root(const PGraph *graph, int32_t value);          /* of a view; else the value */

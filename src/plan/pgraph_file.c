@@ -51,8 +51,8 @@ static Err read_value(Reader *r, const Json *list, int32_t v)
         return json_fail(item, NULL, "there are two values %s", value->name);
     TRY(json_need_int(item, "bytes", &value->bytes));
     TRY(json_maybe_bool(item, "persistent", &value->persistent));
-    TRY(json_maybe_bool(item, "hosted", &value->hosted));
-    value->maker = value->view_of = -1;
+    TRY(json_maybe_bool(item, "host_resident", &value->host_resident));
+    value->producer = value->view_of = -1;
     return OK;
 }
 
@@ -166,22 +166,22 @@ static Err read_graph(Reader *r, const Json *root)
 
 Err pgraph_read(Pool *pool, const char *path, PGraph **graph)
 {
-    Pool       *scratch = pool_new(NULL, "pgraph_read");
+    Pool       *temp = pool_new(NULL, "pgraph_read");
     const Json *root;
-    Err         err = json_read(scratch, path, 0, &root);
+    Err         err = json_read(temp, path, 0, &root);
     if (!err && root->kind != JSON_OBJECT)
         err = fail(E_FORMAT, "%s: a graph is an object, not %s", path, json_kind_text(root));
     if (!err) {
         const Json *values = json_get(root, "values"), *nodes = json_get(root, "nodes");
         Reader r = { .pool = pool, .graph = NEW(pool, PGraph) };
-        names_init(&r.values, scratch, values ? (int32_t)(values->n & 0x3fffffff) : 0);
-        names_init(&r.nodes, scratch, nodes ? (int32_t)(nodes->n & 0x3fffffff) : 0);
+        names_init(&r.values, temp, values ? (int32_t)(values->n & 0x3fffffff) : 0);
+        names_init(&r.nodes, temp, nodes ? (int32_t)(nodes->n & 0x3fffffff) : 0);
         err = read_graph(&r, root);
         if (!err && (err = pgraph_check(r.graph)))       /* which knows of no file */
             err = fail(err, "%s: %s", path, err_text());
         *graph = r.graph;
     }
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }
 
@@ -242,8 +242,8 @@ Err pgraph_write(const PGraph *graph, const char *path)
         names_write(&o, "id", value->name, value->number);
         json_out_int(&o, "bytes", value->bytes);
         json_out_bool(&o, "persistent", value->persistent);
-        if (value->hosted)
-            json_out_bool(&o, "hosted", true);
+        if (value->host_resident)
+            json_out_bool(&o, "host_resident", true);
         if (value->view_of >= 0)
             names_write(&o, "view_of", graph->values[value->view_of].name,
                         graph->values[value->view_of].number);

@@ -14,38 +14,38 @@
 
 #include <string.h>
 
-enum { MOST_PIECES = 2 };
+enum { MAX_PIECES = 2 };
 
 typedef struct Piece {           /* steps [from, to) of a program */
     const char *name;
-    Part        part;
+    Phase        phase;
     int32_t     from, to;
 } Piece;
 
 static bool phase_joined(const Program *program)
 {
-    return program->parts[PART_MICRO] && program->parts[PART_UPDATE];
+    return program->phases[PHASE_MICRO] && program->phases[PHASE_UPDATE];
 }
 
-static Part part_of_step(const Engine *engine, const Program *program, int32_t step)
+static Phase part_of_step(const Engine *engine, const Program *program, int32_t step)
 {
-    return engine->graph->nodes[program->node_of[program->plan->steps[step].id]].part;
+    return engine->graph->nodes[program->node_of[program->plan->steps[step].id]].phase;
 }
 
-static int phase_pieces(const Engine *engine, const Program *program, Piece pieces[MOST_PIECES])
+static int phase_pieces(const Engine *engine, const Program *program, Piece pieces[MAX_PIECES])
 {
     int32_t n = program->plan->n_steps, split = 0;
-    int     part = 0;
-    while (!program->parts[part])
-        part++;
-    pieces[0] = (Piece){ part_phase((Part)part), (Part)part, 0, n };
+    int     phase = 0;
+    while (!program->phases[phase])
+        phase++;
+    pieces[0] = (Piece){ phase_public_name((Phase)phase), (Phase)phase, 0, n };
     if (!phase_joined(program))
         return 1;
     while (split < n && (program->plan->steps[split].kind != STEP_RUN ||
-                         part_of_step(engine, program, split) != PART_UPDATE))
+                         part_of_step(engine, program, split) != PHASE_UPDATE))
         split++;
     pieces[0].to = split;
-    pieces[1] = (Piece){ part_phase(PART_UPDATE), PART_UPDATE, split, n };
+    pieces[1] = (Piece){ phase_public_name(PHASE_UPDATE), PHASE_UPDATE, split, n };
     return 2;
 }
 
@@ -86,13 +86,13 @@ static double piece_cost(const Engine *engine, const Program *program, Piece pie
     double micro = 0;
     if (!phase_joined(program))
         return whole;
-    for (int32_t s = 0; !base && s < (piece.part == PART_UPDATE ? piece.from : piece.to); s++)
+    for (int32_t s = 0; !base && s < (piece.phase == PHASE_UPDATE ? piece.from : piece.to); s++)
         if (program->plan->steps[s].kind == STEP_RUN)
             micro += program->pgraph->nodes[program->plan->steps[s].id].cost;
     for (int32_t i = 0; base && i < program->pgraph->n_nodes; i++)
-        if (engine->graph->nodes[program->node_of[i]].part == PART_MICRO)
+        if (engine->graph->nodes[program->node_of[i]].phase == PHASE_MICRO)
             micro += program->pgraph->nodes[i].cost;
-    return piece.part == PART_UPDATE ? whole - micro : micro;
+    return piece.phase == PHASE_UPDATE ? whole - micro : micro;
 }
 
 /* ---- out ---- */
@@ -107,11 +107,8 @@ static void offsets_write(JsonOut *o, const char *key, const PlanBuffers *all, P
 
 static void phase_write(JsonOut *o, const Engine *engine, const Program *program, Piece piece)
 {
-    const char *part = part_name(piece.part);
     json_out_object(o, NULL);
-    json_out_string(o, "name", piece.name);
-    if (strcmp(part, piece.name))
-        json_out_string(o, "part", part);
+    json_out_string(o, "name", phase_name(piece.phase));
     json_out_int(o, "repeat", program->repeat);
     json_out_int(o, "live_bytes", piece_live(program, piece));
     json_out_int(o, "arena_bytes", piece_arena(engine, program, piece));
@@ -132,7 +129,7 @@ void phases_write(JsonOut *o, const Engine *engine)
 {
     json_out_array(o, "phases");
     for (int i = 0; i < engine->n_programs; i++) {
-        Piece pieces[MOST_PIECES];
+        Piece pieces[MAX_PIECES];
         int   n = phase_pieces(engine, &engine->programs[i], pieces);
         for (int k = 0; k < n; k++)
             phase_write(o, engine, &engine->programs[i], pieces[k]);
@@ -169,40 +166,39 @@ static Err offsets_read(const Json *phase, const char *key, const PlanBuffers *a
 }
 
 /* The phase that stands there must be this one; its steps are added to the program's. */
-static Err steps_read(Pool *pool, const Json *phase, const Engine *engine, Program *program,
-                      Part part)
+static Err steps_read(Pool *pool, const Json *item, const Engine *engine, Program *program,
+                      Phase phase)
 {
     const Json *steps;
-    const char *name, *said = NULL;
+    const char *name;
     int64_t     repeat;
     int32_t     from = program->plan->n_steps;
-    TRY(json_need_text(phase, "name", &name));
-    TRY(json_maybe_text(phase, "part", &said));
-    TRY(json_need_int(phase, "repeat", &repeat));
-    TRY(json_need_array(phase, "steps", &steps));
-    if (strcmp(said ? said : name, part_name(part)) || repeat != program->repeat)
+    TRY(json_need_text(item, "name", &name));
+    TRY(json_need_int(item, "repeat", &repeat));
+    TRY(json_need_array(item, "steps", &steps));
+    if (strcmp(name, phase_name(phase)) || repeat != program->repeat)
         return fail(E_PLAN, "%s has a phase %s run %lld times where this step has %s, %lld times",
-                    json_name(phase), said ? said : name, (long long)repeat, part_name(part),
+                    json_name(item), name, (long long)repeat, phase_name(phase),
                     (long long)program->repeat);
     TRY(plan_steps_read(pool, steps, program->pgraph, program->plan));
     for (int32_t i = from; i < program->plan->n_steps; i++)
         if (program->plan->steps[i].kind != STEP_RUN && program->plan->steps[i].kind != STEP_DROP &&
             engine->device->to_host <= 0)
             return fail(E_PLAN, "%s moves a value to the host, which %s has no use for",
-                        json_name(phase), engine->device->name);
+                        json_name(item), engine->device->name);
     return OK;
 }
 
 static Err program_read(Pool *pool, const Json *phases, Engine *engine, Program *program,
                         int64_t budget_bytes)
 {
-    Piece    pieces[MOST_PIECES];
+    Piece    pieces[MAX_PIECES];
     Plan    *plan = program->plan = NEW(pool, Plan);
     int      n = phase_pieces(engine, program, pieces);
     int32_t  split = 0;
     for (int k = 0; k < n; k++) {
         split = plan->n_steps;
-        TRY(steps_read(pool, &phases[k], engine, program, pieces[k].part));
+        TRY(steps_read(pool, &phases[k], engine, program, pieces[k].phase));
     }
     phase_pieces(engine, program, pieces);
     if (n > 1 && pieces[1].from != split)

@@ -6,7 +6,7 @@
  */
 #include "plan/plan.h"
 
-#include "plan/stage.h"
+#include "plan/staging.h"
 
 void plan_add(Pool *pool, Plan *plan, StepKind kind, int32_t id)
 {
@@ -73,12 +73,12 @@ static void drops_at(Drops *d, int32_t run, const PNode *node)
 
 Err plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs, Plan **out)
 {
-    Pool    *scratch = pool_new(NULL, "plan_from_runs");
+    Pool    *temp = pool_new(NULL, "plan_from_runs");
     size_t   n_values = (size_t)graph->n_values + 1;
-    int32_t *end = NEWN(scratch, int32_t, n_runs + 1);    /* of each run's part of the list */
+    int32_t *end = NEWN(temp, int32_t, n_runs + 1);    /* of each run's part of the list */
     Drops    d = {
-        .graph = graph, .pool = scratch, .needed = NEWN(scratch, bool, n_values),
-        .views = NEWN(scratch, int32_t, n_values), .seen = NEWN(scratch, int32_t, n_values),
+        .graph = graph, .pool = temp, .needed = NEWN(temp, bool, n_values),
+        .views = NEWN(temp, int32_t, n_values), .seen = NEWN(temp, int32_t, n_values),
     };
     for (int32_t v = 0; v < graph->n_values; v++) {
         if (graph->values[v].final)
@@ -98,7 +98,7 @@ Err plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t
         for (int32_t i = end[r] - 1; i >= start; i--)
             plan_add(pool, plan, STEP_DROP, d.list[i]);
     }
-    pool_free(scratch);
+    pool_free(temp);
 
     PlanMeter meter;
     TRY(plan_simulate(NULL, graph, plan, &meter));
@@ -113,25 +113,25 @@ Err plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t
 
 Err plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan)
 {
-    Pool         *scratch = pool_new(NULL, "plan_keep_all");
-    int32_t      *runs = NEWN(scratch, int32_t, graph->n_nodes + 1);
-    bool          hosted = pgraph_is_hosted(graph);
-    const PGraph *seen = hosted ? pgraph_unhosted(scratch, graph) : graph;
+    Pool         *temp = pool_new(NULL, "plan_keep_all");
+    int32_t      *runs = NEWN(temp, int32_t, graph->n_nodes + 1);
+    bool          host_resident = pgraph_is_host_resident(graph);
+    const PGraph *seen = host_resident ? pgraph_unhosted(temp, graph) : graph;
     for (int32_t n = 0; n < graph->n_nodes; n++)
         runs[n] = n;
     Err err = plan_from_runs(pool, seen, runs, graph->n_nodes, plan);
-    if (!err && hosted)
+    if (!err && host_resident)
         err = plan_stage(pool, graph, *plan, plan);
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }
 
 /* At a run at least its inputs, its outputs and its workspace are live, whatever the plan. */
 int64_t plan_bound_bytes(const PGraph *graph)
 {
-    Pool    *scratch = pool_new(NULL, "plan_bound");
-    int64_t *held = pgraph_held_bytes(scratch, graph);
-    int32_t *seen = NEWN(scratch, int32_t, graph->n_values + 1);
+    Pool    *temp = pool_new(NULL, "plan_bound");
+    int64_t *held = pgraph_held_bytes(temp, graph);
+    int32_t *seen = NEWN(temp, int32_t, graph->n_values + 1);
     int64_t  fixed = pgraph_persistent_bytes(graph), most = 0;
     int64_t  finals = 0;
     for (int32_t v = 0; v < graph->n_values; v++)
@@ -150,6 +150,6 @@ int64_t plan_bound_bytes(const PGraph *graph)
         }
         most = sum > most ? sum : most;
     }
-    pool_free(scratch);
+    pool_free(temp);
     return fixed + (most > finals ? most : finals);
 }

@@ -10,9 +10,9 @@ typedef struct Walk {
     const PGraph *graph;
     Pool         *pool;
     PlanBuffers  *out;
-    int32_t       cap_buffers, cap_stays;
+    int32_t       cap_buffers, cap_ranges;
     int64_t      *held;      /* [value] */
-    int32_t      *stay;      /* [value] the open stay, or -1 */
+    int32_t      *range;      /* [value] the open stay, or -1 */
 } Walk;
 
 static int32_t walk_buffer(Walk *w, int32_t step, int64_t bytes)
@@ -24,27 +24,27 @@ static int32_t walk_buffer(Walk *w, int32_t step, int64_t bytes)
     return w->out->n_buffers - 1;
 }
 
-static int32_t walk_stay(Walk *w, Stay stay)
+static int32_t walk_range(Walk *w, LiveRange range)
 {
-    VEC_ADD(w->pool, w->out->stays, w->out->n_stays, w->cap_stays, stay);
-    return w->out->n_stays - 1;
+    VEC_ADD(w->pool, w->out->ranges, w->out->n_ranges, w->cap_ranges, range);
+    return w->out->n_ranges - 1;
 }
 
 /* last: the last step during which the value is live. */
 static void walk_close(Walk *w, int32_t value, int32_t last)
 {
-    if (w->stay[value] < 0)
+    if (w->range[value] < 0)
         return;
-    Stay *stay = &w->out->stays[w->stay[value]];
-    stay->last_step = last;
-    if (stay->buffer >= 0 && w->out->buffers[stay->buffer].upper < last + 1)
-        w->out->buffers[stay->buffer].upper = last + 1;
-    w->stay[value] = -1;
+    LiveRange *range = &w->out->ranges[w->range[value]];
+    range->last_step = last;
+    if (range->buffer >= 0 && w->out->buffers[range->buffer].upper < last + 1)
+        w->out->buffers[range->buffer].upper = last + 1;
+    w->range[value] = -1;
 }
 
 static void walk_open(Walk *w, int32_t value, int32_t step, int32_t buffer, int32_t within)
 {
-    w->stay[value] = walk_stay(w, (Stay){
+    w->range[value] = walk_range(w, (LiveRange){
         .value = value, .node = -1, .buffer = buffer, .within = within,
         .first_step = step, .last_step = step,
     });
@@ -62,19 +62,19 @@ static void walk_run(Walk *w, int32_t id, int32_t step)
             int32_t root = pgraph_root(graph, taken), buffer = -1, within = -1;
             if (graph->values[root].persistent) {
                 within = root;
-            } else if (w->stay[root] >= 0) {
-                buffer = w->out->stays[w->stay[root]].buffer;
-                within = w->out->stays[w->stay[root]].within;
+            } else if (w->range[root] >= 0) {
+                buffer = w->out->ranges[w->range[root]].buffer;
+                within = w->out->ranges[w->range[root]].within;
             }
             walk_close(w, v, step);
             walk_close(w, root, step);
             walk_open(w, v, step, buffer, within);
-        } else if (w->stay[v] < 0) {
+        } else if (w->range[v] < 0) {
             walk_open(w, v, step, walk_buffer(w, step, w->held[v]), -1);
         }
     }
     if (node->workspace > 0)
-        walk_stay(w, (Stay){
+        walk_range(w, (LiveRange){
             .value = -1, .node = id, .buffer = walk_buffer(w, step, node->workspace), .within = -1,
             .first_step = step, .last_step = step,
         });
@@ -82,27 +82,27 @@ static void walk_run(Walk *w, int32_t id, int32_t step)
 
 Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
 {
-    Pool *scratch = pool_new(NULL, "plan_buffers");
+    Pool *temp = pool_new(NULL, "plan_buffers");
     Walk  w = {
-        .graph = graph, .pool = pool, .out = out, .held = pgraph_held_bytes(scratch, graph),
-        .stay = NEWN(scratch, int32_t, graph->n_values + 1),
+        .graph = graph, .pool = pool, .out = out, .held = pgraph_held_bytes(temp, graph),
+        .range = NEWN(temp, int32_t, graph->n_values + 1),
     };
     *out = (PlanBuffers){ 0 };
     for (int32_t v = 0; v < graph->n_values; v++)
-        w.stay[v] = -1;
+        w.range[v] = -1;
     for (int32_t s = 0; s < plan->n_steps; s++) {
         Step step = plan->steps[s];
         if (step.kind == STEP_RUN)
             walk_run(&w, step.id, s);
         else if (step.kind == STEP_DROP && graph->values[step.id].view_of < 0)
             walk_close(&w, step.id, s - 1);
-        else if (step.kind == STEP_LOAD && w.stay[step.id] < 0 &&
+        else if (step.kind == STEP_LOAD && w.range[step.id] < 0 &&
                  !graph->values[step.id].persistent)
             walk_open(&w, step.id, s, walk_buffer(&w, s, graph->values[step.id].bytes), -1);
     }
     for (int32_t v = 0; v < graph->n_values; v++)
         walk_close(&w, v, plan->n_steps - 1);
-    pool_free(scratch);
+    pool_free(temp);
     return OK;
 }
 
@@ -153,10 +153,10 @@ Err plan_places(Pool *pool, const PGraph *graph, const Plan *plan, Place **place
         TRY(plan_buffers_place(pool, graph, plan, aims[i], &all, &arena_bytes));
     REQUIRE(arena_bytes == plan->arena_bytes);
     *n = 0;
-    *places = NEWN(pool, Place, graph->n_values + all.n_stays + 1);
+    *places = NEWN(pool, Place, graph->n_values + all.n_ranges + 1);
     int64_t above = places_persistent(graph, plan, *places, n, offset);
-    for (int32_t i = 0; i < all.n_stays; i++) {
-        const Stay *s = &all.stays[i];
+    for (int32_t i = 0; i < all.n_ranges; i++) {
+        const LiveRange *s = &all.ranges[i];
         if (s->buffer < 0 && s->within < 0)
             continue;
         bool          own = s->buffer >= 0;
@@ -171,23 +171,23 @@ Err plan_places(Pool *pool, const PGraph *graph, const Plan *plan, Place **place
 
 Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
 {
-    Pool *scratch = pool_new(NULL, "plan_slots");
+    Pool *temp = pool_new(NULL, "plan_slots");
     Walk w = { .graph = graph,
                .pool = pool,
                .out = out,
-               .stay = NEWN(scratch, int32_t, graph->n_values + 1) };
+               .range = NEWN(temp, int32_t, graph->n_values + 1) };
     *out = (PlanBuffers){ 0 };
     for (int32_t v = 0; v < graph->n_values; v++)
-        w.stay[v] = -1;
+        w.range[v] = -1;
     for (int32_t s = 0; s < plan->n_steps; s++) {
         Step step = plan->steps[s];
-        if (step.kind == STEP_SAVE && w.stay[step.id] < 0 && !graph->values[step.id].hosted)
+        if (step.kind == STEP_SAVE && w.range[step.id] < 0 && !graph->values[step.id].host_resident)
             walk_open(&w, step.id, s, walk_buffer(&w, s, graph->values[step.id].bytes), -1);
         else if (step.kind == STEP_FREE_HOST)
             walk_close(&w, step.id, s);
     }
     for (int32_t v = 0; v < graph->n_values; v++)
         walk_close(&w, v, plan->n_steps - 1);
-    pool_free(scratch);
+    pool_free(temp);
     return OK;
 }

@@ -9,19 +9,19 @@
 #include "layout/layout.h"
 #include "plan/plan.h"
 
-typedef struct Stay {
+typedef struct LiveRange {
     int32_t value;           /* root value, or -1 for workspace */
     int32_t node;            /* workspace: of this node */
     int32_t buffer;          /* index into buffers; several values joined by inplace share one.
                               * -1: no bytes of its own (0 bytes, or `within` is set) */
     int32_t within;          /* took over the bytes of this persistent value, or -1 */
     int32_t first_step, last_step;   /* steps during which it is live, inclusive */
-} Stay;
+} LiveRange;
 
 typedef struct PlanBuffers {
     Buffer *buffers;         /* persistent values are not here: they lie below, always live */
-    Stay   *stays;           /* in order of first_step */
-    int32_t n_buffers, n_stays;
+    LiveRange   *ranges;           /* in order of first_step */
+    int32_t n_buffers, n_ranges;
 } PlanBuffers;
 
 Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out);
@@ -31,9 +31,9 @@ Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers 
 Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_t budget_bytes,
                        PlanBuffers *out, int64_t *arena_bytes);
 
-/* Bytes of the arena that a value, or a node's scratch, has for a while. */
+/* Bytes of the arena that a value, or a node's workspace, has for a while. */
 typedef struct Place {
-    int32_t value, node;     /* no view; -1: scratch of that node, which else is -1 */
+    int32_t value, node;     /* no view; -1: workspace of that node, which else is -1 */
     int32_t first_step, last_step;   /* both included */
     int64_t offset, bytes;
 } Place;
@@ -42,7 +42,7 @@ typedef struct Place {
  * 0 bytes. */
 Err plan_places(Pool *pool, const PGraph *graph, const Plan *plan, Place **places, int32_t *n);
 
-/* Those on the host: one slot from a value's save to its free_host. Hosted values are not here:
+/* Those on the host: one slot from a value's save to its free_host. Host-resident values are not here:
  * their slots are always theirs. */
 Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out);
 

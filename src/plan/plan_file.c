@@ -49,18 +49,18 @@ static Err read_step(Reader *r, const Json *steps, const Json *item)
 
 Err plan_steps_read(Pool *pool, const Json *steps, const PGraph *graph, Plan *plan)
 {
-    Pool  *scratch = pool_new(NULL, "plan_steps");
+    Pool  *temp = pool_new(NULL, "plan_steps");
     Reader r = { .pool = pool, .plan = plan };
     Err    err = OK;
-    names_init(&r.values, scratch, graph->n_values);
-    names_init(&r.nodes, scratch, graph->n_nodes);
+    names_init(&r.values, temp, graph->n_values);
+    names_init(&r.nodes, temp, graph->n_nodes);
     for (int32_t v = 0; v < graph->n_values; v++)
         names_add(&r.values, graph->values[v].name, v);
     for (int32_t n = 0; n < graph->n_nodes; n++)
         names_add(&r.nodes, graph->nodes[n].name, n);
     for (uint32_t i = 0; i < steps->n && !err; i++)
         err = read_step(&r, steps, &steps->items[i]);
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }
 
@@ -86,15 +86,15 @@ static Err read_plan(Pool *pool, const Json *root, const PGraph *graph, Plan *pl
 
 Err plan_read(Pool *pool, const char *path, const PGraph *graph, Plan **plan)
 {
-    Pool       *scratch = pool_new(NULL, "plan_read");
+    Pool       *temp = pool_new(NULL, "plan_read");
     const Json *root;
     *plan = NEW(pool, Plan);
-    Err err = json_read(scratch, path, 0, &root);
+    Err err = json_read(temp, path, 0, &root);
     if (!err && root->kind != JSON_OBJECT)
         err = fail(E_FORMAT, "%s: a plan is an object, not %s", path, json_kind_text(root));
     if (!err)
         err = read_plan(pool, root, graph, *plan);
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }
 
@@ -115,12 +115,12 @@ void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan, int32_t
 }
 
 /* Where everything lies, of a plan that was placed. */
-static Err plan_stays_write(JsonOut *o, const PGraph *graph, const Plan *plan)
+static Err plan_live_ranges_write(JsonOut *o, const PGraph *graph, const Plan *plan)
 {
-    Pool   *scratch = pool_new(NULL, "plan_stays_write");
+    Pool   *temp = pool_new(NULL, "plan_live_ranges_write");
     Place  *places;
     int32_t n;
-    Err     err = plan_places(scratch, graph, plan, &places, &n);
+    Err     err = plan_places(temp, graph, plan, &places, &n);
     json_out_array(o, "stays");
     for (int32_t i = 0; i < n && !err; i++) {
         const Place *p = &places[i];
@@ -136,7 +136,7 @@ static Err plan_stays_write(JsonOut *o, const PGraph *graph, const Plan *plan)
         json_out_end(o);
     }
     json_out_end(o);
-    pool_free(scratch);
+    pool_free(temp);
     return err;
 }
 
@@ -161,7 +161,7 @@ Err plan_write(const char *path, const PGraph *graph, const Plan *plan)
     json_out_number(&o, "base_cost", plan->base_cost);
     json_out_bool(&o, "cut", plan->cut);
     plan_steps_write(&o, graph, plan, 0, plan->n_steps);
-    Err err = plan->arena_bytes > 0 ? plan_stays_write(&o, graph, plan) : OK;
+    Err err = plan->arena_bytes > 0 ? plan_live_ranges_write(&o, graph, plan) : OK;
     json_out_end(&o);
     Err written = json_out_done(&o);
     return file_out_done(&file, err ? err : written);

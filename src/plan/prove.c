@@ -2,7 +2,7 @@
 #include "plan/prove.h"
 
 #include "plan/proof/proof.h"
-#include "plan/stage.h"
+#include "plan/staging.h"
 
 #include <math.h>
 
@@ -40,12 +40,12 @@ static int32_t prove_choose(Pool *pool, const Task *task, int32_t *chosen)
 /* The largest bound over moments. tight: moments at which memory costs something. */
 static void prove_cuts(const Task *task, int64_t budget, Proof *proof, bool *tight, int32_t *best)
 {
-    Pool    *scratch = pool_new(NULL, "prove");
-    int32_t *chosen = NEWN(scratch, int32_t, task->n_nodes + 1);
-    int32_t  n = prove_choose(scratch, task, chosen);
+    Pool    *temp = pool_new(NULL, "prove");
+    int32_t *chosen = NEWN(temp, int32_t, task->n_nodes + 1);
+    int32_t  n = prove_choose(temp, task, chosen);
     double   most = 0;
     for (int32_t i = 0; i < n; i++) {
-        CutBound bound = cut_bound(scratch, task, chosen[i], budget);
+        CutBound bound = cut_bound(temp, task, chosen[i], budget);
         tight[chosen[i]] = bound.cost > 0;
         if (bound.cost > most) {
             most  = bound.cost;
@@ -54,11 +54,11 @@ static void prove_cuts(const Task *task, int64_t budget, Proof *proof, bool *tig
         proof->any_bytes = bound.bytes > proof->any_bytes ? bound.bytes : proof->any_bytes;
     }
     proof->any_cost = task->base_cost + most;
-    pool_free(scratch);
+    pool_free(temp);
 }
 
 /* The same from several moments at once, where CBC is there to solve it. */
-static Err prove_moments(Pool *scratch, const Task *task, const Plan *plan, const bool *tight,
+static Err prove_moments(Pool *temp, const Task *task, const Plan *plan, const bool *tight,
                          int32_t best, const ProveOptions *options, double seconds, Proof *proof)
 {
     Milp       milp;
@@ -68,54 +68,54 @@ static Err prove_moments(Pool *scratch, const Task *task, const Plan *plan, cons
     double     unit = task->base_cost > 0 ? task->base_cost / 10000 : 1;
     double     extra = plan->cost - task->base_cost;
     if (most < 1 || !milp_can_solve()
-        || moments_build(scratch, task, options->budget_bytes, tight, best, most, unit, &milp) == 0)
+        || moments_build(temp, task, options->budget_bytes, tight, best, most, unit, &milp) == 0)
         return OK;
-    TRY(milp_solve(scratch, &milp, extra / unit + 1e-4, seconds, &answer));
+    TRY(milp_solve(temp, &milp, extra / unit + 1e-4, seconds, &answer));
     proof->any_cost = fmax(proof->any_cost, task->base_cost + fmin(answer.bound * unit, extra));
     return OK;
 }
 
-static Err prove_any(Pool *scratch, const Task *task, const Plan *plan, const ProveOptions *options,
+static Err prove_any(Pool *temp, const Task *task, const Plan *plan, const ProveOptions *options,
                      double seconds, Proof *proof)
 {
-    bool   *tight = NEWN(scratch, bool, task->n_nodes + 1);
+    bool   *tight = NEWN(temp, bool, task->n_nodes + 1);
     int32_t best = -1;
     prove_cuts(task, options->budget_bytes, proof, tight, &best);
     if (best < 0 || task->n_nodes > PROVE_ALL_CUTS)
         return OK;
-    return prove_moments(scratch, task, plan, tight, best, options, seconds, proof);
+    return prove_moments(temp, task, plan, tight, best, options, seconds, proof);
 }
 
 static void prove_exact(const Task *task, int64_t budget, Proof *proof)
 {
-    Pool      *scratch = pool_new(NULL, "prove");
+    Pool      *temp = pool_new(NULL, "prove");
     SolverArgs args = { .task = task, .budget_bytes = budget };
     RunList    list;
-    solve_exact(scratch, &args, &list);
+    solve_exact(temp, &args, &list);
     if (list.node) {
         proof->any_cost = list.cost;
         args.budget_bytes = LOWEST;
-        solve_exact(scratch, &args, &list);
+        solve_exact(temp, &args, &list);
         proof->any_bytes = list.peak_bytes;
         proof->exact = true;
     }
-    pool_free(scratch);
+    pool_free(temp);
 }
 
 static Err prove_plan(Pool *pool, const PGraph *graph, const Task *task, const RunList *list,
                       int64_t budget, Plan **plan)
 {
-    Pool    *scratch = pool_new(NULL, "prove_plan");
+    Pool    *temp = pool_new(NULL, "prove_plan");
     int32_t *runs, n;
-    task_runs(scratch, task, list->node, list->n, &runs, &n);
+    task_runs(temp, task, list->node, list->n, &runs, &n);
     Err err = plan_from_runs(pool, graph, runs, n, plan);
-    pool_free(scratch);
+    pool_free(temp);
     TRY(err);
     (*plan)->budget_bytes = budget;
     return plan_check(graph, *plan, 0);
 }
 
-static Err prove_order(Pool *pool, Pool *scratch, const PGraph *graph, const Task *task,
+static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *task,
                        const Plan *plan, const ProveOptions *options, double seconds, Proof *proof)
 {
     Stages     stages;
@@ -128,7 +128,7 @@ static Err prove_order(Pool *pool, Pool *scratch, const PGraph *graph, const Tas
         proof->order_note = "the graph is too large for the program";
         return OK;
     }
-    stages_build(scratch, task, options->budget_bytes, &stages);
+    stages_build(temp, task, options->budget_bytes, &stages);
     proof->order_columns = stages.milp.n_columns;
     proof->order_rows    = stages.milp.n_rows;
     if (options->lp_path) {
@@ -140,7 +140,7 @@ static Err prove_order(Pool *pool, Pool *scratch, const PGraph *graph, const Tas
         return OK;
     }
     double extra = plan->cost - task->base_cost, cutoff = extra / stages.unit + 1e-4;
-    TRY(milp_solve(scratch, &stages.milp, cutoff, seconds, &answer));
+    TRY(milp_solve(temp, &stages.milp, cutoff, seconds, &answer));
     proof->order_tried  = true;
     proof->order_closed = answer.closed;
     proof->order_cost   = fmax(proof->any_cost, task->base_cost + fmin(answer.bound * stages.unit,
@@ -148,7 +148,7 @@ static Err prove_order(Pool *pool, Pool *scratch, const PGraph *graph, const Tas
     if (answer.x && answer.cost < cutoff - 2e-4) {
         RunList list;
         Plan   *found;
-        stages_list(scratch, task, &stages, answer.x, &list);
+        stages_list(temp, task, &stages, answer.x, &list);
         TRY(prove_plan(pool, graph, task, &list, options->budget_bytes, &found));
         if (found->live_bytes <= options->budget_bytes && found->cost < plan->cost)
             proof->cheaper = found;
@@ -173,21 +173,21 @@ Err plan_prove(Pool *pool, const PGraph *graph, const Plan *plan, const ProveOpt
                Proof *proof)
 {
     TRY(plan_check(graph, plan, options->budget_bytes));
-    if (pgraph_is_hosted(graph) || (graph->to_host > 0 && graph->to_device > 0))
+    if (pgraph_is_host_resident(graph) || (graph->to_host > 0 && graph->to_device > 0))
         return prove_with_host(graph, options, proof);
-    Pool *scratch = pool_new(NULL, "plan_prove");
-    Task *task = task_new(scratch, graph);
+    Pool *temp = pool_new(NULL, "plan_prove");
+    Task *task = task_new(temp, graph);
     *proof = (Proof){ .any_cost = task->base_cost, .any_bytes = plan_bound_bytes(graph) };
     double seconds = options->time_limit_s > 0 ? options->time_limit_s : PROVE_SECONDS;
     Err    err = OK;
     if (exact_can(task))
         prove_exact(task, options->budget_bytes, proof);
     else
-        err = prove_any(scratch, task, plan, options, seconds, proof);
+        err = prove_any(temp, task, plan, options, seconds, proof);
     if (options->any_only)
         proof->order_note = "left out";
     else if (!err)
-        err = prove_order(pool, scratch, graph, task, plan, options, seconds, proof);
-    pool_free(scratch);
+        err = prove_order(pool, temp, graph, task, plan, options, seconds, proof);
+    pool_free(temp);
     return err;
 }

@@ -11,11 +11,11 @@
 enum {
     SOLVE_STAGES = 5,                /* of a tournament, at most */
     SOLVE_MANY = 1 << SOLVE_STAGES,  /* runs of its widest stage */
-    LADDER_MOST = 20                 /* rungs */
+    LADDER_MAX = 20                 /* rungs */
 };
 
 typedef struct Solve {
-    Pool              *pool;         /* scratch */
+    Pool              *pool;         /* workspace */
     const PGraph      *graph;
     PlanOptions        options;      /* budget_bytes: of the answer that is being looked for */
     const Task        *task;
@@ -27,7 +27,7 @@ typedef struct Solve {
     RunList            low[SOLVE_MANY];      /* what its search ended with, one list of each line
                                               * of descent */
     int32_t            n_low;
-    RunList            rung[LADDER_MOST + 1];
+    RunList            rung[LADDER_MAX + 1];
     int32_t            n_rung;       /* rungs solved so far */
     bool               cut;
 } Solve;

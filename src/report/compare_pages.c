@@ -1,11 +1,11 @@
 /* compare_pages.c -- a comparison as text, JSON and Markdown. */
-#include "report/compare.h"
+#include "fit/compare.h"
 
 #include "base/text.h"
 
 #include <string.h>
 
-enum { PAGE_BUDGETS = 6, NAME_MOST = 25 };       /* budgets side by side within 100 columns */
+enum { PAGE_BUDGETS = 6, NAME_MAX = 25 };       /* budgets side by side within 100 columns */
 
 /* "yes", "+5.7%" for a plan that is so much slower, "re-plan" where no plan was searched, "no". */
 static const char *cell_text(const CompareCell *cell, char *room, size_t n)
@@ -38,7 +38,7 @@ static void compare_block(FILE *to, const Comparison *c, int32_t first, int32_t 
 {
     static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m", "\033[0m" };
     char room[32];
-    fprintf(to, colour ? "\033[1m%-*s %7s %8s %8s" : "%-*s %7s %8s %8s", NAME_MOST, "", "batch",
+    fprintf(to, colour ? "\033[1m%-*s %7s %8s %8s" : "%-*s %7s %8s %8s", NAME_MAX, "", "batch",
             "peak", "least");
     for (int32_t b = first; b < last; b++)
         fprintf(to, " %7s", budget_text(c->budgets[b], room, sizeof room));
@@ -47,7 +47,7 @@ static void compare_block(FILE *to, const Comparison *c, int32_t first, int32_t 
         const CompareRow *r = &c->rows[i];
         char              batch[32];
         int               n = (int)strlen(r->name);
-        fprintf(to, "%-*s", NAME_MOST, n > NAME_MOST ? r->name + n - NAME_MOST : r->name);
+        fprintf(to, "%-*s", NAME_MAX, n > NAME_MAX ? r->name + n - NAME_MAX : r->name);
         if (r->error) {
             fprintf(to, " %.*s%s\n", 70, r->error, strlen(r->error) > 70 ? "..." : "");
             continue;

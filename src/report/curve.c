@@ -3,10 +3,10 @@
 
 #include "base/text.h"
 
-void lots_json(JsonOut *o, const Levers *levers)
+void chunks_json(JsonOut *o, const Levers *levers)
 {
-    json_out_int(o, "regions", levers->regions > 1 ? levers->regions : 1);
-    json_out_int(o, "chunks", levers->chunks > 1 ? levers->chunks : 1);
+    json_out_int(o, "sample_chunks", levers->sample_chunks > 1 ? levers->sample_chunks : 1);
+    json_out_int(o, "loss_chunks", levers->loss_chunks > 1 ? levers->loss_chunks : 1);
     json_out_string(o, "attention", levers->stored_attention ? "stored" : "streamed");
 }
 
@@ -22,7 +22,7 @@ void curve_json(JsonOut *o, const FitPoint *points, int n, double base_ns)
         json_out_int(o, "micro_batch", p->batch);
         json_out_int(o, "accumulate", p->accumulate);
         json_out_string(o, "precision", recipe_precisions[p->precision]);
-        lots_json(o, &p->levers);
+        chunks_json(o, &p->levers);
         json_out_bool(o, "release", p->levers.release);
         json_out_int(o, "recompute_nodes", p->recomputed);
         json_out_int(o, "transfers", p->moved);
@@ -39,13 +39,13 @@ const char *point_text(Pool *pool, const Recipe *recipe, const FitPoint *p)
         text_add(&text, "  %s", recipe_precisions[p->precision]);
     if (is->release && !asked->release)
         text_add(&text, "  gradients released");
-    if (is->regions > 1)
-        text_add(&text, "  regions in %lld lots", (long long)is->regions);
-    if (is->chunks > 1)
-        text_add(&text, "  loss in %lld chunks", (long long)is->chunks);
+    if (is->sample_chunks > 1)
+        text_add(&text, "  sections in %lld chunks", (long long)is->sample_chunks);
+    if (is->loss_chunks > 1)
+        text_add(&text, "  loss in %lld chunks", (long long)is->loss_chunks);
     if (is->stored_attention != asked->stored_attention)
         text_add(&text, "  attention %s", is->stored_attention ? "stored" : "streamed");
-    if (is->most_scratch && !asked->most_scratch)
+    if (is->max_workspace && !asked->max_workspace)
         text_add(&text, "  lean algorithms");
     if (p->moved)
         text_add(&text, "  %d host transfers", p->moved);

@@ -3,10 +3,10 @@
 #define REPORT_CURVE_H
 
 #include "base/json_out.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 
 /* Members regions, chunks and attention. */
-void lots_json(JsonOut *o, const Levers *levers);
+void chunks_json(JsonOut *o, const Levers *levers);
 
 /* "curve": [{peak_bytes, step_ms, slowdown, micro_batch, ...}]; slowdowns against base_ns. */
 void curve_json(JsonOut *o, const FitPoint *points, int n, double base_ns);

@@ -4,7 +4,7 @@
  * tens of thousands of (buffers, runs) comes as columns: a base64 text of numbers in LEB128 (7 bits
  * a byte, low first), differences where a column rises, signs folded in. About 15 bytes a
  * buffer. */
-#include "report/explain.h"
+#include "fit/explained.h"
 
 #include "base/hash.h"
 #include "base/json_out.h"
@@ -126,7 +126,7 @@ static void page_buffer(Page *p, Column *columns, const LiveBuffer *b, int64_t o
     column_add(&columns[COL_LENGTH], (uint64_t)(b->last_step - b->first_step));
     column_add_difference(&columns[COL_BYTES], b->bytes);
     column_add_difference(&columns[COL_OFFSET], offset);
-    column_add(&columns[COL_CLASS], (uint64_t)b->class);
+    column_add(&columns[COL_CLASS], (uint64_t)b->mem_class);
     column_add_difference(&columns[COL_MODULE], b->module);
     column_add_difference(&columns[COL_NAME], (int64_t)words_index(&p->names,
         page_short(graph, b->module, name)));
@@ -155,41 +155,41 @@ static void page_buffers(Page *p, const Program *program, const int32_t *run_of)
     const Engine      *engine = p->e->sheet->engine;
     const Graph       *graph = engine->graph;
     const PlanBuffers *all = &program->buffers;
-    int32_t           *next = NEWN(p->pool, int32_t, all->n_stays + 1), *open = NEWN(p->pool,
+    int32_t           *next = NEWN(p->pool, int32_t, all->n_ranges + 1), *open = NEWN(p->pool,
         int32_t, all->n_buffers + 1);
     Column             columns[COLUMNS];
     int32_t            n = 0;
-    for (int32_t i = all->n_stays - 1; i >= 0; i--) {
-        int32_t buffer = all->stays[i].buffer;
+    for (int32_t i = all->n_ranges - 1; i >= 0; i--) {
+        int32_t buffer = all->ranges[i].buffer;
         if (buffer < 0)
             continue;
-        next[i] = open[buffer] ? all->stays[open[buffer] - 1].first_step : INT32_MAX;
+        next[i] = open[buffer] ? all->ranges[open[buffer] - 1].first_step : INT32_MAX;
         open[buffer] = i + 1;
     }
     columns_init(p, columns);
-    for (int32_t i = 0; i < all->n_stays; i++) {
-        const Stay *stay = &all->stays[i];
-        LiveBuffer  b = { .value = -1, .first_step = run_of[stay->first_step],
-                          .last_step = run_of[stay->last_step < next[i] ? stay->last_step
+    for (int32_t i = 0; i < all->n_ranges; i++) {
+        const LiveRange *range = &all->ranges[i];
+        LiveBuffer  b = { .value = -1, .first_step = run_of[range->first_step],
+                          .last_step = run_of[range->last_step < next[i] ? range->last_step
                                               : next[i] - 1] };
-        if (stay->buffer < 0 || b.last_step < b.first_step)
+        if (range->buffer < 0 || b.last_step < b.first_step)
             continue;
-        if (stay->value < 0) {
-            const Node *node = &graph->nodes[program->node_of[stay->node]];
+        if (range->value < 0) {
+            const Node *node = &graph->nodes[program->node_of[range->node]];
             b.node = node->id;
-            b.class = CLASS_WORKSPACE;
+            b.mem_class = CLASS_WORKSPACE;
             b.module = node->module;
             b.source = node->source;
-            b.bytes = program->pgraph->nodes[stay->node].workspace;
+            b.bytes = program->pgraph->nodes[range->node].workspace;
         } else {
-            const Value *v = value_at(graph, program->value_of[stay->value]);
-            b.value = program->value_of[stay->value];
-            b.class = v->class;
+            const Value *v = value_at(graph, program->value_of[range->value]);
+            b.value = program->value_of[range->value];
+            b.mem_class = v->mem_class;
             b.module = v->module;
             b.source = v->source;
             b.bytes = v->bytes;
         }
-        page_buffer(p, columns, &b, engine->persistent_bytes + all->buffers[stay->buffer].offset);
+        page_buffer(p, columns, &b, engine->persistent_bytes + all->buffers[range->buffer].offset);
         n++;
     }
     json_out_object(p->o, "buffers");
@@ -201,10 +201,10 @@ static void page_buffers(Page *p, const Program *program, const int32_t *run_of)
 static const char *page_phases(Page *p, const Program *program)
 {
     const char *text = NULL;
-    for (int part = 0; part < PART_COUNT; part++)
-        if (program->parts[part])
-            text = text ? pool_print(p->pool, "%s and %s", text, part_phase((Part)part))
-                        : part_name((Part)part);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        if (program->phases[phase])
+            text = text ? pool_print(p->pool, "%s and %s", text, phase_public_name((Phase)phase))
+                        : phase_name((Phase)phase);
     return text;
 }
 
@@ -227,7 +227,7 @@ static void page_program(Page *p, const Program *program)
                                                           page_short(graph, node->module,
                                                               node_text(graph, node->id))));
         column_add_difference(&live, program->meter.curve[s] + elsewhere);
-        column_add(&kind, node->part == PART_UPDATE ? 2 : node->backward);
+        column_add(&kind, node->phase == PHASE_UPDATE ? 2 : node->backward);
         n++;
     }
     json_out_object(p->o, NULL);
@@ -254,7 +254,7 @@ static void page_state(Page *p)
         const Value *v = value_at(engine->graph, i);
         if (engine->offset[i] < 0)
             continue;
-        page_buffer(p, columns, &(LiveBuffer){ i, -1, v->class, v->module, v->source, v->bytes, 0,
+        page_buffer(p, columns, &(LiveBuffer){ i, -1, v->mem_class, v->module, v->source, v->bytes, 0,
                                                0 }, engine->offset[i]);
         n++;
     }

@@ -1,5 +1,5 @@
 /* explain_json.c -- the balance sheet as JSON; the schema is in docs/FORMATS.md. */
-#include "report/whatif.h"
+#include "fit/whatif.h"
 
 #include "report/curve.h"
 #include "report/machine.h"
@@ -114,8 +114,8 @@ static void timeline_json(JsonOut *o, const Explained *e)
                 Step step = p->plan->steps[s];
                 if (step.kind != STEP_RUN)
                     continue;
-                Part part = engine->graph->nodes[p->node_of[step.id]].part;
-                if (!strcmp(part_phase(part), e->phases[i].name))
+                Phase phase = engine->graph->nodes[p->node_of[step.id]].phase;
+                if (!strcmp(phase_public_name(phase), e->phases[i].name))
                     json_out_int(o, NULL, p->meter.curve[s] + p->live_bytes - p->meter.live_bytes);
             }
         }
@@ -134,11 +134,11 @@ static void classes_json(JsonOut *o, const int64_t *classes, int64_t gap_bytes)
     json_out_end(o);
 }
 
-static void phases_json(JsonOut *o, const Phase *phases, int32_t n)
+static void phases_json(JsonOut *o, const PhaseRow *phases, int32_t n)
 {
     json_out_array(o, "phases");
     for (int32_t i = 0; i < n; i++) {
-        const Phase *phase = &phases[i];
+        const PhaseRow *phase = &phases[i];
         json_out_object_row(o, NULL);
         json_out_string(o, "name", phase->name);
         json_out_int(o, "peak_bytes", phase->peak_bytes);
@@ -217,7 +217,7 @@ static void plan_json(JsonOut *o, const Explained *e)
         json_out_bool(o, "cut", e->fit->cut);
         fit_write_changes(o, e->fit);
         json_out_int(o, "live_bytes", e->fit_sheet->live_bytes);
-        json_out_string(o, "peak_phase", part_phase(e->fit_sheet->part));
+        json_out_string(o, "peak_phase", phase_public_name(e->fit_sheet->phase));
         json_out_string(o, "peak_node", node_text(e->fit_sheet->engine->graph, e->fit_sheet->node));
         classes_json(o, e->fit_sheet->classes, e->fit_sheet->gap_bytes);
         phases_json(o, e->fit_phases, e->n_fit_phases);
@@ -248,7 +248,7 @@ static void tensors_json(JsonOut *o, const Sheet *s)
         json_out_object_row(o, NULL);
         json_out_string(o, "name", b->value >= 0 ? value_text(graph, b->value)
                         : node_text(graph, b->node));
-        json_out_string(o, "class", class_name(b->class));
+        json_out_string(o, "class", class_name(b->mem_class));
         json_out_int(o, "bytes", b->bytes);
         if (b->value >= 0) {
             const Value *v = value_at(graph, b->value);
@@ -301,7 +301,7 @@ void explain_json_members(JsonOut *o, const Explained *e)
     json_out_end(o);
     json_out_int(o, "peak_bytes", s->peak_bytes);
     json_out_int(o, "live_bytes", s->live_bytes);
-    json_out_string(o, "peak_phase", part_phase(s->part));
+    json_out_string(o, "peak_phase", phase_public_name(s->phase));
     json_out_string(o, "peak_node", node_text(engine->graph, s->node));
     classes_json(o, s->classes, s->gap_bytes);
     phases_json(o, e->phases, e->n_phases);

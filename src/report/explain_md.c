@@ -1,6 +1,6 @@
 /* explain_md.c -- a memory report in Markdown: components with shapes and sizes, totals, ranked
  * bottlenecks, recommendations with verified savings, configuration. */
-#include "report/whatif.h"
+#include "fit/whatif.h"
 
 #include "base/text.h"
 #include "report/curve.h"
@@ -47,7 +47,7 @@ static void md_summary(const Md *m)
     text_add(m->to,
              "With everything kept, one step needs **%s bytes (%s)**. The peak is in phase "
              "%s, at `%s`. ",
-             count_text(s->peak_bytes), bytes_text(s->peak_bytes), part_phase(s->part),
+             count_text(s->peak_bytes), bytes_text(s->peak_bytes), phase_public_name(s->phase),
              node_text(s->engine->graph, s->node));
     if (e->minimum_bytes)
         text_add(m->to, "The least budget is at most %s bytes (%s): %s; "
@@ -97,22 +97,22 @@ static void md_batch(const Md *m)
 }
 
 /* The largest tensors of a class at the peak, equal ones together. */
-static void md_class(const Md *m, Class class, const char *heading)
+static void md_class(const Md *m, Class mem_class, const char *heading)
 {
     int shown = 0;
-    if (!m->e->sheet->classes[class])
+    if (!m->e->sheet->classes[mem_class])
         return;
     text_add(m->to, "### %s: %s\n\n| tensors | shape | each | bytes | module "
                     "|\n|---|---|---|---|---|\n", heading,
-             bytes_text(m->e->sheet->classes[class]));
-    int64_t rest = m->e->sheet->classes[class];
+             bytes_text(m->e->sheet->classes[mem_class]));
+    int64_t rest = m->e->sheet->classes[mem_class];
     for (int32_t i = 0; i < m->e->n_bottlenecks && shown < MD_ROWS; i++) {
         const Bottleneck *b = &m->e->bottlenecks[i];
-        size_t            n = strlen(class_name(class));
-        if (!b->each || strncmp(b->what, class_name(class), n) || (b->what[n] && b->what[n] != ' '))
+        size_t            n = strlen(class_name(mem_class));
+        if (!b->each || strncmp(b->what, class_name(mem_class), n) || (b->what[n] && b->what[n] != ' '))
             continue;
         text_add(m->to, "| %d | %s | %s | %s | `%s` |\n", b->n,
-                 b->what[n] ? b->what + n + 1 : "scratch", bytes_text(b->each),
+                 b->what[n] ? b->what + n + 1 : "workspace", bytes_text(b->each),
                  count_text(b->bytes), b->where);
         rest -= b->bytes;
         shown++;

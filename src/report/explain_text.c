@@ -1,5 +1,5 @@
 /* explain_text.c -- the balance sheet on a terminal: tables of at most 100 columns. */
-#include "report/whatif.h"
+#include "fit/whatif.h"
 
 #include "base/text.h"
 #include "report/machine.h"
@@ -96,7 +96,7 @@ static void heading(const Page *p)
                                "everything kept.\n"
                              : "One training step needs %s bytes (%s) with everything kept.\n",
             count_text(s->peak_bytes), bytes_text(s->peak_bytes));
-    fprintf(p->to, "The peak is in phase %s, at %s.\n", part_phase(s->part),
+    fprintf(p->to, "The peak is in phase %s, at %s.\n", phase_public_name(s->phase),
             last(node_text(s->engine->graph, s->node), 60));
 }
 
@@ -139,7 +139,7 @@ static void tensors(const Page *p)
     foot(p, s->n_live - shown, left);
 }
 
-static const char *phase_text(const Page *p, const Phase *phase)
+static const char *phase_text(const Page *p, const PhaseRow *phase)
 {
     return phase->every > 1 ? pool_print(p->e->sheet->engine->graph->pool, "%s (every %s steps)",
                                          phase->name, count_text(phase->every))
@@ -172,7 +172,7 @@ static void over_time(const Page *p)
         int         column = (int)((int64_t)at++ * width / runs);
         int64_t     live = program->meter.curve[s] + elsewhere;
         most[column] = live > most[column] ? live : most[column];
-        kind[column] = node->part == PART_UPDATE ? '+' : node->backward ? '=' : '-';
+        kind[column] = node->phase == PHASE_UPDATE ? '+' : node->backward ? '=' : '-';
     }
     title(p, pool_print(graph->pool, "over time: live bytes at each of %s runs of %s "
                         "(- forward, = backward, + update)", count_text(runs), program->name));

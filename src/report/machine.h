@@ -4,7 +4,7 @@
 
 #include "base/json_out.h"
 #include "plan/engine.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 
 #include <stdio.h>
 

@@ -7,7 +7,7 @@
 #define TRAIN_CHECKPOINT_H
 
 #include "exec/session.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 typedef enum Due {   /* what a step that failed after its update leaves to the run that goes on */
     DUE_NOTHING,

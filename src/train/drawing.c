@@ -23,20 +23,20 @@ struct Drawing {
 };
 
 enum { BEGIN, STEP, END };
-const Part drawing_parts[3] = { PART_SAMPLE_BEGIN, PART_SAMPLE, PART_SAMPLE_END };
+const Phase drawing_phases[3] = { PHASE_SAMPLE_BEGIN, PHASE_SAMPLE, PHASE_SAMPLE_END };
 
-static bool drawing_has(Part part)
+static bool drawing_has(Phase phase)
 {
-    return part == drawing_parts[BEGIN] || part == drawing_parts[STEP] ||
-           part == drawing_parts[END];
+    return phase == drawing_phases[BEGIN] || phase == drawing_phases[STEP] ||
+           phase == drawing_phases[END];
 }
 
-static Err drawing_run(Sampler *s, Part part)
+static Err drawing_run(Sampler *s, Phase phase)
 {
     Session *session = ((Drawing *)s->own)->session;
     if (s->dry)
         return OK;
-    TRY(session_run(session, part));
+    TRY(session_run(session, phase));
     /* faults come out here, not in a later read */
     return device_wait(session_engine(session)->device);
 }
@@ -57,7 +57,7 @@ static const float *drawing_output(Sampler *s, const char *name)
     const Graph *graph = session_engine(d->session)->graph;
     int32_t      i = 0;
     while (i < graph->n_outputs &&
-           (!drawing_has(graph->outputs[i].part) || strcmp(graph->outputs[i].name, name)))
+           (!drawing_has(graph->outputs[i].phase) || strcmp(graph->outputs[i].name, name)))
         i++;
     REQUIRE(i < graph->n_outputs);           /* the sampling graph has an output of that name */
     if (s->dry)
@@ -158,11 +158,11 @@ Err drawing_new(Pool *pool, Session *session, const Recipe *recipe, const Drawin
     *d = (Drawing){ .pool = pool, .session = session, .recipe = recipe, .options = *options };
     d->wide = NEWN(pool, float *, graph->n_outputs + 1);
     for (int32_t i = 0; i < graph->n_outputs; i++)
-        if (drawing_has(graph->outputs[i].part))
+        if (drawing_has(graph->outputs[i].phase))
             d->wide[i] = NEWN(pool, float,
                               shape_count(value_at(graph, graph->outputs[i].value)->shape));
     for (int i = 0; i < 3; i++)
-        TRY(feeds_new(pool, session, drawing_parts[i], &d->feeds[i]));
+        TRY(feeds_new(pool, session, drawing_phases[i], &d->feeds[i]));
     return drawing_inputs(pool, d);
 }
 

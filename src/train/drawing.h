@@ -1,7 +1,7 @@
 /* drawing.h -- a sampling loop on a session: what a model may use while it draws, and its results
  * as files.
  *
- * The session holds the parts PART_SAMPLE_BEGIN, PART_SAMPLE and PART_SAMPLE_END: alone (`plimsoll
+ * The session holds the parts PHASE_SAMPLE_BEGIN, PHASE_SAMPLE and PHASE_SAMPLE_END: alone (`plimsoll
  * sample`) or beside those of training (phases.h). Random numbers are a function of (seed, name,
  * index), so a seed gives the same results again. */
 #ifndef TRAIN_DRAWING_H
@@ -19,7 +19,7 @@ typedef struct DrawingOptions {
 
 typedef struct Drawing Drawing;
 
-extern const Part drawing_parts[3];
+extern const Phase drawing_phases[3];
 
 Err drawing_new(Pool *pool, Session *session, const Recipe *recipe, const DrawingOptions *options,
                 Drawing **drawing);

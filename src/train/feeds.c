@@ -1,7 +1,7 @@
 /* feeds.c -- filling input buffers. */
 #include "train/feeds_int.h"
 
-#include "ops/basic.h"
+#include "ops/elementwise/basic.h"
 #include "ops/ops.h"
 
 #include <math.h>
@@ -19,20 +19,20 @@ size_t feed_bytes(const FeedBuffer *feed)
     return (size_t)(shape_count(feed->shape) * type_bytes(feed->type));
 }
 
-Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds)
+Err feeds_new(Pool *pool, Session *session, Phase phase, Feeds *feeds)
 {
     const Graph *graph = session_engine(session)->graph;
-    *feeds = (Feeds){ .session = session, .part = part, .share = 1, .pieces = 1, .first = -1 };
+    *feeds = (Feeds){ .session = session, .phase = phase, .share = 1, .split = 1, .first = -1 };
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        if (node->op != &op_feed || node->part != part)
+        if (node->op != &op_feed || node->phase != phase)
             continue;
         FeedBuffer feed = { .name = ATTR(node, FeedAttr)->name,
                             .type = out_type(node, 0),
                             .shape = out_shape(node, 0),
                             .bytes = pool_alloc(pool, (size_t)out_bytes(node, 0), 1) };
         feeds->bytes += (int64_t)out_bytes(node, 0);
-        TRY(session_feed_part(session, part, feed.name, feed.bytes));
+        TRY(session_feed_phase(session, phase, feed.name, feed.bytes));
         VEC_ADD(pool, feeds->list, feeds->n, feeds->cap, feed);
     }
     return OK;
@@ -177,9 +177,9 @@ static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const cha
         if (feed->shape.dim[0] != feeds_rows(feeds))
             return fail(E_USAGE, "input '%s' %s has no row for each of %lld samples", feed->name,
                         shape_text(feed->shape), (long long)feeds_rows(feeds));
-        if (feeds->pieces > 1) {
-            feed->bytes = pool_alloc(pool, (size_t)feeds->pieces * feed_bytes(feed), 1);
-            feeds->bytes += (feeds->pieces - 1) * (int64_t)feed_bytes(feed);
+        if (feeds->split > 1) {
+            feed->bytes = pool_alloc(pool, (size_t)feeds->split * feed_bytes(feed), 1);
+            feeds->bytes += (feeds->split - 1) * (int64_t)feed_bytes(feed);
         }
     }
     feeds->follow = !input && feeds_find(feeds, CARRY);
@@ -190,7 +190,7 @@ Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input
                const char *except)
 {
     feeds->share = recipe->accumulate;
-    feeds->pieces = recipe->levers.pieces > 1 ? recipe->levers.pieces : 1;
+    feeds->split = recipe->levers.split > 1 ? recipe->levers.split : 1;
     return feeds_serve(pool, feeds, recipe, input, except, false);
 }
 
@@ -198,7 +198,7 @@ Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe)
 {
     Validation v = recipe_validation(recipe);
     feeds->share = v.batches;
-    feeds->pieces = v.pieces;
+    feeds->split = v.split;
     return feeds_serve(pool, feeds, recipe, NULL, NULL, true);
 }
 
@@ -216,7 +216,7 @@ static int64_t feeds_sample(const Feeds *feeds, int64_t place)
 
 int64_t feeds_rows_loaded(const Feeds *feeds)
 {
-    return feeds->pieces * feeds_rows(feeds);
+    return feeds->split * feeds_rows(feeds);
 }
 
 Err feeds_load_row(const Feeds *feeds, void *const *into, int64_t drawn, int64_t row,
@@ -266,7 +266,7 @@ static void feeds_count_mask(Feeds *feeds)
     if (!feed)
         return;
     REQUIRE(mask && mask->type == U8);       /* a model that asks for the count has the mask */
-    for (size_t i = 0; i < (size_t)feeds->pieces * feed_bytes(mask); i++)
+    for (size_t i = 0; i < (size_t)feeds->split * feed_bytes(mask); i++)
         count += ((const uint8_t *)mask->bytes)[i] != 0;
     *(float *)feed->bytes = (float)(count > 1 ? count : 1);
 }
@@ -276,7 +276,7 @@ static Err feeds_hand_out(Feeds *feeds, int64_t piece)
 {
     for (int32_t i = 0; i < feeds->n_served; i++) {
         const FeedBuffer *feed = &feeds->list[feeds->served[i]];
-        TRY(session_feed_part(feeds->session, feeds->part, feed->name,
+        TRY(session_feed_phase(feeds->session, feeds->phase, feed->name,
                               (const char *)feed->bytes + (size_t)piece * feed_bytes(feed)));
     }
     return OK;
@@ -295,7 +295,7 @@ Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
     if (!feeds->source)
         return OK;
     feeds_count(feeds, micro_batch, drawn);
-    int64_t piece = micro_batch % feeds->pieces;
+    int64_t piece = micro_batch % feeds->split;
     if (piece == 0) {
         TRY(feeds->prefetcher ? prefetch_take(feeds, drawn) : feeds_load(feeds, drawn, false));
         feeds_count_mask(feeds);

@@ -12,7 +12,7 @@
 #include "base/safetensors.h"
 #include "data/source.h"
 #include "exec/session.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 typedef struct FeedBuffer {
     const char *name;
@@ -26,7 +26,7 @@ typedef struct Prefetcher Prefetcher;
 
 typedef struct Feeds {
     Session          *session;
-    Part              part;      /* whose inputs they are */
+    Phase              phase;      /* whose inputs they are */
     FeedBuffer       *list;
     int32_t           n, cap;
     int64_t           bytes;     /* of all buffers, and of the room loading needs */
@@ -40,14 +40,14 @@ typedef struct Feeds {
     int32_t          *served;    /* places in list, in the order of the source's spec */
     int32_t           n_served;
     int64_t           share;     /* micro-batches of a step */
-    int64_t           pieces;    /* loaded together */
+    int64_t           split;    /* loaded together */
     Work              work;
     int64_t           loaders;   /* threads that load ahead; 0: as many as the device leaves free */
     Prefetcher       *prefetcher;
 } Feeds;
 
 /* One buffer per feed node of the part, given to the session for good. */
-Err feeds_new(Pool *pool, Session *session, Part part, Feeds *feeds);
+Err feeds_new(Pool *pool, Session *session, Phase phase, Feeds *feeds);
 Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows);
 
 /* The recipe's data, or what lies at `input`, for every input but those called `except` (or

@@ -3,8 +3,8 @@
 
 #include "device/convert.h"
 #include "ops/ops.h"
-#include "ops/s4_kernel.h"
-#include "ops/s4_step.h"
+#include "ops/s4/s4_kernel.h"
+#include "ops/s4/s4_step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static Err length_in(const char *path, const SafeFile *file, const char *name, i
     return OK;
 }
 
-Err lengths_most(const char *path, const SafeFile *file, int64_t *most)
+Err lengths_max(const char *path, const SafeFile *file, int64_t *most)
 {
     *most = 0;
     for (uint32_t i = 0; file->metadata && i < file->metadata->n; i++) {
@@ -115,7 +115,7 @@ Err tensor_f32(Pool *pool, const char *path, const SafeTensor *t, float **out)
 static Err kernel_params(Pool *pool, const char *path, const SafeFile *file, const Graph *graph,
                          const Node *kernel, S4Params *params)
 {
-    float *part[S4_PARAMS] = { 0 };
+    float *phase[S4_PARAMS] = { 0 };
     for (int i = 0; i < S4_PARAMS; i++) {
         const Param      *p = param_of(graph, kernel->in[i]);
         const SafeTensor *t = p ? safetensors_find(file, p->name) : NULL;
@@ -127,17 +127,17 @@ static Err kernel_params(Pool *pool, const char *path, const SafeFile *file, con
                         "%s has a C of another length, but no %s of the same layer to convert it "
                         "with",
                         path, p ? p->name : "parameter");
-        TRY(tensor_f32(pool, path, t, &part[i]));
+        TRY(tensor_f32(pool, path, t, &phase[i]));
     }
     Shape c = param_of(graph, kernel->in[S4_C])->disk;
     *params = (S4Params){ .channels = c.dim[1],
                           .pairs = c.dim[2],
-                          .inv_dt = part[S4_INV_DT],
-                          .c = part[S4_C],
-                          .b = part[S4_B],
-                          .p = part[S4_P],
-                          .a_real = part[S4_A_REAL],
-                          .a_imag = part[S4_A_IMAG] };
+                          .inv_dt = phase[S4_INV_DT],
+                          .c = phase[S4_C],
+                          .b = phase[S4_B],
+                          .p = phase[S4_P],
+                          .a_real = phase[S4_A_REAL],
+                          .a_imag = phase[S4_A_IMAG] };
     return OK;
 }
 

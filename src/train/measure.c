@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "exec/session.h"
-#include "ops/optim.h"
-#include "plan/node_time.h"
+#include "ops/optimizer/optim.h"
+#include "profile/node_time.h"
 #include "train/feeds.h"
 
 #include <math.h>
@@ -19,11 +19,11 @@ struct Stopwatch {
     Feeds         feeds;
     int64_t       micro;             /* micro-batches run so far */
     double       *ns;                /* per node, of the last step that was timed; 0: did not run */
-    float        *samples;           /* per node: MEASURE_MOST times */
+    float        *samples;           /* per node: MEASURE_MAX times */
     int           n_samples;
-    double        plain_ms[MEASURE_MOST];    /* of the plain steps between them */
+    double        plain_ms[MEASURE_MAX];    /* of the plain steps between them */
     double        best_ms;           /* of all plain steps */
-    double        row_ms;            /* cards: of plain steps without a pause, the median; or 0 */
+    double        row_ms;            /* GPUs: of plain steps without a pause, the median; or 0 */
     bool          filled;            /* one micro-batch serves all steps */
 };
 
@@ -35,24 +35,24 @@ Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const 
     TRY(recipe_suits(recipe, device));
     TRY(recipe_graph(pool, s->recipe, false, &s->graph));
     Err err = engine_new(pool, s->graph.graph, device, plan, &s->engine);
-    if (err && !(err == E_BUDGET && plan && plan->budget_bytes == STOPWATCH_LEAST))
+    if (err && !(err == E_BUDGET && plan && plan->budget_bytes == STOPWATCH_MIN))
         return err;
     s->best_ms = INFINITY;
     TRY(session_new(pool, s->engine, &s->session));
     TRY(session_init(s->session, (uint64_t)recipe->seed));
-    TRY(feeds_new(pool, s->session, PART_MICRO, &s->feeds));
+    TRY(feeds_new(pool, s->session, PHASE_MICRO, &s->feeds));
     TRY(feeds_open(pool, &s->feeds, recipe, NULL, NULL));
     s->filled = device->kind == DEVICE_CUDA;
     TRY(s->filled ? feeds_fill(&s->feeds, 0, 0) : feeds_prefetch(pool, &s->feeds));
     s->ns = NEWN(pool, double, s->graph.graph->n_nodes + 1);
-    s->samples = NEWN(pool, float, ((int64_t)s->graph.graph->n_nodes + 1) * MEASURE_MOST);
+    s->samples = NEWN(pool, float, ((int64_t)s->graph.graph->n_nodes + 1) * MEASURE_MAX);
     *out = s;
     return OK;
 }
 
 const Engine *stopwatch_engine(const Stopwatch *s) { return s->engine; }
 
-/* Small steps are taken, not none: where gates start at 0 (DiT) gradients would stay 0, and a card
+/* Small steps are taken, not none: where gates start at 0 (DiT) gradients would stay 0, and a GPU
  * multiplies zeros with less power and a higher clock (DiT3D-XL on an H200: 63 ms, and 70 with
  * numbers). */
 static Err stopwatch_rates(Stopwatch *s)
@@ -65,7 +65,7 @@ static Err stopwatch_rates(Stopwatch *s)
 }
 
 /* With a clock at every node if `timed`; a node of the micro part then has its last micro-batch's
- * time. Loading samples takes the processor's time and belongs to its steps; a card must not wait
+ * time. Loading samples takes the processor's time and belongs to its steps; a GPU must not wait
  * for them, or their time would be filed as its kernels'. */
 static Err stopwatch_run(Stopwatch *s, bool timed)
 {
@@ -77,11 +77,11 @@ static Err stopwatch_run(Stopwatch *s, bool timed)
         TRY(session_write(s->session, s->graph.train.counters.id, counters));
         if (!s->filled)
             TRY(feeds_fill(&s->feeds, s->micro, s->micro * s->recipe->batch));
-        TRY(timed ? session_profile(s->session, PART_MICRO, s->ns)
-                  : session_run(s->session, PART_MICRO));
+        TRY(timed ? session_profile(s->session, PHASE_MICRO, s->ns)
+                  : session_run(s->session, PHASE_MICRO));
     }
-    return timed ? session_profile(s->session, PART_UPDATE, s->ns)
-                 : session_run(s->session, PART_UPDATE);
+    return timed ? session_profile(s->session, PHASE_UPDATE, s->ns)
+                 : session_run(s->session, PHASE_UPDATE);
 }
 
 Err stopwatch_step(Stopwatch *s, double *ms)
@@ -96,11 +96,11 @@ Err stopwatch_step(Stopwatch *s, double *ms)
 
 Err stopwatch_sample(Stopwatch *s)
 {
-    REQUIRE(s->n_samples < MEASURE_MOST);
+    REQUIRE(s->n_samples < MEASURE_MAX);
     TRY(stopwatch_step(s, &s->plain_ms[s->n_samples]));
     TRY(stopwatch_run(s, true));
     for (int64_t i = 0; i < s->graph.graph->n_nodes; i++)
-        s->samples[i * MEASURE_MOST + s->n_samples] = (float)s->ns[i];
+        s->samples[i * MEASURE_MAX + s->n_samples] = (float)s->ns[i];
     s->n_samples++;
     return OK;
 }
@@ -117,15 +117,15 @@ static double median(float *values, int n)
     return n % 2 ? (double)values[n / 2] : ((double)values[n / 2 - 1] + (double)values[n / 2]) / 2;
 }
 
-/* Steps without a pause, as in training: a card that works on end draws more power and has a lower
+/* Steps without a pause, as in training: a GPU that works on end draws more power and has a lower
  * clock than one that is looked at between steps (DiT3D-XL on an H200: 69 ms and 63), and the host
  * is ahead of it. */
 static Err measure_row(Stopwatch *s, double seconds)
 {
-    float  row[MEASURE_MOST];
+    float  row[MEASURE_MAX];
     int    n = 0;
     double begin = clock_now(), start;
-    while (n < MEASURE_MOST && (n < MEASURE_LEAST || clock_now() - begin < seconds)) {
+    while (n < MEASURE_MAX && (n < MEASURE_MIN || clock_now() - begin < seconds)) {
         start = clock_now();
         for (int i = 0; i < MEASURE_ROW; i++)
             TRY(stopwatch_run(s, false));
@@ -140,8 +140,8 @@ static Err measure_steps(Stopwatch *s, const MeasureOptions *o)
 {
     double begin = clock_now(), ms;
     TRY(stopwatch_step(s, &ms));                     /* first touches, generated kernels */
-    while (s->n_samples < MEASURE_MOST &&
-           (s->n_samples < MEASURE_LEAST || clock_now() - begin < o->seconds)) {
+    while (s->n_samples < MEASURE_MAX &&
+           (s->n_samples < MEASURE_MIN || clock_now() - begin < o->seconds)) {
         TRY(stopwatch_sample(s));
         if (o->progress) {
             double done = (clock_now() - begin) / (o->seconds > 0 ? o->seconds : 1);
@@ -158,7 +158,7 @@ static int call_order(const void *a, const void *b)
 }
 
 /* A node's share of the step is the median of its times, which no single interruption moves; the
- * shares are then scaled to the best plain step (other programs can only add to it; on a card, to
+ * shares are then scaled to the best plain step (other programs can only add to it; on a GPU, to
  * the median of a row of them), so that what lies between the nodes is counted and the clocks are
  * not. Equal nodes have one time, their mean:
  * what counts is that sums come out right. */
@@ -175,12 +175,12 @@ void stopwatch_file(Pool *pool, const Stopwatch *s, Profile *profile, Measured *
         const Node *node = &graph->nodes[i];
         if (s->ns[i] <= 0)                   /* a view, or a part that training does not run */
             continue;
-        float times[MEASURE_MOST];
-        memcpy(times, s->samples + (int64_t)i * MEASURE_MOST, sizeof times);
+        float times[MEASURE_MAX];
+        memcpy(times, s->samples + (int64_t)i * MEASURE_MAX, sizeof times);
         OpTime call = node_call(s->engine->device, node, &s->engine->choices[i], identity);
         call.ns = fmax(1, median(times, s->n_samples));
         m->nodes_ms +=
-            call.ns * 1e-6 * (node->part == PART_MICRO ? (double)s->recipe->accumulate : 1);
+            call.ns * 1e-6 * (node->phase == PHASE_MICRO ? (double)s->recipe->accumulate : 1);
         calls[m->nodes++] = call;
     }
     qsort(calls, (size_t)m->nodes, sizeof *calls, call_order);
@@ -205,7 +205,7 @@ static double nodes_ms(const Stopwatch *s, const Profile *profile)
     timed.profile = profile;
     for (int i = 0; i < engine->n_programs; i++) {
         const Program *program = &engine->programs[i];
-        double         times = program->parts[PART_MICRO] ? (double)s->recipe->accumulate : 1;
+        double         times = program->phases[PHASE_MICRO] ? (double)s->recipe->accumulate : 1;
         for (int32_t at = 0; program_in_step(program) && at < program->plan->n_steps; at++) {
             Step step = program->plan->steps[at];
             if (step.kind != STEP_RUN)
@@ -238,11 +238,11 @@ void stopwatch_file_tight(Pool *pool, const Stopwatch *kept, const Stopwatch *le
 /* The plan of least memory by turns with the one that keeps everything. */
 static Err measure_tight(Pool *pool, Pool *work, Stopwatch *kept, Profile *profile)
 {
-    EngineOptions options = { .budget_bytes = STOPWATCH_LEAST, .effort = MEASURE_EFFORT };
+    EngineOptions options = { .budget_bytes = STOPWATCH_MIN, .effort = MEASURE_EFFORT };
     Stopwatch    *least;
     double        ms;
     TRY(stopwatch_new(work, kept->recipe, kept->engine->device, &options, &least));
-    for (int i = 0; i < MEASURE_LEAST; i++) {
+    for (int i = 0; i < MEASURE_MIN; i++) {
         TRY(stopwatch_step(kept, &ms));
         TRY(stopwatch_step(least, &ms));
     }
@@ -263,7 +263,7 @@ Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device,
     if (!err) {
         stopwatch_file(pool, s, profile, measured);
         measured->runtime_bytes = device_runtime_bytes(device, s->engine->arena_bytes);
-        if (!options->budget_bytes && device->kind == DEVICE_CPU)    /* a card has no such caches */
+        if (!options->budget_bytes && device->kind == DEVICE_CPU)    /* a GPU has no such caches */
             err = measure_tight(pool, work, s, profile);
     }
     pool_free(work);

@@ -7,27 +7,27 @@
 #define TRAIN_MEASURE_H
 
 #include "plan/engine.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 /* A session that can be stepped with next to no learning. */
 typedef struct Stopwatch Stopwatch;
 
-/* plan may be NULL: keep everything. A budget of STOPWATCH_LEAST is met by the plan that needs the
+/* plan may be NULL: keep everything. A budget of STOPWATCH_MIN is met by the plan that needs the
  * least. */
-enum { STOPWATCH_LEAST = 1 };
+enum { STOPWATCH_MIN = 1 };
 Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan,
                   Stopwatch **stopwatch);
 Err stopwatch_step(Stopwatch *stopwatch, double *ms);        /* one plain step */
 const Engine *stopwatch_engine(const Stopwatch *stopwatch);
 
 enum {
-    MEASURE_LEAST = 5, MEASURE_MOST = 15,        /* steps that are timed node by node */
-    MEASURE_ROW = 5,                             /* steps that a card takes without a pause */
+    MEASURE_MIN = 5, MEASURE_MAX = 15,        /* steps that are timed node by node */
+    MEASURE_ROW = 5,                             /* steps that a GPU takes without a pause */
     MEASURE_EFFORT = 1000,                       /* of a plan that is only there to be timed */
 };
 
 /* A plain step, then one with a clock at every node, so that both see the same weather; at most
- * MEASURE_MOST. */
+ * MEASURE_MAX. */
 Err stopwatch_sample(Stopwatch *stopwatch);
 
 typedef struct MeasureOptions {
@@ -39,7 +39,7 @@ typedef struct MeasureOptions {
 
 typedef struct Measured {
     int32_t nodes, calls;        /* timed, and distinct among them */
-    double  step_ms;             /* the best plain step; on a card, the median of a row */
+    double  step_ms;             /* the best plain step; on a GPU, the median of a row */
     double  nodes_ms;            /* sum of the nodes' median times in one step */
     int64_t runtime_bytes;       /* of this process, beside the arena */
 } Measured;

@@ -2,85 +2,11 @@
 #include "train/phases.h"
 
 #include "base/file.h"
-#include "ops/basic.h"
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "train/drawing.h"
 #include "train/feeds.h"
 
 #include <stdio.h>
-
-/* ---- building ---- */
-
-/* The average of a parameter in its stead, in the compute type; rounded once a part. */
-static Tensor phase_average(Graph *graph, Param *param)
-{
-    const Value *value = value_at(graph, param->value), *before;
-    int32_t      module = graph->module;
-    Source       source = graph->source;
-    if (param->ema < 0)
-        return (Tensor){ graph, param->value };
-    if (value->type == F32) {
-        param->stands = param->ema;
-        return (Tensor){ graph, param->ema };
-    }
-    before = param->stands >= 0 ? value_at(graph, param->stands) : NULL;
-    if (before && before->maker >= 0 && graph->nodes[before->maker].part == graph->part)
-        return (Tensor){ graph, param->stands };
-    graph->module = value->module;
-    graph->source = value->source;
-    param->stands = cast((Tensor){ graph, param->ema }, value->type).id;
-    graph->module = module;
-    graph->source = source;
-    return (Tensor){ graph, param->stands };
-}
-
-static void build_validate(const Recipe *recipe, TrainingGraph *out)
-{
-    Graph     *graph = out->graph;
-    Validation v = recipe_validation(recipe);
-    int32_t    n_outputs = graph->n_outputs;
-    graph->part = PART_VALIDATE;
-    graph->pieces = v.pieces;
-    Tensor loss = recipe->model->loss(graph, recipe->config, v.batch, v.batches);
-    graph->n_outputs = n_outputs;            /* nobody reads a prediction here: it need not stay */
-    graph->module = 0;
-    graph->source = (Source){ 0 };
-    if (tensor_ok(loss))
-        /* the step's own has been read by now */
-        accumulate(out->train.loss, loss, out->train.counters);
-    graph->pieces = recipe->levers.pieces;
-    graph->part = PART_MICRO;
-}
-
-Err phases_build(const Recipe *recipe, TrainingGraph *out)
-{
-    Graph *graph = out->graph;
-    bool   validate = recipe->validate.every > 0, sample = recipe->sample.every > 0;
-    if (!validate && !sample)
-        return OK;
-    int32_t n = graph->n_params;
-    Param  *params = NEWN(graph->pool, Param, n);
-    for (int32_t i = 0; i < n; i++)
-        params[i] = graph->params[i];
-    graph->stand_in = phase_average;
-    if (validate)
-        build_validate(recipe, out);
-    if (sample)
-        recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, recipe->sample.n);
-    graph->stand_in = NULL;
-    graph->part = PART_MICRO;
-    graph->module = 0;
-    TRY(graph_check(graph));
-    REQUIRE(graph->n_params == n);           /* a phase brings no weights of its own */
-    /* a model may change a start when it is built: once is enough */
-    for (int32_t i = 0; i < n; i++) {
-        graph->params[i].init = params[i].init;
-        graph->params[i].frozen = params[i].frozen;
-    }
-    return OK;
-}
-
-/* ---- running ---- */
 
 /* Validation's numbers come from a step that training never takes. */
 enum { VALIDATION_STEP = -1 };
@@ -113,7 +39,7 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
     Phases *p = *phases = NEW(pool, Phases);
     *p = (Phases){ .recipe = recipe, .graph = graph, .session = session };
     if (recipe->validate.every > 0) {
-        TRY(feeds_new(pool, session, PART_VALIDATE, &p->held));
+        TRY(feeds_new(pool, session, PHASE_VALIDATE, &p->held));
         TRY(feeds_open_held(pool, &p->held, recipe));
     }
     if (recipe->sample.every > 0 && out) {
@@ -148,7 +74,7 @@ Err phases_validate(Phases *p, double *loss)
         p->counters[COUNTER_MICRO] = (int32_t)i;
         TRY(session_write(p->session, p->graph->train.counters.id, p->counters));
         TRY(feeds_fill(&p->held, i, i * v.batch));
-        TRY(session_run(p->session, PART_VALIDATE));
+        TRY(session_run(p->session, PHASE_VALIDATE));
     }
     TRY(session_read(p->session, p->graph->train.loss.id, &sum));
     *loss = (double)sum;

@@ -12,12 +12,9 @@
 #ifndef TRAIN_PHASES_H
 #define TRAIN_PHASES_H
 
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include "exec/session.h"
-
-/* Adds the parts of the phases that the recipe turns on. */
-Err phases_build(const Recipe *recipe, TrainingGraph *graph);
 
 typedef struct Phases Phases;
 

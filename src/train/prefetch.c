@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LOADERS_MOST = 16 };
+enum { LOADERS_MAX = 16 };
 static const int64_t ring_bytes = (int64_t)512 << 20;        /* at most, but for one set */
 
 typedef struct Loader { Prefetcher *all; pthread_t thread; Work work; } Loader;
@@ -25,7 +25,7 @@ typedef struct Set {             /* a micro-batch on its way */
 } Set;
 
 struct Prefetcher {
-    Loader          loaders[LOADERS_MOST];
+    Loader          loaders[LOADERS_MAX];
     int             n_loaders;
     Feeds          *feeds;
     int64_t         rows;        /* of a micro-batch */
@@ -85,20 +85,20 @@ static void prefetch_stop(void *arg)
     pthread_mutex_destroy(&p->lock);
 }
 
-/* Beside kernels on the processor's own cores one thread; a card leaves them free. */
-static int64_t loaders_most(const Feeds *feeds)
+/* Beside kernels on the processor's own cores one thread; a GPU leaves them free. */
+static int64_t loaders_max(const Feeds *feeds)
 {
     int64_t cores = feeds->loaders ? feeds->loaders : sysconf(_SC_NPROCESSORS_ONLN);
     if (!feeds->loaders && session_engine(feeds->session)->device->kind == DEVICE_CPU)
         return 1;
-    return cores < 1 ? 1 : cores < LOADERS_MOST ? cores : LOADERS_MOST;
+    return cores < 1 ? 1 : cores < LOADERS_MAX ? cores : LOADERS_MAX;
 }
 
 static int64_t feeds_set_bytes(const Feeds *feeds)
 {
     int64_t bytes = 0;
     for (int32_t i = 0; i < feeds->n_served; i++)
-        bytes += feeds->pieces * (int64_t)feed_bytes(&feeds->list[feeds->served[i]]);
+        bytes += feeds->split * (int64_t)feed_bytes(&feeds->list[feeds->served[i]]);
     return bytes;
 }
 
@@ -113,7 +113,7 @@ static void ring_new(Pool *pool, Prefetcher *p, int64_t loaders)
     for (int64_t s = 0; s < p->n_sets; s++) {
         p->ring[s].bytes = NEWN(pool, void *, feeds->n_served);
         for (int32_t i = 0; i < feeds->n_served; i++) {
-            size_t n = (size_t)feeds->pieces * feed_bytes(&feeds->list[feeds->served[i]]);
+            size_t n = (size_t)feeds->split * feed_bytes(&feeds->list[feeds->served[i]]);
             p->ring[s].bytes[i] = pool_alloc(pool, n, 1);
         }
     }
@@ -125,7 +125,7 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
     if (!feeds->n_served)
         return OK;
     Prefetcher *p = NEW(pool, Prefetcher);
-    int64_t     most = loaders_most(feeds);
+    int64_t     most = loaders_max(feeds);
     p->feeds = feeds;
     p->rows = feeds_rows_loaded(feeds);
     p->drawn = -1;

@@ -1,4 +1,4 @@
-/* results.c -- pictures, clips and sound as files. */
+/* results.c -- images, clips and sound as files. */
 #include "train/sample.h"
 
 #include "data/png.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { GAP = 2, BACKDROP = 40, CELL_LEAST = 64, SHEET_MOST = 4096 };
+enum { GAP = 2, BACKDROP = 40, CELL_MIN = 64, SHEET_MAX = 4096 };
 
 static unsigned char level_of(float x)
 {
@@ -15,15 +15,15 @@ static unsigned char level_of(float x)
     return (unsigned char)lrintf(255 * (x > -1 ? (x < 1 ? x * 0.5f + 0.5f : 1) : 0));
 }
 
-/* rows x columns cells of one picture each; small pictures are enlarged by whole factors. */
+/* rows x columns cells of one image each; small images are enlarged by whole factors. */
 static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t n, int64_t columns,
                        Shape cell, bool enlarge)
 {
     int64_t h = cell.dim[0], w = cell.dim[1], c = cell.dim[2], shown = c == 3 ? 3 : 1;
     int64_t rows = (n + columns - 1) / columns;
     int64_t least = h < w ? h : w,
-            scale = enlarge && least < CELL_LEAST ? (CELL_LEAST + least - 1) / least : 1;
-    while (scale > 1 && columns * (w * scale + GAP) > SHEET_MOST)
+            scale = enlarge && least < CELL_MIN ? (CELL_MIN + least - 1) / least : 1;
+    while (scale > 1 && columns * (w * scale + GAP) > SHEET_MAX)
         scale--;
     int64_t edge = n > 1 ? GAP : 0, step_y = h * scale + GAP, step_x = w * scale + GAP;
     int64_t height = rows * step_y - GAP + 2 * edge, width = columns * step_x - GAP + 2 * edge;
@@ -72,7 +72,7 @@ Err results_sheet(Pool *pool, const char *path, const float *data, Shape s, bool
     return OK;
 }
 
-static Err results_pictures(Pool *pool, const char *folder, const SampleResult *r,
+static Err results_images(Pool *pool, const char *folder, const SampleResult *r,
                             SampleReport *report)
 {
     bool        clips = r->kind == RESULT_CLIPS, written;
@@ -101,10 +101,10 @@ static Err results_pictures(Pool *pool, const char *folder, const SampleResult *
 Err results_write(Pool *pool, const char *folder, const SampleResult *r, SampleReport *report)
 {
     if (r->kind != RESULT_AUDIO)
-        return results_pictures(pool, folder, r, report);
-    const char *picture = path_in(pool, folder, "sounds.png");
-    TRY(results_sound_picture(pool, picture, r));
-    report_file(pool, report, picture);
+        return results_images(pool, folder, r, report);
+    const char *image = path_in(pool, folder, "sounds.png");
+    TRY(results_audio_image(pool, image, r));
+    report_file(pool, report, image);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
         const char *path = path_in(pool, folder,
                                    pool_print(pool, "sound-%03lld.wav", (long long)i));

@@ -13,8 +13,9 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
 {
     Engine *engine;
     TRY(recipe_suits(recipe, device));
-    Graph  *graph = graph_new(pool, recipe_type(recipe));
-    graph->phases = recipe_for(pool, recipe, device)->levers.phases;
+    const Levers *levers = &recipe_for(pool, recipe, device)->levers;
+    Graph  *graph = graph_new_with(pool, recipe_type(recipe),
+                                   &(BuildOptions){ .subpixel = levers->subpixel });
     recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, o->n);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));
@@ -34,7 +35,7 @@ static Err sample_length(Pool *pool, const char *run, int64_t step, const Recipe
     int64_t     has, wants = recipe_number(recipe, "length", 0);
     SafeFile    file;
     TRY(safetensors_read(pool, path, &file));
-    TRY(lengths_most(path, &file, &has));
+    TRY(lengths_max(path, &file, &has));
     if (has && wants && has != wants)
         return fail(E_USAGE,
                     "model.length: %s was trained at %lld, not %lld; leave it, and say by "
@@ -95,13 +96,13 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
     TRY(drawing_draw(drawing, o->out, report));
     report->planned_bytes = session_engine(session)->arena_bytes;
     for (int i = 0; i < 3; i++) {
-        int64_t measured = session_measured_bytes(session, drawing_parts[i]);
-        int64_t planned = session_planned_bytes(session, drawing_parts[i]);
+        int64_t measured = session_measured_bytes(session, drawing_phases[i]);
+        int64_t planned = session_planned_bytes(session, drawing_phases[i]);
         if (measured && measured != planned)
             return fail(E_PLAN,
                         "phase %s used %lld bytes where %lld were planned (this is a bug; please "
                         "report it)",
-                        part_name(drawing_parts[i]), (long long)measured, (long long)planned);
+                        phase_name(drawing_phases[i]), (long long)measured, (long long)planned);
         report->measured_bytes = measured > report->measured_bytes ? measured
                                                                    : report->measured_bytes;
     }

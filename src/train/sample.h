@@ -6,7 +6,7 @@
 #ifndef TRAIN_SAMPLE_H
 #define TRAIN_SAMPLE_H
 
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include "exec/session.h"
 
@@ -36,13 +36,13 @@ typedef struct SampleReport {
 Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device,
                const SampleOptions *options, SampleReport *report);
 
-/* Pictures as one sheet and one by one, clips as strips of frames, sound as WAV and as a picture.
+/* Images as one sheet and one by one, clips as strips of frames, sound as WAV and as a image.
  * folder, or path, NULL: all but the writing. */
 Err results_write(Pool *pool, const char *folder, const SampleResult *result, SampleReport *report);
 /* Numbers in [-1,1], (n,H,W,C) or (n,F,H,W,C), as one sheet; anything else is left aside. */
 Err results_sheet(Pool *pool, const char *path, const float *data, Shape shape, bool *written);
 
 /* Waveforms and spectrograms, one below the other. */
-Err results_sound_picture(Pool *pool, const char *path, const SampleResult *result);
+Err results_audio_image(Pool *pool, const char *path, const SampleResult *result);
 
 #endif

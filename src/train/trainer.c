@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "train/checkpoint.h"
 #include "train/feeds.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 #include "train/log.h"
 #include "train/phases.h"
 #include "train/weights.h"
@@ -186,7 +186,7 @@ static bool train_moves_early(const TrainingGraph *g)
     const Graph *graph = g->graph;
     for (int32_t i = 0; i < graph->n_constants; i++) {
         int32_t id = graph->constants[i].value;
-        if (graph->constants[i].saved && value_at(graph, id)->class == CLASS_CONSTANTS &&
+        if (graph->constants[i].saved && value_at(graph, id)->mem_class == CLASS_CONSTANTS &&
             id != g->train.progress.id)
             return true;
     }
@@ -203,7 +203,7 @@ static Err train_feed(Trainer *t, int64_t micro)
     return feeds_fill(&t->feeds, number, t->state.drawn + micro * recipe->batch);
 }
 
-/* The first micro-batch of the next step comes to its place while a card is at this one. What goes
+/* The first micro-batch of the next step comes to its place while a GPU is at this one. What goes
  * wrong is told when that step asks for it again. */
 static void train_feed_ahead(Trainer *t)
 {
@@ -212,7 +212,7 @@ static void train_feed_ahead(Trainer *t)
     if (!session_engine(t->session)->device->api || t->state.step + 1 >= recipe->steps)
         return;
     if (!feeds_fill(&t->feeds, number, t->state.drawn + micro * recipe->batch) &&
-        !session_ready(t->session, PART_MICRO))
+        !session_ready(t->session, PHASE_MICRO))
         t->ahead = number + 1;
 }
 
@@ -231,7 +231,7 @@ static Err train_not_finite(Trainer *t, double loss)
     const char *what = isfinite(loss) ? "gradient" : "loss";
     t->ahead = 0;
     TRY(train_feed(t, t->recipe->accumulate - 1));
-    const char *where = session_first_bad(t->session, PART_MICRO);
+    const char *where = session_first_bad(t->session, PHASE_MICRO);
     return fail(E_NUMBER,
                 "the %s is not finite at step %lld%s; the first tensor that is not is %s. The "
                 "weights are as they were before this step; a lower learning rate or clipping "
@@ -272,10 +272,10 @@ static Err train_step(Trainer *t, double *loss)
         TRY(session_write(t->session, g->counters.id, counters));
         if (micro)
             TRY(train_feed(t, micro));
-        TRY(session_run(t->session, PART_MICRO));
+        TRY(session_run(t->session, PHASE_MICRO));
     }
     t->begun = true;
-    TRY(session_run(t->session, PART_UPDATE));       /* which skips a step that is not finite */
+    TRY(session_run(t->session, PHASE_UPDATE));       /* which skips a step that is not finite */
     train_feed_ahead(t);
     TRY(session_read(t->session, g->loss.id, &loss_now));
     TRY(session_read(t->session, g->progress.id, t->progress));
@@ -323,9 +323,9 @@ static Err train_log(Trainer *t, double loss, double ms, const double *validatio
 static int64_t train_measured(const Trainer *t)
 {
     int64_t most = 0;
-    for (int part = 0; part < PART_COUNT; part++)
-        if (session_measured_bytes(t->session, (Part)part) > most)
-            most = session_measured_bytes(t->session, (Part)part);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        if (session_measured_bytes(t->session, (Phase)phase) > most)
+            most = session_measured_bytes(t->session, (Phase)phase);
     return most;
 }
 
@@ -487,7 +487,7 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
     t->graph = t->fit.graph;
     TRY(session_new(pool, engine, &t->session));
     TRY((options->resume ? session_init_state : session_init)(t->session, (uint64_t)recipe->seed));
-    TRY(feeds_new(pool, t->session, PART_MICRO, &t->feeds));
+    TRY(feeds_new(pool, t->session, PHASE_MICRO, &t->feeds));
     TRY(train_open(pool, t));
     TRY(train_phases(pool, t));
     TRY(session_prepare(t->session));
@@ -518,16 +518,16 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
     result->stated_bytes = device->runtime_bytes;
     result->loader_bytes = t->feeds.bytes + (t->phases ? phases_bytes(t->phases) : 0);
     result->interrupted = train_stop && t->state.step < recipe->steps;
-    for (int part = 0; part < PART_COUNT; part++) {
-        int64_t measured = session_measured_bytes(t->session, (Part)part);
-        result->phase_planned[part] = session_planned_bytes(t->session, (Part)part);
-        result->phase_measured[part] = measured;
-        if (measured && measured != session_planned_bytes(t->session, (Part)part) && !err)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        int64_t measured = session_measured_bytes(t->session, (Phase)phase);
+        result->phase_planned[phase] = session_planned_bytes(t->session, (Phase)phase);
+        result->phase_measured[phase] = measured;
+        if (measured && measured != session_planned_bytes(t->session, (Phase)phase) && !err)
             err = fail(E_PLAN,
                        "phase %s used %lld bytes where %lld were planned (this is a bug; please "
                        "report it)",
-                       part_name((Part)part), (long long)measured,
-                       (long long)session_planned_bytes(t->session, (Part)part));
+                       phase_name((Phase)phase), (long long)measured,
+                       (long long)session_planned_bytes(t->session, (Phase)phase));
         if (measured > result->measured_bytes)
             result->measured_bytes = measured;
     }

@@ -7,7 +7,7 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include "exec/session.h"
 
@@ -19,7 +19,7 @@ typedef struct TrainOptions {
     const char *given;  /* inputs and noise from this safetensors file: (micro-batches, ...) each */
     const char *plan;            /* this plan file; NULL: that of a resumed run, else plan anew */
     int64_t     budget_bytes;    /* of the arena; 0: keep everything */
-    unsigned    allow;           /* numeric levers that may be moved for the budget (train/fit.h) */
+    unsigned    allow;           /* numeric levers that may be moved for the budget (fit/fit.h) */
     bool        quiet;
 } TrainOptions;
 
@@ -31,7 +31,7 @@ typedef struct TrainResult {
     int64_t validations;
     double  step_ms;             /* median of all but the first few */
     int64_t planned_bytes, measured_bytes;
-    int64_t phase_planned[PART_COUNT], phase_measured[PART_COUNT];   /* 0: not there; did not run */
+    int64_t phase_planned[PHASE_COUNT], phase_measured[PHASE_COUNT];   /* 0: not there; did not run */
     int64_t host_planned_bytes, host_measured_bytes;     /* of the host arena; 0: none */
     int64_t loader_bytes;        /* batch buffers on the host, outside the arena */
     int32_t recomputed;          /* nodes run a second time in a step */
@@ -40,7 +40,7 @@ typedef struct TrainResult {
     double  predicted_ms;        /* of a step, before the first */
     const char *time_source;     /* of that prediction: plan/engine.h */
     int64_t runtime_bytes;       /* what lies outside the arena, measured at the end */
-    int64_t stated_bytes;        /* a card: what was said of it before; 0 on the CPU */
+    int64_t stated_bytes;        /* a GPU: what was said of it before; 0 on the CPU */
     bool    interrupted;
 } TrainResult;
 

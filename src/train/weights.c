@@ -38,7 +38,7 @@ static const Value *state_find(const Graph *graph, const char *name)
 {
     for (int32_t i = 0; i < graph->n_constants; i++) {
         const Value *value = value_at(graph, graph->constants[i].value);
-        if (graph->constants[i].saved && value->class == CLASS_CONSTANTS &&
+        if (graph->constants[i].saved && value->mem_class == CLASS_CONSTANTS &&
             strncmp(name, "optimizer.", 10) && !strcmp(value->name, name))
             return value;
     }
@@ -170,7 +170,7 @@ static Err weights_lengths(const char *path, const Graph *graph, const Param *pa
     return OK;
 }
 
-enum { MOST_NAMED = 4 };             /* of each list in a sentence */
+enum { MAX_NAMED = 4 };             /* of each list in a sentence */
 
 typedef struct Names {
     Text text;
@@ -179,7 +179,7 @@ typedef struct Names {
 
 static void names_add(Names *names, const char *name)
 {
-    if (names->n++ < MOST_NAMED)
+    if (names->n++ < MAX_NAMED)
         text_add(&names->text, "%s%s", names->n > 1 ? ", " : "", name);
 }
 
@@ -187,9 +187,9 @@ static const char *names_said(Pool *pool, const Names *names)        /* " (a, b 
 {
     if (!names->n)
         return "";
-    if (names->n <= MOST_NAMED)
+    if (names->n <= MAX_NAMED)
         return pool_print(pool, " (%s)", names->text.at);
-    return pool_print(pool, " (%s and %d more)", names->text.at, names->n - MOST_NAMED);
+    return pool_print(pool, " (%s and %d more)", names->text.at, names->n - MAX_NAMED);
 }
 
 /* Fewer input channels than the model's, where those that are new have nothing to say yet. */

@@ -2,12 +2,12 @@
 #include "../test.h"
 
 #include "autodiff/autodiff.h"
-#include "ops/basic.h"
-#include "ops/binary.h"
-#include "ops/linear.h"
+#include "ops/elementwise/basic.h"
+#include "ops/elementwise/binary.h"
+#include "ops/linear/linear.h"
 #include "ops/ops.h"
-#include "ops/reduce.h"
-#include "ops/unary.h"
+#include "ops/reduce/reduce.h"
+#include "ops/elementwise/unary.h"
 
 static Tensor layer(Tensor x, const char *name, int64_t out)
 {
@@ -24,10 +24,10 @@ static Tensor layer(Tensor x, const char *name, int64_t out)
 static const Node *summed(Graph *graph, const char *bias, Shape *shape)
 {
     const Value *grad = value_at(graph, param_find(graph, bias)->grad);
-    const Node  *sum = &graph->nodes[grad->maker];
+    const Node  *sum = &graph->nodes[grad->producer];
     REQUIRE(sum->op == &op_bias_grad);
     *shape = in_shape(sum, 0);
-    return &graph->nodes[value_at(graph, sum->in[0])->maker];
+    return &graph->nodes[value_at(graph, sum->in[0])->producer];
 }
 
 static Graph *backward(Pool *pool, int64_t rows, Tensor (*body)(Tensor))
@@ -56,15 +56,15 @@ static void one_reader(void)
     Pool  *pool = pool_new(NULL, "lines");
     Shape  shape;
     Graph *graph = backward(pool, 550, function);
-    const Node *maker = summed(graph, "first.b", &shape);
-    CHECK(maker->op == &op_gelu_tanh_grad && maker->n_out == 2);
+    const Node *producer = summed(graph, "first.b", &shape);
+    CHECK(producer->op == &op_gelu_tanh_grad && producer->n_out == 2);
     CHECK(shape_same(shape, SHAPE(35, 40)));             /* 1,100 rows, 32 a line */
-    maker = summed(graph, "second.b", &shape);           /* its dy is made by no such node */
-    CHECK(shape_same(shape, SHAPE(2, 550, 1)) && maker->n_out == maker->op->n_out);
+    producer = summed(graph, "second.b", &shape);           /* its dy is made by no such node */
+    CHECK(shape_same(shape, SHAPE(2, 550, 1)) && producer->n_out == producer->op->n_out);
 
     graph = backward(pool, 100, function);               /* short: read again */
-    maker = summed(graph, "first.b", &shape);
-    CHECK(maker->op == &op_gelu_tanh_grad && maker->n_out == 1);
+    producer = summed(graph, "first.b", &shape);
+    CHECK(producer->op == &op_gelu_tanh_grad && producer->n_out == 1);
     CHECK(shape_same(shape, SHAPE(2, 100, 40)));
     pool_free(pool);
 }
@@ -74,9 +74,9 @@ static void two_readers(void)                    /* two biases, one gradient: ma
     Pool  *pool = pool_new(NULL, "lines");
     Shape  shape;
     Graph *graph = backward(pool, 550, joined);
-    const Node *maker = summed(graph, "first.b", &shape);
-    CHECK(maker->op == &op_silu_grad && maker->n_out == 2 && shape_same(shape, SHAPE(35, 40)));
-    CHECK(maker == summed(graph, "other.b", &shape));
+    const Node *producer = summed(graph, "first.b", &shape);
+    CHECK(producer->op == &op_silu_grad && producer->n_out == 2 && shape_same(shape, SHAPE(35, 40)));
+    CHECK(producer == summed(graph, "other.b", &shape));
     pool_free(pool);
 }
 

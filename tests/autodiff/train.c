@@ -1,12 +1,13 @@
 /* train.c -- the update part against plain formulas in double, over several steps and
  * micro-batches. */
+#include "profile/devices.h"
 #include "../test.h"
 
 #include "autodiff/autodiff.h"
 #include "base/random.h"
 #include "exec/session.h"
-#include "ops/basic.h"
-#include "ops/optim.h"
+#include "ops/elementwise/basic.h"
+#include "ops/optimizer/optim.h"
 
 #include <stdlib.h>
 
@@ -133,9 +134,9 @@ static void compare(Type compute, TrainSpec spec, double tol)
                 fed[i] = random_normal_at(key, (uint64_t)((step * 10 + micro) * N + i));
                 total[i] += (double)fed[i];
             }
-            CHECK_OK(session_run(session, PART_MICRO));
+            CHECK_OK(session_run(session, PHASE_MICRO));
         }
-        CHECK_OK(session_run(session, PART_UPDATE));
+        CHECK_OK(session_run(session, PHASE_UPDATE));
         truth_step(&truth, &spec, total, 0.01 / step, 0.1, ema, step);
         session_get_param(session, 0, param->master >= 0 ? param->master : param->value, now);
         for (int i = 0; i < N; i++)
@@ -153,10 +154,10 @@ static void compare(Type compute, TrainSpec spec, double tol)
                 CHECK_NEAR((double)rounded[i], (double)now[i], 0.004 * fabs((double)now[i]));
         }
     }
-    for (int part = 0; part < PART_COUNT; part++)
-        if (session_measured_bytes(session, (Part)part))
-            CHECK_INT(session_measured_bytes(session, (Part)part),
-                      session_planned_bytes(session, (Part)part));
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        if (session_measured_bytes(session, (Phase)phase))
+            CHECK_INT(session_measured_bytes(session, (Phase)phase),
+                      session_planned_bytes(session, (Phase)phase));
     pool_free(pool);
 }
 

@@ -60,7 +60,7 @@ def plan_digest(path):
     with open(path) as file:
         plan = json.load(file)
     names = {}
-    phases = [[phase["name"], phase["repeat"], phase["live_bytes"], phase["arena_bytes"],
+    phases = [[phase["name"].split("_")[0], phase["repeat"], phase["live_bytes"], phase["arena_bytes"],
                phase["offsets"],
                [[step[0], names.setdefault(step[1], len(names))] for step in phase["steps"]]]
               for phase in plan["phases"]]
@@ -106,7 +106,7 @@ def fitted(program, folder, recipe, budget, options):
     return {"plan": digest, "peak_bytes": peak}
 
 
-BUILTIN = "own"
+BUILTIN = "builtin"
 
 
 def main():

@@ -72,7 +72,7 @@ tight=$((outside + 20000000))
 expect 0 "on the host" fit dit3d-small --device h200 --budget $tight --allow none --effort 200
 expect 3 "no plan fits" fit dit3d-small --device h200 --budget $tight --allow none --effort 200 --host-budget 1MiB
 
-# what is stated of a card beside the arena holds what an H200's driver then counted, and at most 1 % of all more
+# what is stated of a GPU beside the arena holds what an H200's driver then counted, and at most 1 % of all more
 stated() {                       # recipe, counted, all in use
     bytes=$("$program" explain "$1" --device h200 --precision bf16 --effort 1 --json | sed -n 's/^ *"runtime_bytes": \([0-9]*\).*/\1/p')
     is "$1: $bytes bytes are stated, $2 were counted" test "$bytes" -ge "$2" -a "$bytes" -le $(($2 + $3 / 100))
@@ -194,11 +194,11 @@ is "a placed plan should say where" grep -q '{"value": "b", "first_step": 1, "la
 expect 0 "2 nodes: arena 74 B, peak 20 B of 20 B" plan "$work/aligned.json" --layout
 expect 3 "the least peak found is 74" plan "$work/aligned.json" --layout --budget 73
 expect 0 '"arena_bytes": 74' plan "$work/aligned.json" --layout --budget 74 --json
-# the examples of docs/FORMATS.md, as they stand there
-example() { awk -v n="$1" '/^```json/ { k++; next } /^```/ { on = 0 } { on = k == n && !/^```/ && !done[k] } /^}/ { if (on) print; done[k] = 1; next } on' docs/FORMATS.md; }
+# the examples of docs/user/FORMATS.md, as they stand there
+example() { awk -v n="$1" '/^```json/ { k++; next } /^```/ { on = 0 } { on = k == n && !/^```/ && !done[k] } /^}/ { if (on) print; done[k] = 1; next } on' docs/user/FORMATS.md; }
 example 1 > "$work/doc_graph.json"
 expect 0 "peak 130 B" plan "$work/doc_graph.json" --budget 130 --layout -o "$work/doc_plan.json"
-is "the plan that docs/FORMATS.md shows should be the plan of its graph" \
+is "the plan that docs/user/FORMATS.md shows should be the plan of its graph" \
     [ "$(tr -d ' \n' < "$work/doc_plan.json")" = "$(example 2 | tr -d ' \n')" ]
 # nothing costs less than everything kept, so where that needs no more it is what a refusal names
 cat > "$work/wide.json" <<'G'
@@ -339,7 +339,7 @@ is "the log should hold its lines alone" [ "$(grep -c '^{"step": ' "$work/closed
 is "progress that nobody can read should not" [ $? = 0 ]
 is "the log should hold its lines alone then too" [ "$(grep -c '^{"step": ' "$work/closed/log.jsonl") $(wc -l < "$work/closed/log.jsonl")" = "5 5" ]
 
-# half a picture, from a run that was killed while it drew
+# half a image, from a run that was killed while it drew
 drawing="--set sample.every=1 --set sample.n=1 --set sampler.steps=2"
 "$program" train unet-small $small $drawing --steps 1 --out "$work/drew" --quiet > "$work/out" 2>&1
 : > "$work/drew/samples/000001/.plimsoll-1-7.tmp"
@@ -376,11 +376,11 @@ is "no temporary file should stay" [ "$(ls "$work/half" | grep -vc -e safetensor
 
 # sampling, and data that cannot be read
 expect 0 "samples.png" sample "$work/half" -n 3 --steps 4 -o "$work/drawn" --quiet
-is "sample should write a sheet and three pictures" [ "$(ls "$work/drawn" | grep -c png)" = 4 ]
-mkdir "$work/again" && : > "$work/again/.plimsoll-1-7.tmp"        # half of a picture, from a run that was killed
+is "sample should write a sheet and three images" [ "$(ls "$work/drawn" | grep -c png)" = 4 ]
+mkdir "$work/again" && : > "$work/again/.plimsoll-1-7.tmp"        # half of a image, from a run that was killed
 "$program" sample "$work/half" -n 3 --steps 4 -o "$work/again" --quiet > /dev/null 2>&1
-is "half a picture should not stay" [ ! -e "$work/again/.plimsoll-1-7.tmp" ]
-is "the same seed should give the same picture" cmp -s "$work/drawn/samples.png" "$work/again/samples.png"
+is "half a image should not stay" [ ! -e "$work/again/.plimsoll-1-7.tmp" ]
+is "the same seed should give the same image" cmp -s "$work/drawn/samples.png" "$work/again/samples.png"
 "$program" sample "$work/half" -n 3 --steps 4 --seed 9 -o "$work/other" --quiet > /dev/null 2>&1
 is "another seed should give another" sh -c "! cmp -s $work/drawn/samples.png $work/other/samples.png"
 expect 0 "raw weights" sample "$work/half" -n 1 --steps 2 --no-ema -o "$work/raw" --quiet
@@ -402,7 +402,7 @@ expect 3 "give it at least that" sample "$work/half" -n 1 --budget 1KiB
 expect 1 "cannot make the folder" sample "$work/half" -n 1 --steps 4 -o "$work/half/recipe.yaml"
 is "a folder that cannot be made is found before drawing" sh -c "! grep -q sampling '$work/err'"
 expect 2 "did you mean 'shapes'" train unet-small $small --set data.kind=shaps
-expect 1 "holds no pictures (.png, .jpg)" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
+expect 1 "holds no images (.png, .jpg)" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
 is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]
 expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/drawn"
 expect 0 "1 steps" train unet-small $small --steps 1 --data "$work/drawn" --out "$work/fewer"
@@ -428,7 +428,7 @@ expect 0 '"gap_percent"' fit unet-small $small $tight --budget "$least" --prove 
 expect 3 "the time limit came before a plan within" fit unet-small --budget 11MiB --time-limit 0.001
 expect 3 "no plan at all needs less" fit unet-small $small $tight --budget 1KiB --prove --effort 100
 # the least is what the plan for it needs, not a shade more: that many bytes are enough, one less is refused with the same
-whole="unet-small --backend own --threads 2 --effort 20 --allow none"
+whole="unet-small --backend builtin --threads 2 --effort 20 --allow none"
 "$program" fit $whole --budget 1KiB > /dev/null 2> "$work/err"
 least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
 expect 0 "\"peak_bytes\": $least," fit $whole --budget "$least" --json
@@ -451,7 +451,7 @@ expect 2 "leave out --budget" train unet-small $small --plan "$work/plan.json" -
 
 # devices and the probe
 expect 0 "described by its profile: no workspaces counted" explain unet-small --device rtx-3060
-# what fit may do on a card unasked, explain's least and the curve may too; where the host has no room they may not
+# what fit may do on a GPU unasked, explain's least and the curve may too; where the host has no room they may not
 expect 0 '"minimum_how": "state on the host, host transfers' explain dit3d-small --device rtx-3060 --json
 least=$(sed -n 's/^ *"minimum_bytes": \([0-9]*\).*/\1/p' "$work/out")
 expect 0 "every buffer placed" fit dit3d-small --device rtx-3060 --budget "$least" --effort 3000
@@ -470,13 +470,13 @@ expect 0 '"runtime_bytes"' fit unet-small --json
 expect 3 "no plan fits 540 MiB" fit unet-small --device a10 --budget 540MiB --effort 20
 least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
 expect 3 "leave nothing for an arena" fit unet-small --device a10 --budget 500MiB --effort 20
-is "the least is named also where the card's context alone is too much" grep -q "at least .* ($least bytes)" "$work/err"
+is "the least is named also where the GPU's context alone is too much" grep -q "at least .* ($least bytes)" "$work/err"
 expect 3 "\"minimum_bytes\": $least" fit unet-small --device a10 --budget 1 --effort 20 --json
 expect 0 "fits" fit unet-small --device a10 --budget "$least" --effort 20
 expect 3 "\"minimum_bytes\": $least" fit unet-small --device a10 --budget 540MiB --effort 20 --json
 expect 0 '"budget_bytes": 1073741824' fit unet-small --device a10 --budget 1GiB --effort 20 --json
 expect 0 '"fits": false' explain unet-small --device a10 --budget 500MiB --effort 20 --json
-# what a table says can be typed: on a card, budgets hold its runtime
+# what a table says can be typed: on a GPU, budgets hold its runtime
 named=$("$program" explain unet-small --device a10 --what-if --effort 20 --json | sed -n 's/.*fit --allow none --budget \([0-9]*\).*/\1/p')
 is "two rows should name a budget, not $named" [ "$(echo "$named" | wc -w)" = 2 ]
 for budget in $named; do
@@ -493,12 +493,12 @@ expect 2 "probe measures what is here" probe --device h200
 expect 2 "is not a size" probe --take lots
 expect 2 "there is no recipe" probe --model no-such-recipe-anywhere --take 1MiB -o "$work/machine.json"
 is "a probe that cannot be done should begin nothing" sh -c "! '$program' probe --model unet-smal --take 1MiB 2> /dev/null | grep -q ."
-is "what is no device should not be listed as one" sh -c "! '$program' explain unet-small --device no-such-card 2>&1 | grep -q cudnn"
+is "what is no device should not be listed as one" sh -c "! '$program' explain unet-small --device no-such-GPU 2>&1 | grep -q cudnn"
 is "a probe that fails should write nothing" [ ! -e "$work/machine.json" ]
 expect 0 "1.00 MiB taken and written" probe --take 1MiB -o "$work/machine.json"
 expect 0 "operators" probe --model unet-small --seconds 0 --set batch=1 -o "$work/machine.json"
 is "adding a recipe should not take memory again" sh -c "! grep -q taken '$work/out'"
-expect 2 "reads a folder of pictures" probe --model dit3d-wrap-small --model lag-4x3 --seconds 0 --set batch=1 -o "$work/machine.json"
+expect 2 "reads a folder of images" probe --model dit3d-wrap-small --model lag-4x3 --seconds 0 --set batch=1 -o "$work/machine.json"
 expect 0 "profile cpu: 100 % measured" explain dit3d-wrap-small --set batch=1 --device "$work/machine.json"
 expect 0 "profile cpu: 100 % measured" explain unet-small --set batch=1 --device "$work/machine.json"
 expect 0 "from other sizes" explain unet-small --set batch=2 --device "$work/machine.json"

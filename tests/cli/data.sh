@@ -31,7 +31,7 @@ bad() {
     fi
 }
 
-# Pictures of 8x8 that the program drew itself; sound and arrays by hand.
+# Images of 8x8 that the program drew itself; sound and arrays by hand.
 tiny="unet-small --set model.widths=[8] --set model.groups=4 --set model.heads=2 --set model.height=8 --set model.width=8 --batch 2"
 "$program" train $tiny --steps 1 --out "$work/run" --quiet > /dev/null 2>&1 || exit 1
 "$program" sample "$work/run" -n 8 --steps 1 -o "$work/drawn" --quiet > /dev/null 2>&1 || exit 1
@@ -69,10 +69,10 @@ short_picture frames/a/sample-009.png
 bad frames frames/a/sample-009.png "truncated PNG" $stdiff
 short_picture frames/a/sample-009.png $cut
 bad frames frames/a/sample-009.png "truncated PNG" $stdiff
-printf 'no picture' > "$work/frames/a/sample-009.png"
+printf 'no image' > "$work/frames/a/sample-009.png"
 bad frames frames/a/sample-009.png "PNG" $stdiff
 npy '<f4' '8, 16' 512 > "$work/frames/a/sample-009.npy" && rm "$work/frames/a/sample-009.png"
-bad frames frames/a/sample-009.npy "both pictures and .npy" $stdiff
+bad frames frames/a/sample-009.npy "both images and .npy" $stdiff
 mkdir -p "$work/metres/a"
 for i in 1 2 3 4 5; do npy '<f4' '8, 16' 512 > "$work/metres/a/$i.npy"; done
 bad metres "$work/metres" "no return" $stdiff
@@ -86,7 +86,7 @@ bad metres metres/a/3.npy "" $stdiff --set data.range_high=60
 npy '<c8' '8, 16' 1024 > "$work/metres/a/3.npy"
 bad metres metres/a/3.npy "" $stdiff --set data.range_high=60
 
-# loses RUN FOLDER OPTION...: trains until the third picture of the folder goes away, and puts it back; sets got and step
+# loses RUN FOLDER OPTION...: trains until the third image of the folder goes away, and puts it back; sets got and step
 loses() {
     run=$1 folder=$2
     shift 2
@@ -100,7 +100,7 @@ loses() {
     mv "$work/kept.png" "$work/$folder/sample-003.png"
 }
 
-# A picture that goes away: the steps before it are saved, and the run goes on once it is back, to the same bits.
+# A image that goes away: the steps before it are saved, and the run goes on once it is back, to the same bits.
 pictures gone
 same="$tiny --set schedule.kind=constant --data $work/gone --threads 2 --quiet"
 loses gone-run gone $same
@@ -110,10 +110,10 @@ if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && grep -qF "gone/sample-003
    cmp "$work/gone-run"/step-*$((step + 1)).safetensors "$work/whole-run"/step-*.safetensors > "$work/out" 2>&1; then
     passed=$((passed + 1))
 else
-    echo "a picture that goes away: exit code $got, step '$step'" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
+    echo "a image that goes away: exit code $got, step '$step'" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
 fi
 
-# A held-out picture that goes away: the step before is saved, and its validation made up for once it is back, so that
+# A held-out image that goes away: the step before is saved, and its validation made up for once it is back, so that
 # the schedule that looks at it, the weights and the log are those of a run in which nothing went away.
 pictures trained && pictures held
 same="$tiny --data $work/trained --set data.holdout_path=$work/held --set validate.every=7 --set validate.batches=4 --threads 2 --quiet
@@ -128,7 +128,7 @@ if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && [ -n "$step" ] && [ $((st
    cmp "$work/a" "$work/b" > "$work/out" 2>&1; then
     passed=$((passed + 1))
 else
-    echo "a held-out picture that goes away: exit code $got, step '$step'" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
+    echo "a held-out image that goes away: exit code $got, step '$step'" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
 fi
 
 # Results that cannot be written while training: the steps before are saved, and the run goes on from them.
@@ -146,7 +146,7 @@ else
     echo "results that cannot be written: exit code $got" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
 fi
 
-# JPEG: pictures like any, and damage that only decoding can find
+# JPEG: images like any, and damage that only decoding can find
 mkdir "$work/photos" && photo halved > "$work/photos/a.jpg" && photo progressive > "$work/photos/b.JPEG"
 good photos $tiny
 pictures photos
@@ -168,7 +168,7 @@ else
     echo "a damaged JPEG: exit code $got" && sed 's/^/    /' "$work/err" && failed=$((failed + 1))
 fi
 
-# StableSR: pictures, or latents that were computed before
+# StableSR: images, or latents that were computed before
 pictures good
 short_picture good/sample-009.png
 bad good good/sample-009.png "truncated PNG" stablesr-small
@@ -184,7 +184,7 @@ bad latents latents/latent_lq/1.npy "(4, 16, 16)" $given
 for class in disc box; do pictures sets/$class; done
 good sets lag-small --set batch=2
 mkdir -p "$work/few/disc" && cp "$work/drawn/sample-000.png" "$work/few/disc"
-bad few "$work/few" "no class has the 3 pictures of a set" lag-small
+bad few "$work/few" "no class has the 3 images of a set" lag-small
 short_picture sets/box/sample-009.png
 bad sets sets/box/sample-009.png "truncated PNG" lag-small
 mkdir "$work/cifar" && zeros 5000 > "$work/cifar/data.bin"

@@ -14,7 +14,7 @@ static float good[N], bad[N];
 
 static void scene(void)
 {
-    draw_picture((RandomKey){ .seed = 5, .stream = 77, .step = 1 }, S, S, 3, good);
+    draw_image((RandomKey){ .seed = 5, .stream = 77, .step = 1 }, S, S, 3, good);
     for (int i = 0; i < N; i++)
         good[i] = good[i] * 0.5f + 0.5f;
 }
@@ -47,7 +47,7 @@ static void kernels_keep_the_light(void)
             sum += (double)k.at[i];
         }
         CHECK_NEAR(sum, 1, 1e-5);
-        CHECK(k.size % 2 == 1 && k.size >= 7 && k.size <= KERNEL_MOST);
+        CHECK(k.size % 2 == 1 && k.size >= 7 && k.size <= KERNEL_MAX);
         for (int i = 0; i < k.size * k.size / 2; i++)        /* point-symmetric about the middle */
             CHECK_NEAR(k.at[i], k.at[k.size * k.size - 1 - i], 1e-6);
         if (trial < 20) {

@@ -27,7 +27,7 @@ static size_t copy(const struct JpegFile *f)
 /* Decodes a copy that ends where its memory does, in exactly the room that looking asks for. */
 static Err decode(const unsigned char *bytes, size_t n, Raster *r)
 {
-    PictureInfo    info;
+    ImageInfo    info;
     unsigned char *own = malloc(n ? n : 1);
     if (n)
         memcpy(own, bytes, n);
@@ -88,7 +88,7 @@ static void others_are_named(void)
     static const struct { int marker; const char *says; } frames[] = {
         { 0xC3, "lossless coding" },       { 0xC5, "hierarchical coding" },
         { 0xC9, "arithmetic coding" },     { 0xCA, "arithmetic coding" },
-        { 0xCC, "arithmetic coding" },     { 0xDC, "height after the picture" },
+        { 0xCC, "arithmetic coding" },     { 0xDC, "height after the image" },
         { 0xDE, "hierarchical coding" },
     };
     const struct JpegFile *f = &jpeg_files[1];
@@ -106,7 +106,7 @@ static void others_are_named(void)
     refused(n, "12 bits a sample");
     file[at + 2] = 8;
     file[at + 3] = file[at + 4] = 0;
-    refused(n, "height after the picture");
+    refused(n, "height after the image");
     file[at + 4] = 18;
     file[at + 5] = file[at + 6] = 0;
     refused(n, "0 x 18 pixels");
@@ -128,7 +128,7 @@ static void truncated_anywhere(void)
     for (int i = 0; i < JPEG_FILES; i++) {
         size_t n = copy(&jpeg_files[i]);
         for (size_t keep = 0; keep < n; keep++) {
-            PictureInfo info;
+            ImageInfo info;
             CHECK_INT(jpeg_parse("x", file, keep, &info), E_FORMAT);     /* found by looking */
             CHECK(strstr(err_text(), "x is a truncated JPEG") != NULL);
         }
@@ -143,14 +143,14 @@ static void truncated_anywhere(void)
     }
 }
 
-static void damaged_anywhere(void)           /* an error or a picture, never more */
+static void damaged_anywhere(void)           /* an error or a image, never more */
 {
     for (int i = 0; i < JPEG_FILES; i++)
         for (int k = 0; k < 4000; k++) {
             size_t n = copy(&jpeg_files[i]);
             for (int changes = 1 + rand() % 3; changes; changes--)
                 file[2 + (size_t)rand() % (n - 2)] = (unsigned char)rand();
-            PictureInfo info;
+            ImageInfo info;
             Raster      r;
             if (jpeg_parse("x", file, n, &info) == OK && info.room < ROOM &&
                 decode(file, n, &r) != OK)
@@ -182,7 +182,7 @@ static void what_contradicts_itself(void)
     refused(last, "its last scans are missing");
 }
 
-/* As libjpeg does, which only warns: the picture is whole. */
+/* As libjpeg does, which only warns: the image is whole. */
 static void a_few_bytes_after_it(void)
 {
     for (int i = 0; i < JPEG_FILES; i++) {
@@ -204,26 +204,26 @@ static void any_name_will_do(void)           /* what a file is, its bytes say */
 {
     static const char *const names[] = { "jpeg_test.jpg", "jpeg_test.JPEG", "jpeg_test.png" };
     for (int i = 0; i < 3; i++) {
-        PictureInfo info;
+        ImageInfo info;
         Raster      r;
         CHECK_OK(file_write(names[i], jpeg_files[1].at, jpeg_files[1].n));
-        CHECK(picture_name(names[i]));
-        CHECK_OK(picture_look(names[i], &info));
+        CHECK(image_name(names[i]));
+        CHECK_OK(image_look(names[i], &info));
         CHECK_INT(info.bytes, jpeg_files[1].n);
-        work = (Work){ .at = pool_alloc(pool, picture_open_work(&info), 1),
-                       .n = picture_open_work(&info) };
-        CHECK_OK(picture_open(names[i], &work, &r));
+        work = (Work){ .at = pool_alloc(pool, image_open_work(&info), 1),
+                       .n = image_open_work(&info) };
+        CHECK_OK(image_open(names[i], &work, &r));
         CHECK_INT(r.height, 18);
         work = (Work){ .at = work.at, .n = work_size(info.bytes) + info.room / 2 };
-        CHECK_INT(picture_open(names[i], &work, &r), E_IO);
+        CHECK_INT(image_open(names[i], &work, &r), E_IO);
         CHECK(strstr(err_text(), "has grown to 21 x 18 pixels") != NULL);
         CHECK_OK(file_remove(names[i]));
     }
     CHECK_OK(file_write(names[0], "RIFF....WEBP", 12));
-    CHECK_INT(picture_look(names[0], &(PictureInfo){ 0 }), E_FORMAT);
+    CHECK_INT(image_look(names[0], &(ImageInfo){ 0 }), E_FORMAT);
     CHECK(strstr(err_text(), "neither as a PNG nor as a JPEG") != NULL);
     CHECK_OK(file_write(names[0], "", 0));
-    CHECK_INT(picture_look(names[0], &(PictureInfo){ 0 }), E_FORMAT);
+    CHECK_INT(image_look(names[0], &(ImageInfo){ 0 }), E_FORMAT);
     CHECK_OK(file_remove(names[0]));
 }
 

@@ -135,7 +135,7 @@ static void every_kind_is_read(void)
 static void bad_headers(void)
 {
     static Hand h;
-    PictureInfo     info;
+    ImageInfo     info;
     const unsigned char row[] = { 0, 1 };
     const struct {
         int depth, colour;
@@ -171,7 +171,7 @@ static void checksums_are_looked_at(void)
 {
     static const unsigned char row[] = { 0, 10, 20, 30 };
     static const char path[] = "png_test_sum.png";
-    PictureInfo info;
+    ImageInfo info;
     Hand    h;
     hand_png(&h, 1, 1, 8, 2, NULL, 0, row, sizeof row);
     CHECK_OK(file_write(path, h.at, h.n));
@@ -206,11 +206,11 @@ static void written_and_read(void)
                                                            : 7);
             CHECK_OK(png_write(path, pixels, sizes[k].h, sizes[k].w, sizes[k].c));
             Raster  r;
-            PictureInfo info;
+            ImageInfo info;
             CHECK_OK(png_look(path, &info));
             CHECK_INT(info.pixels, sizes[k].h * sizes[k].w);
             work.used = 0;
-            CHECK_OK(picture_open(path, &work, &r));
+            CHECK_OK(image_open(path, &work, &r));
             CHECK_INT(r.height, sizes[k].h);
             CHECK_INT(r.width, sizes[k].w);
             CHECK_INT(r.channels, sizes[k].c);
@@ -219,7 +219,7 @@ static void written_and_read(void)
         }
     CHECK_INT(png_write(path, pixels, 1, 1, 2), E_USAGE);
     CHECK_INT(png_write("no/such/folder/x.png", pixels, 1, 1, 1), E_IO);
-    CHECK_INT(png_look("not_there.png", &(PictureInfo){ 0 }), E_IO);
+    CHECK_INT(png_look("not_there.png", &(ImageInfo){ 0 }), E_IO);
     CHECK(strstr(err_text(), "not_there.png") != NULL);
     remove(path);
 }
@@ -237,7 +237,7 @@ static void sizes_change_as_they_should(void)
             CHECK_NEAR(out[i], 0.3, 1e-5);
         for (int i = 0; i < 40 * 40; i++)
             in[i] = (float)(i % 40) / 40;
-        /* the same size is the same picture */
+        /* the same size is the same image */
         image_resize(in, 40, 40, 1, out, 40, 40, kind, &work);
         CHECK(!memcmp(in, out, 1600 * sizeof(float)));
         image_resize(in, 40, 40, 1, out, 20, 20, kind, &work);       /* a ramp stays a ramp */

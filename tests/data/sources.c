@@ -8,7 +8,7 @@
 #include "data/png.h"
 #include "data/wav.h"
 #include "jpeg_files.h"
-#include "models/prompt.h"
+#include "base/prompt.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -168,7 +168,7 @@ static void kinds_are_found(void)
     refused(&o, (DataSpec){ .kind = "shaps", .samples = 4 }, E_USAGE, "did you mean 'shapes'");
     refused(&o, (DataSpec){ .kind = "qqqqqqqqqq", .samples = 4 }, E_USAGE, "captioned-shapes");
     refused(&o, (DataSpec){ .kind = "tones", .samples = 4 }, E_USAGE, "asks for 'x'");
-    refused(&o, (DataSpec){ .kind = "pictures" }, E_USAGE, "--data DIR");
+    refused(&o, (DataSpec){ .kind = "images" }, E_USAGE, "--data DIR");
     refused(&o, (DataSpec){ .kind = "shapes", .path = "sources_test/nowhere" }, E_IO,
             "sources_test/nowhere");
     CHECK_OK(open_spec(&o, (DataSpec){ .samples = 5, .seed = 1 }));
@@ -180,15 +180,15 @@ static void kinds_are_found(void)
     refused(&latent, (DataSpec){ .samples = 4 }, E_USAGE, "--data DIR");
 }
 
-static void pictures_of_any_size(void)
+static void images_of_any_size(void)
 {
     Opened o = { .feeds = { { "x", F32, SHAPE(8, 12, 3) } }, .n = 1 };
-    make_png("pictures/b10.png", 8, 12, 1, 0);
-    make_png("pictures/b9.png", 8, 12, 3, 100);
-    make_png("pictures/sub/c.PNG", 30, 5, 3, 100);
-    CHECK_OK(file_write(at_path("pictures/readme.txt"), "x", 1));
-    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("pictures") }));
-    CHECK_TEXT(o.source->name, "pictures");
+    make_png("images/b10.png", 8, 12, 1, 0);
+    make_png("images/b9.png", 8, 12, 3, 100);
+    make_png("images/sub/c.PNG", 30, 5, 3, 100);
+    CHECK_OK(file_write(at_path("images/readme.txt"), "x", 1));
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("images") }));
+    CHECK_TEXT(o.source->name, "images");
     CHECK_INT(o.source->n_samples, 3);
     check_samples(&o, true);
     CHECK_OK(load(&o, 0, 0));                                /* b9 comes before b10 */
@@ -196,17 +196,17 @@ static void pictures_of_any_size(void)
     CHECK_NEAR(((float *)o.to[0])[4], 104 / 127.5 - 1, 1e-6);
     CHECK_OK(load(&o, 1, 0));                                /* grey in three channels */
     CHECK_NEAR(((float *)o.to[0])[5], 1 / 127.5 - 1, 1e-6);
-    const char *bad = make_png("pictures/b99.png", 20, 20, 3, 1);
+    const char *bad = make_png("images/b99.png", 20, 20, 3, 1);
     cut(bad, 60);
-    refused(&o, (DataSpec){ .path = at_path("pictures") }, E_FORMAT, "b99.png is a truncated PNG");
+    refused(&o, (DataSpec){ .path = at_path("images") }, E_FORMAT, "b99.png is a truncated PNG");
     CHECK_OK(file_write(bad, "GIF89a..............", 20));
-    refused(&o, (DataSpec){ .path = at_path("pictures") }, E_FORMAT, 
-            "b99.png is no picture that is read");
+    refused(&o, (DataSpec){ .path = at_path("images") }, E_FORMAT, 
+            "b99.png is no image that is read");
     CHECK_OK(file_remove(bad));
     CHECK_OK(folder_make(at_path("empty")));
-    refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no pictures (.png, .jpg)");
+    refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no images (.png, .jpg)");
     Opened wide = { .feeds = { { "x", F32, SHAPE(8, 12, 4) } }, .n = 1 };
-    refused(&wide, (DataSpec){ .path = at_path("pictures") }, E_USAGE, "1 or 3 channels");
+    refused(&wide, (DataSpec){ .path = at_path("images") }, E_USAGE, "1 or 3 channels");
 }
 
 /* A folder may be called x.png; a link back up is not followed; a pipe is refused, not waited
@@ -234,7 +234,7 @@ static void odd_things_in_folders(void)
 }
 
 /* Nothing is left out in silence: what lies deep, goes in circles, or is no
- * picture that is read. */
+ * image that is read. */
 static void what_is_passed_over(void)
 {
     Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
@@ -257,24 +257,24 @@ static void what_is_passed_over(void)
     CHECK_OK(file_write(at_path("mixed/c.webp"), "x", 1));
     CHECK_OK(file_remove(at_path("mixed/a.png")));
     refused(&o, (DataSpec){ .path = at_path("mixed") }, E_FORMAT,
-            "mixed holds no pictures (.png, .jpg); ");
+            "mixed holds no images (.png, .jpg); ");
     refused(&o, (DataSpec){ .path = at_path("mixed") }, E_FORMAT,
-            "mixed/b.GIF and 1 more are in a format that is not read: convert pictures");
+            "mixed/b.GIF and 1 more are in a format that is not read: convert images");
 }
 
 /* Every kind that takes PNG files takes JPEG files, and both together. */
-static void jpeg_files_are_pictures(void)
+static void jpeg_files_are_images(void)
 {
     enum { S = 16 };
-    Opened pictures = { .feeds = { { "x", F32, SHAPE(18, 21, 3) } }, .n = 1 };
+    Opened images = { .feeds = { { "x", F32, SHAPE(18, 21, 3) } }, .n = 1 };
     make_jpeg("photos/a.jpg", 0);
     make_jpeg("photos/sub/b.JPEG", 1);
     make_jpeg("photos/sub/c.jfif", 0);
     make_png("photos/d.png", 20, 30, 3, 9);
-    CHECK_OK(open_spec(&pictures, (DataSpec){ .path = at_path("photos") }));
-    CHECK_INT(pictures.source->n_samples, 4);
-    CHECK(pictures.source->unread == NULL);
-    check_samples(&pictures, true);
+    CHECK_OK(open_spec(&images, (DataSpec){ .path = at_path("photos") }));
+    CHECK_INT(images.source->n_samples, 4);
+    CHECK(images.source->unread == NULL);
+    check_samples(&images, true);
     Opened pairs = { .feeds = { { "image", F32, SHAPE(S, S, 3) },
                                 { "image_lq", F32, SHAPE(S, S, 3) } }, .n = 2 };
     CHECK_OK(open_spec(&pairs, (DataSpec){ .path = at_path("photos") }));
@@ -308,12 +308,12 @@ static void jpeg_files_are_pictures(void)
     check_samples(&latents, true);
 
     cut(make_jpeg("photos/sub/e.jpg", 1), 300);
-    refused(&pictures, (DataSpec){ .path = at_path("photos") }, E_FORMAT,
+    refused(&images, (DataSpec){ .path = at_path("photos") }, E_FORMAT,
             "e.jpg is a truncated JPEG");
     CHECK_OK(file_remove(at_path("photos/sub/e.jpg")));
-    CHECK_OK(open_spec(&pictures, (DataSpec){ .path = at_path("photos/a.jpg") }));
+    CHECK_OK(open_spec(&images, (DataSpec){ .path = at_path("photos/a.jpg") }));
     cut(at_path("photos/a.jpg"), 300);                       /* after opening */
-    CHECK_INT(load(&pictures, 0, 0), E_FORMAT);
+    CHECK_INT(load(&images, 0, 0), E_FORMAT);
     CHECK(strstr(err_text(), "a.jpg is a") != NULL);
 }
 
@@ -412,7 +412,7 @@ static void clips_of_frames(void)
     every_number_type(&o);
     make_npy("range/00/4.npy", NPY_F4, 2, (int64_t[]){ 8, 16 }, metres);
     make_png("range/00/x.png", 8, 16, 1, 0);
-    refused(&o, (DataSpec){ .path = at_path("range") }, E_FORMAT, "both pictures and .npy");
+    refused(&o, (DataSpec){ .path = at_path("range") }, E_FORMAT, "both images and .npy");
     CHECK_OK(file_remove(at_path("range/00/x.png")));
     make_png("short/1.png", 8, 16, 1, 0);
     refused(&o, (DataSpec){ .path = at_path("short") }, E_FORMAT, "the longest of 1 has 1");
@@ -436,7 +436,7 @@ static double distance(const float *a, const float *b, int64_t n)
     return sum / (double)n;
 }
 
-static void pairs_of_pictures(void)
+static void pairs_of_images(void)
 {
     enum { S = 64 };
     Opened o = { .feeds = { { "image", F32, SHAPE(S, S, 3) },
@@ -448,7 +448,7 @@ static void pairs_of_pictures(void)
     for (int id = 0; id < 6; id++) {
         CHECK_OK(load(&o, id, 100 + id));
         double off = distance(o.to[0], o.to[1], S * S * 3);
-        CHECK(off > 0.005 && off < 0.5);                     /* worse, and still the same picture */
+        CHECK(off > 0.005 && off < 0.5);                     /* worse, and still the same image */
         int edges = 0;
         for (int i = 0; i < S * S * 3; i++) {
             float e = ((float *)o.to[2])[i];
@@ -460,7 +460,7 @@ static void pairs_of_pictures(void)
     CHECK_OK(load(&o, 0, 1));
     memcpy(o.again[1], o.to[1], feed_bytes(&o.feeds[1]));
     memcpy(o.again[0], o.to[0], feed_bytes(&o.feeds[0]));
-    CHECK_OK(load(&o, 0, 2));  /* another draw: the same picture, other damage */
+    CHECK_OK(load(&o, 0, 2));  /* another draw: the same image, other damage */
     CHECK(!memcmp(o.again[0], o.to[0], feed_bytes(&o.feeds[0])));
     CHECK(memcmp(o.again[1], o.to[1], feed_bytes(&o.feeds[1])));
 
@@ -528,7 +528,7 @@ static void sets_of_a_class(void)
         }
     }
     for (int i = 0; i < 8; i++)
-        CHECK(used[i] <= 1);                                 /* a picture comes once an epoch */
+        CHECK(used[i] <= 1);                                 /* a image comes once an epoch */
     refused(&o, (DataSpec){ .path = at_path("classes/few") }, E_FORMAT, "the largest of 1 has 1");
 
     enum { RECORD = 3073, N = 12 };
@@ -551,7 +551,7 @@ static void sets_of_a_class(void)
             "no whole number of CIFAR records");
 }
 
-static void sound_as_tokens(void)
+static void audio_as_tokens(void)
 {
     Opened o = { .feeds = { { "tokens", I32, SHAPE(64) }, { "target", I32, SHAPE(64) } }, .n = 2 };
     int32_t *tokens, *target;
@@ -721,15 +721,15 @@ int main(void)
     REQUIRE(system("rm -rf sources_test") == 0);
     RUN(order_is_a_permutation);
     RUN(kinds_are_found);
-    RUN(pictures_of_any_size);
+    RUN(images_of_any_size);
     RUN(odd_things_in_folders);
     RUN(what_is_passed_over);
-    RUN(jpeg_files_are_pictures);
+    RUN(jpeg_files_are_images);
     RUN(a_file_that_changes);
     RUN(clips_of_frames);
-    RUN(pairs_of_pictures);
+    RUN(pairs_of_images);
     RUN(sets_of_a_class);
-    RUN(sound_as_tokens);
+    RUN(audio_as_tokens);
     RUN(clips_with_captions);
     REQUIRE(system("rm -rf sources_test") == 0);
     pool_free(pool);

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "data/wav.h"
-#include "models/levels.h"
+#include "base/audio_levels.h"
 
 #include <stdlib.h>
 
@@ -190,7 +190,7 @@ static void levels_go_round(void)
                 int32_t k = level_of(&l, x);
                 CHECK(k >= before);                          /* louder is never a lower level */
                 before = k;
-                worst = fmax(worst, fabs(level_sound(&l, k) - x) / (mu ? 0.02 + fabs(x) : 1));
+                worst = fmax(worst, fabs(level_audio(&l, k) - x) / (mu ? 0.02 + fabs(x) : 1));
             }
             if (bits >= 8)
                 CHECK_NEAR(worst, 0, mu ? 0.08 : 2.02 / (1 << bits) + 2e-6);

@@ -2,7 +2,7 @@
  * PLIMSOLL_ISA set and reads what the child says. */
 #include "test.h"
 
-#include "device/amx.h"
+#include "linalg/amx.h"
 #include "device/isa.h"
 
 #include <stdlib.h>

@@ -4,14 +4,14 @@
 
 #include "base/pool.h"
 #include "base/random.h"
-#include "ops/fft.h"
+#include "ops/fft/fft.h"
 
 #include <stdlib.h>
 
 typedef struct Signal { /* one real signal of up to 16 channels, with its tables and buffers */
     Fft     f;
     FftRows rows;
-    FftVec *big, *spectrum, *scratch;
+    FftVec *big, *spectrum, *workspace;
 } Signal;
 
 static FftVec *vecs(Pool *pool, int64_t n)
@@ -31,7 +31,7 @@ static Signal signal_new(Pool *pool, int64_t n, int lanes)
         s.rows.p[i] = random_normal_at((RandomKey){ .seed = 5 }, (uint64_t)i);
     s.big = vecs(pool, fft_signal_vecs(&s.f));
     s.spectrum = vecs(pool, fft_spectrum_vecs(&s.f));
-    s.scratch = vecs(pool, fft_scratch_vecs(&s.f));
+    s.workspace = vecs(pool, fft_workspace_vecs(&s.f));
     return s;
 }
 
@@ -55,7 +55,7 @@ static void one_length(int64_t n, int lanes)
     int64_t count = n * s.rows.stride, top = n / 2, step = top > 64 ? top / 23 : 1;
     float  *kept = memcpy(NEWN(pool, float, count), s.rows.p, (size_t)count * sizeof(float));
 
-    fft_real(&s.f, s.rows, s.big, s.spectrum, s.scratch);
+    fft_real(&s.f, s.rows, s.big, s.spectrum, s.workspace);
     double worst = 0, scale = sqrt((double)n);
     for (int64_t k = 0; k <= top; k += k + step > top && k < top ? top - k : step)
         for (int lane = 0; lane < lanes; lane += lanes > 1 ? lanes - 1 : 1) {
@@ -73,7 +73,7 @@ static void one_length(int64_t n, int lanes)
         s.spectrum[n + 1] -= 5.0f;
     for (int64_t l = 0; l < n; l++)          /* wiped, but for the strangers between the rows */
         memset(s.rows.p + l * s.rows.stride, 0, (size_t)lanes * sizeof(float));
-    fft_real_back(&s.f, s.spectrum, s.rows, 1 / (float)n, s.scratch);
+    fft_real_back(&s.f, s.spectrum, s.rows, 1 / (float)n, s.workspace);
     worst = 0;
     for (int64_t i = 0; i < count; i++)
         worst = fmax(worst, fabs((double)s.rows.p[i] - (double)kept[i]));
@@ -104,19 +104,19 @@ static void columns_and_rows(void)
         float  *table = NEWN(pool, float, fft_table_floats(FFT_ANGLE, n));
         fft_table_fill(FFT_ANGLE, n, table);
         Fft     f = fft_open(FFT_ANGLE, n, table);
-        FftVec *big = vecs(pool, fft_signal_vecs(&f)), *scratch = vecs(pool, fft_scratch_vecs(&f));
+        FftVec *big = vecs(pool, fft_signal_vecs(&f)), *workspace = vecs(pool, fft_workspace_vecs(&f));
         CHECK_INT(f.n1 * f.n2, n);
         for (int64_t j2 = 0; j2 < f.n2; j2++) {
             for (int64_t i = 0; i < 2 * f.n1; i++)
                 for (int lane = 0; lane < FFT_LANES; lane++)
-                    scratch[i][lane] = (float)((i * f.n2 + 7 * j2 + 3 * lane) % 13) - 6;
-            fft_column(&f, j2, scratch, big, 0);
+                    workspace[i][lane] = (float)((i * f.n2 + 7 * j2 + 3 * lane) % 13) - 6;
+            fft_column(&f, j2, workspace, big, 0);
         }
-        fft_rows(&f, big, scratch, 0);
-        fft_rows(&f, big, scratch, 1);
+        fft_rows(&f, big, workspace, 0);
+        fft_rows(&f, big, workspace, 1);
         double worst = 0;
         for (int64_t j2 = 0; j2 < f.n2; j2++) {
-            const FftVec *col = fft_column_back(&f, j2, big, scratch);
+            const FftVec *col = fft_column_back(&f, j2, big, workspace);
             for (int64_t i = 0; i < 2 * f.n1; i++)
                 for (int lane = 0; lane < FFT_LANES; lane++) {
                     double want = (double)((i * f.n2 + 7 * j2 + 3 * lane) % 13) - 6;

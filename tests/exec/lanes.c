@@ -150,7 +150,7 @@ static void the_long_way_goes_first(void)
     pool_free(c->pool);
 }
 
-static void the_judge_sees(void)
+static void the_checker_sees(void)
 {
     Case *c = case_new();
     add(c, -1, -1, 0);
@@ -332,7 +332,7 @@ int main(void)
     RUN(chains_overlap);
     RUN(a_shared_place_holds_back);
     RUN(the_long_way_goes_first);
-    RUN(the_judge_sees);
+    RUN(the_checker_sees);
     RUN(ends_do_not_meet);
     RUN(any_programs);
     RUN(inputs_come_aside);

@@ -1,22 +1,23 @@
 /* ops_misuse.c -- builders given what does not fit: a poisoned tensor and one sentence with the
  * numbers, never a crash; views of leading slices cost no bytes; kernels refuse numbers outside
  * their tables. */
+#include "profile/devices.h"
 #include "../test.h"
 
 #include "exec/session.h"
-#include "ops/arrange.h"
-#include "ops/basic.h"
-#include "ops/binary.h"
-#include "ops/dml.h"
-#include "ops/embedding.h"
-#include "ops/glu.h"
-#include "ops/loss.h"
-#include "ops/noise.h"
-#include "ops/permute.h"
-#include "ops/qsample.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/unary.h"
+#include "ops/arrange/arrange.h"
+#include "ops/elementwise/basic.h"
+#include "ops/elementwise/binary.h"
+#include "ops/loss/dml.h"
+#include "ops/embedding/embedding.h"
+#include "ops/elementwise/glu.h"
+#include "ops/loss/loss.h"
+#include "ops/random/noise.h"
+#include "ops/arrange/permute.h"
+#include "ops/random/qsample.h"
+#include "ops/reduce/reduce.h"
+#include "ops/reduce/softmax.h"
+#include "ops/elementwise/unary.h"
 
 static Pool  *pool;
 static Graph *graph;
@@ -152,12 +153,12 @@ static void refuses(int32_t number, const char *text, Tensor (*build)(Tensor ids
     graph = graph_new(pool, F32);
     build(input(I32, SHAPE(1)));
     CHECK_OK(graph_check(graph));
-    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 1, .blas = "own" }, &device));
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 1, .backend = "builtin" }, &device));
     CHECK_OK(engine_new(pool, graph, device, NULL, &engine));
     CHECK_OK(session_new(pool, engine, &session));
     CHECK_OK(session_init(session, 1));
     CHECK_OK(session_feed(session, "x", &number));
-    CHECK_INT(session_run(session, PART_MICRO), E_NUMBER);
+    CHECK_INT(session_run(session, PHASE_MICRO), E_NUMBER);
     CHECK(strstr(err_text(), text) != NULL);
 }
 

@@ -1,12 +1,13 @@
 /* s4_step.c -- the recurrent form of S4 against the kernel through Fourier space; conversions of C;
  * the start. */
+#include "profile/devices.h"
 #include "test.h"
 
 #include "base/random.h"
 #include "ops/ops.h"
-#include "ops/s4_init.h"
-#include "ops/s4_kernel.h"
-#include "ops/s4_step.h"
+#include "ops/s4/s4_init.h"
+#include "ops/s4/s4_kernel.h"
+#include "ops/s4/s4_step.h"
 
 #include <stdlib.h>
 
@@ -51,8 +52,8 @@ static float *kernel(Pool *pool, const Layer *layer, int64_t length)
     Tensor  y = s4_kernel(t[0], t[1], t[2], t[3], t[4], t[5], length);
     Device *device;
     CHECK_OK(graph_check(graph));
-    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
-    const Node *node = &graph->nodes[value_at(graph, y.id)->maker];
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
+    const Node *node = &graph->nodes[value_at(graph, y.id)->producer];
     void       *in[S4_PARAMS + 2];
     for (int i = 0; i < node->n_in; i++)
         for (int32_t j = 0; j < graph->n_constants; j++)

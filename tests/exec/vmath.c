@@ -1,8 +1,8 @@
-/* vmath.c -- the errors that src/ops/vmath.h promises, over every 1009th float, and the odd
+/* vmath.c -- the errors that src/ops/elementwise/vmath.h promises, over every 1009th float, and the odd
  * values. */
 #include "../test.h"
 
-#include "ops/vmath.h"
+#include "ops/elementwise/vmath.h"
 
 /* Distance in units of the last place of the fp32 result; subnormals count from the smallest
  * normal. */

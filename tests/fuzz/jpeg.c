@@ -1,4 +1,4 @@
-/* Fuzzing data/jpeg: any bytes are a picture in the room that looking asks for, or an error.
+/* Fuzzing data/jpeg: any bytes are a image in the room that looking asks for, or an error.
  * Tried as they are, and as changes to files that are good. */
 #include "data/jpeg.h"
 
@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_MOST = 4 << 20 };                /* larger pictures only take longer */
+enum { ROOM_MAX = 4 << 20 };                /* larger images only take longer */
 
 static void try_bytes(const unsigned char *bytes, size_t n)
 {
     unsigned char *copy = malloc(n ? n : 1);
-    PictureInfo    info;
+    ImageInfo    info;
     Raster         r;
     if (n)
         memcpy(copy, bytes, n);
-    if (jpeg_parse("fuzz", copy, n, &info) == OK && info.room <= ROOM_MOST) {
+    if (jpeg_parse("fuzz", copy, n, &info) == OK && info.room <= ROOM_MAX) {
         Work work = { .at = malloc(info.room), .n = info.room };
         if (jpeg_decode("fuzz", copy, n, &work, &r) == OK)
             REQUIRE(r.width == info.width && r.height == info.height && r.depth == 8 &&

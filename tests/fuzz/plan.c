@@ -2,7 +2,7 @@
  * input says (three bytes of place, one of value). Whatever is still accepted must be the plan that
  * both checkers judge: the same arena as before, since any other figure, step or place is
  * refused. */
-#include "train/fit.h"
+#include "fit/fit.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void fuzz_begin(void)
     FitResult fit;
     keep = pool_new(NULL, "fuzz");
     REQUIRE(recipe_read(keep, "recipes/unet-small.yaml", sets, 6, &recipe) == OK);
-    REQUIRE(device_cpu(keep, &(DeviceOptions){ .threads = 1, .blas = "own" }, &device) == OK);
+    REQUIRE(device_cpu(keep, &(DeviceOptions){ .threads = 1, .backend = "builtin" }, &device) == OK);
     REQUIRE(fit_plan(keep, recipe, device, &(FitOptions){ 0 }, &fit) == OK);
     const char *path = "fuzz_plan.json";
     REQUIRE(fit_write(path, recipe, &fit) == OK);

@@ -1,6 +1,6 @@
 /* Fuzzing device/profile: whatever parses gives finite times above zero that do not fall with
  * work. */
-#include "device/profile.h"
+#include "profile/profile.h"
 
 #include <math.h>
 

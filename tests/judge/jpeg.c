@@ -1,4 +1,4 @@
-/* jpeg.c -- pictures as the program reads them, for tests/py/test_jpeg.py to compare.
+/* jpeg.c -- images as the program reads them, for tests/py/test_jpeg.py to compare.
  *
  * Paths come in, a line each. What goes out is, for each, "width height channels seconds\n" and
  * its samples, or "- why it is not read\n". The work is exactly as large as looking says. */
@@ -11,13 +11,13 @@
 
 static Err read_one(const char *path)
 {
-    PictureInfo info;
+    ImageInfo info;
     Raster      r;
-    TRY(picture_look(path, &info));
-    Work    work = { .n = picture_open_work(&info) };
+    TRY(image_look(path, &info));
+    Work    work = { .n = image_open_work(&info) };
     work.at = malloc(work.n);
     double  start = clock_now();
-    Err     err = picture_open(path, &work, &r);
+    Err     err = image_open(path, &work, &r);
     if (!err) {
         REQUIRE(r.width == info.width && r.height == info.height && r.channels == info.channels);
         printf("%lld %lld %d %.6f\n", (long long)r.width, (long long)r.height, r.channels,

@@ -9,9 +9,9 @@
 
 #include "base/safetensors.h"
 #include "device/convert.h"
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "train/feeds.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 #include "train/weights.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ typedef struct Judge {
     bool          bf16;
     int           outliers;      /* bf16 gradients that may be off by up to twice what is allowed:
                                   * as many as one run of PyTorch has, judged by others */
-    bool          kinks;         /* the system has ReLUs or an L1 loss: see judge_moved */
+    bool          kinks;         /* the system has ReLUs or an L1 loss: see offload_evaluate */
     double        largest;       /* norm of all reference gradients */
     double       *moved;         /* what movements are off, to take their median */
     int32_t       n_moved;
@@ -174,7 +174,7 @@ static Err judge_first(Judge *j)
                 TRY(session_watch(j->session, graph->params[i].grad, got[i]));
         }
     TRY(feed_micro(j, 0));
-    TRY(session_run(j->session, PART_MICRO));
+    TRY(session_run(j->session, PHASE_MICRO));
 
     float loss_now;
     TRY(session_read(j->session, j->graph.train.loss.id, &loss_now));
@@ -259,9 +259,9 @@ static Err run_updates(Judge *j)
             counters[COUNTER_MICRO] = micro;
             TRY(session_write(j->session, g->counters.id, counters));
             TRY(feed_micro(j, step * (int)j->recipe->accumulate + micro));
-            TRY(session_run(j->session, PART_MICRO));
+            TRY(session_run(j->session, PHASE_MICRO));
         }
-        TRY(session_run(j->session, PART_UPDATE));
+        TRY(session_run(j->session, PHASE_UPDATE));
     }
     return OK;
 }
@@ -296,7 +296,7 @@ static double noise_size(Pool *pool, const float *g, int64_t n, double error)
  * second or third update may switch: PyTorch's own fp32, from StableSR's weights moved by 2e-7,
  * then differs from fp64 by up to 0.07 in one tensor and by 0.0023 in their median (without: 0.005
  * and 6e-5). */
-static void judge_moved(Judge *j, const char *prefix, int32_t i, int32_t value)
+static void offload_evaluate(Judge *j, const char *prefix, int32_t i, int32_t value)
 {
     const Param *p = &j->graph.graph->params[i];
     int64_t      n = 0, m = 0, k = 0;
@@ -366,7 +366,7 @@ static void judge_states(Judge *j)
         const Value      *v = value_at(graph, id);
         const SafeTensor *want = safetensors_find(&j->ref,
                                                   pool_print(j->pool, "state.%s", v->name));
-        if (!graph->constants[i].saved || v->class != CLASS_CONSTANTS || !want)
+        if (!graph->constants[i].saved || v->mem_class != CLASS_CONSTANTS || !want)
             continue;
         int64_t n = shape_count(v->shape);
         double  error = 1e30;
@@ -407,7 +407,7 @@ int main(int argc, char **argv)
     STOP(session_init(j.session, 1));
     STOP(weights_load(j.pool, j.session, pool_print(j.pool, "%s/weights.safetensors", argv[1]),
                       false, NULL));
-    STOP(feeds_new(j.pool, j.session, PART_MICRO, &j.feeds));
+    STOP(feeds_new(j.pool, j.session, PHASE_MICRO, &j.feeds));
     STOP(judge_first(&j));
 
     /* Start again: batch-norm statistics have moved. */
@@ -419,14 +419,14 @@ int main(int argc, char **argv)
     j.kinks = !strcmp(j.recipe->system, "stdiff") || !strcmp(j.recipe->system, "stablesr");
     for (int32_t i = 0; i < j.graph.graph->n_params; i++) {
         const Param *p = &j.graph.graph->params[i];
-        judge_moved(&j, "param", i, p->master >= 0 ? p->master : p->value);
-        judge_moved(&j, "ema", i, p->ema);
+        offload_evaluate(&j, "param", i, p->master >= 0 ? p->master : p->value);
+        offload_evaluate(&j, "ema", i, p->ema);
     }
     judge_median(&j);
     judge_states(&j);
-    for (int part = 0; part < PART_COUNT; part++)
-        CHECK_INT(session_measured_bytes(j.session, (Part)part),
-                  session_planned_bytes(j.session, (Part)part));
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        CHECK_INT(session_measured_bytes(j.session, (Phase)phase),
+                  session_planned_bytes(j.session, (Phase)phase));
     pool_free(j.pool);
     return test_end();
 }

@@ -7,7 +7,7 @@
  * then the clip that comes out. */
 #include "sampler.h"
 
-#include "models/prompt.h"
+#include "base/prompt.h"
 
 enum { CLIP_AXES = 3 };          /* (B,C,F,H,W) in the file, (B,F,H,W,C) here */
 
@@ -16,18 +16,18 @@ typedef struct Judge {
     const char *trace;           /* what to compare with; NULL: nothing */
 } Judge;
 
-static Err judge_run(Sampler *s, Part part)
+static Err judge_run(Sampler *s, Phase phase)
 {
     Judge      *j = s->own;
     SampleCase *c = &j->c;
     FeedBuffer *x = case_feed(c, "x");
     int64_t     n = shape_count(x->shape);
-    if (part == PART_SAMPLE && j->trace)
+    if (phase == PHASE_SAMPLE && j->trace)
         case_near(c, x->bytes,
                   c->done ? case_numbers(c, j->trace, c->done - 1, n, x->shape, CLIP_AXES)
                           : case_numbers(c, "noise.x", 0, n, x->shape, CLIP_AXES),
                   n, 2e-5);
-    return sampler_run(s, part);
+    return sampler_run(s, phase);
 }
 
 static void judge_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)

@@ -19,13 +19,13 @@ static void compare(Judge *j, const float *x, int64_t step, Shape shape)
     case_near(&j->c, x, case_numbers(&j->c, j->trace, step, n, shape, IMAGE_AXES), n, 2e-5);
 }
 
-static Err judge_run(Sampler *s, Part part)
+static Err judge_run(Sampler *s, Phase phase)
 {
     Judge      *j = s->own;
     FeedBuffer *x = case_feed(&j->c, "x");
-    if (part == PART_SAMPLE && j->trace && j->c.done)
+    if (phase == PHASE_SAMPLE && j->trace && j->c.done)
         compare(j, x->bytes, j->c.done - 1, x->shape);
-    return sampler_run(s, part);
+    return sampler_run(s, phase);
 }
 
 static void judge_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)

@@ -4,7 +4,7 @@
  *   sample_stablesr CASE_FOLDER     (tests/ref/case.py makes it)
  *
  * By DDPM and by DDIM: every latent fed to the network must be the one the reference had before
- * that step, the one fed to the decoder its last. Then the pictures, under each of the colour
+ * that step, the one fed to the decoder its last. Then the images, under each of the colour
  * fixes. */
 #include "sampler.h"
 
@@ -21,19 +21,19 @@ static void compare(Judge *j, const float *x, const char *name, int64_t index, S
     case_near(&j->c, x, case_numbers(&j->c, name, index, n, shape, IMAGE_AXES), n, 1e-4);
 }
 
-static Err judge_run(Sampler *s, Part part)
+static Err judge_run(Sampler *s, Phase phase)
 {
     Judge      *j = s->own;
     int64_t     run = j->c.runs[1];
-    FeedBuffer *x = case_feed(&j->c, part == PART_SAMPLE_END ? "result" : "x");
-    if (part == PART_SAMPLE && j->trace) {
+    FeedBuffer *x = case_feed(&j->c, phase == PHASE_SAMPLE_END ? "result" : "x");
+    if (phase == PHASE_SAMPLE && j->trace) {
         int32_t t = *(int32_t *)case_feed(&j->c, "t")->bytes;
         CHECK_INT(t, nearbyint((double)(s->config->steps - 1 - run) * 999 /
                                (double)(s->config->steps - 1)));
     }
-    if (part != PART_SAMPLE_BEGIN && j->trace)
+    if (phase != PHASE_SAMPLE_BEGIN && j->trace)
         compare(j, x->bytes, run ? j->trace : "noise.x", run ? run - 1 : 0, x->shape);
-    return sampler_run(s, part);
+    return sampler_run(s, phase);
 }
 
 static void judge_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
@@ -55,7 +55,7 @@ static Err judge_sample(Judge *j, const SamplerConfig *config, const char *trace
     return case_sample(&j->c, config, NULL, judge_run, judge_normal, result);
 }
 
-static void same_pictures(Judge *j)
+static void same_images(Judge *j)
 {
     static const struct { int kind, colour; const char *trace, *image; } rows[] = {
         { SAMPLER_DDPM, COLOUR_NONE,    "out.ddpm", "out.image" },
@@ -104,7 +104,7 @@ static void other_ways(Judge *j)
 
 static void judge(SampleCase *c)
 {
-    same_pictures((Judge *)c);
+    same_images((Judge *)c);
     other_ways((Judge *)c);
 }
 

@@ -37,12 +37,12 @@ static void check_step(SampleCase *c)
     case_near(c, before->bytes, want, n, 1e-4);
 }
 
-static Err judge_run(Sampler *s, Part part)
+static Err judge_run(Sampler *s, Phase phase)
 {
     Judge *j = s->own;
-    if (part == PART_SAMPLE && j->compare)
+    if (phase == PHASE_SAMPLE && j->compare)
         check_step(&j->c);
-    return sampler_run(s, part);
+    return sampler_run(s, phase);
 }
 
 static void judge_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)

@@ -10,14 +10,14 @@
 
 #include "base/safetensors.h"
 #include "train/feeds.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 #include "train/weights.h"
 
 typedef struct SampleCase {
     Pool    *pool;
     Recipe  *recipe;
     Session *session;
-    Feeds    feeds[3];           /* of PART_SAMPLE_BEGIN, PART_SAMPLE, PART_SAMPLE_END */
+    Feeds    feeds[3];           /* of PHASE_SAMPLE_BEGIN, PHASE_SAMPLE, PHASE_SAMPLE_END */
     SafeFile file;
     int64_t  runs[3];            /* of the same parts, in this chain */
     bool     ran[3];             /* in any */
@@ -35,8 +35,7 @@ static inline Err case_open(SampleCase *c, const char *folder, bool given_noise)
     TRY(recipe_read(c->pool, pool_print(c->pool, "%s/config.json", folder), NULL, 0, &c->recipe));
     TRY(safetensors_read(c->pool, pool_print(c->pool, "%s/sample.safetensors", folder), &c->file));
     TRY(device_cpu(c->pool, &(DeviceOptions){ .threads = 2 }, &device));
-    Graph *graph = graph_new(c->pool, F32);
-    graph->given_noise = given_noise;
+    Graph *graph = graph_new_with(c->pool, F32, &(BuildOptions){ .given_noise = given_noise });
     c->recipe->model->sample_graph(graph, c->recipe->config, &c->recipe->sampler, c->recipe->batch);
     TRY(graph_check(graph));
     TRY(engine_new(c->pool, graph, device, NULL, &engine));
@@ -44,8 +43,8 @@ static inline Err case_open(SampleCase *c, const char *folder, bool given_noise)
     TRY(session_init(c->session, 1));
     const char *weights = pool_print(c->pool, "%s/weights.safetensors", folder);
     TRY(weights_load(c->pool, c->session, weights, false, NULL));
-    for (int part = 0; part < 3; part++)
-        TRY(feeds_new(c->pool, c->session, (Part)(PART_SAMPLE_BEGIN + part), &c->feeds[part]));
+    for (int phase = 0; phase < 3; phase++)
+        TRY(feeds_new(c->pool, c->session, (Phase)(PHASE_SAMPLE_BEGIN + phase), &c->feeds[phase]));
     return OK;
 }
 
@@ -63,10 +62,10 @@ static inline int case_judge(int argc, char **argv, SampleCase *c, bool given_no
         return 1;
     }
     judge(c);
-    for (int part = 0; part < 3; part++) {
-        int64_t planned = session_planned_bytes(c->session, (Part)(PART_SAMPLE_BEGIN + part));
-        CHECK_INT(session_measured_bytes(c->session, (Part)(PART_SAMPLE_BEGIN + part)),
-                  c->ran[part] ? planned : 0);
+    for (int phase = 0; phase < 3; phase++) {
+        int64_t planned = session_planned_bytes(c->session, (Phase)(PHASE_SAMPLE_BEGIN + phase));
+        CHECK_INT(session_measured_bytes(c->session, (Phase)(PHASE_SAMPLE_BEGIN + phase)),
+                  c->ran[phase] ? planned : 0);
     }
     pool_free(c->pool);
     return test_end();
@@ -110,8 +109,8 @@ static inline void case_near(SampleCase *c, const float *a, const float *b, int6
 
 static inline FeedBuffer *case_feed(SampleCase *c, const char *name)
 {
-    for (int part = 0; part < 3; part++) {
-        FeedBuffer *feed = feeds_find(&c->feeds[part], name);
+    for (int phase = 0; phase < 3; phase++) {
+        FeedBuffer *feed = feeds_find(&c->feeds[phase], name);
         if (feed)
             return feed;
     }
@@ -143,12 +142,12 @@ static inline const float *sampler_output(Sampler *s, const char *name)
     return session_output(((SampleCase *)s->own)->session, name);
 }
 
-static inline Err sampler_run(Sampler *s, Part part)
+static inline Err sampler_run(Sampler *s, Phase phase)
 {
     SampleCase *c = s->own;
-    c->runs[part - PART_SAMPLE_BEGIN]++;
-    c->ran[part - PART_SAMPLE_BEGIN] = true;
-    return session_run(c->session, part);
+    c->runs[phase - PHASE_SAMPLE_BEGIN]++;
+    c->ran[phase - PHASE_SAMPLE_BEGIN] = true;
+    return session_run(c->session, phase);
 }
 
 static inline void sampler_progress(Sampler *s, int64_t done, int64_t of)
@@ -161,7 +160,7 @@ static inline void sampler_progress(Sampler *s, int64_t done, int64_t of)
 /* A chain from its beginning. `normal` gives noise; `run` is sampler_run, or compares and calls
  * it. */
 static inline Err case_sample(SampleCase *c, const SamplerConfig *config, const char *prompt,
-                              Err (*run)(Sampler *, Part),
+                              Err (*run)(Sampler *, Phase),
                               void (*normal)(Sampler *, const char *, int64_t, float *, int64_t),
                               SampleResult *result)
 {

@@ -25,7 +25,7 @@ static int64_t top(const Buffer *b, int n)
     return most;
 }
 
-static void scratch_moves_apart(void)
+static void workspace_moves_apart(void)
 {
     Pool  *pool = pool_new(NULL, "test");
     Buffer b[12] = { { .lower = 20, .upper = 22, .size = 1000 } };       /* the peak */
@@ -94,7 +94,7 @@ static void any_layout(void)
 
 int main(void)
 {
-    RUN(scratch_moves_apart);
+    RUN(workspace_moves_apart);
     RUN(no_room_no_move);
     RUN(fixed_and_aligned);
     RUN(any_layout);

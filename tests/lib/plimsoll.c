@@ -48,7 +48,7 @@ static void a_capacity_may_be_too_small(void)
     CHECK_INT(plimsoll_place(b, 2, &tight, NULL, NULL), PLIMSOLL_OK);
 }
 
-static void fixed_buffers_stay(void)
+static void fixed_buffers_remain(void)
 {
     plimsoll_buffer b[] = { { .upper = 1, .size = 8, .offset = 64, .fixed = true },
                             { .upper = 1, .size = 100, .align = 32, .offset = 7 } };
@@ -141,15 +141,15 @@ static int64_t played(const plimsoll_plan *plan, int n)
     return most;
 }
 
-static void stays_lie_apart(const plimsoll_plan *plan)
+static void live_ranges_lie_apart(const plimsoll_plan *plan)
 {
     int64_t top = 0;
-    for (size_t i = 0; i < plan->n_stays; i++) {
-        const plimsoll_stay *a = &plan->stays[i];
+    for (size_t i = 0; i < plan->n_ranges; i++) {
+        const plimsoll_live_range *a = &plan->ranges[i];
         top = a->offset + a->bytes > top ? a->offset + a->bytes : top;
         CHECK((a->value < 0) != (a->node < 0));
         for (size_t j = 0; j < i; j++) {
-            const plimsoll_stay *b = &plan->stays[j];
+            const plimsoll_live_range *b = &plan->ranges[j];
             CHECK(a->last_step < b->first_step || b->last_step < a->first_step ||
                   a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
         }
@@ -157,7 +157,7 @@ static void stays_lie_apart(const plimsoll_plan *plan)
     CHECK_INT(top, plan->arena_bytes);
 }
 
-static void plans_stay_within_budgets(void)
+static void plans_keep_within_budgets(void)
 {
     enum { N = 12 };
     plimsoll_graph *g = step(N);
@@ -169,7 +169,7 @@ static void plans_stay_within_budgets(void)
     CHECK_NEAR(plan->cost, plan->base_cost, 0);
     CHECK_NEAR(plan->cost, 30 * N + 5, 1e-9);
     CHECK_INT(plan->arena_bytes, 0);
-    CHECK(!plan->stays && plan->n_stays == 0);
+    CHECK(!plan->ranges && plan->n_ranges == 0);
     CHECK_INT(played(plan, N), all);
     plimsoll_plan_free(plan);
     double last = 30 * N + 5;
@@ -180,14 +180,14 @@ static void plans_stay_within_budgets(void)
         CHECK_INT(played(plan, N), plan->live_bytes);
         CHECK(plan->cost >= last);
         last = plan->cost;
-        stays_lie_apart(plan);
+        live_ranges_lie_apart(plan);
         plimsoll_plan_free(plan);
     }
     CHECK(last > 30 * N + 5);                        /* it did run nodes again */
     plimsoll_graph_free(g);
 }
 
-static void what_does_not_fit_names_the_least(void)
+static void what_does_not_fit_names_the_minimum(void)
 {
     plimsoll_graph       *g = step(8);
     plimsoll_plan        *plan;
@@ -195,7 +195,7 @@ static void what_does_not_fit_names_the_least(void)
     CHECK_INT(plimsoll_find_plan(g, &o, &plan, &error), PLIMSOLL_DOES_NOT_FIT);
     says("300");
     CHECK(plan->arena_bytes > 300 && plan->bound_bytes > 300);
-    stays_lie_apart(plan);
+    live_ranges_lie_apart(plan);
     o.budget_bytes = plan->arena_bytes;              /* asking for that works */
     plimsoll_plan_free(plan);
     CHECK_INT(plimsoll_find_plan(g, &o, &plan, &error), PLIMSOLL_OK);
@@ -222,10 +222,10 @@ static void graphs_can_say_more(void)
     CHECK_TEXT(error.text, "");
     CHECK_INT(plan->live_bytes, 72);                 /* y has x's bytes */
     CHECK_INT(plan->arena_bytes, 80);
-    CHECK_INT(plan->n_stays, 3);
-    CHECK_INT(plan->stays[0].value, in);
-    CHECK_INT(plan->stays[1].offset, 16);
-    CHECK_INT(plan->stays[2].offset, 16);
+    CHECK_INT(plan->n_ranges, 3);
+    CHECK_INT(plan->ranges[0].value, in);
+    CHECK_INT(plan->ranges[1].offset, 16);
+    CHECK_INT(plan->ranges[2].offset, 16);
     plimsoll_plan_free(plan);
     plimsoll_graph_free(g);
 
@@ -379,10 +379,10 @@ int main(void)
 {
     RUN(buffers_lie_apart);
     RUN(a_capacity_may_be_too_small);
-    RUN(fixed_buffers_stay);
+    RUN(fixed_buffers_remain);
     RUN(places_that_make_no_sense);
-    RUN(plans_stay_within_budgets);
-    RUN(what_does_not_fit_names_the_least);
+    RUN(plans_keep_within_budgets);
+    RUN(what_does_not_fit_names_the_minimum);
     RUN(graphs_can_say_more);
     RUN(wrong_graphs_are_said);
     RUN(files_hold_the_same_graph);

@@ -74,8 +74,7 @@ static void odd_sizes(void)
             m.learn_sigma = sigma;
             m.patch = reading ? (Ints){ { 64 }, 1 } : (Ints){ { 1, 3, 4 }, 3 };
             CHECK_OK(dit3d()->check(&m));
-            Graph *graph = graph_new(pool, BF16);
-            graph->given_noise = true;
+            Graph *graph = graph_new_with(pool, BF16, &(BuildOptions){ .given_noise = true });
             Tensor loss = dit3d()->loss(graph, &m, 2, 1);
             CHECK_OK(graph_check(graph));
             CHECK_TEXT(shape_text(tensor_shape(loss)), "(1)");
@@ -85,7 +84,7 @@ static void odd_sizes(void)
             dit3d()->sample_graph(graph, &m, &(SamplerConfig){ .guidance = 2 }, 7);
             CHECK_OK(graph_check(graph));
             CHECK_INT(graph->n_params, n_params);        /* the same weights */
-            CHECK_INT(graph->part, PART_MICRO);
+            CHECK_INT(graph->phase, PHASE_MICRO);
             CHECK_INT(graph->n_outputs, 2);
             CHECK_TEXT(output_shape(graph, 1), "(7,3,12,20,5)");
             pool_free(pool);
@@ -102,11 +101,11 @@ typedef struct Knowing {
     int64_t       count;
 } Knowing;
 
-static Err knowing_run(Sampler *s, Part part)
+static Err knowing_run(Sampler *s, Phase phase)
 {
     const Knowing *k = s->own;
     double         a = k->bar[k->t[0]];
-    for (int64_t i = 0; part == PART_SAMPLE && i < k->count; i++)
+    for (int64_t i = 0; phase == PHASE_SAMPLE && i < k->count; i++)
         k->noise[i] =
             (float)(0.8 *
                     fmin(fmax(((double)k->x[i] - sqrt(a) * (double)k->clip[i]) / sqrt(1 - a), -4),

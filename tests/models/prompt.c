@@ -1,7 +1,7 @@
 /* prompt.c -- text as a vector: fixed, letter by letter, for any bytes. */
 #include "../test.h"
 
-#include "models/prompt.h"
+#include "base/prompt.h"
 
 enum { WIDTH = 32 };
 

@@ -10,7 +10,7 @@
  *       { 0 }
  *   };
  *
- * The harness (tests/ops/harness.c) runs every case in fp32 and bf16, on cards in fp16 too: outputs
+ * The harness (tests/ops/harness.c) runs every case in fp32 and bf16, on GPUs in fp16 too: outputs
  * and gradients against PyTorch in fp64 (values kept in tests/ops/ref, made by
  * tests/ops/reference.py; compared as in contract section 6), gradients against finite differences,
  * guard bytes around every buffer, in place against not in place, run against run. Inputs are

@@ -1,9 +1,9 @@
 /* cases_arrange.c -- concat, split, slice, pad, shift. */
 #include "cases.h"
 
-#include "ops/arrange.h"
-#include "ops/binary.h"
-#include "ops/unary.h"
+#include "ops/arrange/arrange.h"
+#include "ops/elementwise/binary.h"
+#include "ops/elementwise/unary.h"
 
 static void concat_axes(Case *c)
 {

@@ -1,8 +1,8 @@
 /* cases_attention.c -- attention by tiles and with stored probabilities: the same cases. */
 #include "cases.h"
 
-#include "ops/attention.h"
-#include "ops/basic.h"
+#include "ops/attention/attention.h"
+#include "ops/elementwise/basic.h"
 
 #include <math.h>
 
@@ -186,7 +186,7 @@ static void several_128(Case *c, AttentionOptions o)
 static void text(Case *c, AttentionOptions o)      { three(c, &o, 4, SHAPE(2, 200, 256), 77, 1); }
 static void tokens(Case *c, AttentionOptions o)    { three(c, &o, 3, SHAPE(3, 258, 48), 258, 1); }
 
-/* Heads that a card's block has whole, with lengths that end in each of its steps; then longer
+/* Heads that a GPU's block has whole, with lengths that end in each of its steps; then longer
  * ones. */
 static void short_masked(Case *c, AttentionOptions o)
 {

@@ -1,7 +1,7 @@
 /* cases_basic.c -- feed, reshape, add, cast. */
 #include "cases.h"
 
-#include "ops/basic.h"
+#include "ops/elementwise/basic.h"
 
 static const float fed[6] = { 1, -2, 3.5f, 0, -0.25f, 7 };
 

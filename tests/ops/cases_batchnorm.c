@@ -1,7 +1,7 @@
 /* cases_batchnorm.c -- batch norm in training, its running statistics, its form for inference. */
 #include "cases.h"
 
-#include "ops/batchnorm.h"
+#include "ops/norm/batchnorm.h"
 #include "ops/ops.h"
 
 #include <math.h>

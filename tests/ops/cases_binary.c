@@ -1,9 +1,9 @@
 /* cases_binary.c -- two tensors element by element, and a vector along a tensor. */
 #include "cases.h"
 
-#include "ops/binary.h"
-#include "ops/linear.h"
-#include "ops/unary.h"
+#include "ops/elementwise/binary.h"
+#include "ops/linear/linear.h"
+#include "ops/elementwise/unary.h"
 
 static void sub_odd(Case *c)
 {
@@ -164,7 +164,7 @@ static void gated_large(Case *c)
     case_out(c, "y", gated_add(x, case_in(c, "g", SHAPE(2, 48), -2, 2), h));
 }
 
-/* What passes the gate comes from a layer: the gradient gives lines for its bias (ops/lines.h). */
+/* What passes the gate comes from a layer: the gradient gives lines for its bias (ops/linear/column_sums.h). */
 static void gated_layer(Case *c, int64_t samples, int64_t rows, int64_t width)
 {
     LinearAttr attr = { .in_out = true };

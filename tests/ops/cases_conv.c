@@ -2,7 +2,7 @@
  * volumes. */
 #include "cases.h"
 
-#include "ops/conv.h"
+#include "ops/conv/conv.h"
 
 typedef struct ConvCase { int64_t n, h, w, ci, co; int k, stride, pad; bool bias; } ConvCase;
 

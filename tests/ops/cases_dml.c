@@ -1,8 +1,8 @@
 /* cases_dml.c -- discretised mixture of logistics, against the formula in fp64. */
 #include "cases.h"
 
-#include "ops/arrange.h"
-#include "ops/dml.h"
+#include "ops/arrange/arrange.h"
+#include "ops/loss/dml.h"
 
 /* x (N,3K), t (N), Q levels -> the sum over counted rows */
 #define DML(Q, K)                                                                            \

@@ -1,7 +1,7 @@
 /* cases_embedding.c -- rows by number, sinusoids of time. */
 #include "cases.h"
 
-#include "ops/embedding.h"
+#include "ops/embedding/embedding.h"
 
 static void embedding_tokens(Case *c)
 {

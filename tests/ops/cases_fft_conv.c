@@ -1,8 +1,8 @@
 /* cases_fft_conv.c -- causal convolution with long kernels. */
 #include "cases.h"
 
-#include "ops/basic.h"
-#include "ops/fft_conv.h"
+#include "ops/elementwise/basic.h"
+#include "ops/fft/fft_conv.h"
 
 static void conv(Case *c, int64_t b, int64_t l, int64_t h)
 {
@@ -17,7 +17,7 @@ static void two_groups(Case *c) { conv(c, 1, 20, 19); }
 static void rows(Case *c)       { conv(c, 1, 331, 1); }     /* padded to 360 = 20 x 18 */
 static void odd_rows(Case *c)   { conv(c, 2, 270, 1); }     /* 18 x 15 */
 static void large(Case *c)      { conv(c, 2, 4096, 40); }
-/* On a card transforms of these lengths have both factors known when compiling: 32 x 24, 48 x 32,
+/* On a GPU transforms of these lengths have both factors known when compiling: 32 x 24, 48 x 32,
  * 96 x 64, 192 x 128. */
 static void two_factors(Case *c) { conv(c, 2, 768, 9); }
 static void two_short(Case *c)   { conv(c, 3, 1536, 17); }

@@ -1,8 +1,8 @@
 /* cases_glu.c -- gated linear units. */
 #include "cases.h"
 
-#include "ops/glu.h"
-#include "ops/unary.h"
+#include "ops/elementwise/glu.h"
+#include "ops/elementwise/unary.h"
 
 #define GLU_CASES(name)                                                                         \
     static void name##_odd(Case *c)                                                             \

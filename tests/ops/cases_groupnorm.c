@@ -1,9 +1,9 @@
 /* cases_groupnorm.c -- group norm, instance norm, SPADE. */
 #include "cases.h"
 
-#include "ops/basic.h"
-#include "ops/groupnorm.h"
-#include "ops/unary.h"
+#include "ops/elementwise/basic.h"
+#include "ops/norm/groupnorm.h"
+#include "ops/elementwise/unary.h"
 
 #include <string.h>
 
@@ -142,7 +142,7 @@ static void residual_gelu(Case *c) { around(c, SHAPE(2, 13, 6), 2, NORM_GELU, TR
 static void residual_thin(Case *c) { around(c, SHAPE(2, 701, 1), 1, NORM_SILU, NO_AFFINE); }
 static void residual_each(Case *c) { around(c, SHAPE(2, 4, 9, 21), 21, NORM_LINEAR, NO_AFFINE); }
 
-/* On a card a block holds a group; vectors of 8, 4, 2 numbers or 1 lie between its edges. */
+/* On a GPU a block holds a group; vectors of 8, 4, 2 numbers or 1 lie between its edges. */
 static void frozen_8(Case *c)  { around(c, SHAPE(2, 5, 7, 32), 4, NORM_SILU, FROZEN); }
 static void frozen_12(Case *c) { around(c, SHAPE(2, 5, 7, 24), 2, NORM_RELU, FROZEN); }
 static void frozen_10(Case *c) { around(c, SHAPE(2, 5, 7, 20), 2, NORM_LINEAR, NO_AFFINE); }

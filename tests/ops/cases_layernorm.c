@@ -2,11 +2,11 @@
  * norm. */
 #include "cases.h"
 
-#include "ops/arrange.h"
-#include "ops/basic.h"
-#include "ops/binary.h"
-#include "ops/layernorm.h"
-#include "ops/unary.h"
+#include "ops/arrange/arrange.h"
+#include "ops/elementwise/basic.h"
+#include "ops/elementwise/binary.h"
+#include "ops/norm/layernorm.h"
+#include "ops/elementwise/unary.h"
 
 #include <math.h>
 #include <string.h>
@@ -102,7 +102,7 @@ static void residual_thrice(Case *c)         /* three branches from one value, o
     case_out(c, "y", add(x, y));
 }
 
-/* On a card a row lies in 16 lanes by three packs, in a warp by five, in a block, or in none. */
+/* On a GPU a row lies in 16 lanes by three packs, in a warp by five, in a block, or in none. */
 static void wide_rows(Case *c, int64_t rows, int64_t width)
 {
     Tensor x = case_in(c, "x", SHAPE(rows, width), -2, 3);
@@ -193,7 +193,7 @@ static void modulate_large(Case *c)          /* threads meet inside a sample */
     case_out(c, "y", layernorm_modulate(x, p, 468, 624, 1e-6f));
 }
 
-static void modulate_many(Case *c)           /* a block of a card has three rows for every lane */
+static void modulate_many(Case *c)           /* a block of a GPU has three rows for every lane */
 {
     Tensor x = case_in(c, "x", SHAPE(400, 20, 36), -2, 3),
            p = case_in(c, "p", SHAPE(400, 72), -1, 1);

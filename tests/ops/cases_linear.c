@@ -1,9 +1,9 @@
 /* cases_linear.c -- linear layers in both weight layouts. */
 #include "cases.h"
 
-#include "ops/basic.h"
-#include "ops/linear.h"
-#include "ops/unary.h"
+#include "ops/elementwise/basic.h"
+#include "ops/linear/linear.h"
+#include "ops/elementwise/unary.h"
 
 static void linear_case(Case *c, Shape x, int64_t out, bool in_out, bool bias)
 {
@@ -23,12 +23,12 @@ static void one_row(Case *c)      { linear_case(c, SHAPE(1, 33), 65, false, true
 static void one_column(Case *c)   { linear_case(c, SHAPE(37, 1), 1, true, true); }
 static void large(Case *c)        { linear_case(c, SHAPE(2, 515, 193), 259, false, true); }
 
-/* Large enough, with rows of 4 more than a multiple of 8, to go two rows at a time on a card. */
+/* Large enough, with rows of 4 more than a multiple of 8, to go two rows at a time on a GPU. */
 static void odd_widths(Case *c) { linear_case(c, SHAPE(2, 1024, 468), 564, true, true); }
 static void odd_in(Case *c)     { linear_case(c, SHAPE(2048, 588), 464, false, true); }
 static void odd_out(Case *c)    { linear_case(c, SHAPE(2048, 472), 564, false, false); }
 
-/* Columns of dy are summed by blocks on a card: two such rows a line, or three blocks a row. */
+/* Columns of dy are summed by blocks on a GPU: two such rows a line, or three blocks a row. */
 static void wide_bias(Case *c)  { linear_case(c, SHAPE(300, 8), 1404, true, true); }
 static void wider_bias(Case *c) { linear_case(c, SHAPE(300, 4), 4612, true, true); }
 
@@ -87,7 +87,7 @@ static void residuals(Case *c)
 {
     shared(c, SHAPE(5, 9), (const int64_t[]){ 9, 9, 0 }, true, true);
 }
-static void deep_shared(Case *c)             /* sums long enough to be cut into pieces on a card */
+static void deep_shared(Case *c)             /* sums long enough to be cut into pieces on a GPU */
 {
     shared(c, SHAPE(2, 32, 40), (const int64_t[]){ 4160, 2112, 0 }, false, false);
 }

@@ -1,8 +1,8 @@
 /* cases_loss.c -- squared, absolute, masked and categorical losses. */
 #include "cases.h"
 
-#include "ops/loss.h"
-#include "ops/unary.h"
+#include "ops/loss/loss.h"
+#include "ops/elementwise/unary.h"
 
 static void mse_odd(Case *c)
 {

@@ -3,10 +3,10 @@
 
 #include "base/random.h"
 #include "device/convert.h"
-#include "ops/embedding.h"
-#include "ops/noise.h"
-#include "ops/optim.h"
-#include "ops/unary.h"
+#include "ops/embedding/embedding.h"
+#include "ops/random/noise.h"
+#include "ops/optimizer/optim.h"
+#include "ops/elementwise/unary.h"
 
 static const int32_t words[COUNTER_WORDS] = { [COUNTER_SEED_LOW] = 17, [COUNTER_SEED_HIGH] = -3,
                                               [COUNTER_STEP] = 5, [COUNTER_MICRO] = 2 };

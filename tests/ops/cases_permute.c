@@ -1,7 +1,7 @@
 /* cases_permute.c -- axes in another order, patches. */
 #include "cases.h"
 
-#include "ops/permute.h"
+#include "ops/arrange/permute.h"
 
 static void permute_orders(Case *c)
 {

@@ -1,7 +1,7 @@
 /* cases_qsample.c -- an image with the noise of time t. */
 #include "cases.h"
 
-#include "ops/qsample.h"
+#include "ops/random/qsample.h"
 
 static Tensor levels(Case *c)
 {

@@ -1,7 +1,7 @@
 /* cases_reduce.c -- sums over axes and repetition. */
 #include "cases.h"
 
-#include "ops/reduce.h"
+#include "ops/reduce/reduce.h"
 
 static void sum_each(Case *c)
 {

@@ -1,8 +1,8 @@
 /* cases_resize.c -- images at other sizes, pooling. */
 #include "cases.h"
 
-#include "ops/max_pool2d.h"
-#include "ops/resize.h"
+#include "ops/resample/max_pool2d.h"
+#include "ops/resample/resize.h"
 
 #define RESIZE_CASE(name, shape, height, width, mode)                                    \
     static void name(Case *c)                                                            \

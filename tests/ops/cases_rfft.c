@@ -1,7 +1,7 @@
 /* cases_rfft.c -- rfft, irfft. */
 #include "cases.h"
 
-#include "ops/rfft.h"
+#include "ops/fft/rfft.h"
 
 static void forward(Case *c, int64_t b, int64_t l, int64_t ch)
 {

@@ -2,9 +2,9 @@
  * say, and the state after a chunk. */
 #include "cases.h"
 
-#include "ops/basic.h"
-#include "ops/s4_carry.h"
-#include "ops/unary.h"
+#include "ops/elementwise/basic.h"
+#include "ops/s4/s4_carry.h"
+#include "ops/elementwise/unary.h"
 
 typedef struct Layer {
     Tensor inv_dt, ar, ai, p;

@@ -2,7 +2,7 @@
  * stored. */
 #include "cases.h"
 
-#include "ops/s4_kernel.h"
+#include "ops/s4/s4_kernel.h"
 
 /* Poles with imaginary parts up to `spread`, step sizes between softplus(slow) and softplus(fast).
  */
@@ -45,9 +45,9 @@ static void own_b(Case *c, int64_t h, int64_t n, int64_t length)
     case_out(c, "y", s4_kernel(inv_dt, cc, b, ar, ai, p, length));
 }
 
-static void own_small(Case *c) { own_b(c, 3, 4, 16); }
-static void own_odd(Case *c)   { own_b(c, 18, 3, 15); }
-static void own_large(Case *c) { own_b(c, 40, 32, 3000); }
+static void builtin_small(Case *c) { own_b(c, 3, 4, 16); }
+static void builtin_odd(Case *c)   { own_b(c, 18, 3, 15); }
+static void builtin_large(Case *c) { own_b(c, 40, 32, 3000); }
 
 static void some_fixed(Case *c)              /* only C and P are trained */
 {
@@ -80,9 +80,9 @@ const OpCase cases_s4_kernel[] = {
     { "slow steps", slow, KERNEL(64, False), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
     { "steps beyond the poles", fast, KERNEL(36, False), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
     { "C and P alone", some_fixed, KERNEL(12, True), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
-    { "each channel's own B", own_small, KERNEL_OF(16, False, "b[0]"), CASE_F32_ONLY },
-    { "each channel's own B, odd", own_odd, KERNEL_OF(15, False, "b[0]"), CASE_F32_ONLY },
-    { "each channel's own B, large", own_large, KERNEL_OF(3000, False, "b[0]"),
+    { "each channel's own B", builtin_small, KERNEL_OF(16, False, "b[0]"), CASE_F32_ONLY },
+    { "each channel's own B, odd", builtin_odd, KERNEL_OF(15, False, "b[0]"), CASE_F32_ONLY },
+    { "each channel's own B, large", builtin_large, KERNEL_OF(3000, False, "b[0]"),
       CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "large", large, KERNEL(3000, False), CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "one group, narrow resonances", narrow, KERNEL(4096, False),

@@ -1,7 +1,7 @@
 /* cases_softmax.c -- softmax, log-softmax, log-sum-exp. */
 #include "cases.h"
 
-#include "ops/softmax.h"
+#include "ops/reduce/softmax.h"
 
 #define ROW_CASES(name)                                                  \
     static void name##_odd(Case *c)                                      \

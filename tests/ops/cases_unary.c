@@ -1,8 +1,8 @@
 /* cases_unary.c -- functions of one number. */
 #include "cases.h"
 
-#include "ops/linear.h"
-#include "ops/unary.h"
+#include "ops/linear/linear.h"
+#include "ops/elementwise/unary.h"
 
 /* Odd sizes, far values, and enough for two threads. */
 #define UNARY_CASES(name, builder, low, high)                                   \
@@ -44,7 +44,7 @@ static void tanh_tiny(Case *c)
 }
 
 /* Between two layers, of so many rows that the gradient gives lines for the first one's bias
- * (ops/lines.h): the last line is short. */
+ * (ops/linear/column_sums.h): the last line is short. */
 static Tensor lined(Case *c, Tensor (*fn)(Tensor), const char *name, Tensor w, Tensor b, Tensor v,
                     int64_t rows)
 {

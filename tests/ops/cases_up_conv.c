@@ -2,7 +2,7 @@
  * eights, edges that no tile divides. */
 #include "cases.h"
 
-#include "ops/up_conv.h"
+#include "ops/conv/up_conv.h"
 
 typedef struct UpCase { int64_t n, h, w, ci, co, up; bool bias; } UpCase;
 

@@ -1,7 +1,7 @@
 /* cases_weight_norm.c -- weights by length and direction. */
 #include "cases.h"
 
-#include "ops/weight_norm.h"
+#include "ops/norm/weight_norm.h"
 
 static void column_of_lengths(Case *c)       /* as PyTorch keeps them: (rows,1) */
 {

@@ -4,11 +4,11 @@
  *   test_ops --dump FILE        write all inputs, for reference.py
  *   test_ops --refs DIR         against references made just now from such a dump
  *   test_ops --only OP          one operator
- *   test_ops --backend own      with own matrix products
+ *   test_ops --backend builtin      with own matrix products
  *   test_ops --quick N          only the first N cases of each operator, fp32 (for valgrind)
  *   test_ops --differences 0    without finite differences: many runs more of the same code, which
  *                               tell a sanitizer nothing
- *   test_ops --tf32 1           on a card: fp32 factors may be rounded to tf32
+ *   test_ops --tf32 1           on a GPU: fp32 factors may be rounded to tf32
  */
 #include "cases.h"
 #include "../device.h"
@@ -21,7 +21,7 @@
 #include "base/text.h"
 #include "device/convert.h"
 #include "exec/session.h"
-#include "ops/basic.h"
+#include "ops/elementwise/basic.h"
 #include "ops/ops.h"
 
 #include <stdarg.h>
@@ -80,7 +80,10 @@ static Err probe_grad_cpu(const Call *call)
     }
     return OK;
 }
-static const OpDef op_probe_grad = { .name = "probe_grad",
+/* The harness's own operator: its ids follow the program's. */
+enum { OP_ID_PROBE = OP_COUNT, OP_ID_PROBE_GRAD, HARNESS_OPS };
+
+static const OpDef op_probe_grad = { .name = "probe_grad", .id = OP_ID_PROBE_GRAD,
                                      .n_in = 3,
                                      .n_out = 1,
                                      .shape = probe_grad_shape,
@@ -92,7 +95,7 @@ static void probe_grad(Grad *g)
               node_add(g->graph, &op_probe_grad, NULL,
                        TENSORS(grad_in(g, 0), grad_in(g, 1), grad_dy(g, 0)), NULL));
 }
-static const OpDef op_probe = { .name = "probe",
+static const OpDef op_probe = { .name = "probe", .id = OP_ID_PROBE,
                                 .n_in = 2,
                                 .n_out = 1,
                                 .shape = probe_shape,
@@ -100,9 +103,8 @@ static const OpDef op_probe = { .name = "probe",
                                 .cost = probe_cost,
                                 .cpu = { .run = probe_cpu } };
 
-/* The probes are the test's own, so a card has no kernels for them: the host runs them on
+/* The probes are the test's own, so a GPU has no kernels for them: the host runs them on
  * copies. */
-static const DeviceApi *card_api;
 
 static Err probe_on_host(const Call *call)
 {
@@ -126,10 +128,14 @@ static Err probe_on_host(const Call *call)
     return err;
 }
 
-static const void *card_kernel(const char *name)
+/* The device's kernels and the probe's. */
+static const Kernel *const *harness_kernels(const Device *device)
 {
-    static const Kernel probe = { .run = probe_on_host };
-    return !strcmp(name, "probe") || !strcmp(name, "probe_grad") ? &probe : card_api->kernel(name);
+    static const Kernel  probe = { .run = probe_on_host };
+    static const Kernel *kernels[HARNESS_OPS];
+    memcpy(kernels, device->kernels, OP_COUNT * sizeof *kernels);
+    kernels[OP_ID_PROBE] = kernels[OP_ID_PROBE_GRAD] = &probe;
+    return kernels;
 }
 
 Graph *case_graph(Case *c) { return c->graph; }
@@ -309,12 +315,12 @@ static Err case_ready(Case *c, const Device *device, const EngineOptions *option
 
 static Err case_run(Case *c)
 {
-    TRY(session_run(c->session, PART_MICRO));
-    if (session_measured_bytes(c->session, PART_MICRO) !=
-        session_planned_bytes(c->session, PART_MICRO))
+    TRY(session_run(c->session, PHASE_MICRO));
+    if (session_measured_bytes(c->session, PHASE_MICRO) !=
+        session_planned_bytes(c->session, PHASE_MICRO))
         return fail(E_PLAN, "measured %lld bytes, planned %lld",
-                    (long long)session_measured_bytes(c->session, PART_MICRO),
-                    (long long)session_planned_bytes(c->session, PART_MICRO));
+                    (long long)session_measured_bytes(c->session, PHASE_MICRO),
+                    (long long)session_planned_bytes(c->session, PHASE_MICRO));
     for (int i = 0; i < c->n_out; i++) {
         Port *port = &c->out[i];
         if (type_is_float(port->type))
@@ -533,18 +539,18 @@ static void dump(Pool *pool, const OpDef *op, const OpCase *oc, SafeTensor **lis
         .data = oc->torch });
 }
 
-#define OP(name) extern const OpCase cases_##name[];
-#define OP_PART(name)
-#include "ops/ops.def"
-#undef OP
-#undef OP_PART
+#define OPERATOR(name) extern const OpCase cases_##name[];
+#define OPERATOR_INTERNAL(name)
+#include "ops/ops_list.def"
+#undef OPERATOR
+#undef OPERATOR_INTERNAL
 
 static const struct { const OpDef *op; const OpCase *cases; } all_cases[] = {
-#define OP(name) { &op_##name, cases_##name },
-#define OP_PART(name)
-#include "ops/ops.def"
-#undef OP
-#undef OP_PART
+#define OPERATOR(name) { &op_##name, cases_##name },
+#define OPERATOR_INTERNAL(name)
+#include "ops/ops_list.def"
+#undef OPERATOR
+#undef OPERATOR_INTERNAL
 };
 
 int main(int argc, char **argv)
@@ -573,18 +579,13 @@ int main(int argc, char **argv)
     Device *device;
     SafeTensor *list = NULL;
     int32_t     n = 0, cap = 0;
-    if (test_device(pool, &(DeviceOptions){ .blas = backend, .threads = 2, .tf32 = tf32 },
+    if (test_device(pool, &(DeviceOptions){ .backend = backend, .threads = 2, .tf32 = tf32 },
                     &device)) {
         fprintf(stderr, "%s\n", err_text());
         return 1;
     }
-    static DeviceApi api;
-    if (device->api) {
-        card_api = device->api;
-        api = *card_api;
-        api.kernel = card_kernel;
-        device->api = &api;
-    }
+    if (device->kernels)
+        device->kernels = harness_kernels(device);
     for (size_t i = 0; i < sizeof all_cases / sizeof *all_cases; i++) {
         const OpDef *op = all_cases[i].op;
         SafeFile     refs, *have = NULL;
@@ -616,7 +617,7 @@ int main(int argc, char **argv)
             judge(pool, op, oc, F32, device, needs ? have : NULL);
             if (!(oc->flags & CASE_F32_ONLY) && !quick)
                 judge(pool, op, oc, BF16, device, needs ? have : NULL);
-            /* On a card fp16 has kernels of its own. */
+            /* On a GPU fp16 has kernels of its own. */
             if (!(oc->flags & (CASE_F32_ONLY | CASE_NO_F16)) && !quick && device->api)
                 judge(pool, op, oc, F16, device, needs ? have : NULL);
         }

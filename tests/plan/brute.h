@@ -97,7 +97,7 @@ static inline PGraph *tiny(Pool *pool, uint64_t seed)
             p->out[0] = out;
             p->out[1] = second;
             p->n_out  = 2;
-            m.graph->values[second].maker = node;
+            m.graph->values[second].producer = node;
         }
         m.graph->nodes[node].once = make_random(&m, 6) == 0;
         m.graph->values[out].final = make_random(&m, 5) == 0;

@@ -37,9 +37,9 @@ static void sums_agree(void)
         CHECK_INT(live_at_most(&b, plan->n_steps), plan->live_bytes);
         CHECK_OK(plan_place(g, plan, 0));
         CHECK(plan->arena_bytes >= plan->live_bytes);
-        for (int32_t i = 0; i < b.n_stays; i++) {
-            CHECK(b.stays[i].first_step <= b.stays[i].last_step);
-            CHECK(i == 0 || b.stays[i - 1].first_step <= b.stays[i].first_step);
+        for (int32_t i = 0; i < b.n_ranges; i++) {
+            CHECK(b.ranges[i].first_step <= b.ranges[i].last_step);
+            CHECK(i == 0 || b.ranges[i - 1].first_step <= b.ranges[i].first_step);
         }
         pool_free(pool);
     }
@@ -74,22 +74,22 @@ static void joined_values_share(void)
     CHECK_OK(plan_check(m.graph, &plan, 0));
     CHECK_OK(plan_buffers(pool, m.graph, &plan, &b));
     CHECK_INT(b.n_buffers, 3);                /* a with c, workspace, a again */
-    CHECK_INT(b.n_stays, 6);                  /* a, c, zero, workspace, a, within */
-    CHECK_INT(b.stays[0].value, a);
-    CHECK_INT(b.stays[1].value, c);
-    CHECK_INT(b.stays[0].buffer, b.stays[1].buffer);
+    CHECK_INT(b.n_ranges, 6);                  /* a, c, zero, workspace, a, within */
+    CHECK_INT(b.ranges[0].value, a);
+    CHECK_INT(b.ranges[1].value, c);
+    CHECK_INT(b.ranges[0].buffer, b.ranges[1].buffer);
     CHECK_INT(b.buffers[0].lower, 0);
     CHECK_INT(b.buffers[0].upper, 5);         /* live until the step before its drop */
     CHECK_INT(b.buffers[0].size, 16);
     CHECK_INT(b.buffers[0].align, 64);
-    CHECK_INT(b.stays[3].value, -1);
-    CHECK_INT(b.stays[3].node, nz);
-    CHECK_INT(b.buffers[b.stays[3].buffer].size, 9);
+    CHECK_INT(b.ranges[3].value, -1);
+    CHECK_INT(b.ranges[3].node, nz);
+    CHECK_INT(b.buffers[b.ranges[3].buffer].size, 9);
     CHECK_INT(b.buffers[2].lower, 6);
     CHECK_INT(b.buffers[2].upper, 7);
-    CHECK_INT(b.stays[5].value, within);
-    CHECK_INT(b.stays[5].buffer, -1);
-    CHECK_INT(b.stays[5].within, w);
+    CHECK_INT(b.ranges[5].value, within);
+    CHECK_INT(b.ranges[5].buffer, -1);
+    CHECK_INT(b.ranges[5].within, w);
     pool_free(pool);
 }
 

@@ -8,7 +8,7 @@
 #include "plan/prove.h"
 #include "plan/solvers/solver.h"
 
-static int64_t least_bytes(Pool *pool, const PGraph *graph, int64_t effort)
+static int64_t min_bytes(Pool *pool, const PGraph *graph, int64_t effort)
 {
     PlanOptions options = { .budget_bytes = 1, .effort = effort };
     Plan       *plan;
@@ -33,7 +33,7 @@ static void small_ones_meet_the_program(void)
         CHECK_OK(pgraph_check(g));
         CHECK(g->n_nodes <= 40);
         CHECK_OK(plan_keep_all(pool, g, &all));
-        int64_t      least = least_bytes(pool, g, 1000000);
+        int64_t      least = min_bytes(pool, g, 1000000);
         PlanOptions  options = { .budget_bytes = least + (all->live_bytes - least) * 4 / 10,
                                  .effort = 1000000 };
         ProveOptions how = { .budget_bytes = options.budget_bytes, .time_limit_s = 2 };
@@ -59,7 +59,7 @@ static void every_rung_holds(void)
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = families[f].build(pool, families[f].medium, 3);
         Plan   *all, *plans[6], *plan;
-        int64_t budgets[6], least = least_bytes(pool, g, 30000);
+        int64_t budgets[6], least = min_bytes(pool, g, 30000);
         CHECK_OK(plan_keep_all(pool, g, &all));
         CHECK(least < all->live_bytes);
         for (int i = 0; i < 6; i++)
@@ -100,7 +100,7 @@ static void never_worse_than_per_block(void)
                    100 * (plain->cost / plain->base_cost - 1),
                    100 * (plan->cost / plan->base_cost - 1));
             if (k == sizes[i]) {
-                int64_t least = least_bytes(pool, g, 3000);
+                int64_t least = min_bytes(pool, g, 3000);
                 CHECK(least < plain->live_bytes);
             }
         }

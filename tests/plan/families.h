@@ -10,11 +10,11 @@
 
 #include "plan/make.h"
 
-enum { NET_MOST_IN = 12 };
+enum { NET_MAX_IN = 12 };
 typedef enum Reads { READS_NONE = 0, READS_IN = 1, READS_OUT = 2 } Reads;   /* of the gradient */
 
 typedef struct NetOp {
-    int32_t in[NET_MOST_IN], n_in;       /* ops; none: it reads data, which is persistent */
+    int32_t in[NET_MAX_IN], n_in;       /* ops; none: it reads data, which is persistent */
     int32_t out;                         /* value */
     double  cost;
     int64_t bytes;
@@ -43,7 +43,7 @@ static inline int32_t net_op_n(Net *net, double cost, int64_t bytes, Reads reads
     int32_t node = make_node(&net->m, cost, 0, -1, -1);
     PNode  *p;
     op.out = make_value(&net->m, bytes, false);
-    net->m.graph->values[op.out].maker = node;
+    net->m.graph->values[op.out].producer = node;
     p = &net->m.graph->nodes[node];
     p->in = NEWN(net->m.pool, int32_t, n + 1);
     p->out[0] = op.out;
@@ -90,7 +90,7 @@ static inline PGraph *net_train(Net *net)
             p->in[p->n_in++] = net->ops[op->in[k]].out;
         if (op->reads & READS_OUT)
             p->in[p->n_in++] = op->out;
-        int32_t made[NET_MOST_IN + 1], n_made = 0;
+        int32_t made[NET_MAX_IN + 1], n_made = 0;
         for (int32_t k = 0; k < op->n_in; k++)
             made[n_made++] = make_value(m, net->ops[op->in[k]].bytes, false);
         if (n_made == 0)
@@ -98,7 +98,7 @@ static inline PGraph *net_train(Net *net)
         p = &m->graph->nodes[node];
         for (int32_t k = 0; k < n_made; k++) {
             p->out[p->n_out++] = made[k];
-            m->graph->values[made[k]].maker = node;
+            m->graph->values[made[k]].producer = node;
         }
         if (op->n_in == 0)
             m->graph->values[made[0]].final = true;
@@ -269,13 +269,13 @@ static inline PGraph *family_recurrence(Pool *pool, int32_t size, uint64_t seed)
 static inline PGraph *family_leave_one_out(Pool *pool, int32_t size, uint64_t seed)
 {
     Net     net = net_begin(pool, seed);
-    int32_t item[NET_MOST_IN], loss = -1, n = size < NET_MOST_IN ? size : NET_MOST_IN;
+    int32_t item[NET_MAX_IN], loss = -1, n = size < NET_MAX_IN ? size : NET_MAX_IN;
     for (int32_t i = 0; i < n; i++) {
         item[i] = net_op(&net, net_between(&net, 40, 90), 150, READS_NONE, -1, -1);
         item[i] = net_op(&net, net_between(&net, 60, 160), 100, READS_IN, item[i], -1);
     }
     for (int32_t i = 0; i < n; i++) {
-        int32_t others[NET_MOST_IN], k = 0;
+        int32_t others[NET_MAX_IN], k = 0;
         for (int32_t j = 0; j < n; j++)
             if (j != i)
                 others[k++] = item[j];

@@ -35,7 +35,7 @@ static inline uint32_t make_random(Make *m, uint32_t n)
 static inline int32_t make_value(Make *m, int64_t bytes, bool persistent)
 {
     PValue value = { .name = pool_print(m->pool, "v%d", m->graph->n_values), .bytes = bytes,
-                     .view_of = -1, .maker = -1, .persistent = persistent };
+                     .view_of = -1, .producer = -1, .persistent = persistent };
     VEC_ADD(m->pool, m->graph->values, m->graph->n_values, m->cap_values, value);
     return m->graph->n_values - 1;
 }
@@ -62,8 +62,8 @@ static inline int32_t make_node(Make *m, double cost, int64_t workspace, ...)
     node.n_out = n[1];
     for (int i = 0; i < n[1]; i++) {
         PValue *out = &m->graph->values[list[1][i]];
-        if (out->maker < 0)
-            out->maker = m->graph->n_nodes;
+        if (out->producer < 0)
+            out->producer = m->graph->n_nodes;
         node.once |= out->persistent;
         for (int k = 0; k < n[0]; k++)
             node.once |= list[0][k] == list[1][i];

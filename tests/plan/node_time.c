@@ -1,12 +1,12 @@
 /* Keys of nodes: equal work, equal key; any difference that can change the time, another key. Times
  * come from the profile if there is one. */
 #include "plan/engine.h"
-#include "plan/node_time.h"
+#include "profile/node_time.h"
 
-#include "ops/conv.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
-#include "ops/unary.h"
+#include "ops/conv/conv.h"
+#include "ops/linear/linear.h"
+#include "ops/loss/loss.h"
+#include "ops/elementwise/unary.h"
 #include "test.h"
 
 static Pool *pool;
@@ -21,7 +21,7 @@ static uint64_t key_of(Tensor y, const Choice *choice)
     static const Choice plain;
     static const Device device;
     CHECK(tensor_ok(y));
-    return node_call(&device, &y.graph->nodes[value_at(y.graph, y.id)->maker],
+    return node_call(&device, &y.graph->nodes[value_at(y.graph, y.id)->producer],
                      choice ? choice : &plain, 0)
         .key;
 }
@@ -59,7 +59,7 @@ static void times(void)
 {
     Graph    *g = graph_new(pool, F32);
     Tensor    y = silu(in(g, "x", F32, SHAPE(64, 8)));
-    Node     *node = &g->nodes[value_at(g, y.id)->maker];
+    Node     *node = &g->nodes[value_at(g, y.id)->producer];
     Choice    choice = { 0 };
     Device    device = { .threads = 2 };
     TimeBasis basis;
@@ -81,15 +81,15 @@ static void times(void)
     CHECK_INT(basis, TIME_MEASURED);
 }
 
-/* A described card: aligned to 256, no workspaces, and its plan is a plan. */
-static void cards(void)
+/* A described GPU: aligned to 256, no workspaces, and its plan is a plan. */
+static void gpus(void)
 {
     Graph        *g = graph_new(pool, F32);
     const Profile profile = {
-        .name = "card", .title = "t", .card = true, .launch_ns = 1, .usable_bytes = 1 << 30
+        .name = "GPU", .title = "t", .gpu = true, .launch_ns = 1, .usable_bytes = 1 << 30
     };
-    const Device card = { .kind = DEVICE_CUDA,
-                          .name = "card",
+    const Device gpu = { .kind = DEVICE_CUDA,
+                          .name = "GPU",
                           .threads = 1,
                           .align = 256,
                           .profile = &profile,
@@ -98,8 +98,8 @@ static void cards(void)
     Tensor        x = in(g, "x", F32, SHAPE(1, 9, 9, 3)), w = in(g, "w", F32, SHAPE(3, 3, 3, 5));
     Tensor        h = silu(conv_op(x, w, tensor_none(g), conv_attr(1, 1)));
     graph_output(mse_loss(h, in(g, "t", F32, SHAPE(1, 9, 9, 5)), 1), "loss");
-    CHECK(!device_has_kernels(&card));
-    CHECK_OK(engine_new(pool, g, &card, NULL, &engine));
+    CHECK(!device_has_kernels(&gpu));
+    CHECK_OK(engine_new(pool, g, &gpu, NULL, &engine));
     for (int32_t i = 0; i < g->n_values; i++)
         CHECK(engine->offset[i] < 0 || engine->offset[i] % 256 == 0);
     for (int p = 0; p < engine->n_programs; p++) {
@@ -110,7 +110,7 @@ static void cards(void)
             CHECK_INT(program->pgraph->nodes[i].workspace, 0);
     }
     CHECK_INT(engine->persistent_bytes % 256, 0);
-    CHECK_TEXT(engine_time_source(engine), "roofline of profile card");
+    CHECK_TEXT(engine_time_source(engine), "roofline of profile GPU");
     CHECK_NEAR(engine_time_share(engine, TIME_ROOFLINE), 1, 1e-12);
     CHECK_NEAR(engine_step_ns(engine, 1), engine->cost_ns, 1e-6);
 }
@@ -120,7 +120,7 @@ int main(void)
     pool = pool_new(NULL, "test");
     RUN(keys);
     RUN(times);
-    RUN(cards);
+    RUN(gpus);
     pool_free(pool);
     return test_end();
 }

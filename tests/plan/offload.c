@@ -151,7 +151,7 @@ static void planner_uses_the_host(void)
 }
 
 /* Below what any recomputation reaches, the host still helps; and by arena as well. */
-static void below_the_least_peak(void)
+static void below_the_min_peak(void)
 {
     Pool   *pool = pool_new(NULL, "test");
     Make    m = make_begin(pool, 1);
@@ -213,7 +213,7 @@ static void random_graphs_pass_the_checker(void)
         PGraph  *g = make_layered(pool, 20 + (int32_t)seed, seed);
         Plan    *all, *plan, *again;
         int32_t *runs = NEWN(pool, int32_t, g->n_nodes);
-        OffloadLeast least = { 0 };
+        OffloadMinimum least = { 0 };
         for (int32_t n = 0; n < g->n_nodes; n++)
             runs[n] = n;
         g->to_host   = 1 + (double)(seed * 7 % 23);
@@ -306,7 +306,7 @@ static void values_in_place_are_moved(void)
 }
 
 /* What a refusal names counts copies: it works, and nothing below it does. */
-static void the_least_counts_copies(void)
+static void the_minimum_counts_copies(void)
 {
     int lower = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
@@ -395,7 +395,7 @@ static void state_at_home_leaves_the_slots_their_room(void)
     Make    m = make_begin(pool, 1);
     Plan   *plan;
     int32_t kept[8], back = -1, state = make_value(&m, 150, false);
-    m.graph->values[state].hosted = true;
+    m.graph->values[state].host_resident = true;
     m.graph->to_host = m.graph->to_device = 1e6;
     for (int i = 0; i < 8; i++) {                            /* these may not run again */
         kept[i] = make_act(&m, 1, 100, i ? kept[i - 1] : -1, -1, -1);
@@ -414,14 +414,14 @@ static void state_at_home_leaves_the_slots_their_room(void)
     pool_free(pool);
 }
 
-/* A curve knows copies as a budget asked for alone does, hosted values included; costs fall. */
+/* A curve knows copies as a budget asked for alone does, host-resident values included; costs fall. */
 static void curves_use_the_host(void)
 {
     enum { POINTS = 5 };
-    for (int hosted = 0; hosted < 2; hosted++) {
+    for (int host_resident = 0; host_resident < 2; host_resident++) {
         Pool       *pool = pool_new(NULL, "test");
         Make        m = make_begin(pool, 1);
-        int32_t     kept[20], back = -1, state = hosted ? make_value(&m, 50, false) : -1;
+        int32_t     kept[20], back = -1, state = host_resident ? make_value(&m, 50, false) : -1;
         int64_t     budgets[POINTS] = { 10, 460, 700, 1200, 5000 };
         Plan       *curve[POINTS], *alone;
         PlanOptions options = { .effort = 2000 };
@@ -431,8 +431,8 @@ static void curves_use_the_host(void)
         for (int i = 19; i >= 0; i--)
             back = make_act(&m, 1, 100, kept[i], back, -1);
         m.graph->values[back].final = true;
-        if (hosted) {
-            m.graph->values[state].hosted = true;
+        if (host_resident) {
+            m.graph->values[state].host_resident = true;
             make_node(&m, 1, 0, state, back, -1, state, -1);
         }
         CHECK_OK(plan_curve(pool, m.graph, &options, budgets, POINTS, curve));
@@ -458,10 +458,10 @@ int main(void)
     RUN(queues_are_in_order);
     RUN(what_does_not_hide_is_waited_for);
     RUN(random_graphs_pass_the_checker);
-    RUN(below_the_least_peak);
+    RUN(below_the_min_peak);
     RUN(planner_uses_the_host);
     RUN(values_in_place_are_moved);
-    RUN(the_least_counts_copies);
+    RUN(the_minimum_counts_copies);
     RUN(one_search_many_budgets);
     RUN(state_at_home_leaves_the_slots_their_room);
     RUN(curves_use_the_host);

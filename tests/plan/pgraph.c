@@ -32,7 +32,7 @@ static void there_and_back(void)
     for (int32_t v = 0; v < g->n_values; v++) {
         CHECK_TEXT(h->values[v].name, g->values[v].name);
         CHECK_INT(h->values[v].bytes, g->values[v].bytes);
-        CHECK_INT(h->values[v].maker, g->values[v].maker);
+        CHECK_INT(h->values[v].producer, g->values[v].producer);
         CHECK_INT(h->values[v].persistent, g->values[v].persistent);
         CHECK_INT(h->values[v].final, g->values[v].final);
     }

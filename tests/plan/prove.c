@@ -217,14 +217,14 @@ static void the_program_is_written(void)
 }
 
 /* A chain with its way back, whose idle values may be copied to the host for next to nothing: no
- * bound that counts second runs may stand above such a plan. `hosted` state makes copies too. */
+ * bound that counts second runs may stand above such a plan. `host-resident` state makes copies too. */
 static void copies_are_no_second_runs(void)
 {
     for (int size = 3; size <= 20; size += 17)
-        for (int hosted = 0; hosted < 2; hosted++) {
+        for (int host_resident = 0; host_resident < 2; host_resident++) {
             Pool   *pool = pool_new(NULL, "test");
             Make    m = make_begin(pool, 1);
-            int32_t kept[20], back = -1, state = hosted ? make_value(&m, 50, false) : -1;
+            int32_t kept[20], back = -1, state = host_resident ? make_value(&m, 50, false) : -1;
             Plan   *plan;
             Proof   proof;
             m.graph->to_host = m.graph->to_device = 1e9;
@@ -233,8 +233,8 @@ static void copies_are_no_second_runs(void)
             for (int i = size - 1; i >= 0; i--)
                 back = make_act(&m, 1, 100, kept[i], back, -1);
             m.graph->values[back].final = true;
-            if (hosted) {
-                m.graph->values[state].hosted = true;
+            if (host_resident) {
+                m.graph->values[state].host_resident = true;
                 make_node(&m, 1, 0, state, back, -1, state, -1);
             }
             PlanOptions  how = { .budget_bytes = 450, .effort = 2000 };

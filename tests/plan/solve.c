@@ -380,7 +380,7 @@ static void groups_keep_the_schedule_true(void)
     RunList     start;
     Search      x;
     int         moved = 0;
-    solve_least_peak(pool, &args, &start);           /* some nodes run several times */
+    solve_min_peak(pool, &args, &start);           /* some nodes run several times */
     args.start = start;
     search_init(&x, pool, &args);
     Schedule *anew = schedule_new(pool, task);

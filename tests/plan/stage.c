@@ -1,15 +1,15 @@
-/* stage.c -- hosted values: judged by hand, staged into plans, within a window, and chosen under a
+/* stage.c -- host-resident values: judged by hand, staged into plans, within a window, and chosen under a
  * budget. */
 #include "test.h"
 
 #include "plan/make.h"
 #include "plan/plan_buffers.h"
-#include "plan/stage.h"
+#include "plan/staging.h"
 
 #include <unistd.h>
 
 /* n parameters of 10 bytes with a gradient each, made one after the other, then an update each that
- * reads and writes the parameter and a hosted state of 40 bytes. Gradients take 5, updates 1; 4
+ * reads and writes the parameter and a host-resident state of 40 bytes. Gradients take 5, updates 1; 4
  * bytes a unit of time. */
 static PGraph *steps_of(Pool *pool, int n)
 {
@@ -18,7 +18,7 @@ static PGraph *steps_of(Pool *pool, int n)
     for (int i = 0; i < n; i++) {
         params[i] = make_value(&m, 10, true);
         states[i] = make_value(&m, 40, false);
-        m.graph->values[states[i]].hosted = true;
+        m.graph->values[states[i]].host_resident = true;
     }
     for (int i = 0; i < n; i++) {
         grads[i] = make_value(&m, 10, false);
@@ -96,11 +96,11 @@ static void a_pipeline(void)
     CHECK_OK(plan_check(graph, plan, 0));
     CHECK_OK(plan_simulate(pool, graph, plan, &meter));
     for (int32_t s = 0; s < plan->n_steps; s++) {
-        bool hosted = plan->steps[s].kind != STEP_RUN && graph->values[plan->steps[s].id].hosted;
+        bool host_resident = plan->steps[s].kind != STEP_RUN && graph->values[plan->steps[s].id].host_resident;
         loads += plan->steps[s].kind == STEP_LOAD;
         saves += plan->steps[s].kind == STEP_SAVE;
-        held += hosted && plan->steps[s].kind == STEP_LOAD   ? 40
-                : hosted && plan->steps[s].kind == STEP_DROP ? -40
+        held += host_resident && plan->steps[s].kind == STEP_LOAD   ? 40
+                : host_resident && plan->steps[s].kind == STEP_DROP ? -40
                                                              : 0;
         most = held > most ? held : most;
     }
@@ -118,7 +118,7 @@ static void a_pipeline(void)
     pool_free(pool);
 }
 
-/* A hosted value of no bytes (an empty tensor) comes and goes like any other. */
+/* A host-resident value of no bytes (an empty tensor) comes and goes like any other. */
 static void no_bytes(void)
 {
     for (int mixed = 0; mixed < 2; mixed++) {
@@ -149,7 +149,7 @@ static void random_graphs(void)
                 int32_t param = make_value(&m, 8, true);
                 if (state < 0 || make_random(&m, 4)) {  /* else: two updates share one state */
                     state = make_value(&m, 1 + make_random(&m, 100), false);
-                    m.graph->values[state].hosted = true;
+                    m.graph->values[state].host_resident = true;
                 }
                 int32_t node = make_random(&m, 5)
                                    ? make_node(&m, 1 + make_random(&m, 4), make_random(&m, 9), made,
@@ -187,7 +187,7 @@ static void through_a_file(void)
     Plan   *plan, *read;
     CHECK_OK(pgraph_write(graph, "stage.graph.json"));
     CHECK_OK(pgraph_read(pool, "stage.graph.json", &back));
-    CHECK(pgraph_is_hosted(back));
+    CHECK(pgraph_is_host_resident(back));
     CHECK_OK(plan_keep_all(pool, back, &plan));
     CHECK_OK(plan_write("stage.plan.json", back, plan));
     CHECK_OK(plan_read(pool, "stage.plan.json", back, &read));

@@ -2,7 +2,7 @@
 
     test_html.py PLIMSOLL FOLDER [RECIPE]
 
-Pictures of both themes are left in FOLDER. Skipped, with a word, where no Chromium is installed.
+Images of both themes are left in FOLDER. Skipped, with a word, where no Chromium is installed.
 """
 import json
 import os

@@ -92,10 +92,10 @@ def odd_files(rng):
               [(2, 2), (2, 1), (1, 2)], [(4, 4), (2, 4), (4, 2)], [(3, 1), (1, 1), (1, 1)], [(1, 1), (2, 2), (2, 2)],
               [(4, 2), (2, 1), (2, 2)], [(2, 4), (1, 2), (2, 2)], [(2, 2), (2, 2), (2, 2)], [(3, 3), (1, 3), (3, 1)]]
     for factors in ratios:
-        h_most, v_most = max(h for h, v in factors), max(v for h, v in factors)
+        h_max, v_max = max(h for h, v in factors), max(v for h, v in factors)
         for width, height in SIZES:
             for progressive in (False, True):
-                planes = [picture(rng, up(width * h, h_most), up(height * v, v_most), rng.choice(["smooth", "noise"]))[..., 0]
+                planes = [picture(rng, up(width * h, h_max), up(height * v, v_max), rng.choice(["smooth", "noise"]))[..., 0]
                           for h, v in factors]
                 yield "odd", together(planes, factors, (width, height), wide=rng.random() < 0.5, fill=int(rng.integers(0, 3)),
                                       progressive=progressive, quality=int(rng.integers(1, 101)),

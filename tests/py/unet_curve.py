@@ -1,4 +1,4 @@
-"""200 steps of the small U-Net from the same weights, pictures and noise, by PyTorch and by plimsoll train.
+"""200 steps of the small U-Net from the same weights, images and noise, by PyTorch and by plimsoll train.
 
     unet_curve.py PROGRAM WORK_FOLDER
 

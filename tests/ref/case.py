@@ -42,7 +42,7 @@ CASES = {name: (name + "-small", {}) for name in
 _VARIANTS = {
     "stdiff-l1": ("stdiff-small", {"loss": "l1", "noise_schedule": "linear", "beta_start": 1e-4,
                                    "beta_end": 0.02, "sde_dt": 0.25}),
-    # Latents are given in all but the plain case: encoding the pictures does not depend on these.
+    # Latents are given in all but the plain case: encoding the images does not depend on these.
     "stablesr-before": ("stablesr-small", {"edge_stem": 0, "edge_width": 6, "edge_convs": 5,
                                            "edge_ladder": [12, 12, 8, 8, 4], "latents": "given"}),
     "stablesr-concat": ("stablesr-small", {"fusion": "concat", "latents": "given"}),

@@ -1,18 +1,18 @@
-/* card.c -- plans for an H200, made without one, have the arenas that an H200 was then seen to run
+/* GPU.c -- plans for an H200, made without one, have the arenas that an H200 was then seen to run
  * with (docs/CUDA.md). Skips where the CUDA plugin was not built or has another cuDNN. */
 #include "../test.h"
 
 #include "base/file.h"
 #include "base/text.h"
 #include "plan/engine.h"
-#include "train/fit.h"
-#include "train/recipe.h"
+#include "fit/fit.h"
+#include "recipe/recipe.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define PLAN "card_test_plan.json"
+#define PLAN "gpu_test_plan.json"
 
 static const struct { const char *recipe; int64_t arena_bytes; } seen[] = {
     { "dit3d-s",             3255198048 },
@@ -28,7 +28,7 @@ static Device *device;
 static void arenas(void)
 {
     for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
-        Pool         *pool = pool_new(NULL, "card");
+        Pool         *pool = pool_new(NULL, "GPU");
         Recipe       *recipe;
         TrainingGraph graph;
         Engine       *engine;
@@ -43,9 +43,9 @@ static void arenas(void)
     }
 }
 
-/* A plan made for a card that is only described runs on the card itself: under its other name, and
- * where its libraries there want a little less scratch than they said; never where they want more,
- * and never on another card. */
+/* A plan made for a GPU that is only described runs on the GPU itself: under its other name, and
+ * where its libraries there want a little less workspace than they said; never where they want more,
+ * and never on another GPU. */
 static void elsewhere(void)
 {
     Pool         *pool = pool_new(NULL, "elsewhere");
@@ -64,8 +64,8 @@ static void elsewhere(void)
     CHECK_INT(fit_read(pool, PLAN, recipe, &other, false, &fit), E_PLAN);
     CHECK(strstr(err_text(), "NVIDIA H100") != NULL);
     CHECK_OK(file_read(pool, PLAN, &text, &n));
-    for (char *at = text; choices < 12 && (at = strstr(at, "\"scratch\": ")); choices++) {
-        at += strlen("\"scratch\": ");
+    for (char *at = text; choices < 12 && (at = strstr(at, "\"workspace\": ")); choices++) {
+        at += strlen("\"workspace\": ");
         long long bytes = strtoll(at, &end, 10);
         for (int sign = -1; sign <= 1 && bytes + 256 * sign >= 0; sign += 2) {
             Text out = { .pool = pool };
@@ -76,7 +76,7 @@ static void elsewhere(void)
             CHECK(err == OK || err == E_PLAN);
         }
     }
-    printf("  %d choices: %d may have more scratch in the same places, %d less\n", choices, more,
+    printf("  %d choices: %d may have more workspace in the same places, %d less\n", choices, more,
            less);
     CHECK(choices == 0 || more > 0);
     CHECK_INT(less, 0);

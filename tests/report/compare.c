@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "report/compare.h"
+#include "fit/compare.h"
 
 #include <stdlib.h>
 

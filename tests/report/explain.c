@@ -3,7 +3,7 @@
 #include "../test.h"
 
 #include "base/json.h"
-#include "report/explain.h"
+#include "fit/explained.h"
 
 #include <stdlib.h>
 
@@ -36,9 +36,9 @@ static int64_t number(const Json *object, const char *key)
     return value;
 }
 
-static int64_t class_bytes(const Json *json, const char *class)
+static int64_t class_bytes(const Json *json, const char *mem_class)
 {
-    return number(json_get(json, "classes"), class);
+    return number(json_get(json, "classes"), mem_class);
 }
 
 static int64_t sum(const Json *rows, const char *key)
@@ -49,10 +49,10 @@ static int64_t sum(const Json *rows, const char *key)
     return all;
 }
 
-static bool has(const Json *row, const char *key, const char *part)
+static bool has(const Json *row, const char *key, const char *phase)
 {
     const Json *text = json_get(row, key);
-    return text && text->kind == JSON_TEXT && strstr(text->text, part);
+    return text && text->kind == JSON_TEXT && strstr(text->text, phase);
 }
 
 static int64_t members(const Json *object)

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "report/explain.h"
-#include "train/recipe.h"
+#include "fit/explained.h"
+#include "recipe/recipe.h"
 
 static int64_t rows_sum(const SheetRow *rows, int32_t n)
 {
@@ -40,7 +40,7 @@ static void totals_follow_paths(const Sheet *sheet)
 static void phases_add_up(const Recipe *recipe, const Sheet *sheet)
 {
     Pool   *pool = pool_new(NULL, "phases");
-    Phase  *phases;
+    PhaseRow  *phases;
     int32_t n;
     int64_t highest = 0;
     phases_find(pool, recipe, sheet->engine, &phases, &n);

@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "base/clock.h"
-#include "report/whatif.h"
+#include "fit/whatif.h"
 
 static Explained *explain(Pool *pool, const char *name, const char *const *sets, int n)
 {

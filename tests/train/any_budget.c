@@ -7,7 +7,7 @@
 #include "../test.h"
 
 #include "base/random.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 
 #include <math.h>
 #include <stdlib.h>

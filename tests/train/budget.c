@@ -3,9 +3,9 @@
  * the minimum is refused, and the minimum that the refusal names then works. */
 #include "../test.h"
 
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "train/feeds.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include <stdlib.h>
 
@@ -37,7 +37,7 @@ static char *run(const char *const *sets, int n_sets, int64_t budget, Err *err, 
         return NULL;
     CHECK_OK(session_new(pool, *out, &session));
     CHECK_OK(session_init(session, 1));
-    CHECK_OK(feeds_new(pool, session, PART_MICRO, &feeds));
+    CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
     CHECK_OK(feeds_open(pool, &feeds, recipe, NULL, NULL));
     int32_t *counters = session_bytes(session, graph.train.counters.id);
     float   *rates = session_bytes(session, graph.train.rates.id);
@@ -48,13 +48,13 @@ static char *run(const char *const *sets, int n_sets, int64_t budget, Err *err, 
         for (int micro = 0; micro < recipe->accumulate; micro++) {
             counters[COUNTER_MICRO] = micro;
             CHECK_OK(feeds_fill(&feeds, 0, step * 8 + micro * 4));
-            CHECK_OK(session_run(session, PART_MICRO));
+            CHECK_OK(session_run(session, PHASE_MICRO));
         }
-        CHECK_OK(session_run(session, PART_UPDATE));
+        CHECK_OK(session_run(session, PHASE_UPDATE));
     }
-    for (int part = 0; part < PART_COUNT; part++)
-        CHECK_INT(session_measured_bytes(session, (Part)part),
-                  session_planned_bytes(session, (Part)part));
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        CHECK_INT(session_measured_bytes(session, (Phase)phase),
+                  session_planned_bytes(session, (Phase)phase));
     char *bytes = pool_alloc(pool, (size_t)(*out)->persistent_bytes, 1);
     memcpy(bytes, session_arena(session)->base, (size_t)(*out)->persistent_bytes);
     return bytes;

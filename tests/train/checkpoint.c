@@ -22,7 +22,7 @@ static void open_session(void)
     Device       *device;
     Engine       *engine;
     CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/unet-small.yaml", sets, 5, &recipe));
-    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 1, .blas = "own" }, &device));
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 1, .backend = "builtin" }, &device));
     CHECK_OK(recipe_graph(pool, recipe, false, &train));
     CHECK_OK(engine_new(pool, train.graph, device, NULL, &engine));
     CHECK_OK(session_new(pool, engine, &session));

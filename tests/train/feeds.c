@@ -27,11 +27,11 @@ static Err run_new(Run *r, const char *recipe, const char *const *sets, int n, i
     *r = (Run){ .pool = pool_new(NULL, "run") };
     TRY(recipe_read(r->pool, pool_print(r->pool, SOURCE_DIR "/recipes/%s.yaml", recipe), sets, n,
                     &r->recipe));
-    TRY(device_cpu(r->pool, &(DeviceOptions){ .threads = 1, .blas = "own" }, &device));
+    TRY(device_cpu(r->pool, &(DeviceOptions){ .threads = 1, .backend = "builtin" }, &device));
     TRY(recipe_graph(r->pool, r->recipe, false, &graph));
     TRY(engine_new(r->pool, graph.graph, device, NULL, &engine));
     TRY(session_new(r->pool, engine, &r->session));
-    TRY(feeds_new(r->pool, r->session, PART_MICRO, &r->feeds));
+    TRY(feeds_new(r->pool, r->session, PHASE_MICRO, &r->feeds));
     TRY(feeds_open(r->pool, &r->feeds, r->recipe, NULL, NULL));
     r->feeds.loaders = ahead;
     return ahead ? feeds_prefetch(r->pool, &r->feeds) : OK;
@@ -46,7 +46,7 @@ static void same_buffers(Run *a, Run *b)
     }
 }
 
-static void pictures(int n)
+static void images(int n)
 {
     unsigned char pixels[24 * 24 * 3];
     CHECK_OK(folder_make("feeds_test"));
@@ -97,7 +97,7 @@ static void drawn(void)
 
 static void from_files(void)
 {
-    pictures(7);
+    images(7);
     ahead_is_the_same("unet-small", (const char *[]){ "batch=2", "data.path=feeds_test" }, 2);
     ahead_is_the_same("stablesr-small", (const char *[]){ "data.path=feeds_test" }, 1);
 }
@@ -106,7 +106,7 @@ static void an_error_comes_from(int threads)
 {
     Run         r;
     const char *sets[] = { "batch=2", "data.path=feeds_test" };
-    pictures(2);
+    images(2);
     CHECK_OK(file_remove("feeds_test/2.png"));
     for (int i = 2; i < 7; i++) {
         char path[64];

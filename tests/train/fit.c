@@ -3,8 +3,8 @@
 #include "../test.h"
 
 #include "base/file.h"
-#include "plan/node_time.h"
-#include "train/fit.h"
+#include "profile/node_time.h"
+#include "fit/fit.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static Recipe *unet(Pool *pool, const char *more)
 static Device *cpu(Pool *pool, int threads, const char *backend)
 {
     Device *device;
-    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = threads, .blas = backend }, &device));
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = threads, .backend = backend }, &device));
     return device;
 }
 
@@ -51,13 +51,13 @@ static void cut(void)
 {
     Pool   *pool = pool_new(NULL, "cut");
     Recipe *recipe = unet(pool, "accumulate=3");
-    CHECK_INT(recipe_cut(recipe, 3), E_USAGE);
-    CHECK_INT(recipe_cut(recipe, 0), E_USAGE);
+    CHECK_INT(recipe_split(recipe, 3), E_USAGE);
+    CHECK_INT(recipe_split(recipe, 0), E_USAGE);
     CHECK_INT(recipe->batch, 2);
-    CHECK_OK(recipe_cut(recipe, 2));
+    CHECK_OK(recipe_split(recipe, 2));
     CHECK_INT(recipe->batch, 1);
     CHECK_INT(recipe->accumulate, 6);
-    CHECK_INT(recipe->levers.pieces, 2);
+    CHECK_INT(recipe->levers.split, 2);
     pool_free(pool);
 }
 
@@ -66,7 +66,7 @@ static void cut(void)
 static void levers(void)
 {
     Pool      *pool = pool_new(NULL, "levers");
-    Device    *device = cpu(pool, 2, "own");
+    Device    *device = cpu(pool, 2, "builtin");
     Recipe    *recipe = unet(pool, "accumulate=1"), *norm;
     FitResult  fit;
     FitOptions how = { .budget_bytes = 1, .effort = 500, .allow = ALLOW_DEFAULT };
@@ -98,7 +98,7 @@ static void levers(void)
 static void release(void)
 {
     Pool   *pool = pool_new(NULL, "release");
-    Device *device = cpu(pool, 2, "own");
+    Device *device = cpu(pool, 2, "builtin");
     Recipe *recipe = unet(pool, "accumulate=2");
     CHECK(strstr(recipe_no_release(recipe), "accumulated") != NULL);
     recipe->accumulate = 1;
@@ -124,7 +124,7 @@ static void release(void)
 static void followed(void)
 {
     Pool        *pool = pool_new(NULL, "followed");
-    Device      *device = cpu(pool, 2, "own");
+    Device      *device = cpu(pool, 2, "builtin");
     Recipe      *recipe = unet(pool, "accumulate=2");
     FitResult    fit, least;
     FitOptions   how = { .budget_bytes = 1, .effort = 500, .allow = ALLOW_NONE };
@@ -163,7 +163,7 @@ static void followed(void)
     CHECK_INT(planned.planned_bytes, fit.engine->arena_bytes);
     CHECK_INT(planned.recomputed, fit.engine->recomputed);
     CHECK_INT(plain.recomputed, 0);
-    CHECK_INT(train_run(pool, recipe, cpu(pool, 1, "own"),
+    CHECK_INT(train_run(pool, recipe, cpu(pool, 1, "builtin"),
                         &(TrainOptions){ .out = "fit_test_run1", .resume = true, .quiet = true },
                         &planned),
               E_PLAN); /* the run's plan is for two threads */
@@ -187,7 +187,7 @@ static void put_file(Pool *pool, const char *text, const Damage *damage)
 static void damaged(void)
 {
     Pool      *pool = pool_new(NULL, "damaged");
-    Device    *device = cpu(pool, 2, "own");
+    Device    *device = cpu(pool, 2, "builtin");
     Recipe    *recipe = unet(pool, "accumulate=1");
     FitResult  fit;
     char      *text;
@@ -224,8 +224,8 @@ static void damaged(void)
         { "\"name\": \"micro\"", "\"name\": \"update\"", "this step has micro" },
         { "\"name\": \"update\"", "\"name\": \"save\"", "this step has update" },
         { "\"choices\": [", "\"choices\": [7, ", "choice" },
-        { "\"scratch\": ", "\"scratch\": 1", "scratch" },
-        { "\"algorithm\": \"", "\"algorithm\": \"x", "scratch" },
+        { "\"workspace\": ", "\"workspace\": 1", "workspace" },
+        { "\"algorithm\": \"", "\"algorithm\": \"x", "workspace" },
         { "\"repeat\": 1", "\"repeat\": 2", "phase" },
         { "\"arena_bytes\": ", "\"arena_bytes\": 1", "arena_bytes" },
         { "\"live_bytes\": ", "\"live_bytes\": 1", "live_bytes" },
@@ -263,7 +263,7 @@ static void damaged(void)
 static void lots(void)
 {
     Pool       *pool = pool_new(NULL, "lots");
-    Device     *device = cpu(pool, 2, "own");
+    Device     *device = cpu(pool, 2, "builtin");
     const char *sets[] = { "model.length=256", "batch=4" };
     Recipe     *asked, *recipe;
     FitResult   fit, back;
@@ -271,14 +271,14 @@ static void lots(void)
     CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/sashimi-small.yaml", sets, 2, &asked));
     for (int i = 0; i < 2; i++) {
         recipe = recipe_copy(pool, asked);
-        *(i ? &recipe->levers.chunks : &recipe->levers.regions) = 4;
+        *(i ? &recipe->levers.loss_chunks : &recipe->levers.sample_chunks) = 4;
         CHECK_OK(fit_plan(pool, recipe, device, &(FitOptions){ 0 }, &fit));
-        CHECK(fit.graph.cut > 1);
+        CHECK(fit.graph.chunked > 1);
         CHECK_OK(fit_write(PLAN, asked, &fit));
         CHECK_OK(fit_read(pool, PLAN, asked, device, false, &back));
-        CHECK_INT(back.graph.cut, fit.graph.cut);
+        CHECK_INT(back.graph.chunked, fit.graph.chunked);
         CHECK_INT(back.engine->arena_bytes, fit.engine->arena_bytes);
-        CHECK_INT(i ? back.recipe->levers.chunks : back.recipe->levers.regions, 4);
+        CHECK_INT(i ? back.recipe->levers.loss_chunks : back.recipe->levers.sample_chunks, 4);
         CHECK_OK(engine_prove(pool, fit.engine, fit.engine->arena_bytes, 1, &proof));
         CHECK(proof.reached && proof.bytes <= fit.engine->arena_bytes);
         CHECK_NEAR(proof.cost_ns, fit.step_ns, 1);
@@ -305,7 +305,7 @@ static void lots(void)
 static void forecasts(void)
 {
     Pool      *pool = pool_new(NULL, "forecasts");
-    Device    *device = cpu(pool, 2, "own");
+    Device    *device = cpu(pool, 2, "builtin");
     Recipe    *recipe = unet(pool, "accumulate=2");
     Bandwidth  bandwidth = { 2, 1e10, 1e10, 1e10 };
     Profile    profile = { .name = "p", .launch_ns = 10, .bandwidth = &bandwidth,
@@ -342,7 +342,7 @@ static void forecasts(void)
 static void curve(void)
 {
     Pool      *pool = pool_new(NULL, "curve");
-    Device    *device = cpu(pool, 2, "own");
+    Device    *device = cpu(pool, 2, "builtin");
     Recipe    *recipe = unet(pool, "accumulate=1");
     FitOptions how = { .budget_bytes = 1, .effort = 1000, .allow = ALLOW_DEFAULT };
     FitPoint  *points;

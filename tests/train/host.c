@@ -4,13 +4,13 @@
  * On the CPU a second space is played: `late` copies at the wait and fills what is being loaded
  * with NaNs until then, so that whoever reads early or writes what is being saved is found out;
  * `early` copies at once, so that whoever gives a slot away too soon is. With
- * PLIMSOLL_TEST_DEVICE=cuda the card's own queues run. */
+ * PLIMSOLL_TEST_DEVICE=cuda the GPU's own queues run. */
 #include "../test.h"
 
 #include "base/file.h"
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "train/feeds.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -87,7 +87,7 @@ static Err early_join(const Device *device, void *mark)
 static const DeviceQueues late = { play_mark_new, play_mark_free, late_copy, late_join };
 static const DeviceQueues early = { play_mark_new, play_mark_free, early_copy, early_join };
 
-static bool on_card(void)
+static bool on_gpu(void)
 {
     const char *name = getenv("PLIMSOLL_TEST_DEVICE");
     return name && !strcmp(name, "cuda");
@@ -96,9 +96,9 @@ static bool on_card(void)
 /* bandwidth: bytes per nanosecond, played. */
 static Err host_device(Pool *pool, const DeviceQueues *queues, double bandwidth, Device **out)
 {
-    if (on_card())
+    if (on_gpu())
         return device_open(pool, "cuda", NULL, out);
-    TRY(device_cpu(pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, out));
+    TRY(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, out));
     (*out)->queues = queues;
     (*out)->to_host = (*out)->to_device = bandwidth;
     return OK;
@@ -136,7 +136,7 @@ static Outcome train_once(Pool *parent, const FitResult *fit, bool one_lane)
     if (one_lane)
         session_one_lane(session);
     CHECK_OK(session_init(session, 1));
-    CHECK_OK(feeds_new(pool, session, PART_MICRO, &feeds));
+    CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
     CHECK_OK(feeds_open(pool, &feeds, recipe, NULL, NULL));
     CHECK_OK(session_read(session, train->counters.id, counters));
     rates[RATE_EMA_DECAY] = 0.9f;
@@ -150,10 +150,10 @@ static Outcome train_once(Pool *parent, const FitResult *fit, bool one_lane)
             CHECK_OK(session_write(session, train->counters.id, counters));
             CHECK_OK(feeds_fill(&feeds, step * recipe->accumulate + micro,
                                 (step * recipe->accumulate + micro) * recipe->batch));
-            CHECK_OK(session_run(session, PART_MICRO));
+            CHECK_OK(session_run(session, PHASE_MICRO));
         }
         CHECK_OK(session_read(session, train->loss.id, &out.loss[step]));
-        CHECK_OK(session_run(session, PART_UPDATE));
+        CHECK_OK(session_run(session, PHASE_UPDATE));
     }
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param  *p = &graph->params[i];
@@ -162,11 +162,11 @@ static Outcome train_once(Pool *parent, const FitResult *fit, bool one_lane)
             if (ids[j] >= 0)
                 out.state = hash_value(out.state, session, ids[j], value_at(graph, ids[j])->bytes);
     }
-    for (int part = 0; part < PART_COUNT; part++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
         /* validation and sampling were not asked for */
-        if (session_measured_bytes(session, (Part)part))
-            CHECK_INT(session_measured_bytes(session, (Part)part),
-                      session_planned_bytes(session, (Part)part));
+        if (session_measured_bytes(session, (Phase)phase))
+            CHECK_INT(session_measured_bytes(session, (Phase)phase),
+                      session_planned_bytes(session, (Phase)phase));
     CHECK_INT(session_measured_host_bytes(session), fit->engine->host_bytes);
     pool_free(pool);
     return out;
@@ -179,11 +179,11 @@ static void same(const Outcome *a, const Outcome *b)
     CHECK(a->state == b->state);
 }
 
-/* On a card also without branches in its recordings: the same bits. */
+/* On a GPU also without branches in its recordings: the same bits. */
 static Outcome train(Pool *parent, const FitResult *fit)
 {
     Outcome out = train_once(parent, fit, false);
-    if (on_card()) {
+    if (on_gpu()) {
         Outcome one = train_once(parent, fit, true);
         same(&one, &out);
     }
@@ -228,7 +228,7 @@ static void state_of(const char *precision, int accumulate, bool release,
             same(&got, &want);
             CHECK(fit.engine->host_bytes > host);
             CHECK(fit.engine->arena_bytes < arena);
-            CHECK(on_card() || copies_begun > 0);
+            CHECK(on_gpu() || copies_begun > 0);
             CHECK(fit.engine->persistent_bytes + fit.engine->host_bytes > 0);
         }
         host = fit.engine->host_bytes;
@@ -254,14 +254,14 @@ static void one_space(void)
     Pool      *pool = pool_new(NULL, "one");
     Recipe    *recipe = small(pool, 2, "fp32", 1, "0");
     Device    *device;
-    FitResult  none, hosted;
+    FitResult  none, host_resident;
     FitOptions how = { .allow = ALLOW_NONE, .effort = EFFORT };
-    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
     CHECK_OK(fit_plan(pool, recipe, device, &how, &none));
     recipe->levers.host = HOST_STATE;
-    CHECK_OK(fit_plan(pool, recipe, device, &how, &hosted));
-    CHECK_INT(hosted.engine->arena_bytes, none.engine->arena_bytes);
-    CHECK_INT(hosted.engine->host_bytes, 0);
+    CHECK_OK(fit_plan(pool, recipe, device, &how, &host_resident));
+    CHECK_INT(host_resident.engine->arena_bytes, none.engine->arena_bytes);
+    CHECK_INT(host_resident.engine->host_bytes, 0);
     pool_free(pool);
 }
 
@@ -331,7 +331,7 @@ static void copies_are_waited_for(void)
     CHECK_OK(host_device(pool, &late, 1, &device));
     CHECK_OK(fit_plan(pool, recipe, device, &how, &keep));
     Outcome want = train(pool, &keep);
-    if (on_card())
+    if (on_gpu())
         device->to_host = device->to_device = 1;
     how.budget_bytes = 1;
     CHECK_INT(fit_plan(pool, recipe, device, &how, &fit), E_BUDGET);
@@ -358,12 +358,12 @@ static void values_are_moved(void)
     CHECK_OK(host_device(pool, &late, 1000, &device));
     CHECK_OK(fit_plan(pool, recipe, device, &how, &keep));
     Outcome want = train(pool, &keep);
-    if (on_card())
+    if (on_gpu())
         device->to_host = device->to_device = 1000;
     int64_t room = keep.default_bytes - keep.engine->persistent_bytes;
     for (int i = 0; i < 2; i++) {
         with[i] = *device;
-        with[i].queues = on_card() ? device->queues : both[i];
+        with[i].queues = on_gpu() ? device->queues : both[i];
         how.budget_bytes = keep.engine->persistent_bytes + room * (i ? 6 : 8) / 10;
         CHECK_OK(fit_plan(pool, recipe, &with[i], &how, &fit));
         CHECK(fit.engine->moved > 0);

@@ -7,9 +7,9 @@
  * a plan file: what runs is what was read back. */
 #include "../test.h"
 
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "train/feeds.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -77,7 +77,7 @@ static void train(Pool *pool, const FitResult *fit, Outcome *out)
     Feeds    feeds;
     CHECK_OK(session_new(pool, fit->engine, &session));
     CHECK_OK(session_init(session, 1));
-    CHECK_OK(feeds_new(pool, session, PART_MICRO, &feeds));
+    CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
     CHECK_OK(feeds_open(pool, &feeds, recipe, NULL, NULL));
     int32_t *counters = session_bytes(session, train->counters.id);
     float   *rates = session_bytes(session, train->rates.id);
@@ -90,17 +90,17 @@ static void train(Pool *pool, const FitResult *fit, Outcome *out)
             counters[COUNTER_MICRO] = (int32_t)micro;
             CHECK_OK(feeds_fill(&feeds, step * recipe->accumulate + micro,
                                 (step * recipe->accumulate + micro) * recipe->batch));
-            CHECK_OK(session_run(session, PART_MICRO));
+            CHECK_OK(session_run(session, PHASE_MICRO));
         }
         out->loss[step] = *(float *)session_bytes(session, train->loss.id);
-        CHECK_OK(session_run(session, PART_UPDATE));
+        CHECK_OK(session_run(session, PHASE_UPDATE));
     }
     out->weights = hash_state(session, fit->engine->graph);
     out->measured_bytes = 0;
-    for (int part = 0; part < PART_COUNT; part++) {
-        int64_t measured = session_measured_bytes(session, (Part)part);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        int64_t measured = session_measured_bytes(session, (Phase)phase);
         if (measured)                        /* phases between steps do not run here */
-            CHECK_INT(measured, session_planned_bytes(session, (Part)part));
+            CHECK_INT(measured, session_planned_bytes(session, (Phase)phase));
         out->measured_bytes = measured > out->measured_bytes ? measured : out->measured_bytes;
     }
 }
@@ -134,8 +134,8 @@ static void rung(Pool *parent, const Recipe *recipe, const Device *device, const
         printf("  %11lld: %11lld, %lld x %lld%s%s%s%s, %3d recomputed, %+.1f %%\n",
                (long long)how->budget_bytes, (long long)fit.engine->arena_bytes,
                (long long)fit.recipe->batch, (long long)fit.recipe->accumulate,
-               levers->release ? ", released" : "", levers->regions > 1 ? ", regions in lots" : "",
-               levers->chunks > 1 ? ", loss in chunks" : "",
+               levers->release ? ", released" : "", levers->sample_chunks > 1 ? ", regions in lots" : "",
+               levers->loss_chunks > 1 ? ", loss in chunks" : "",
                levers->stored_attention ? ", attention stored" : "", fit.engine->recomputed,
                100 * (fit.step_ns / fit.default_ns - 1));
     }

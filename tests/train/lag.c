@@ -3,9 +3,9 @@
 #include "../test.h"
 
 #include "base/random.h"
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "train/feeds.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 typedef struct Run {
     Pool    *pool;
@@ -35,15 +35,15 @@ static bool run_open(Run *run, const char *const *sets, int n_sets, TrainingGrap
     err = err ? err : engine_new(run->pool, run->graph, device, NULL, &engine);
     err = err ? err : session_new(run->pool, engine, &run->session);
     err = err ? err : session_init(run->session, 5);
-    Part part = train ? PART_MICRO : PART_SAMPLE_BEGIN;
-    err = err ? err : feeds_new(run->pool, run->session, part, &run->feeds);
+    Phase phase = train ? PHASE_MICRO : PHASE_SAMPLE_BEGIN;
+    err = err ? err : feeds_new(run->pool, run->session, phase, &run->feeds);
     CHECK_OK(err);
     return !err;
 }
 
 static const float *context_of(Run *run, float *copy, int64_t n)
 {
-    CHECK_OK(session_run(run->session, PART_SAMPLE_BEGIN));
+    CHECK_OK(session_run(run->session, PHASE_SAMPLE_BEGIN));
     for (int32_t i = 0; i < run->graph->n_constants; i++) {
         int32_t      id = run->graph->constants[i].value;
         const Value *value = value_at(run->graph, id);
@@ -102,7 +102,7 @@ static void loss_falls(void)
             counters[COUNTER_STEP] = step;
             rates[RATE_EMA_DECAY] = (float)ema_decay(run.recipe, step);
             rates[RATE_GROUPS] = train.groups[0].lr;
-            if (session_run(run.session, PART_MICRO) || session_run(run.session, PART_UPDATE)) {
+            if (session_run(run.session, PHASE_MICRO) || session_run(run.session, PHASE_UPDATE)) {
                 CHECK(!"a step runs");
                 break;
             }

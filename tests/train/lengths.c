@@ -8,7 +8,7 @@
 #include "models/sashimi.h"
 #include "train/checkpoint.h"
 #include "train/lengths.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 #include "train/weights.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static Session *at_length(int length)
     Engine        *engine;
     Session       *session;
     CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/sashimi-small.yaml", sets, 4, &recipe));
-    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
     CHECK_OK(recipe_graph(pool, recipe, false, &train));
     CHECK_OK(engine_new(pool, train.graph, device, NULL, &engine));
     CHECK_OK(session_new(pool, engine, &session));
@@ -40,7 +40,7 @@ static Session *at_length(int length)
 static const float *outputs(Session *session, int64_t n)
 {
     float *kept = NEWN(pool, float, n);
-    CHECK_OK(session_run(session, PART_MICRO));
+    CHECK_OK(session_run(session, PHASE_MICRO));
     memcpy(kept, session_output(session, "output"), (size_t)n * sizeof *kept);
     return kept;
 }
@@ -100,7 +100,7 @@ int main(void)
     int64_t  most;
     SafeFile file;
     CHECK_OK(safetensors_read(pool, "lengths_test/step-000001.safetensors", &file));
-    CHECK_OK(lengths_most("", &file, &most));
+    CHECK_OK(lengths_max("", &file, &most));
     CHECK_INT(most, FROM);
     RunState state;
     Session *other = at_length(128);

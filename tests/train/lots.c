@@ -7,10 +7,10 @@
  * byte. */
 #include "../test.h"
 
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "ops/ops.h"
 #include "train/feeds.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Out
     CHECK_OK(fit_plan(pool, recipe, device, &how, &fit));
     const TrainGraph *train = &fit.graph.train;
     const Graph      *graph = fit.graph.graph;
-    out->cut = fit.graph.cut;
+    out->cut = fit.graph.chunked;
     out->kept_bytes = fit.engine->arena_bytes;
     CHECK_OK(session_new(pool, fit.engine, &session));
     CHECK_OK(session_init(session, 1));
@@ -66,7 +66,7 @@ static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Out
         for (int64_t k = 0; zero && k < v->bytes / 4; k++)
             w[k] = 0.02f * (float)((k * 7919 + i * 31) % 17 - 8) / 8;
     }
-    CHECK_OK(feeds_new(pool, session, PART_MICRO, &feeds));
+    CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
     CHECK_OK(feeds_open(pool, &feeds, recipe, NULL, NULL));
     int32_t *counters = session_bytes(session, train->counters.id);
     float   *rates = session_bytes(session, train->rates.id);
@@ -76,21 +76,21 @@ static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Out
     for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
         counters[COUNTER_MICRO] = (int32_t)micro;
         CHECK_OK(feeds_fill(&feeds, micro, micro * recipe->batch));
-        CHECK_OK(session_run(session, PART_MICRO));
+        CHECK_OK(session_run(session, PHASE_MICRO));
     }
     out->loss = *(float *)session_bytes(session, train->loss.id);
-    CHECK_OK(session_run(session, PART_UPDATE));
+    CHECK_OK(session_run(session, PHASE_UPDATE));
     out->moments = NEWN(pool, float *, graph->n_params);
     for (int32_t i = 0; i < graph->n_params; i++)
         if (graph->params[i].m >= 0)
             out->moments[i] = session_bytes(session, graph->params[i].m);
     out->measured_bytes = 0;
-    for (int part = 0; part < PART_COUNT; part++) {
-        if (part == PART_MICRO || part == PART_UPDATE)
-            CHECK_INT(session_measured_bytes(session, (Part)part),
-                      session_planned_bytes(session, (Part)part));
-        if (session_measured_bytes(session, (Part)part) > out->measured_bytes)
-            out->measured_bytes = session_measured_bytes(session, (Part)part);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        if (phase == PHASE_MICRO || phase == PHASE_UPDATE)
+            CHECK_INT(session_measured_bytes(session, (Phase)phase),
+                      session_planned_bytes(session, (Phase)phase));
+        if (session_measured_bytes(session, (Phase)phase) > out->measured_bytes)
+            out->measured_bytes = session_measured_bytes(session, (Phase)phase);
     }
 }
 
@@ -144,12 +144,12 @@ static int32_t lots(const Small *small, int64_t regions, int64_t chunks, bool re
     recipe->levers.release = release && !recipe_no_release(recipe);
     TrainingGraph graph;
     Recipe       *cut = recipe_copy(pool, recipe);
-    cut->levers.regions = regions;
-    cut->levers.chunks = chunks;
+    cut->levers.sample_chunks = regions;
+    cut->levers.loss_chunks = chunks;
     CHECK_OK(recipe_graph(pool, cut, false, &graph));
     printf("%s, %lld regions, %lld chunks%s\n", small->recipe, (long long)regions,
            (long long)chunks, recipe->levers.release ? ", released" : "");
-    if (graph.cut) {
+    if (graph.chunked) {
         run_once(pool, recipe, device, &want);
         run_once(pool, cut, device, &got);
         compare(graph.graph, &want, &got);
@@ -161,7 +161,7 @@ static int32_t lots(const Small *small, int64_t regions, int64_t chunks, bool re
         }
     }
     pool_free(pool);
-    return graph.cut;
+    return graph.chunked;
 }
 
 int main(int argc, char **argv)

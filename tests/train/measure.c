@@ -2,7 +2,7 @@
  * alone, and its predicted step is the step that was measured. No assertion is about speed. */
 #include "train/measure.h"
 
-#include "device/probe.h"
+#include "profile/probe.h"
 #include "test.h"
 
 #include <unistd.h>
@@ -55,7 +55,7 @@ static void found_again(const char *name, const char *set)
 
     /* The least plan: asked for by its name, found again by its bytes. */
     Stopwatch *tight;
-    budget.budget_bytes = STOPWATCH_LEAST;
+    budget.budget_bytes = STOPWATCH_MIN;
     CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &tight));
     CHECK_OK(stopwatch_step(tight, &ms));
     budget.budget_bytes = stopwatch_engine(tight)->arena_bytes;

@@ -3,7 +3,7 @@
 #include "../params_list.h"
 
 #include "base/file.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include <stdlib.h>
 
@@ -43,8 +43,8 @@ static void check_frozen(const Graph *graph, bool wrapped)
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         bool        inside = in_backbone(graph->modules[node->module].path);
-        forward += inside && !node->backward && node->part == PART_MICRO;
-        backward += inside && (node->backward || node->part != PART_MICRO);
+        forward += inside && !node->backward && node->phase == PHASE_MICRO;
+        backward += inside && (node->backward || node->phase != PHASE_MICRO);
     }
     CHECK(wrapped == (forward > 0));
     CHECK_INT(backward, 0);

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "exec/session.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include <stdlib.h>
 
@@ -55,7 +55,7 @@ static void recipes(void)
         for (int32_t v = 0; v < train.graph->n_values; v++) {
             const Value *value = &train.graph->values[v];
             if (value->name && !strcmp(value->name, "context") &&
-                train.graph->nodes[value->maker].part == PART_MICRO) {
+                train.graph->nodes[value->producer].phase == PHASE_MICRO) {
                 context = value->bytes;
                 n_contexts++;
             }

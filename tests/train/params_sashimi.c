@@ -4,8 +4,8 @@
 
 #include "exec/session.h"
 #include "models/sashimi.h"
-#include "ops/s4_step.h"
-#include "train/recipe.h"
+#include "ops/s4/s4_step.h"
+#include "recipe/recipe.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/npy.h"
 #include "ops/ops.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -61,7 +61,7 @@ static void after(void)
     CHECK_INT(forward_nodes(train.graph, &op_spade), 22);
     CHECK_INT(forward_nodes(train.graph, &op_batchnorm_track), 9);
     CHECK_INT(forward_nodes(train.graph, &op_feed), 3);
-    /* UNet, struct encoder, two pictures */
+    /* UNet, struct encoder, two images */
     CHECK_INT(forward_nodes(train.graph, &op_attention), 16 * 2 + 7 + 2);
     CHECK_INT(backward_nodes(train.graph, "first_stage_model"), 0);
     CHECK(backward_nodes(train.graph, "structcond_stage_model") > 100);
@@ -143,7 +143,7 @@ static void context_file(void)
 
 static void odd_sizes(void)
 {
-    static const char *const odd[][SIZES_MOST] = {
+    static const char *const odd[][SIZES_MAX] = {
         { "model.mult=[1]", "model.struct_mult=[2]", "model.attention_levels=0" },
         { "model.mult=[1, 3, 2]", "model.struct_mult=[2, 1, 1]", "model.attention_levels=12" },
         { "model.image=16", "model.vae_mult=[1]", "model.edge_ladder=[4]", "batch=1" },

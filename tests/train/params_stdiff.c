@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "ops/ops.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include <stdlib.h>
 
@@ -42,9 +42,9 @@ static void full_size(void)
         for (int32_t i = 0; i < g->n_values; i++) {
             const Value *v = &g->values[i];
             bool         whole = v->root == i;
-            skips += whole && v->class == CLASS_SKIPS;
-            bytes += whole && v->class == CLASS_SKIPS ? v->bytes : 0;
-            parameters += whole && v->class == CLASS_PARAMETERS ? v->bytes : 0;
+            skips += whole && v->mem_class == CLASS_SKIPS;
+            bytes += whole && v->mem_class == CLASS_SKIPS ? v->bytes : 0;
+            parameters += whole && v->mem_class == CLASS_PARAMETERS ? v->bytes : 0;
         }
         CHECK_INT(skips, 15);
         CHECK_INT(bytes, rows[r].skips);
@@ -71,7 +71,7 @@ static void small(void)
 
 static void odd_sizes(void)
 {
-    static const char *const odd[][SIZES_MOST] = {
+    static const char *const odd[][SIZES_MAX] = {
         { "model.observed=2" },
         { "model.predicted=1" },
         { "model.predicted=32", "model.sde_dt=1" },

@@ -9,7 +9,7 @@
 #include "data/wav.h"
 #include "train/checkpoint.h"
 #include "train/feeds.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 #include "train/phases.h"
 #include "train/sample.h"
 #include "train/trainer.h"
@@ -52,7 +52,7 @@ static Recipe *recipe_with(Pool *pool, const char *name, const char *const *some
 static Device *cpu(Pool *pool)
 {
     Device *device;
-    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
     return device;
 }
 
@@ -113,11 +113,11 @@ static void nothing_changes(const char *name, const char *const *some)
     CHECK(same_files(pool, "phases_a/step-000004.safetensors", "phases_b/step-000004.safetensors"));
     CHECK_INT(result.validations, 2);
     CHECK(isfinite(result.validation_last));
-    for (int part = 0; part < PART_COUNT; part++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
         /* drawn on the host: the part holds weights */
-        if (part != PART_SAMPLE || strcmp(name, "sashimi-small"))
-            CHECK_INT(result.phase_measured[part], result.phase_planned[part]);
-    CHECK(result.phase_planned[PART_VALIDATE] > 0);
+        if (phase != PHASE_SAMPLE || strcmp(name, "sashimi-small"))
+            CHECK_INT(result.phase_measured[phase], result.phase_planned[phase]);
+    CHECK(result.phase_planned[PHASE_VALIDATE] > 0);
     CHECK_INT(strstr(log_text(pool, "phases_a"), "val_loss") != NULL, 1);
     CHECK(strstr(log_text(pool, "phases_b"), "val_loss") == NULL);
 
@@ -199,16 +199,16 @@ static void is_cut_with_the_step(void)
     Validation v = recipe_validation(recipe);
     CHECK_INT(v.batch, 6);
     CHECK_INT(v.batches, 2);
-    CHECK_OK(recipe_cut(recipe, 3));
+    CHECK_OK(recipe_split(recipe, 3));
     v = recipe_validation(recipe);
     CHECK_INT(v.batch, 2);
     CHECK_INT(v.batches, 6);
-    CHECK_INT(v.pieces, 3);
+    CHECK_INT(v.split, 3);
     recipe->validate.batch = 4;                              /* does not divide: stays whole */
     v = recipe_validation(recipe);
     CHECK_INT(v.batch, 4);
     CHECK_INT(v.batches, 2);
-    CHECK_INT(v.pieces, 1);
+    CHECK_INT(v.split, 1);
     pool_free(pool);
 }
 
@@ -286,9 +286,9 @@ static void allocates_none(const char *name, const char *const *some)
     CHECK_INT(atomic_load(&alloc_calls) - before, 0);
     CHECK_INT(pool_allocations(), pools);
     CHECK(first == again);                                   /* the same samples and noise */
-    CHECK_INT(session_measured_bytes(session, PART_VALIDATE),
-              session_planned_bytes(session, PART_VALIDATE));
-    CHECK_INT(session_measured_bytes(session, PART_MICRO), 0);
+    CHECK_INT(session_measured_bytes(session, PHASE_VALIDATE),
+              session_planned_bytes(session, PHASE_VALIDATE));
+    CHECK_INT(session_measured_bytes(session, PHASE_MICRO), 0);
     before = atomic_load(&alloc_calls);
     CHECK_OK(phases_sample(p, 1));
     CHECK_OK(phases_sample(p, 2));
@@ -361,9 +361,9 @@ static Err held_open(Pool *pool, const char *name, const char *const *sets, Feed
     TRY(recipe_graph(pool, recipe, false, &graph));
     TRY(engine_new(pool, graph.graph, cpu(pool), NULL, &engine));
     TRY(session_new(pool, engine, &session));
-    TRY(feeds_new(pool, session, PART_MICRO, train_feeds));
+    TRY(feeds_new(pool, session, PHASE_MICRO, train_feeds));
     TRY(feeds_open(pool, train_feeds, recipe, NULL, NULL));
-    TRY(feeds_new(pool, session, PART_VALIDATE, held));
+    TRY(feeds_new(pool, session, PHASE_VALIDATE, held));
     return feeds_open_held(pool, held, recipe);
 }
 
@@ -371,18 +371,18 @@ static Err held_open(Pool *pool, const char *name, const char *const *sets, Feed
 static void sounds(void)
 {
     float wave[9 * 64];
-    CHECK_OK(folder_make("phases_sound"));
+    CHECK_OK(folder_make("phases_audio"));
     for (int k = 0; k < 4; k++) {
         char path[64];
         for (int i = 0; i < 9 * 64; i++)
             wave[i] = (float)sin((0.05 + 0.02 * k) * i);
-        snprintf(path, sizeof path, "phases_sound/%d.wav", k);
+        snprintf(path, sizeof path, "phases_audio/%d.wav", k);
         CHECK_OK(wav_write(path, wave, k < 3 ? 5 * 64 : 9 * 64, 1, 8000));
     }
 }
 
 #define SOUND                                                                                      \
-    "model.length=64", "data.kind=audio", "data.path=phases_sound", "validate.every=1",            \
+    "model.length=64", "data.kind=audio", "data.path=phases_audio", "validate.every=1",            \
         "validate.batches=1"
 
 static void whole_files(void)
@@ -397,7 +397,7 @@ static void whole_files(void)
     CHECK_INT(trained.source->n_samples, 15);
     CHECK_INT(held.first, 15);
     CHECK_OK(held_open(pool, "sashimi-small",
-                       (const char *const[]){ SOUND, "data.holdout_path=phases_sound/3.wav", NULL },
+                       (const char *const[]){ SOUND, "data.holdout_path=phases_audio/3.wav", NULL },
                        &trained, &held, NULL));
     CHECK_INT(trained.source->n_samples, 24);
     CHECK_INT(held.first, 0);
@@ -416,7 +416,7 @@ static void whole_files(void)
     /* One file alone is cut where the share says. */
     CHECK_OK(held_open(pool, "sashimi-small",
                        (const char *const[]){ "model.length=64", "data.kind=audio",
-                                              "data.path=phases_sound/3.wav", "validate.every=1",
+                                              "data.path=phases_audio/3.wav", "validate.every=1",
                                               "validate.batches=1", "data.holdout=0.5", NULL },
                        &trained, &held, NULL));
     CHECK_INT(trained.source->n_samples, 4);
@@ -434,7 +434,7 @@ static void whole_files(void)
     CHECK_INT(held.first, 23);
     CHECK_OK(held_open(pool, "sashimi-small",
                        (const char *const[]){ "model.length=512", "data.kind=audio",
-                                              "data.path=phases_sound/3.wav", "validate.every=1",
+                                              "data.path=phases_audio/3.wav", "validate.every=1",
                                               "validate.batches=1", NULL },
                        &trained, &held, NULL));
     CHECK_INT(trained.source->n_samples, 1);
@@ -457,7 +457,7 @@ static void drawn_ones(void)
     CHECK_INT(held.source->n_samples, 24);
     CHECK_OK(feeds_fill(&held, 0, 0));
     const float *x = feeds_find(&held, "x")->bytes;
-    /* no picture of training is among them */
+    /* no image of training is among them */
     for (int64_t drawn = 0; drawn < 16; drawn += recipe->batch) {
         CHECK_OK(feeds_fill(&trained, drawn / recipe->batch, drawn));
         const float *y = feeds_find(&trained, "x")->bytes;

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "ir/graph.h"
 #include "plan/engine.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include <dirent.h>
 

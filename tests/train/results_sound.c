@@ -1,4 +1,4 @@
-/* results_sound.c -- the picture of a sound shows its pitch where it should, and takes odd
+/* results_audio.c -- the image of a sound shows its pitch where it should, and takes odd
  * sounds. */
 #include "../test.h"
 
@@ -10,24 +10,24 @@ enum { WIDE = 640, WAVE = 64, BINS = 128, BAND = WAVE + BINS + 4, RATE = 8000, M
 
 static float sound[2 * MOST];
 
-/* Draws `n` sounds of one length and gives the picture back. */
-static void picture_of(Pool *pool, int64_t n, int64_t length, int64_t channels, Raster *out)
+/* Draws `n` sounds of one length and gives the image back. */
+static void image_of(Pool *pool, int64_t n, int64_t length, int64_t channels, Raster *out)
 {
     SampleResult r = {
         .kind = RESULT_AUDIO, .shape = SHAPE(n, length, channels), .data = sound, .rate = RATE
     };
     char        *bytes;
     size_t       size;
-    PictureInfo      info;
-    CHECK_OK(results_sound_picture(pool, "results_sound.png", &r));
-    CHECK_OK(file_read(pool, "results_sound.png", &bytes, &size));
-    CHECK_OK(png_parse("results_sound.png", (const unsigned char *)bytes, size, &info));
+    ImageInfo      info;
+    CHECK_OK(results_audio_image(pool, "results_audio.png", &r));
+    CHECK_OK(file_read(pool, "results_audio.png", &bytes, &size));
+    CHECK_OK(png_parse("results_audio.png", (const unsigned char *)bytes, size, &info));
     Work work = { .n = info.room };
     work.at = pool_alloc(pool, work.n, 1);
-    CHECK_OK(png_decode("results_sound.png", (const unsigned char *)bytes, size, &work, out));
+    CHECK_OK(png_decode("results_audio.png", (const unsigned char *)bytes, size, &work, out));
     CHECK_INT(out->width, WIDE);
     CHECK_INT(out->height, n * BAND - 4);
-    CHECK_OK(file_remove("results_sound.png"));
+    CHECK_OK(file_remove("results_audio.png"));
 }
 
 static int64_t brightest_row(const Raster *r, int64_t top, int64_t column)
@@ -48,7 +48,7 @@ static void pitch(void)
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < MOST; i++)
             sound[k * MOST + i] = (float)(0.9 * sin(2 * acos(-1) * tones[k] * i / RATE));
-    picture_of(pool, 2, MOST, 1, &r);
+    image_of(pool, 2, MOST, 1, &r);
     for (int64_t column = 20; column < WIDE - 20; column += 100) {
         CHECK_INT(brightest_row(&r, WAVE, column), BINS - 1 - 32);
         CHECK_INT(brightest_row(&r, BAND + WAVE, column), BINS - 1 - 96);
@@ -59,24 +59,24 @@ static void pitch(void)
     pool_free(pool);
 }
 
-static void odd_sounds(void)
+static void odd_audio(void)
 {
     Pool  *pool = pool_new(NULL, "test");
     Raster r;
     memset(sound, 0, sizeof sound);
-    picture_of(pool, 1, MOST, 1, &r);        /* silence is dark */
+    image_of(pool, 1, MOST, 1, &r);        /* silence is dark */
     CHECK_INT(((const unsigned char *)r.at)[(WAVE + 60) * WIDE + 300], 0);
     sound[0] = 1;
-    picture_of(pool, 3, 1, 1, &r);           /* one sample, far fewer than columns */
-    picture_of(pool, 1, 100, 2, &r);
+    image_of(pool, 3, 1, 1, &r);           /* one sample, far fewer than columns */
+    image_of(pool, 1, 100, 2, &r);
     sound[5] = NAN;
-    picture_of(pool, 1, 100, 1, &r);
+    image_of(pool, 1, 100, 1, &r);
     pool_free(pool);
 }
 
 int main(void)
 {
     RUN(pitch);
-    RUN(odd_sounds);
+    RUN(odd_audio);
     return test_end();
 }

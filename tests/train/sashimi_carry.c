@@ -9,13 +9,13 @@
 #include "data/wav.h"
 #include "models/sashimi.h"
 #include "train/feeds.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MOST_SETS = 12, CHUNKS = 4 };
+enum { MAX_SETS = 12, CHUNKS = 4 };
 
 typedef struct Run {
     Pool    *pool;
@@ -29,12 +29,12 @@ static Run run_new(const char *const *sets)
     TrainingGraph train;
     Device       *device;
     Engine       *engine;
-    const char   *all[MOST_SETS] = { "model.state_carry=true", "validate.every=0" };
+    const char   *all[MAX_SETS] = { "model.state_carry=true", "validate.every=0" };
     int           n = 2;
     for (; *sets; sets++)
         all[n++] = *sets;
     CHECK_OK(recipe_read(r.pool, SOURCE_DIR "/recipes/sashimi-small.yaml", all, n, &r.recipe));
-    CHECK_OK(device_cpu(r.pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
+    CHECK_OK(device_cpu(r.pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
     CHECK_OK(recipe_graph(r.pool, r.recipe, false, &train));
     CHECK_OK(engine_new(r.pool, train.graph, device, NULL, &engine));
     CHECK_OK(session_new(r.pool, engine, &r.session));
@@ -65,7 +65,7 @@ static float carried(int64_t row, int chunk) { return chunk > 0 && !(row == 1 &&
 
 static void as_the_recurrence(void)
 {
-    static const char *const sizes[][MOST_SETS - 2] = {
+    static const char *const sizes[][MAX_SETS - 2] = {
         { "model.length=128", "batch=3", "model.width=8" },
         { "model.length=48", "batch=2", "model.width=5", "model.expand=3", "model.ff=1",
           "model.layers=1" },
@@ -96,7 +96,7 @@ static void as_the_recurrence(void)
                     tokens[b * m->length + t] = token_at(b, chunk * m->length + t,
                                                          sashimi_levels(m));
             }
-            CHECK_OK(session_run(r.session, PART_MICRO));
+            CHECK_OK(session_run(r.session, PHASE_MICRO));
             const float *whole = session_output(r.session, "output");
             for (int64_t b = 0; b < batch; b++) {
                 SashimiState *fresh = sashimi_state_new(r.pool, net);
@@ -133,18 +133,18 @@ static void sounds(void)
 {
     static const int chunks[] = { 3, 1, 4 };
     float            wave[5 * 64];
-    CHECK_OK(folder_make("carry_sound"));
+    CHECK_OK(folder_make("carry_audio"));
     for (int k = 0; k < 3; k++) {
         char path[64];
         for (int i = 0; i < 5 * 64; i++)
             wave[i] = (float)((0.2 + 0.1 * k) * sin(0.07 * (k + 1) * i) * (i + 50) / 300);
-        snprintf(path, sizeof path, "carry_sound/%d.wav", k);
+        snprintf(path, sizeof path, "carry_audio/%d.wav", k);
         CHECK_OK(wav_write(path, wave, chunks[k] * 64 + 10, 1, 8000));
     }
 }
 
 #define SOUND                                                                                      \
-    "model.length=64", "model.width=8", "model.layers=1", "data.kind=audio", "data.path=carry_sound"
+    "model.length=64", "model.width=8", "model.layers=1", "data.kind=audio", "data.path=carry_audio"
 
 /* Rows go through the chunks in order; a file's first is not carried; tokens join up. */
 static void files_in_order(void)
@@ -154,7 +154,7 @@ static void files_in_order(void)
     Run     r = run_new((const char *const[]){ SOUND, "batch=2", NULL });
     Feeds   feeds;
     int32_t last[2] = { 0 };
-    CHECK_OK(feeds_new(r.pool, r.session, PART_MICRO, &feeds));
+    CHECK_OK(feeds_new(r.pool, r.session, PHASE_MICRO, &feeds));
     CHECK_OK(feeds_open(r.pool, &feeds, r.recipe, NULL, NULL));
     CHECK_OK(feeds_prefetch(r.pool, &feeds));
     CHECK_INT(feeds.source->n_samples, 8);
@@ -190,7 +190,7 @@ static void goes_on(void)
     size_t      n, m, k;
     FitResult   least;
     r.recipe->validate = (EveryConfig){ .every = 2, .batches = 2 };
-    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
     for (int i = 0; i < 3; i++)
         folder_clear(pool, pool_print(pool, "carry_%d", i));
     r.recipe->steps = 6;
@@ -215,7 +215,7 @@ static void goes_on(void)
                       &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE },
                       &least),
               E_BUDGET);
-    CHECK_INT(recipe_cut(recipe_copy(pool, r.recipe), 2), E_USAGE);
+    CHECK_INT(recipe_split(recipe_copy(pool, r.recipe), 2), E_USAGE);
     CHECK(strstr(err_text(), "state_carry") != NULL);
     CHECK_OK(train_run(pool, r.recipe, device,
                        &(TrainOptions){ .out = "carry_2",

@@ -5,7 +5,7 @@
 #include "base/random.h"
 #include "exec/session.h"
 #include "models/sashimi.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ static Run run_new(const char *const *sets, int n)
     Device       *device;
     Engine       *engine;
     CHECK_OK(recipe_read(r.pool, SOURCE_DIR "/recipes/sashimi-small.yaml", sets, n, &r.recipe));
-    CHECK_OK(device_cpu(r.pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
+    CHECK_OK(device_cpu(r.pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
     CHECK_OK(recipe_graph(r.pool, r.recipe, false, &train));
     CHECK_OK(engine_new(r.pool, train.graph, device, NULL, &engine));
     CHECK_OK(session_new(r.pool, engine, &r.session));
@@ -71,7 +71,7 @@ static void both_forms(void)
         Sampler        s = { .pool = r.pool, .own = &r, .weight = run_weight };
         SashimiNet    *net;
         int64_t        outputs = sashimi_outputs(m);
-        CHECK_OK(session_run(r.session, PART_MICRO));
+        CHECK_OK(session_run(r.session, PHASE_MICRO));
         const float *whole = session_output(r.session, "output");
         CHECK_OK(sashimi_net_new(r.pool, m, &s, &net));
         float *out = NEWN(r.pool, float, outputs);

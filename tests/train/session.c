@@ -1,12 +1,14 @@
 /* session.c -- the arena keeps its word (contract section 6): nothing is allocated from the second
  * step on, every pointer handed out lies where the plan says, bytes the plan never assigns stay
  * untouched, and the process holds little more than the arena. */
+#include "linalg/linalg.h"
+#include "profile/devices.h"
 #include "../alloc_count.h"
 #include "../test.h"
 
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "train/feeds.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -27,12 +29,12 @@ static Err run_new(Run *r, const char *precision, const char *backend, int accum
     const char *sets[] = { pool_print(r->pool, "precision=%s", precision),
                            pool_print(r->pool, "accumulate=%d", accumulate), "batch=2", "steps=9" };
     TRY(recipe_read(r->pool, SOURCE_DIR "/recipes/unet-small.yaml", sets, 4, &r->recipe));
-    TRY(device_cpu(r->pool, &(DeviceOptions){ .threads = 2, .blas = backend }, &r->device));
+    TRY(device_cpu(r->pool, &(DeviceOptions){ .threads = 2, .backend = backend }, &r->device));
     TRY(recipe_graph(r->pool, r->recipe, false, &r->graph));
     TRY(engine_new(r->pool, r->graph.graph, r->device, NULL, &r->engine));
     TRY(session_new(r->pool, r->engine, &r->session));
     TRY(session_init(r->session, 1));
-    TRY(feeds_new(r->pool, r->session, PART_MICRO, &r->feeds));
+    TRY(feeds_new(r->pool, r->session, PHASE_MICRO, &r->feeds));
     return feeds_open(r->pool, &r->feeds, r->recipe, NULL, NULL);
 }
 
@@ -46,9 +48,9 @@ static Err run_step(Run *r, int64_t step)
     for (int64_t micro = 0; micro < r->recipe->accumulate; micro++) {
         counters[COUNTER_MICRO] = (int32_t)micro;
         TRY(feeds_fill(&r->feeds, step, step * 4 + micro));
-        TRY(session_run(r->session, PART_MICRO));
+        TRY(session_run(r->session, PHASE_MICRO));
     }
-    return session_run(r->session, PART_UPDATE);
+    return session_run(r->session, PHASE_UPDATE);
 }
 
 static int count_maps(void)
@@ -80,27 +82,27 @@ static void no_allocation(const char *backend, const char *precision, int accumu
     CHECK_INT(pool_allocations(), pools);
     CHECK(largest < 4096);
     CHECK(sbrk(0) == heap);
-    if (!strcmp(backend, "own"))
+    if (!strcmp(backend, "builtin"))
         CHECK_INT(calls, 0);
     printf("  %s %s x%d: %lld allocations in 3 steps, the largest %lld bytes, arena %lld\n",
            backend, precision, accumulate, calls, largest, (long long)r.engine->arena_bytes);
     CHECK_INT(count_maps(), maps);
-    for (int part = 0; part < PART_COUNT; part++)
-        CHECK_INT(session_measured_bytes(r.session, (Part)part),
-                  session_planned_bytes(r.session, (Part)part));
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        CHECK_INT(session_measured_bytes(r.session, (Phase)phase),
+                  session_planned_bytes(r.session, (Phase)phase));
     pool_free(r.pool);
 }
 
-static void own_fp32(void)   { no_allocation("own", "fp32", 2); }
-static void own_bf16(void)   { no_allocation("own", "bf16", 1); }
-static void own_fp16(void)   { no_allocation("own", "fp16", 2); }
+static void builtin_fp32(void)   { no_allocation("builtin", "fp32", 2); }
+static void builtin_bf16(void)   { no_allocation("builtin", "bf16", 1); }
+static void builtin_fp16(void)   { no_allocation("builtin", "fp16", 2); }
 static void onednn(void)
 {
-    if (blas_dnnl()) {
+    if (backend_dnnl()) {
         no_allocation("onednn", "fp32", 1);
         no_allocation("onednn", "bf16", 2);
     } else {
-        printf("  onednn: skipped, %s\n", blas_why());
+        printf("  onednn: skipped, %s\n", backend_why());
     }
 }
 
@@ -108,7 +110,7 @@ static void onednn(void)
 static void canary(void)
 {
     Run r;
-    CHECK_OK(run_new(&r, "fp32", "own", 1));
+    CHECK_OK(run_new(&r, "fp32", "builtin", 1));
     const Arena   *arena = session_arena(r.session);
     const Engine  *engine = r.engine;
     unsigned char *owned = calloc((size_t)arena->bytes, 1), *base = (unsigned char *)arena->base;
@@ -175,9 +177,9 @@ static void resident(void)
 int main(void)
 {
     RUN(resident);
-    RUN(own_fp32);
-    RUN(own_bf16);
-    RUN(own_fp16);
+    RUN(builtin_fp32);
+    RUN(builtin_bf16);
+    RUN(builtin_fp16);
     RUN(onednn);
     RUN(canary);
     RUN(repeats);

@@ -2,14 +2,14 @@
  * updated by the list trains to the bits of one that takes them one by one.
  *
  * The device is played on the CPU: its kernels are the CPU's, and it takes several nodes at once
- * where a card does. */
+ * where a GPU does. */
 #include "../test.h"
 
 #include "base/hash.h"
 #include "ops/ops.h"
-#include "ops/optim.h"
+#include "ops/optimizer/optim.h"
 #include "train/feeds.h"
-#include "train/fit.h"
+#include "fit/fit.h"
 
 #include <stdlib.h>
 
@@ -24,20 +24,19 @@ static Err play_all(const Call *const *calls, int n)
     return OK;
 }
 
-static const void *play_kernel(const char *op_name)
+static const Kernel *const *play_kernels(void)
 {
-    static Kernel listing[2];
-    for (int i = 0; i < ops_count; i++) {
-        bool sums = ops_all[i] == &op_accumulate, updates = ops_all[i] == &op_adam;
-        if (strcmp(ops_all[i]->name, op_name))
-            continue;
-        if (!sums && !updates)
-            return &ops_all[i]->cpu;
-        listing[updates] = ops_all[i]->cpu;
-        listing[updates].run_all = play_all;
-        return &listing[updates];
+    static Kernel        listing[2];
+    static const Kernel *kernels[OP_COUNT];
+    for (int i = 0; i < OP_COUNT; i++)
+        kernels[i] = &ops_all[i]->cpu;
+    for (int i = 0; i < 2; i++) {
+        const OpDef *op = i ? &op_adam : &op_accumulate;
+        listing[i] = op->cpu;
+        listing[i].run_all = play_all;
+        kernels[op->id] = &listing[i];
     }
-    return NULL;
+    return kernels;
 }
 
 static Err play_take(const Device *device, int64_t bytes, void **base)
@@ -67,24 +66,24 @@ static Err play_wait(const Device *device)
     return OK;
 }
 
-static Err play_stamp_new(const Device *device, void **stamp)
+static Err play_event_new(const Device *device, void **event)
 {
     (void)device;
-    *stamp = calloc(1, 1);
+    *event = calloc(1, 1);
     return OK;
 }
 
-static Err play_stamp(const Device *device, void *stamp)
+static Err play_event(const Device *device, void *event)
 {
-    (void)device, (void)stamp;
+    (void)device, (void)event;
     return OK;
 }
 
-static const DeviceApi played = { .kernel = play_kernel, .take = play_take, .give = play_give,
+static const DeviceApi played = { .take = play_take, .give = play_give,
                                   .take_host = play_take, .give_host = play_give,
                                   .write = play_copy, .read = play_copy, .wait = play_wait,
-                                  .stamp_new = play_stamp_new, .stamp_free = play_give,
-                                  .stamp = play_stamp, .stamp_wait = play_stamp };
+                                  .event_new = play_event_new, .event_free = play_give,
+                                  .event = play_event, .event_wait = play_event };
 
 /* Two steps; a digest of all parameters and their state. */
 static uint64_t train(Pool *pool, const FitResult *fit)
@@ -98,7 +97,7 @@ static uint64_t train(Pool *pool, const FitResult *fit)
     Feeds             feeds;
     CHECK_OK(session_new(pool, fit->engine, &session));
     CHECK_OK(session_init(session, 1));
-    CHECK_OK(feeds_new(pool, session, PART_MICRO, &feeds));
+    CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
     CHECK_OK(feeds_open(pool, &feeds, fit->recipe, NULL, NULL));
     CHECK_OK(session_read(session, train->counters.id, counters));
     CHECK_OK(session_write(session, train->rates.id, rates));
@@ -109,9 +108,9 @@ static uint64_t train(Pool *pool, const FitResult *fit)
             counters[COUNTER_MICRO] = (int32_t)micro;
             CHECK_OK(session_write(session, train->counters.id, counters));
             CHECK_OK(feeds_fill(&feeds, at, at * fit->recipe->batch));
-            CHECK_OK(session_run(session, PART_MICRO));
+            CHECK_OK(session_run(session, PHASE_MICRO));
         }
-        CHECK_OK(session_run(session, PART_UPDATE));
+        CHECK_OK(session_run(session, PHASE_UPDATE));
     }
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param  *p = &graph->params[i];
@@ -142,9 +141,10 @@ static void trains_the_same(const char *name, const char *accumulate, const char
     CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, 3,
                          &recipe));
     recipe->levers.release = release;
-    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .blas = "own" }, &device));
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
     *lists_too = *device;
     lists_too->api = &played;
+    lists_too->kernels = play_kernels();
     lists = listed = 0;
     CHECK_OK(fit_plan(pool, recipe, device, &how, &fit));
     how.budget_bytes = (int64_t)((double)fit.engine->arena_bytes * budget);

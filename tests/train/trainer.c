@@ -9,13 +9,13 @@
 
 #include <stdlib.h>
 
-enum { MOST_SETS = 6 };
+enum { MAX_SETS = 6 };
 
 typedef struct Lesson {
     const char *recipe;
     int         steps, last;                 /* the mean over the last so many counts */
     double      most;                        /* of the untrained weights' loss */
-    const char *sets[MOST_SETS];             /* what makes it cheaper still */
+    const char *sets[MAX_SETS];             /* what makes it cheaper still */
 } Lesson;
 
 /* Mean loss over the last steps of the run in `folder`. */
@@ -40,10 +40,10 @@ static double run_mean(const Lesson *l, const char *rate)
     Recipe     *recipe;
     Device     *device;
     TrainResult result;
-    const char *sets[MOST_SETS + 3],
+    const char *sets[MAX_SETS + 3],
         *folder = pool_print(pool, "lesson-%s-%s", l->recipe, rate ? "still" : "run");
     int         n = 0;
-    for (int i = 0; i < MOST_SETS && l->sets[i]; i++)
+    for (int i = 0; i < MAX_SETS && l->sets[i]; i++)
         sets[n++] = l->sets[i];
     sets[n++] = pool_print(pool, "steps=%d", l->steps);
     if (rate) {

@@ -3,7 +3,7 @@
 #include "../test.h"
 
 #include "base/file.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 #include "train/weights.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static Session *stablesr(const char *fusion)
     Engine       *engine;
     Session      *session;
     CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/stablesr-small.yaml", sets, 3, &recipe));
-    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 1, .blas = "own" }, &device));
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 1, .backend = "builtin" }, &device));
     CHECK_OK(recipe_graph(pool, recipe, false, &train));
     CHECK_OK(engine_new(pool, train.graph, device, NULL, &engine));
     CHECK_OK(session_new(pool, engine, &session));

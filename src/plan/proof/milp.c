@@ -222,13 +222,13 @@ static void milp_child(int fd, const Cbc *cbc, const Milp *m, double cutoff, dou
     int quiet = open("/dev/null", O_WRONLY);         /* CBC talks on stdout */
     dup2(quiet, 1);
     dup2(quiet, 2);
-    Pool *scratch = pool_new(NULL, "milp_solve");
+    Pool *temp = pool_new(NULL, "milp_solve");
     void *model = cbc->Cbc_newModel();
-    milp_load(scratch, cbc, model, m);
+    milp_load(temp, cbc, model, m);
     cbc->Cbc_setParameter(model, "log", "0");
     cbc->Cbc_setParameter(model, "timeMode", "elapsed");
-    cbc->Cbc_setParameter(model, "seconds", pool_print(scratch, "%.3f", seconds));
-    cbc->Cbc_setParameter(model, "cutoff", pool_print(scratch, "%.12g", cutoff));
+    cbc->Cbc_setParameter(model, "seconds", pool_print(temp, "%.3f", seconds));
+    cbc->Cbc_setParameter(model, "cutoff", pool_print(temp, "%.12g", cutoff));
     cbc->Cbc_solve(model);
     bool  infeasible = cbc->Cbc_isProvenInfeasible(model);
     bool  optimal = cbc->Cbc_isProvenOptimal(model);

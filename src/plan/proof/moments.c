@@ -10,9 +10,9 @@
  *   -------------- | --------------- | ------------------
  *                 K 1_v      Y 1_m  K 2_v     Y 2_m
  *
- *   K[j+1,v] <= K[j,v] + Y[j,maker]                  what is live was live or is made again
- *   1        <= K[j,u] + Y[j,maker of u]             u is read by a node that must run in j
- *   Y[j,m]   <= K[j,u] + Y[j,maker of u]             or by one that runs again
+ *   K[j+1,v] <= K[j,v] + Y[j,producer]                  what is live was live or is made again
+ *   1        <= K[j,u] + Y[j,producer of u]             u is read by a node that must run in j
+ *   Y[j,m]   <= K[j,u] + Y[j,producer of u]             or by one that runs again
  *   sum of bytes of K[j] + what nj itself needs <= budget
  *
  * A node's dependencies say in which intervals its first run can be: lo to hi - 1. There its runs
@@ -42,7 +42,7 @@ static int32_t moments_chain(Pool *pool, const Task *task, const bool *candidate
         const TaskNode *t = &task->nodes[m];
         uint64_t       *set = &before[(int64_t)m * words];
         for (int32_t i = 0; i < t->n_in + t->n_before; i++) {
-            int32_t a = i < t->n_in ? task->values[t->in[i]].maker : t->before[i - t->n_in];
+            int32_t a = i < t->n_in ? task->values[t->in[i]].producer : t->before[i - t->n_in];
             for (int32_t w = 0; w < words; w++)
                 set[w] |= before[(int64_t)a * words + w];
             set[a / 64] |= (uint64_t)1 << a % 64;
@@ -83,14 +83,14 @@ static void moments_intervals(Moments *x, Pool *pool)
     for (int32_t m = 0; m < task->n_nodes; m++) {
         const TaskNode *t = &task->nodes[m];
         for (int32_t i = 0; i < t->n_in + t->n_before; i++) {
-            int32_t a = i < t->n_in ? task->values[t->in[i]].maker : t->before[i - t->n_in];
+            int32_t a = i < t->n_in ? task->values[t->in[i]].producer : t->before[i - t->n_in];
             x->lo[m] = x->lo[a] > x->lo[m] ? x->lo[a] : x->lo[m];
         }
     }
     for (int32_t m = task->n_nodes - 1; m >= 0; m--) {
         const TaskNode *t = &task->nodes[m];
         for (int32_t i = 0; i < t->n_in + t->n_before; i++) {
-            int32_t a = i < t->n_in ? task->values[t->in[i]].maker : t->before[i - t->n_in];
+            int32_t a = i < t->n_in ? task->values[t->in[i]].producer : t->before[i - t->n_in];
             x->hi[a] = x->hi[m] < x->hi[a] ? x->hi[m] : x->hi[a];
         }
     }
@@ -131,7 +131,7 @@ static void moments_columns(Moments *x, Pool *pool, double unit)
         const TaskNode *now = &task->nodes[x->node[j - 1]];
         for (int32_t v = 0; v < task->n_values; v++) {
             MilpColumn live = { 'K', j, v, -1, 0, 1, 0, false };
-            bool can = x->lo[task->values[v].maker] < j;
+            bool can = x->lo[task->values[v].producer] < j;
             for (int32_t i = 0; i < now->n_in; i++)
                 live.low = now->in[i] == v ? 1 : live.low;
             *moments_live(x, j, v) = can ? milp_column(x->milp, live) : -1;
@@ -144,12 +144,12 @@ static void moments_columns(Moments *x, Pool *pool, double unit)
     }
 }
 
-/* user <= K[j,v] + Y[j,maker]; user -1: 1 in place of a column. */
+/* user <= K[j,v] + Y[j,producer]; user -1: 1 in place of a column. */
 static void moments_needs(Moments *x, int32_t j, int32_t value, int32_t user)
 {
-    int32_t maker = x->task->values[value].maker, live = *moments_live(x, j, value);
-    int32_t again = *moments_again(x, j, maker);
-    if (moments_free(x, j, maker))
+    int32_t producer = x->task->values[value].producer, live = *moments_live(x, j, value);
+    int32_t again = *moments_again(x, j, producer);
+    if (moments_free(x, j, producer))
         return;
     milp_row(x->milp, user < 0 ? 1 : 0, MILP_FREE);
     if (live >= 0)

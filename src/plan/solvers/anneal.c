@@ -17,7 +17,7 @@ static const struct {
     double hot, cold;        /* temperature at the beginning and the end */
     double hot_node;         /* or at least this part of a mean node: small graphs have large
                               * steps; */
-    double most_node;        /* at most this part: one move of a large graph changes little */
+    double max_node;        /* at most this part: one move of a large graph changes little */
     double price;            /* of the sum of bytes above the budget, in budgets, to begin with */
     double careful;          /* the same for a careful run, which does not leave the budget first:
                               * where the budget is tight it would not find back */
@@ -41,17 +41,17 @@ static MoveKind anneal_kind(Search *x, bool within)
 
 void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
 {
-    Pool    *scratch = pool_new(NULL, "anneal");
+    Pool    *temp = pool_new(NULL, "anneal");
     int64_t  budget = args->budget_bytes;
     double   unit = args->task->base_cost > 0 ? args->task->base_cost : 1;
     double   node = 1.0 / args->task->n_nodes;
-    double   hot = fmin(fmax(anneal.hot, anneal.hot_node * node), anneal.most_node * node);
+    double   hot = fmin(fmax(anneal.hot, anneal.hot_node * node), anneal.max_node * node);
     double   cold = fmin(anneal.cold, hot / 100);
     hot = args->heat > 0 ? fmax(hot * args->heat, cold) : hot;
     double   price = args->careful ? anneal.careful : anneal.price, cooling = log(cold / hot);
     double   per_byte = 1 / (double)(budget > 0 ? budget : 1);
     Search   x;
-    search_init(&x, scratch, args);
+    search_init(&x, temp, args);
     Load     now = schedule_load(x.s, budget);
     *out = (RunList){ 0 };
     if (now.excess <= 0)
@@ -96,5 +96,5 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
             out->cut |= !search_exchange(&x, args, args->effort - effort);
         search_keep(pool, &x, schedule_load(x.s, budget), out);
     }
-    pool_free(scratch);
+    pool_free(temp);
 }

@@ -1,6 +1,6 @@
 /* blocks.c -- checkpointing for graphs of equal blocks: what to drop is decided by class of value.
  *
- * Values are alike when their makers are alike: same cost, sizes and wiring a few steps around. For
+ * Values are alike when their producers are alike: same cost, sizes and wiring a few steps around. For
  * each class c a number x[c] says how many of its values, from the first block on, are dropped in
  * their longest idle window and made again for their next reader (with whatever else is missing).
  * So x[c] = k for all classes inside a block is per-block checkpointing of k blocks (Chen et al.
@@ -29,7 +29,7 @@ typedef struct Class {
 
 typedef struct Blocks {
     const SolverArgs *args;
-    Pool     *pool;          /* scratch */
+    Pool     *pool;          /* temporary */
     Schedule *s;
     Class    *classes;
     int32_t   n_classes, cap_classes;
@@ -62,7 +62,7 @@ static uint64_t *blocks_hashes(Pool *pool, const Task *task)
             const TaskNode *t = &task->nodes[n];
             uint64_t around = 0;         /* a sum: the order of readers says nothing */
             for (int32_t i = 0; i < t->n_in; i++)
-                around += blocks_mix(1, now[task->values[t->in[i]].maker]);
+                around += blocks_mix(1, now[task->values[t->in[i]].producer]);
             for (int32_t i = 0; i < t->n_out; i++) {
                 const TaskValue *v = &task->values[t->out[i]];
                 for (int32_t r = 0; r < v->n_readers && r < 16; r++)
@@ -96,7 +96,7 @@ static void blocks_classify(Blocks *b)
     int32_t *table = NEWN(b->pool, int32_t, size);       /* class + 1 */
     for (int32_t v = 0; v < task->n_values; v++) {
         const TaskValue *value = &task->values[v];
-        int32_t from = value->maker, longest = 0, until = 0;
+        int32_t from = value->producer, longest = 0, until = 0;
         b->r.window[v] = -1;
         for (int32_t r = 0; r < value->n_readers; r++) {
             if (value->readers[r] - from > longest) {
@@ -106,15 +106,15 @@ static void blocks_classify(Blocks *b)
             }
             from = value->readers[r];
         }
-        if (value->bytes == 0 || longest < 2 || task->nodes[value->maker].once
+        if (value->bytes == 0 || longest < 2 || task->nodes[value->producer].once
             || b->r.window[v] >= peak || until <= peak) {   /* idle at the peak, or of no use */
             b->r.window[v] = -1;
             continue;
         }
         int32_t index = 0;
-        while (task->nodes[value->maker].out[index] != v)
+        while (task->nodes[value->producer].out[index] != v)
             index++;
-        uint64_t key = blocks_mix(hash[value->maker], (uint64_t)index + 77);
+        uint64_t key = blocks_mix(hash[value->producer], (uint64_t)index + 77);
         uint64_t slot = key & (uint64_t)(size - 1);
         while (table[slot] && b->classes[table[slot] - 1].hash != key)
             slot = (slot + 1) & (uint64_t)(size - 1);
@@ -123,9 +123,9 @@ static void blocks_classify(Blocks *b)
             VEC_ADD(b->pool, b->classes, b->n_classes, b->cap_classes, fresh);
             table[slot] = b->n_classes;
         }
-        Class *class = &b->classes[table[slot] - 1];
-        VEC_ADD(b->pool, class->values, class->n, class->cap, v);
-        class->weight += (double)value->bytes * longest;
+        Class *mem_class = &b->classes[table[slot] - 1];
+        VEC_ADD(b->pool, mem_class->values, mem_class->n, mem_class->cap, v);
+        mem_class->weight += (double)value->bytes * longest;
     }
     if (b->n_classes > 0)
         qsort(b->classes, (size_t)b->n_classes, sizeof *b->classes, blocks_by_weight);
@@ -145,7 +145,7 @@ static bool blocks_list(Blocks *b)
     return remaking_list(&b->r);
 }
 
-static bool blocks_judge(Blocks *b, Load *load)
+static bool blocks_evaluate(Blocks *b, Load *load)
 {
     b->left = search_late(b->args, 0) ? 0 : b->left - 1;
     if (!blocks_list(b))
@@ -163,27 +163,27 @@ static void blocks_keep(Blocks *b, Pool *pool, Load load, RunList *out)
 }
 
 /* The least x[c] in [low, high] that is within the budget; high is known to be. */
-static void blocks_lower(Blocks *b, Pool *pool, Class *class, int32_t low, RunList *out)
+static void blocks_lower(Blocks *b, Pool *pool, Class *mem_class, int32_t low, RunList *out)
 {
-    int32_t high = class->x;
+    int32_t high = mem_class->x;
     Load    load;
     while (low < high && b->left > 0) {
-        class->x = (low + high) / 2;
-        if (blocks_judge(b, &load) && load.excess <= 0) {
+        mem_class->x = (low + high) / 2;
+        if (blocks_evaluate(b, &load) && load.excess <= 0) {
             blocks_keep(b, pool, load, out);
-            high = class->x;
+            high = mem_class->x;
         } else {
-            low = class->x + 1;
+            low = mem_class->x + 1;
         }
     }
-    class->x = high;
+    mem_class->x = high;
 }
 
 /* Class after class until the budget holds. */
 static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
 {
     Load now;
-    if (!blocks_judge(b, &now))
+    if (!blocks_evaluate(b, &now))
         return;
     while (now.excess > 0 && b->left > 0) {
         double  base = b->s->cost, best = 0;
@@ -191,13 +191,13 @@ static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
         Load    pick_load = now;
         double  before = now.excess;
         for (int32_t c = 0; c < b->n_classes && b->left > 0; c++) {
-            Class  *class = &b->classes[c];
-            int32_t old = class->x;
+            Class  *mem_class = &b->classes[c];
+            int32_t old = mem_class->x;
             Load    load;
-            if (old == class->n)
+            if (old == mem_class->n)
                 continue;
-            class->x = class->n;
-            if (blocks_judge(b, &load) && load.excess < before) {
+            mem_class->x = mem_class->n;
+            if (blocks_evaluate(b, &load) && load.excess < before) {
                 double price = b->s->cost - base + 1e-9 * b->args->task->base_cost;
                 double gain = (before - load.excess) / price;
                 if (gain > best) {
@@ -206,14 +206,14 @@ static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
                     pick_load = load;
                 }
             }
-            class->x = old;
+            mem_class->x = old;
         }
         if (pick < 0)
             return;
         int32_t old = b->classes[pick].x;
         b->classes[pick].x = b->classes[pick].n;
         now = pick_load;
-        if (!blocks_judge(b, &now))
+        if (!blocks_evaluate(b, &now))
             return;
         if (now.excess <= 0) {
             blocks_keep(b, pool, now, out);
@@ -238,11 +238,11 @@ static void blocks_whole(Blocks *b, Pool *pool, RunList *out)
     double cost;
     for (int32_t c = 0; c < b->n_classes; c++)
         b->classes[c].x = b->classes[c].n;
-    cost = blocks_judge(b, &load) ? b->s->cost : 1e300;
+    cost = blocks_evaluate(b, &load) ? b->s->cost : 1e300;
     for (int32_t c = 0; c < b->n_classes && b->left > 0; c++) {
         int32_t old = b->classes[c].x;
         b->classes[c].x = 0;
-        bool good = blocks_judge(b, &load);
+        bool good = blocks_evaluate(b, &load);
         double saved = good ? cost - b->s->cost : 0;
         if (good && (load.excess <= 0 || saved > 0.02 * b->args->task->base_cost)) {
             cost = b->s->cost;
@@ -252,7 +252,7 @@ static void blocks_whole(Blocks *b, Pool *pool, RunList *out)
             b->classes[c].x = old;
         }
     }
-    if (!blocks_judge(b, &load) || load.excess > 0)
+    if (!blocks_evaluate(b, &load) || load.excess > 0)
         return;
     blocks_keep(b, pool, load, out);
     int32_t low = 0, high = 0;
@@ -265,7 +265,7 @@ static void blocks_whole(Blocks *b, Pool *pool, RunList *out)
         int32_t k = (low + high) / 2;
         for (int32_t c = 0; c < b->n_classes; c++)
             b->classes[c].x = full[c] < k ? full[c] : k;
-        if (blocks_judge(b, &load) && load.excess <= 0) {
+        if (blocks_evaluate(b, &load) && load.excess <= 0) {
             blocks_keep(b, pool, load, out);
             high = k;
         } else {
@@ -278,13 +278,13 @@ static void blocks_whole(Blocks *b, Pool *pool, RunList *out)
 
 void solve_blocks(Pool *pool, const SolverArgs *args, RunList *out)
 {
-    Pool  *scratch = pool_new(NULL, "blocks");
+    Pool  *temp = pool_new(NULL, "blocks");
     Blocks b = {
-        .args = args, .pool = scratch, .s = schedule_new(scratch, args->task),
+        .args = args, .pool = temp, .s = schedule_new(temp, args->task),
         .left = args->effort,
     };
     *out = (RunList){ 0 };
-    remaking_init(&b.r, scratch, args->task);
+    remaking_init(&b.r, temp, args->task);
     blocks_classify(&b);
     blocks_climb(&b, pool, out);
     if (out->node)
@@ -293,5 +293,5 @@ void solve_blocks(Pool *pool, const SolverArgs *args, RunList *out)
     blocks_whole(&b, pool, out);
     if (out->node)
         blocks_descend(&b, pool, out);
-    pool_free(scratch);
+    pool_free(temp);
 }

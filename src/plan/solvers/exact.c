@@ -125,12 +125,12 @@ void solve_exact(Pool *pool, const SolverArgs *args, RunList *out)
     *out = (RunList){ 0 };
     if (!exact_can(task))
         return;
-    Pool   *scratch = pool_new(NULL, "exact");
+    Pool   *temp = pool_new(NULL, "exact");
     size_t  n_states = (size_t)1 << (task->n_nodes + task->n_values);
     Exact   e = {
-        .task = task, .pool = scratch, .key = NEWN(scratch, double, n_states),
-        .from = NEWN(scratch, int32_t, n_states), .run = NEWN(scratch, int16_t, n_states),
-        .done = NEWN(scratch, bool, n_states),
+        .task = task, .pool = temp, .key = NEWN(temp, double, n_states),
+        .from = NEWN(temp, int32_t, n_states), .run = NEWN(temp, int16_t, n_states),
+        .done = NEWN(temp, bool, n_states),
     };
     bool lowest = args->budget_bytes == LOWEST;
     for (size_t i = 0; i < n_states; i++)
@@ -163,7 +163,7 @@ void solve_exact(Pool *pool, const SolverArgs *args, RunList *out)
         }
     }
     if (out->node) {
-        Schedule *s = schedule_new(scratch, task);
+        Schedule *s = schedule_new(temp, task);
         int32_t   n_runs[EXACT_BITS] = { 0 };
         for (int32_t i = 0; i < out->n; i++) {
             if (++n_runs[out->node[i]] >= SCHEDULE_MAX_RUNS)
@@ -176,5 +176,5 @@ void solve_exact(Pool *pool, const SolverArgs *args, RunList *out)
             out->peak_bytes = schedule_load(s, 0).peak_bytes;
         }
     }
-    pool_free(scratch);
+    pool_free(temp);
 }

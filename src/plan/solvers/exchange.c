@@ -87,7 +87,7 @@ static bool exchange_give(Exchange *e, double cost_before)
 static bool exchange_give_at(Exchange *e, int32_t p, int32_t value)
 {
     Schedule *s = e->x->s;
-    int32_t   node = s->task->values[value].maker, next = schedule_next(s, p);
+    int32_t   node = s->task->values[value].producer, next = schedule_next(s, p);
     int32_t   made = schedule_making(s, value, next);
     if (s->task->nodes[node].once || next >= s->after || made < 0)
         return false;
@@ -186,16 +186,16 @@ static bool exchange_takes(Exchange *e)
 
 bool search_exchange(Search *x, const SolverArgs *args, int64_t edits)
 {
-    Pool    *scratch = pool_new(NULL, "exchange");
+    Pool    *temp = pool_new(NULL, "exchange");
     Exchange e = { .x = x, .budget = args->budget_bytes, .edits = x->s->n_edits + edits,
                    .deadline_s = args->deadline_s,
-                   .seconds = NEWN(scratch, Second, 8 * x->task->n_nodes + 1024) };
+                   .seconds = NEWN(temp, Second, 8 * x->task->n_nodes + 1024) };
     bool     better = true;
     x->cost_limit = DBL_MAX;
     while (better && !exchange_done(&e)) {
         exchange_list(&e);
         better = e.n_seconds > 0 && (exchange_gives(&e) || exchange_takes(&e));
     }
-    pool_free(scratch);
+    pool_free(temp);
     return !e.late;
 }

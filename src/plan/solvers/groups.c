@@ -14,15 +14,15 @@
 #include "plan/solvers/search.h"
 
 enum {
-    GROUP_MOST = 24,         /* runs that move together */
+    GROUP_MAX = 24,         /* runs that move together */
     GROUP_FAR = 48,          /* places, at most; near ones are tried more often */
     GROUP_PRICE = 1          /* edits that each run of a group found in vain counts as: on a chain
                               * that is every group, and it takes its time */
 };
 
 typedef struct Group {
-    int32_t slot[GROUP_MOST];
-    int32_t node[GROUP_MOST];
+    int32_t slot[GROUP_MAX];
+    int32_t node[GROUP_MAX];
     int32_t n;
     bool    full;            /* there were more */
 } Group;
@@ -40,7 +40,7 @@ static void group_add(Group *g, const Schedule *s, int32_t slot)
 {
     if (group_has(g, slot))
         return;
-    g->full |= g->n == GROUP_MOST;
+    g->full |= g->n == GROUP_MAX;
     if (g->full)
         return;
     g->node[g->n]   = s->node_at[s->position[slot]];

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-enum { CLOSURE_MOST = 200, RUNS_MOST = SCHEDULE_MAX_RUNS - 2, DEPTH_MOST = 20000 };
+enum { CLOSURE_MAX = 200, RUNS_MAX = SCHEDULE_MAX_RUNS - 2, DEPTH_MAX = 20000 };
 
 typedef struct Entry {
     double  score;
@@ -54,12 +54,12 @@ static double event_closure(Event *e, int32_t node, int32_t *left)
     double cost = t->cost;
     e->seen[node] = e->n_seen;
     for (int32_t i = 0; i < t->n_in; i++) {
-        int32_t maker = e->task->values[t->in[i]].maker;
-        if (e->present[t->in[i]] || e->seen[maker] == e->n_seen)
+        int32_t producer = e->task->values[t->in[i]].producer;
+        if (e->present[t->in[i]] || e->seen[producer] == e->n_seen)
             continue;
         if (--*left <= 0)
             return cost * 2;
-        cost += event_closure(e, maker, left);
+        cost += event_closure(e, producer, left);
     }
     return cost;
 }
@@ -69,16 +69,16 @@ static bool event_can_drop(const Event *e, int32_t value)
     const TaskValue *v = &e->task->values[value];
     int32_t next = event_next_use(e, value);
     return e->present[value] && e->pins[value] == 0 && v->bytes > 0 && next >= 0
-           && !e->task->nodes[v->maker].once && e->n_runs[v->maker] < RUNS_MOST
-           && e->deadline[v->maker] >= next;
+           && !e->task->nodes[v->producer].once && e->n_runs[v->producer] < RUNS_MAX
+           && e->deadline[v->producer] >= next;
 }
 
 static double event_score(Event *e, int32_t value)
 {
     const TaskValue *v = &e->task->values[value];
-    int32_t left = CLOSURE_MOST, away = event_next_use(e, value) - e->now;
+    int32_t left = CLOSURE_MAX, away = event_next_use(e, value) - e->now;
     e->n_seen++;
-    double cost = event_closure(e, v->maker, &left) + 1e-9 * e->task->base_cost;
+    double cost = event_closure(e, v->producer, &left) + 1e-9 * e->task->base_cost;
     return cost / ((double)v->bytes * pow(away > 0 ? away + 1 : 1, e->g));
 }
 
@@ -147,12 +147,12 @@ static bool event_run(Event *e, int32_t node, int32_t depth)
     const TaskNode *t = &e->task->nodes[node];
     int32_t pinned = 0;
     int64_t need = t->workspace;
-    bool    good = depth < DEPTH_MOST
+    bool    good = depth < DEPTH_MAX
                    && (e->n_runs[node] == 0 || (!t->once && e->deadline[node] >= e->now));
     for (; good && pinned < t->n_in; pinned++) {
         int32_t v = t->in[pinned];
         if (!e->present[v])
-            good = event_run(e, e->task->values[v].maker, depth + 1);
+            good = event_run(e, e->task->values[v].producer, depth + 1);
         e->pins[v]++;
     }
     for (int32_t i = 0; i < t->n_out; i++)
@@ -206,7 +206,7 @@ static bool event_solve(Pool *pool, const Task *task, int64_t budget, double g, 
             return false;
     }
     for (int32_t v = 0; v < task->n_values; v++) {
-        if (task->values[v].final && !e.present[v] && !event_run(&e, task->values[v].maker, 1))
+        if (task->values[v].final && !e.present[v] && !event_run(&e, task->values[v].producer, 1))
             return false;
         e.pins[v] += task->values[v].final;
     }
@@ -226,24 +226,24 @@ void solve_next_use(Pool *pool, const SolverArgs *args, RunList *out)
             out->cut = true;
             break;
         }
-        Pool   *scratch = pool_new(NULL, "next_use");
+        Pool   *temp = pool_new(NULL, "next_use");
         double  part = shrink[k / 3];
         int64_t budget = fixed + (int64_t)((double)(args->budget_bytes - fixed) * part);
         RunList list;
-        if (event_solve(scratch, args->task, budget, exponents[k % 3], &list)) {
+        if (event_solve(temp, args->task, budget, exponents[k % 3], &list)) {
             SolverArgs from = *args;
             Search     x;
             from.start = list;
-            search_init(&x, scratch, &from);
+            search_init(&x, temp, &from);
             Load load = schedule_load(x.s, args->budget_bytes);
             if (load.excess <= 0) {
                 if (args->task->n_nodes <= 2000)
                     out->cut |= !search_polish(&x, args);
                 RunList found = { 0 };
-                search_keep(scratch, &x, schedule_load(x.s, args->budget_bytes), &found);
+                search_keep(temp, &x, schedule_load(x.s, args->budget_bytes), &found);
                 run_list_keep(pool, out, &found, args->budget_bytes);
             }
         }
-        pool_free(scratch);
+        pool_free(temp);
     }
 }

@@ -17,7 +17,7 @@ void remaking_init(Remaking *r, Pool *pool, const Task *task)
     for (int32_t v = 0; v < task->n_values; v++) {
         const TaskValue *value = &task->values[v];
         r->last[v] = value->final ? task->n_nodes
-                     : value->n_readers > 0 ? value->readers[value->n_readers - 1] : value->maker;
+                     : value->n_readers > 0 ? value->readers[value->n_readers - 1] : value->producer;
     }
 }
 
@@ -33,10 +33,10 @@ static void remaking_run(Remaking *r, int32_t node)
 
 static bool remaking_inputs(Remaking *r, int32_t node, int32_t depth);
 
-/* Bring value back: its maker runs again, after whatever it needs. */
+/* Bring value back: its producer runs again, after whatever it needs. */
 static bool remaking_make(Remaking *r, int32_t value, int32_t depth)
 {
-    int32_t         node = r->task->values[value].maker;
+    int32_t         node = r->task->values[value].producer;
     const TaskNode *t = &r->task->nodes[node];
     if (t->once || r->deadline[node] < r->now || depth > REMAKING_DEPTH
         || r->n > REMAKING_LENGTH * r->task->n_nodes || ++r->n_runs[node] > SCHEDULE_MAX_RUNS - 2

@@ -8,7 +8,7 @@
 #ifndef PLAN_SOLVERS_REMAKING_H
 #define PLAN_SOLVERS_REMAKING_H
 
-#include "plan/solvers/schedule.h"
+#include "plan/solvers/run_list.h"
 
 typedef struct Remaking {
     const Task *task;

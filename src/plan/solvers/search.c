@@ -74,7 +74,7 @@ static bool search_run_again(Search *x, int32_t node, int32_t before, int32_t de
         if (!taken && (last >= p || depth >= SEARCH_DEPTH || search_unit(x) < x->keep))
             continue;                        /* still there, or kept until now */
         bool made = depth < SEARCH_DEPTH
-                    && search_run_again(x, x->task->values[t->in[i]].maker, before, depth + 1);
+                    && search_run_again(x, x->task->values[t->in[i]].producer, before, depth + 1);
         if (!made && taken) {
             schedule_undo(s, mark);
             return false;
@@ -127,16 +127,16 @@ static void search_clean_inputs(Search *x, int32_t node)
 {
     const TaskNode *t = &x->task->nodes[node];
     for (int32_t i = 0; i < t->n_in; i++) {
-        int32_t maker = x->task->values[t->in[i]].maker;
-        if (x->s->makings[maker].n > 1)
-            search_clean(x, maker);
+        int32_t producer = x->task->values[t->in[i]].producer;
+        if (x->s->makings[producer].n > 1)
+            search_clean(x, producer);
     }
 }
 
 int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p)
 {
     const TaskValue *v = &s->task->values[value];
-    const Makings   *m = &s->makings[v->maker];
+    const Makings   *m = &s->makings[v->producer];
     int32_t to = s->after;
     for (int32_t k = m->n - 1; k >= 0; k--) {
         int32_t q = s->position[m->slot[k]];
@@ -281,7 +281,7 @@ bool search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_byte
 
 static double search_cost(const Task *task, const int32_t *node, int32_t n)
 {
-    double cost = 0;         /* from scratch: the schedule's own sum drifts in the last bits */
+    double cost = 0;         /* from workspace: the schedule's own sum drifts in the last bits */
     for (int32_t p = 0; p < n; p++)
         cost += task->nodes[node[p]].cost;
     return cost;

@@ -1,4 +1,4 @@
-/* search.h -- the moves of a search over schedules. Shared by anneal.c and least_peak.c.
+/* search.h -- the moves of a search over schedules. Shared by anneal.c and min_peak.c.
  *
  *   remake   a value idle at a crowded moment is dropped there and made again before its next
  *            reader; inputs of that run that are gone are kept longer or made again in turn
@@ -46,7 +46,7 @@ int32_t search_slot(const Schedule *s, int32_t position);            /* -1: afte
 /* The first reader after p of the making at r of value; s->after for a final; -1: none, or read at
  * p. */
 int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p);
-/* Make value's maker run again before a slot, its inputs kept longer (keep) or made again. */
+/* Make value's producer run again before a slot, its inputs kept longer (keep) or made again. */
 bool    search_remake_before(Search *x, int32_t node, int32_t before, bool keep);
 bool    search_take_out(Search *x, int32_t slot);    /* a second run and whatever only served it */
 

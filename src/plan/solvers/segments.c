@@ -30,12 +30,12 @@ enum { SEGMENTS_BORDERS = 200, SEGMENTS_LIMITS = 8 };
 
 typedef struct Segments {
     const SolverArgs *args;
-    Pool     *pool;          /* scratch */
+    Pool     *pool;          /* temporary */
     Schedule *s;
     Remaking  r;
     int32_t   peak;          /* node of the fullest moment */
     int32_t  *until;         /* [value] its last reader up to the peak */
-    bool     *across;        /* [value] read after the peak, and its maker may run again */
+    bool     *across;        /* [value] read after the peak, and its producer may run again */
     bool     *cheap;         /* [value] across, and forgotten in a segment that forgets */
     int32_t  *by_price;      /* values across, the dearest for their bytes first */
     int32_t   n_across;
@@ -63,18 +63,18 @@ static void segments_values(Segments *g)
     g->peak = g->s->node_at[schedule_load(g->s, 0).peak_position];
     for (int32_t v = 0; v < task->n_values; v++) {
         const TaskValue *value = &task->values[v];
-        g->until[v] = value->maker;
+        g->until[v] = value->producer;
         for (int32_t r = 0; r < value->n_readers && value->readers[r] <= g->peak; r++)
             g->until[v] = value->readers[r];
-        g->across[v] = g->r.last[v] > g->peak && value->maker <= g->peak
-                       && !task->nodes[value->maker].once;
+        g->across[v] = g->r.last[v] > g->peak && value->producer <= g->peak
+                       && !task->nodes[value->producer].once;
         g->r.window[v] = g->until[v];
     }
     Priced *list = NEWN(g->pool, Priced, task->n_values + 1);
     for (int32_t v = 0; v < task->n_values; v++) {
         double bytes = (double)task->values[v].bytes;
         if (g->across[v] && bytes > 0) {
-            list[g->n_across++] = (Priced){ task->nodes[task->values[v].maker].cost / bytes, v };
+            list[g->n_across++] = (Priced){ task->nodes[task->values[v].producer].cost / bytes, v };
             g->across_bytes += task->values[v].bytes;
         }
     }
@@ -103,8 +103,8 @@ static void segments_borders(Segments *g)
     int32_t     n = g->peak + 1, stretches = n < SEGMENTS_BORDERS ? n : SEGMENTS_BORDERS;
     int64_t    *over = NEWN(g->pool, int64_t, n + 1), live = 0;
     for (int32_t v = 0; v < task->n_values; v++) {
-        if (task->values[v].maker <= g->peak) {
-            over[task->values[v].maker] += task->values[v].bytes;
+        if (task->values[v].producer <= g->peak) {
+            over[task->values[v].producer] += task->values[v].bytes;
             over[g->until[v]]           -= task->values[v].bytes;
         }
     }
@@ -133,10 +133,10 @@ static void segments_bytes(Segments *g)
     memset(g->kept, 0, sizeof *g->kept * (size_t)(w * w));
     memset(g->lost, 0, sizeof *g->lost * (size_t)(w * w));
     for (int32_t v = 0; v < task->n_values; v++) {
-        if (task->values[v].maker > g->peak)
+        if (task->values[v].producer > g->peak)
             continue;
         int64_t bytes = task->values[v].bytes;
-        int32_t a = index[task->values[v].maker], z = index[g->until[v]];
+        int32_t a = index[task->values[v].producer], z = index[g->until[v]];
         if (g->across[v] && !g->cheap[v])            /* kept whatever the borders are */
             continue;
         for (int32_t i = 0; i <= a; i++) {           /* differences along the ends; summed below */
@@ -179,7 +179,7 @@ static int32_t segments_cut(const Segments *g, int64_t limit, int32_t *cuts)
 }
 
 /* The first `most` segments forget. */
-static bool segments_judge(Segments *g, const int32_t *cuts, int32_t most, Pool *pool, RunList *out)
+static bool segments_evaluate(Segments *g, const int32_t *cuts, int32_t most, Pool *pool, RunList *out)
 {
     const Task *task = g->args->task;
     for (int32_t p = 0, k = 0; p <= g->peak; p++) {
@@ -187,7 +187,7 @@ static bool segments_judge(Segments *g, const int32_t *cuts, int32_t most, Pool 
         k += p == cuts[k];
     }
     for (int32_t v = 0; v < task->n_values; v++) {
-        int32_t maker = task->values[v].maker, k = maker > g->peak ? most : g->segment[maker];
+        int32_t producer = task->values[v].producer, k = producer > g->peak ? most : g->segment[producer];
         bool    inner = k < most && g->until[v] <= cuts[k] && (g->cheap[v] || !g->across[v]);
         g->r.dropped[v] = inner && g->cheap[v];
         g->r.kept[v] = k < most && !inner;
@@ -213,9 +213,9 @@ static int segments_by_bytes(const void *a, const void *b)
 static void segments_try(Segments *g, Pool *pool, RunList *out)
 {
     int32_t  n = g->n_borders, w = n + 1, n_limits = 0;
-    Pool    *scratch = pool_new(NULL, "segments_try");
-    int32_t *cuts = NEWN(scratch, int32_t, w);
-    int64_t *limits = NEWN(scratch, int64_t, n * n + 1), least = 0;
+    Pool    *temp = pool_new(NULL, "segments_try");
+    int32_t *cuts = NEWN(temp, int32_t, w);
+    int64_t *limits = NEWN(temp, int64_t, n * n + 1), least = 0;
     segments_bytes(g);
     for (int32_t i = 0; i < n; i++)
         least = g->lost[i * w + i] > least ? g->lost[i * w + i] : least;
@@ -229,42 +229,42 @@ static void segments_try(Segments *g, Pool *pool, RunList *out)
         double  part = (double)(k * k) / (SEGMENTS_LIMITS * SEGMENTS_LIMITS);
         int32_t count = segments_cut(g, limits[(int32_t)(part * n_limits)], cuts);
         int32_t low = 0, high = count;
-        if (count == 0 || !segments_judge(g, cuts, count, pool, out))
+        if (count == 0 || !segments_evaluate(g, cuts, count, pool, out))
             continue;
         while (low < high) {                 /* the fewest segments that will do */
             int32_t middle = (low + high) / 2;
-            if (segments_judge(g, cuts, middle, pool, out))
+            if (segments_evaluate(g, cuts, middle, pool, out))
                 high = middle;
             else
                 low = middle + 1;
         }
     }
-    pool_free(scratch);
+    pool_free(temp);
 }
 
 void solve_segments(Pool *pool, const SolverArgs *args, RunList *out)
 {
     static const double spared[] = { 0, 0.1, 0.25, 0.5, 0.75 };
-    Pool    *scratch = pool_new(NULL, "segments");
-    Segments g = { .args = args, .pool = scratch, .s = schedule_new(scratch, args->task) };
+    Pool    *temp = pool_new(NULL, "segments");
+    Segments g = { .args = args, .pool = temp, .s = schedule_new(temp, args->task) };
     size_t   n_values = (size_t)args->task->n_values + 1;
     *out = (RunList){ 0 };
-    remaking_init(&g.r, scratch, args->task);
-    g.until    = NEWN(scratch, int32_t, n_values);
-    g.across   = NEWN(scratch, bool, n_values);
-    g.cheap    = NEWN(scratch, bool, n_values);
-    g.by_price = NEWN(scratch, int32_t, n_values);
-    g.border   = NEWN(scratch, int32_t, SEGMENTS_BORDERS + 1);
+    remaking_init(&g.r, temp, args->task);
+    g.until    = NEWN(temp, int32_t, n_values);
+    g.across   = NEWN(temp, bool, n_values);
+    g.cheap    = NEWN(temp, bool, n_values);
+    g.by_price = NEWN(temp, int32_t, n_values);
+    g.border   = NEWN(temp, int32_t, SEGMENTS_BORDERS + 1);
     segments_values(&g);
     segments_borders(&g);
-    g.segment = NEWN(scratch, int32_t, g.peak + 1);
-    g.kept    = NEWN(scratch, int64_t, (g.n_borders + 1) * (g.n_borders + 1));
-    g.lost    = NEWN(scratch, int64_t, (g.n_borders + 1) * (g.n_borders + 1));
+    g.segment = NEWN(temp, int32_t, g.peak + 1);
+    g.kept    = NEWN(temp, int64_t, (g.n_borders + 1) * (g.n_borders + 1));
+    g.lost    = NEWN(temp, int64_t, (g.n_borders + 1) * (g.n_borders + 1));
     for (size_t i = 0; i < sizeof spared / sizeof *spared && !search_late(args, 0); i++) {
         segments_spare(&g, spared[i]);
         segments_try(&g, pool, out);
         if (args->budget_bytes == LOWEST)
             break;                           /* what is spared only adds to the peak */
     }
-    pool_free(scratch);
+    pool_free(temp);
 }

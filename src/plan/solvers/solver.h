@@ -1,13 +1,13 @@
 /* solver.h -- what every solver takes and gives: one signature, one table.
  *
  * A solver gets a task, a budget and an effort, and gives the cheapest list of runs it found
- * within the budget (least_peak, and exact with LOWEST: the list of least peak). The same arguments
+ * within the budget (min_peak, and exact with LOWEST: the list of least peak). The same arguments
  * give the same list; only a deadline can cut it short, and then it says so.
  */
 #ifndef PLAN_SOLVERS_SOLVER_H
 #define PLAN_SOLVERS_SOLVER_H
 
-#include "plan/solvers/schedule.h"
+#include "plan/solvers/run_list.h"
 
 typedef struct RunList {
     int32_t *node;           /* task nodes in the order they run; NULL: none found */
@@ -34,7 +34,7 @@ typedef void SolveFn(Pool *pool, const SolverArgs *args, RunList *out);
 /*    name        optimal for       what it does */
 #define SOLVER_LIST(X)                                                                             \
     X(exact, "tiny graphs", "Dijkstra over all states")                                            \
-    X(least_peak, "small graphs *", "annealing on the peak alone, the bar lowered as it goes")     \
+    X(min_peak, "small graphs *", "annealing on the peak alone, the bar lowered as it goes")     \
     X(next_use, "none; quick", "run the step, drop what is cheap and needed late")                 \
     X(blocks, "none; quick", "drop equal values of the first k blocks, class by class")            \
     X(segments, "none; quick", "forget what is inside a segment, borders by dynamic programming")  \

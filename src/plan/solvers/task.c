@@ -3,18 +3,18 @@
 
 #include <string.h>
 
-typedef struct Maker {
+typedef struct Producer {
     Pool         *pool;
     const PGraph *graph;
     Task         *task;
     int32_t      *n_writers; /* [PGraph value] */
-    bool         *pinned;    /* [PGraph value] root whose maker must not run again */
+    bool         *pinned;    /* [PGraph value] root whose producer must not run again */
     int32_t      *node_of;   /* [PGraph node] task node, or -1 */
-} Maker;
+} Producer;
 
 /* A node that only renames the bytes of one droppable root costs no memory: it is folded away. Not
  * so where it reads a view that another node makes beside its work: it can only run after that. */
-static bool maker_folds(const Maker *m, const PNode *node)
+static bool producer_folds(const Producer *m, const PNode *node)
 {
     const PGraph *graph = m->graph;
     int32_t root = -1;
@@ -30,8 +30,8 @@ static bool maker_folds(const Maker *m, const PNode *node)
         const PValue *value = &graph->values[node->in[i]];
         if (pgraph_root(graph, node->in[i]) != root)
             return false;
-        if (value->view_of >= 0 && value->maker != graph->values[root].maker
-            && !m->task->folded[value->maker])
+        if (value->view_of >= 0 && value->producer != graph->values[root].producer
+            && !m->task->folded[value->producer])
             return false;
     }
     return m->n_writers[root] == 1;
@@ -46,7 +46,7 @@ static void list_add_once(Pool *pool, int32_t **list, int32_t *n, int32_t *cap, 
     VEC_ADD(pool, *list, *n, *cap, item);
 }
 
-static void maker_pair(Maker *m, int32_t x, int32_t y)
+static void producer_pair(Producer *m, int32_t x, int32_t y)
 {
     x = x < 0 ? -1 : m->node_of[x];
     y = y < 0 ? -1 : m->node_of[y];
@@ -58,7 +58,7 @@ static void maker_pair(Maker *m, int32_t x, int32_t y)
 }
 
 /* Versions: a reader comes after the writer it reads from and before the next one. */
-static void maker_order_versions(Maker *m)
+static void producer_order_versions(Producer *m)
 {
     const PGraph *graph = m->graph;
     int32_t  *last = NEWN(m->pool, int32_t, graph->n_values + 1);      /* writer so far */
@@ -74,7 +74,7 @@ static void maker_order_versions(Maker *m)
             for (int32_t k = 0; k < 2; k++) {
                 int32_t v = both[k];
                 if (m->n_writers[v] > 1 || (graph->values[v].persistent && m->n_writers[v] > 0)) {
-                    maker_pair(m, last[v], n);
+                    producer_pair(m, last[v], n);
                     VEC_ADD(m->pool, readers[v], n_readers[v], cap[v], n);
                 }
             }
@@ -85,16 +85,16 @@ static void maker_order_versions(Maker *m)
                 v = pgraph_root(graph, v);
             if (m->n_writers[v] < 2 && !(graph->values[v].persistent && m->n_writers[v] > 0))
                 continue;
-            maker_pair(m, last[v], n);
+            producer_pair(m, last[v], n);
             for (int32_t k = 0; k < n_readers[v]; k++)
-                maker_pair(m, readers[v][k], n);
+                producer_pair(m, readers[v][k], n);
             n_readers[v] = 0;
             last[v] = n;
         }
     }
 }
 
-static void maker_node(Maker *m, int32_t n)
+static void producer_node(Producer *m, int32_t n)
 {
     const PGraph *graph = m->graph;
     const PNode  *node = &graph->nodes[n];
@@ -130,10 +130,10 @@ static void maker_node(Maker *m, int32_t n)
                    || m->pinned[p] || m->pinned[pgraph_root(graph, p)];
         if (v < 0)
             continue;
-        if (task->values[v].maker < 0) {
-            task->values[v].maker = m->node_of[n];
+        if (task->values[v].producer < 0) {
+            task->values[v].producer = m->node_of[n];
             t->out[t->n_out++] = v;
-        } else if (task->values[v].maker != m->node_of[n]) {
+        } else if (task->values[v].producer != m->node_of[n]) {
             list_add_once(m->pool, &t->in, &t->n_in, &cap, v);   /* a later writer keeps it alive */
         }
     }
@@ -142,7 +142,7 @@ static void maker_node(Maker *m, int32_t n)
 }
 
 /* Which storage does each PGraph value live in, and which roots may never be made again? */
-static void maker_values(Maker *m)
+static void producer_values(Producer *m)
 {
     const PGraph *graph = m->graph;
     Task         *task = m->task;
@@ -153,15 +153,15 @@ static void maker_values(Maker *m)
         task->alias_of[v] = -1;
         if (value->persistent)
             continue;
-        bool same_maker = root >= 0 && !graph->values[root].persistent
-                          && graph->values[root].maker == value->maker && m->n_writers[v] == 1;
-        if (root >= 0 && (task->folded[value->maker] || same_maker))
+        bool same_producer = root >= 0 && !graph->values[root].persistent
+                          && graph->values[root].producer == value->producer && m->n_writers[v] == 1;
+        if (root >= 0 && (task->folded[value->producer] || same_producer))
             continue;                       /* shares its root's storage: filled in below */
         if (root >= 0 && !graph->values[root].persistent)
             m->pinned[v] = m->pinned[root] = true;
         task->alias_of[v] = task->n_values;
         task->values[task->n_values++] = (TaskValue){
-            .bytes = held[v], .maker = -1, .root = v, .final = value->final,
+            .bytes = held[v], .producer = -1, .root = v, .final = value->final,
         };
     }
     for (int32_t v = 0; v < graph->n_values; v++) {
@@ -182,7 +182,7 @@ static void maker_values(Maker *m)
 Task *task_new(Pool *pool, const PGraph *graph)
 {
     Task *task = NEW(pool, Task);
-    Maker m = {
+    Producer m = {
         .pool = pool, .graph = graph, .task = task,
         .n_writers = NEWN(pool, int32_t, graph->n_values + 1),
         .pinned = NEWN(pool, bool, graph->n_values + 1),
@@ -200,21 +200,21 @@ Task *task_new(Pool *pool, const PGraph *graph)
             m.n_writers[graph->nodes[n].out[i]]++;
     }
     for (int32_t n = 0; n < graph->n_nodes; n++) {
-        task->folded[n] = maker_folds(&m, &graph->nodes[n]);
+        task->folded[n] = producer_folds(&m, &graph->nodes[n]);
         m.node_of[n] = task->folded[n] ? -1 : task->n_nodes++;
     }
-    maker_values(&m);
+    producer_values(&m);
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         if (m.node_of[n] >= 0)
-            maker_node(&m, n);
+            producer_node(&m, n);
     }
-    maker_order_versions(&m);
+    producer_order_versions(&m);
 
     for (int32_t n = 0; n < graph->n_nodes; n++) {     /* a view is remade with its root */
         if (!task->folded[n])
             continue;
         const TaskValue *root = &task->values[task->alias_of[graph->nodes[n].out[0]]];
-        task->nodes[root->maker].cost += graph->nodes[n].cost;
+        task->nodes[root->producer].cost += graph->nodes[n].cost;
     }
     for (int32_t v = 0; v < task->n_values; v++) {
         task->values[v].readers = NEWN(pool, int32_t, task->values[v].n_readers + 1);
@@ -246,7 +246,7 @@ typedef struct Expand {
     const Task *task;
     Pool       *pool;
     int32_t    *made;        /* [PGraph node] folded: the root's making it belongs to */
-    int32_t    *making;      /* [task value] how often its maker has run */
+    int32_t    *making;      /* [task value] how often its producer has run */
     int32_t    *runs;
     int32_t     n, cap;
 } Expand;
@@ -255,7 +255,7 @@ typedef struct Expand {
 static void expand_view(Expand *e, int32_t v)
 {
     const PGraph *graph = e->task->graph;
-    int32_t node = graph->values[v].maker;
+    int32_t node = graph->values[v].producer;
     if (node < 0 || !e->task->folded[node])
         return;
     int32_t making = e->making[e->task->alias_of[v]];
@@ -271,15 +271,15 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
                int32_t *n_runs)
 {
     const PGraph *graph = task->graph;
-    Pool  *scratch = pool_new(NULL, "task_runs");
+    Pool  *temp = pool_new(NULL, "task_runs");
     Expand e = {
-        .task = task, .pool = pool, .made = NEWN(scratch, int32_t, graph->n_nodes + 1),
-        .making = NEWN(scratch, int32_t, task->n_values + 1),
+        .task = task, .pool = pool, .made = NEWN(temp, int32_t, graph->n_nodes + 1),
+        .making = NEWN(temp, int32_t, task->n_values + 1),
     };
-    int32_t **unread = NEWN(scratch, int32_t *, task->n_values + 1);   /* views to make at once */
-    int32_t  *n_unread = NEWN(scratch, int32_t, task->n_values + 1);
-    int32_t  *cap = NEWN(scratch, int32_t, task->n_values + 1);
-    bool     *read = NEWN(scratch, bool, graph->n_values + 1);
+    int32_t **unread = NEWN(temp, int32_t *, task->n_values + 1);   /* views to make at once */
+    int32_t  *n_unread = NEWN(temp, int32_t, task->n_values + 1);
+    int32_t  *cap = NEWN(temp, int32_t, task->n_values + 1);
+    bool     *read = NEWN(temp, bool, graph->n_values + 1);
     for (int32_t g = 0; g < graph->n_nodes; g++) {
         for (int32_t i = 0; i < graph->nodes[g].n_in; i++)
             read[graph->nodes[g].in[i]] |= !task->folded[g];
@@ -292,7 +292,7 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
         }
         if (task->folded[g] && (!any || final)) {
             int32_t v = task->alias_of[graph->nodes[g].out[0]];
-            VEC_ADD(scratch, unread[v], n_unread[v], cap[v], graph->nodes[g].out[0]);
+            VEC_ADD(temp, unread[v], n_unread[v], cap[v], graph->nodes[g].out[0]);
         }
     }
     for (int32_t k = 0; k < n; k++) {
@@ -309,5 +309,5 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
     }
     *runs   = e.runs;
     *n_runs = e.n;
-    pool_free(scratch);
+    pool_free(temp);
 }

@@ -7,7 +7,7 @@
  * first needed).
  *
  *  1. Task nodes and values keep the input order: node a < b if a stands first in the PGraph.
- *  2. Every value has one maker. Values written several times are pinned: all their writers are
+ *  2. Every value has one producer. Values written several times are pinned: all their writers are
  *     once.
  *  3. `pairs` (x, y): every run of x comes before every run of y; y or x runs once.
  */
@@ -18,7 +18,7 @@
 
 typedef struct TaskValue {
     int64_t  bytes;
-    int32_t  maker;
+    int32_t  producer;
     int32_t *readers;        /* nodes that read it, each once, in input order */
     int32_t  n_readers;
     int32_t  root;           /* PGraph value */
@@ -47,7 +47,7 @@ typedef struct Task {
     int64_t       fixed_bytes;     /* persistent */
     double        base_cost;       /* every node once */
     int32_t      *alias_of;        /* [PGraph value] its task value, or -1 (persistent) */
-    bool         *folded;          /* [PGraph node] a view maker that is no task node */
+    bool         *folded;          /* [PGraph node] a view producer that is no task node */
 } Task;
 
 Task *task_new(Pool *pool, const PGraph *graph);

@@ -21,7 +21,7 @@ function curveTexts(e) {
     [`micro-batch ${p.micro_batch} × ${p.accumulate}`, p.recompute_nodes ? `${p.recompute_nodes} runs again` : "nothing run twice",
      p.transfers ? `${p.transfers} host transfers` : "",
      p.precision !== e.recipe.precision ? p.precision : "", p.release ? "gradients released" : "",
-     p.regions > 1 ? `regions in ${p.regions} lots` : "", p.chunks > 1 ? `loss in ${p.chunks} chunks` : "",
+     p.regions > 1 ? `regions in ${p.regions} chunks` : "", p.chunks > 1 ? `loss in ${p.chunks} chunks` : "",
      p.attention === "stored" ? "scores stored" : ""].filter(Boolean).join(", ") }));
   const levers = (e.what_if ?? []).filter(r => !r.failed && r.effort !== "long" && r.peak_bytes <= 1.1 * e.peak_bytes)
     .map(r => ({ bytes: r.peak_bytes, by: r.slowdown, name: r.name }));
@@ -45,7 +45,7 @@ function curveChart(data) {
   for (let k = Math.ceil((low - 1) / yStep); 1 + k * yStep <= high; k++)
     chart.append(svg("line", { class: k ? "grid" : "zero", x1: left, x2: w - right, y1: y(1 + k * yStep), y2: y(1 + k * yStep) }),
                  svg("text", { x: left - 8, y: y(1 + k * yStep) + 4, "text-anchor": "end" }, timeChange(1 + k * yStep)));
-  (e.budgets ?? []).filter(b => b.budget_bytes < most).forEach((b, i) => {     // labels one below the other: small cards lie close
+  (e.budgets ?? []).filter(b => b.budget_bytes < most).forEach((b, i) => {     // labels one below the other: small GPUs lie close
     chart.append(svg("line", { class: "budget", x1: x(b.budget_bytes), x2: x(b.budget_bytes), y1: top, y2: h - bottom }),
                  svg("text", { class: "budget", x: x(b.budget_bytes) + 4, y: top + 9 + 13 * (i % 3) }, bytesText(b.budget_bytes)));
   });

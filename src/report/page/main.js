@@ -7,18 +7,18 @@ function header(data) {
   document.getElementById("about").textContent = `One training step: batch ${countText(e.recipe.batch)} × ${countText(e.recipe.accumulate)}, ${e.recipe.precision}, on ${e.device.name} (${e.device.library}), everything kept. ` +
     `The peak is in phase ${e.peak_phase}, at ${e.peak_node}.`;
   const state = ["parameters", "gradients", "optimizer", "ema", "master", "constants"].reduce((a, k) => a + e.classes[k], 0);
-  const card = (label, value, more, main) => element("div", { class: main ? "card main" : "card" },
+  const gpu = (label, value, more, main) => element("div", { class: main ? "GPU main" : "GPU" },
                                                      element("div", { class: "label" }, label),
                                                          element("div", { class: "value" }, value),
                                                              element("div", { class: "more" }, more));
-  document.getElementById("cards").append(
-    card("Peak", bytesText(e.peak_bytes), countText(e.peak_bytes) + " bytes", true),
-    card("State at the peak", bytesText(state),
+  document.getElementById("GPUs").append(
+    gpu("Peak", bytesText(e.peak_bytes), countText(e.peak_bytes) + " bytes", true),
+    gpu("State at the peak", bytesText(state),
          `${(100 * state / e.peak_bytes).toFixed(1)} % of it: weights, gradients, optimizer, EMA`),
-    card("Activations", bytesText(e.classes.activations + e.classes.attention + e.classes.skips), "attention and skips included"),
-    ...(e.minimum_bytes ? [card("Least budget, at most", bytesText(e.minimum_bytes), e.minimum_how)] : []),
-    card("Parameters", countText(e.parameters.count), countText(e.parameters.trainable) + " trained"),
-    card("Step time", timeText(e.time.step_ms), "predicted, " + e.time.source));
+    gpu("Activations", bytesText(e.classes.activations + e.classes.attention + e.classes.skips), "attention and skips included"),
+    ...(e.minimum_bytes ? [gpu("Least budget, at most", bytesText(e.minimum_bytes), e.minimum_how)] : []),
+    gpu("Parameters", countText(e.parameters.count), countText(e.parameters.trainable) + " trained"),
+    gpu("Step time", timeText(e.time.step_ms), "predicted, " + e.time.source));
   const chips = document.getElementById("budgets");
   for (const b of e.budgets ?? []) {
     const kind = b.verdict === "fits" ? "good" : b.verdict === "replanned" ? "fair" : "bad";
@@ -58,7 +58,7 @@ function detail(data, timeline) {
     element("div", {}, element("b", { class: "mono" }, p.name_(i)), element("br"), swatch(CLASSES[p.cls[i]]),
             " " + CLASSES[p.cls[i]] + (timeline.pinned === i ? ", pinned" : "")),
     cell("size", `${bytesText(p.bytes[i])}`, element("br"), countText(p.bytes[i]) + " bytes"),
-    cell("shape", data.shapes[p.shape[i]] || "scratch of one call"),
+    cell("shape", data.shapes[p.shape[i]] || "workspace of one call"),
     cell("made at", state ? "there throughout" : `run ${countText(p.first[i])}`, element("br"),
          element("span", { class: "mono" }, data.lines[p.line[i]])),
     cell(state ? "placed at" : "read last by", state ? `byte ${countText(p.offset[i])}`

@@ -1,7 +1,7 @@
-// timeline.js -- the plot: every buffer as pixels, drawn by hand into one picture with a number under every pixel.
+// timeline.js -- the plot: every buffer as pixels, drawn by hand into one image with a number under every pixel.
 //
 // Live view: at each column the run with the most live bytes is shown, its buffers stacked. Arena view: each
-// buffer where it lies (offset) while it lives. A second picture holds the buffer's number for every pixel,
+// buffer where it lies (offset) while it lives. A second image holds the buffer's number for every pixel,
 // so that pointing at one of tens of thousands costs nothing.
 "use strict";
 

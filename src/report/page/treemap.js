@@ -40,7 +40,7 @@ class Treemap {
   path(from, to) { let text = this.label(to); for (let i = to; i !== from; ) { i = this.data.parents[i]; text = this.label(i) + "." + text; } return text; }
 
   // What a module is made of: its children and its own bytes by class.
-  parts(i) {
+  phases(i) {
     const out = this.children[i].filter(c => this.total[c] > 0).map(c => {
       const deep = this.through(c);
       return { module: deep, bytes: this.total[c], label: this.path(c, deep), cls: this.main(c) };
@@ -56,16 +56,16 @@ class Treemap {
 
   // A module's classes side by side, the largest first.
   stripes(i) {
-    const parts = CLASSES.map((name, c) => [this.byClass[i][c] / this.total[i],
+    const phases = CLASSES.map((name, c) => [this.byClass[i][c] / this.total[i],
                                             COLOURS[name]]).filter(([share]) => share > .004).sort((a, b) => b[0] - a[0]);
     let at = 0;
-    const stops = parts.map(([share, colour]) => { const from = at; at += 100 * share;
+    const stops = phases.map(([share, colour]) => { const from = at; at += 100 * share;
                                                    return `${colour} ${from.toFixed(1)}% ${at.toFixed(1)}%`; });
     return `linear-gradient(90deg, ${stops.join(", ")})`;
   }
 
-  static squarify(parts, x, y, w, h) {
-    const whole = parts.reduce((a, p) => a + p.bytes, 0), out = [];
+  static squarify(phases, x, y, w, h) {
+    const whole = phases.reduce((a, p) => a + p.bytes, 0), out = [];
     if (!whole || w < 1 || h < 1) return out;
     let scale = w * h / whole, row = [], sum = 0, k = 0;
     const worst = (list, s, side) => { let most = 0, least = Infinity; for (const p of list) { const a = p.bytes * scale;
@@ -80,8 +80,8 @@ class Treemap {
       if (across) { x += thick; w -= thick; } else { y += thick; h -= thick; }
       row = []; sum = 0;
     };
-    while (k < parts.length) {
-      const side = Math.min(w, h), p = parts[k];
+    while (k < phases.length) {
+      const side = Math.min(w, h), p = phases[k];
       if (!row.length || worst([...row, p], sum + p.bytes, side) <= worst(row, sum, side)) { row.push(p); sum += p.bytes; k++;
           } else lay();
     }
@@ -100,13 +100,13 @@ class Treemap {
                              this.crumbs.append(element("button", { onclick: () => this.go(i) }, this.label(i))); });
     this.crumbs.append(element("span", {},
                                ` ${bytesText(this.total[this.at])}, ${(100 * this.total[this.at] / whole).toFixed(1)} % of the peak`));
-    for (const r of Treemap.squarify(this.parts(this.at), 0, 0, w, h)) {
+    for (const r of Treemap.squarify(this.phases(this.at), 0, 0, w, h)) {
       if (r.w < 2 || r.h < 2) continue;
       const deep = r.module >= 0 && (this.children[r.module].some(c => this.total[c]) || this.own[r.module] > 0),
           nested = deep && r.w > 90 && r.h > 60;
       this.add(r, nested ? "group" : deep ? "" : "leaf");
       if (!nested) continue;
-      for (const q of Treemap.squarify(this.parts(r.module), r.x + 3, r.y + 21, r.w - 6, r.h - 24)) if (q.w >= 2 &&
+      for (const q of Treemap.squarify(this.phases(r.module), r.x + 3, r.y + 21, r.w - 6, r.h - 24)) if (q.w >= 2 &&
           q.h >= 2) this.add(q, q.module >= 0 ? "" : "leaf");
     }
   }

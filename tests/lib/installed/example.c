@@ -24,7 +24,7 @@ static plimsoll_graph *training_step(void)
     gradient = x[LAYERS];
     for (int i = LAYERS - 1; i >= 0; i--) {
         int32_t in[] = { weights, x[i], gradient }, out = plimsoll_value(graph, 64 * MIB, 0);
-        plimsoll_node(graph, 10.0, 4 * MIB, in, 3, &out, 1);     /* with 4 MiB of scratch */
+        plimsoll_node(graph, 10.0, 4 * MIB, in, 3, &out, 1);     /* with 4 MiB of workspace */
         gradient = out;
     }
     int32_t in[] = { weights, gradient };
@@ -52,10 +52,10 @@ int main(void)
         runs += plan->steps[i].kind == PLIMSOLL_RUN;
     printf("%" PRId64 " MiB, %d runs of %" PRId32 " nodes, cost %g of %g\n",
            plan->arena_bytes / MIB, runs, plimsoll_nodes(graph), plan->cost, plan->base_cost);
-    for (size_t i = 0; i < plan->n_stays && i < 4; i++)
+    for (size_t i = 0; i < plan->n_ranges && i < 4; i++)
         printf("steps %" PRId32 " to %" PRId32 ": value %" PRId32 " at byte %" PRId64 "\n",
-               plan->stays[i].first_step, plan->stays[i].last_step, plan->stays[i].value,
-               plan->stays[i].offset);
+               plan->ranges[i].first_step, plan->ranges[i].last_step, plan->ranges[i].value,
+               plan->ranges[i].offset);
     plimsoll_plan_free(plan);
     plimsoll_graph_free(graph);
     return (int)status;

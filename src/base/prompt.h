@@ -1,0 +1,16 @@
+/* prompt.h -- plain text as a vector, where no language model is at hand.
+ *
+ * The mean of one fixed random vector per character, over the first PROMPT_CHARACTERS: captions
+ * with the same letters are alike, and no text is the zero vector. Both captions of training data
+ * and the prompt of `plimsoll sample` go through here.
+ */
+#ifndef BASE_PROMPT_H
+#define BASE_PROMPT_H
+
+#include <stdint.h>
+
+enum { PROMPT_CHARACTERS = 77 };
+
+void prompt_embed(const char *utf8, float *to, int64_t width);
+
+#endif

@@ -1,0 +1,470 @@
+/* fit.c -- which levers, then which plan.
+ *
+ * A candidate (fit_candidates.c) is the recipe under one setting of the levers that are allowed.
+ * Each has a price before any search: its step with everything kept. They are tried in the order of
+ * that price:
+ *
+ *   everything kept fits      its price is known; nothing dearer need be looked at
+ *   no plan of it can fit     the structural bound is above the budget: passed over
+ *   else                      the planner searches, with a share of the effort that does not depend
+ *                             on the budget, so that more memory never gives a slower plan
+ *
+ * The list of candidates does not depend on the budget, and every candidate's plans get faster with
+ * more of it: so more memory never gives a slower plan. */
+#include "fit/fit_int.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const allow_words[] = {
+#define X(name, word, text) word,
+    ALLOW_LIST(X)
+#undef X
+    NULL
+};
+
+Err allow_read(const char *text, unsigned *allow)
+{
+    *allow = ALLOW_NONE;
+    if (!strcmp(text, "none"))
+        return OK;
+    for (const char *at = text;; at++) {
+        size_t n = strcspn(at, ",");
+        int    bit = 0;
+        while (bit < ALLOW_COUNT &&
+               (strlen(allow_words[bit]) != n || memcmp(allow_words[bit], at, n)))
+            bit++;
+        if (bit == ALLOW_COUNT)
+            return fail(E_USAGE,
+                        "--allow takes none or a list of algorithm, chunk, split, precision, "
+                        "batchnorm-split; not '%.*s'",
+                        (int)n, at);
+        *allow |= 1u << bit;
+        at += n;
+        if (!*at)
+            break;
+    }
+    if (*allow & ALLOW_BATCHNORM_SPLIT)
+        *allow |= ALLOW_SPLIT;
+    return OK;
+}
+
+Err recipe_split(Recipe *recipe, int64_t split)
+{
+    if (split != 1 && recipe_no_split(recipe))
+        return fail(E_USAGE, "a micro-batch of %s cannot be cut: %s", recipe->name,
+                    recipe_no_split(recipe));
+    if (split < 1 || recipe->batch % split)
+        return fail(E_USAGE, "a micro-batch of %lld cannot be split into %lld equal ones",
+                    (long long)recipe->batch, (long long)split);
+    recipe->batch /= split;
+    recipe->accumulate *= split;
+    recipe->levers.split = (recipe->levers.split > 1 ? recipe->levers.split : 1) * split;
+    return OK;
+}
+
+/* ---- what was changed, in words ---- */
+
+static void fit_change(FitResult *r, bool exact, const char *what, const char *from, const char *to)
+{
+    REQUIRE(r->n_changes < (int)(sizeof r->changes / sizeof *r->changes));
+    r->changes[r->n_changes++] = (FitChange){ what, from, to, exact };
+}
+
+static const char *const fit_host_words[] = { "all state on the device", "EMA on the host",
+                                              "EMA, moments and master copies on the host" };
+
+static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
+{
+    const Recipe *now = r->recipe;
+    r->n_changes = 0;
+    if (now->batch != asked->batch)
+        fit_change(
+            r, false, "micro-batch",
+            pool_print(pool, "%lld x %lld", (long long)asked->batch, (long long)asked->accumulate),
+            pool_print(pool, "%lld x %lld", (long long)now->batch, (long long)now->accumulate));
+    if (now->precision != asked->precision)
+        fit_change(r, false, "precision", recipe_precisions[asked->precision],
+                   recipe_precisions[now->precision]);
+    if (now->levers.sample_chunks > 1)
+        fit_change(r, false, "sample chunks", "at once",
+                   now->levers.sample_chunks == asked->batch
+                       ? pool_print(pool, "sample by sample, %d nodes", r->graph.chunked)
+                       : pool_print(pool, "in %lld lots, %d nodes", (long long)now->levers.sample_chunks,
+                                    r->graph.chunked));
+    if (now->levers.loss_chunks > 1)
+        fit_change(r, false, "loss", "at once",
+                   pool_print(pool, "in %lld chunks, with %d nodes before it",
+                              (long long)now->levers.loss_chunks, r->graph.chunked - 1));
+    if (r->engine->leaner)
+        fit_change(r, false, "algorithm", r->engine->device->library,
+                   pool_print(pool, "own, in %d nodes", r->engine->leaner));
+    if (now->levers.stored_attention != asked->levers.stored_attention)
+        fit_change(r, false, "attention", asked->levers.stored_attention ? "stored" : "streamed",
+                   now->levers.stored_attention ? "stored" : "streamed");
+    if (now->levers.release != asked->levers.release)
+        fit_change(r, true, "gradient release", "update at the end", "as each gradient is final");
+    if (now->levers.host != asked->levers.host)
+        fit_change(r, true, "placement", fit_host_words[asked->levers.host],
+                   fit_host_words[now->levers.host]);
+    if (r->engine->moved)
+        fit_change(r, true, "host transfers", "0", pool_print(pool, "%d", r->engine->moved));
+    if (r->engine->recomputed)
+        fit_change(r, true, "recompute", "nothing",
+                   pool_print(pool, "%d runs again", r->engine->recomputed));
+}
+
+/* ---- searching ---- */
+
+/* The effort of one search: all of it under the recipe's own numeric levers, whatever else is
+ * allowed, so that allowing more never finds less; half of it for smaller micro-batches and lower
+ * precision, which gain most; an eighth under every other setting, of which there are many. The
+ * placements of state that a GPU offers share it: they are the same step with more or less room.
+ */
+static int64_t fit_share(const Fit *fit, const Candidate *c)
+{
+    const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
+    bool inside = is->sample_chunks != asked->sample_chunks || is->loss_chunks != asked->loss_chunks ||
+                  is->max_workspace != asked->max_workspace ||
+                  is->stored_attention != asked->stored_attention;
+    bool builtin = c->recipe->batch == fit->recipe->batch &&
+               c->recipe->precision == fit->recipe->precision && !inside;
+    int32_t nodes = 0;
+    for (int i = 0; i < c->kept->n_programs; i++)
+        if (c->kept->programs[i].pgraph->n_nodes > nodes)
+            nodes = c->kept->programs[i].pgraph->n_nodes;
+    int64_t effort = fit->options->effort > 0 ? fit->options->effort : plan_default_effort(nodes);
+    int     placements = 1;
+    for (int host = asked->host + 1; host <= HOST_STATE; host++)
+        placements += fit_can_host(fit, host);
+    effort = effort / placements + 1;
+    return builtin ? effort : effort / (inside ? 8 : 2) + 1;
+}
+
+static Err fit_search(Fit *fit, Candidate *c, int64_t budget, TrainingGraph *graph, Engine **engine)
+{
+    EngineOptions how = { .budget_bytes = budget,
+                          .effort = fit_share(fit, c),
+                          .seed = fit->options->seed,
+                          .progress = fit->options->progress,
+                          .progress_arg = fit->options->progress_arg };
+    if (fit->options->time_limit_s > 0) {
+        how.time_limit_s = fit->deadline_s - clock_now();
+        if (how.time_limit_s < 0.01)
+            how.time_limit_s = 0.01;         /* the seeds alone */
+    }
+    return fit_build(c->pool, c->recipe, fit->device, fit->options, &how, graph, engine);
+}
+
+static void fit_take(FitResult *r, const Candidate *c, const TrainingGraph *graph, Engine *engine)
+{
+    r->recipe = c->recipe;
+    r->graph = *graph;
+    r->engine = engine;
+    r->step_ns = engine_step_ns(engine, c->recipe->accumulate);
+}
+
+static bool fit_faster(double a_ns, double b_ns)     /* by more than the order of a sum makes */
+{
+    return a_ns < b_ns * (1 - 1e-9);
+}
+
+/* One candidate; a better plan, or a smaller one while nothing fits, becomes the result. */
+static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
+{
+    int64_t       budget = fit->options->budget_bytes;
+    TrainingGraph graph = c->graph;
+    Engine       *engine = c->kept;
+    if (r->fits && !fit_faster(c->kept->keep_all_ns, r->engine->cost_ns))
+        return OK;
+    if (r->engine && fit_late(fit)) {
+        r->cut = true;
+        return OK;
+    }
+    if (budget && c->kept->keep_all_bytes > budget) {
+        /* What cannot fit is searched all the same while nothing else does: its least arena
+         * counts. */
+        if (c->twin || (r->fits && c->kept->bound_bytes > budget))
+            return OK;
+        Err err = fit_search(fit, c, budget, &graph, &engine);
+        if (err && err != E_BUDGET)
+            return err;
+    }
+    bool fits = engine_fits(engine, budget);
+    r->cut |= engine->cut || fit->cut;
+    bool better = fits ? !r->fits || fit_faster(engine->cost_ns, r->engine->cost_ns)
+                       : !r->fits && (!r->engine || engine->arena_bytes < r->engine->arena_bytes);
+    if (better)
+        fit_take(r, c, &graph, engine);
+    r->fits |= fits;
+    return OK;
+}
+
+static Err fit_refuse(const FitResult *r, const FitOptions *options)
+{
+    const Program *peak = &r->engine->programs[r->engine->peak_program];
+    /* what is asked for on a GPU holds it too */
+    int64_t        runtime = r->engine->device->runtime_bytes;
+    int64_t        budget = options->budget_bytes + runtime, least = r->minimum_bytes + runtime;
+    if (r->cut)                      /* "needs at least" may be far from true: say what is known */
+        return fail(E_BUDGET,
+                    "the time limit came before a plan within %s (%lld bytes) was found: the least "
+                    "found by then needs %s (%lld bytes). Give the search more time, or ask for "
+                    "that",
+                    bytes_text(budget), (long long)budget, bytes_text(least), (long long)least);
+    if (!program_in_step(peak))
+        return fail(E_BUDGET,
+                    "no plan fits %s (%lld bytes): phase %s needs at least %s (%lld bytes) with "
+                    "what may be changed, of which %s are "
+                    "parameters and state. Ask for the least, or for a smaller %s",
+                    bytes_text(budget), (long long)budget, peak->name, bytes_text(least),
+                    (long long)least,
+                    bytes_text(r->engine->persistent_bytes),
+                    peak->phases[PHASE_VALIDATE] ? "validate.batch" : "sample.n");
+    return fail(
+        E_BUDGET,
+        "no plan fits %s (%lld bytes): this model needs at least %s (%lld bytes) with what may be "
+        "changed, of which %s "
+        "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
+        bytes_text(budget), (long long)budget, bytes_text(least), (long long)least,
+        bytes_text(r->engine->persistent_bytes), bytes_text(r->bound_bytes + runtime),
+        options->allow & ALLOW_PRECISION ? "or for a smaller --batch"
+                                         : "for a smaller --batch, or allow more (--what-if)");
+}
+
+/* Asked for no more than the least arena, the search tries harder to place plans and may end below
+ * it. That is the least then, else what one budget is answered with would be refused as the next.
+ */
+static Err fit_minimum(Fit *fit, FitResult *r)
+{
+    Candidate    *c = fit->list;
+    TrainingGraph graph;
+    Engine       *engine;
+    if (r->cut || !engine_fits(r->engine, 0))
+        return OK;
+    while (c->recipe != r->recipe)
+        c++;
+    Err err = fit_search(fit, c, r->engine->arena_bytes, &graph, &engine);
+    if (err)
+        return err == E_BUDGET ? OK : err;
+    r->cut |= engine->cut;
+    if (engine->arena_bytes < r->engine->arena_bytes)
+        fit_take(r, c, &graph, engine);
+    r->fits = engine_fits(r->engine, fit->options->budget_bytes);
+    return OK;
+}
+
+/* `last`: nobody looks further where this refuses, so its least is looked at once more. */
+static Err fit_choose(Fit *fit, bool last, FitResult *r)
+{
+    const Candidate *asked = NULL;
+    fit_order(fit);
+    for (int i = 0; i < fit->n; i++)
+        if (fit->list[i].asked)
+            asked = &fit->list[i];
+    r->default_bytes = asked->kept->keep_all_bytes;
+    r->default_ns = asked->kept->keep_all_ns;
+    for (int i = 0; i < fit->n; i++) {
+        int64_t bound = fit->list[i].kept->bound_bytes;
+        r->bound_bytes = i == 0 || bound < r->bound_bytes ? bound : r->bound_bytes;
+        TRY(fit_try(fit, &fit->list[i], r));
+    }
+    if (fit->cut)                    /* some that are allowed were not looked at */
+        r->bound_bytes = 0;
+    if (last && !r->fits)
+        TRY(fit_minimum(fit, r));
+    fit_say_changes(fit->pool, fit->recipe, r);
+    for (int i = 0; i < fit->n; i++)
+        if (fit->list[i].recipe != r->recipe)
+            pool_free(fit->list[i].pool);
+    if (r->fits) {
+        r->n_notes = r->n_changes ? r->n_notes : 0;      /* nothing had to be looked for */
+        return OK;
+    }
+    r->minimum_bytes = r->engine->arena_bytes;
+    return fit_refuse(r, fit->options);
+}
+
+static void fit_begin(Pool *pool, const Recipe *recipe, const Device *device,
+                      const FitOptions *options, Fit *fit)
+{
+    *fit = (Fit){ .pool = pool, .recipe = recipe, .device = device, .options = options,
+                  .deadline_s = clock_now() + options->time_limit_s };
+}
+
+Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+            FitResult *r)
+{
+    Fit *fit = NEW(pool, Fit);
+    *r = (FitResult){ 0 };
+    fit_begin(pool, recipe, device, options, fit);
+    if (options->budget_bytes) {
+        TRY(fit_candidates(fit, r));
+    } else {
+        TRY(fit_add(fit, recipe, false));
+    }
+    return fit_choose(fit, true, r);
+}
+
+Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+             FitResult *r)
+{
+    Fit *fit = NEW(pool, Fit);
+    *r = (FitResult){ 0 };
+    fit_begin(pool, recipe, device, options, fit);
+    TRY(fit_add(fit, recipe, false));
+    if (!fit->n)                           /* fit_add takes that for an answer: r->engine is NULL */
+        return fail(E_BUDGET, "the host has no room for the state of this model; give more with "
+                    "--host-budget");
+    return fit_choose(fit, false, r);      /* one of several tries, or a quick look */
+}
+
+/* ---- budget against time ---- */
+
+/* of one candidate; points of the whole curve, about */
+enum { CURVE_POINTS = 12, CURVE_APART = 40 };
+
+static int point_order(const void *a, const void *b)
+{
+    const FitPoint *x = a, *y = b;
+    if (x->peak_bytes != y->peak_bytes)
+        return x->peak_bytes > y->peak_bytes ? -1 : 1;
+    return (x->sum_ns < y->sum_ns) - (x->sum_ns > y->sum_ns);    /* the fastest of equals is last */
+}
+
+static FitPoint point_as(const Recipe *recipe, int64_t peak_bytes, double sum_ns, double step_ns)
+{
+    return (FitPoint){ .peak_bytes = peak_bytes,
+                       .sum_ns = sum_ns,
+                       .step_ns = step_ns,
+                       .batch = recipe->batch,
+                       .accumulate = recipe->accumulate,
+                       .precision = recipe->precision,
+                       .levers = recipe->levers };
+}
+
+static FitPoint point_of(const Candidate *c, int64_t peak_bytes, double sum_ns)
+{
+    return point_as(c->recipe, peak_bytes, sum_ns, engine_forecast_ns(c->kept, sum_ns, peak_bytes));
+}
+
+static FitPoint point_known(const FitResult *known)
+{
+    const Engine *engine = known->engine;
+    FitPoint      p = point_as(known->recipe, engine->arena_bytes, engine->cost_ns, known->step_ns);
+    p.recomputed = engine->recomputed;
+    p.moved = engine->moved;
+    return p;
+}
+
+/* Plans of the largest program at budgets from its bound to keep-everything; the others stay as
+ * they are. */
+static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
+{
+    Engine  *kept = c->kept;
+    Program *main = &kept->programs[kept->peak_program];
+    int64_t budgets[CURVE_POINTS], others = 0, low = plan_bound_bytes(main->pgraph),
+                                   high = main->meter.live_bytes;
+    Plan    *plans[CURVE_POINTS];
+    points[(*n)++] = point_of(c, kept->arena_bytes, kept->cost_ns);
+    if (c->twin)
+        return OK;
+    for (int i = 0; i < kept->n_programs; i++)
+        if (i != kept->peak_program && kept->programs[i].arena_bytes > others)
+            others = kept->programs[i].arena_bytes;
+    for (int i = 0; i < CURVE_POINTS; i++)
+        budgets[i] = low + (high - low) / CURVE_POINTS * i;
+    PlanOptions how = { .effort = fit_share(fit, c),
+                        .seed = fit->options->seed,
+                        .host_budget_bytes = engine_slots_budget(kept),
+                        .progress = fit->options->progress,
+                        .progress_arg = fit->options->progress_arg };
+    if (fit->options->time_limit_s > 0) {
+        how.time_limit_s = fit->deadline_s - clock_now();
+        how.time_limit_s = how.time_limit_s < 0.01 ? 0.01 : how.time_limit_s;
+    }
+    TRY(plan_curve(c->pool, main->pgraph, &how, budgets, CURVE_POINTS, plans));
+    for (int i = 0; i < CURVE_POINTS; i++) {
+        Program one = *main;
+        if (!plans[i])
+            continue;
+        one.plan = plans[i];
+        TRY(engine_place(c->pool, kept, &one, 0, NULL, NULL));
+        if (kept->device->host_bytes && one.host_bytes > kept->device->host_bytes)
+            continue;
+        double more = program_in_step(main)
+                          ? (double)main->repeat * (one.meter.cost - main->meter.cost)
+                          : 0;
+        FitPoint *p = &points[(*n)++];
+        *p = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more);
+        p->recomputed = one.meter.n_recomputes;
+        p->moved = one.slots.n_ranges;
+    }
+    return OK;
+}
+
+Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+              const FitResult *known, FitPoint **out, int *n_out)
+{
+    Pool     *temp = pool_new(pool, "curve");
+    Fit      *fit = NEW(temp, Fit);
+    FitResult unused = { 0 };
+    FitPoint *points = NEWN(pool, FitPoint, MAX_CANDIDATES * (CURVE_POINTS + 1) + 1);
+    int       n = 0, kept = 0;
+    Err       err;
+    fit_begin(temp, recipe, device, options, fit);
+    err = fit_candidates(fit, &unused);
+    for (int i = 0; i < fit->n && !err && !fit_late(fit); i++)
+        err = curve_add(fit, &fit->list[i], points, &n);
+    pool_free(temp);
+    TRY(err);
+    if (known)
+        points[n++] = point_known(known);
+    /* From the least upwards, only what is faster than everything smaller; then the largest comes
+     * first. Of points that lie together the last is kept: it is the fastest, and hardly larger. */
+    qsort(points, (size_t)n, sizeof *points, point_order);
+    FitPoint *front = NEWN(pool, FitPoint, n + 1);
+    int64_t   apart = n ? (points[0].peak_bytes - points[n - 1].peak_bytes) / CURVE_APART : 0;
+    for (int i = n - 1; i >= 0; i--)
+        if (!kept || points[i].sum_ns < front[kept - 1].sum_ns) {
+            if (kept > 1 && (points[i].peak_bytes - front[kept - 2].peak_bytes < apart ||
+                             points[i].peak_bytes - front[kept - 1].peak_bytes < apart / 4))
+                kept--;                      /* never the least itself */
+            front[kept++] = points[i];
+        }
+    for (int i = 0; i < kept / 2; i++) {
+        FitPoint swap = front[i];
+        front[i] = front[kept - 1 - i];
+        front[kept - 1 - i] = swap;
+    }
+    *out = front;
+    *n_out = kept;
+    return OK;
+}
+
+Err fit_offers(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
+               FitOffer *offers, int *n)
+{
+    double deadline = clock_now() + options->time_limit_s;
+    *n = 0;
+    for (int bit = 0; bit < ALLOW_COUNT; bit++) {
+        FitOptions more = *options;
+        FitOffer  *offer = &offers[*n];
+        if (options->allow & 1u << bit)
+            continue;
+        more.allow |= 1u << bit | (bit == ALLOW_BATCHNORM_SPLIT_BIT ? ALLOW_SPLIT : 0);
+        if (options->time_limit_s > 0)
+            more.time_limit_s = deadline - clock_now() > 0.01 ? deadline - clock_now() : 0.01;
+        offer->allow = (AllowBit)bit;
+        Err err = fit_run(pool, recipe, device, &more, &offer->result);
+        if (err && err != E_BUDGET)
+            return err;
+        for (int i = 0; i < offer->result.n_changes; i++)
+            offer->possible |= !offer->result.changes[i].exact;
+        ++*n;
+    }
+    return OK;
+}

@@ -1,0 +1,207 @@
+/* fit_file.c -- plan.json of a recipe's step: the levers here, the engine's part in
+ * plan/engine_file.c. */
+#include "fit/fit.h"
+
+#include "base/file.h"
+
+#include <string.h>
+
+static const char *const host_words[] = { "none", "ema", "state", NULL };     /* by HostState */
+
+static void write_changes(JsonOut *o, const char *key, const FitResult *r, bool exact)
+{
+    json_out_array(o, key);
+    for (int i = 0; i < r->n_changes; i++) {
+        if (r->changes[i].exact != exact)
+            continue;
+        json_out_object_row(o, NULL);
+        json_out_string(o, "what", r->changes[i].what);
+        json_out_string(o, "from", r->changes[i].from);
+        json_out_string(o, "to", r->changes[i].to);
+        json_out_end(o);
+    }
+    json_out_end(o);
+}
+
+void fit_write_changes(JsonOut *o, const FitResult *r)
+{
+    write_changes(o, "numeric", r, false);
+    write_changes(o, "exact", r, true);
+}
+
+Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
+{
+    const Levers *levers = &r->recipe->levers;
+    FileOut       file;
+    JsonOut       o;
+    TRY(file_out_init(&file, path));
+    json_out_file(&o, &file, JSON_PRETTY);
+    json_out_object(&o, NULL);
+    json_out_string(&o, "format", "plimsoll-plan-1");
+    json_out_string(&o, "model", r->recipe->name);
+    json_out_object_row(&o, "levers");
+    json_out_int(&o, "batch", r->recipe->batch);
+    json_out_int(&o, "accumulate", r->recipe->accumulate);
+    json_out_int(&o, "split", levers->split > 1 ? levers->split : 1);
+    json_out_string(&o, "precision", recipe_precisions[r->recipe->precision]);
+    json_out_string(&o, "asked_precision", recipe_precisions[asked->precision]);
+    json_out_string(&o, "attention", levers->stored_attention ? "stored" : "streamed");
+    json_out_bool(&o, "release", levers->release);
+    json_out_int(&o, "sample_chunks", levers->sample_chunks > 1 ? levers->sample_chunks : 1);
+    json_out_int(&o, "loss_chunks", levers->loss_chunks > 1 ? levers->loss_chunks : 1);
+    if (levers->host)
+        json_out_string(&o, "host", host_words[levers->host]);
+    json_out_end(&o);
+    fit_write_changes(&o, r);
+    json_out_int(&o, "default_bytes", r->default_bytes);
+    json_out_number(&o, "default_cost", r->default_ns);
+    engine_write(&o, r->engine, r->engine->programs[0].plan->budget_bytes);
+    json_out_end(&o);
+    return file_out_done(&file, json_out_done(&o));
+}
+
+/* What is wrong with the file is said where it is read. */
+int64_t fit_threads(Pool *pool, const char *path)
+{
+    const Json *root, *device;
+    const char *name;
+    int64_t     threads;
+    if (!file_exists(path) || json_read(pool, path, 0, &root) ||
+        json_need_object(root, "device", &device) || json_need_text(device, "name", &name) ||
+        json_need_int(device, "threads", &threads))
+        return 0;
+    return strcmp(name, "cpu") || threads < 1 ? 0 : threads;
+}
+
+/* Plans of before there were chunks have neither. */
+static Err read_chunks(const Json *root, const Json *levers, Levers *out)
+{
+    out->sample_chunks = out->loss_chunks = 1;
+    if (json_get(levers, "sample_chunks"))
+        TRY(json_need_int(levers, "sample_chunks", &out->sample_chunks));
+    if (json_get(levers, "loss_chunks"))
+        TRY(json_need_int(levers, "loss_chunks", &out->loss_chunks));
+    if (out->sample_chunks < 1 || out->loss_chunks < 1 || out->sample_chunks > MAX_CHUNKS ||
+        out->loss_chunks > MAX_CHUNKS || (out->sample_chunks > 1 && out->loss_chunks > 1))
+        return json_fail(root, levers,
+                         "sections in %lld chunks and a loss in %lld chunks: one of the two, up to %d",
+                         (long long)out->sample_chunks, (long long)out->loss_chunks, MAX_CHUNKS);
+    return OK;
+}
+
+/* The recipe with the levers of the file; it must be the recipe that the plan was made for. */
+static Err read_levers(const Json *root, Recipe *recipe)
+{
+    const Json *levers;
+    const char *precision, *asked, *attention, *host = host_words[0];
+    int64_t     batch, accumulate, split;
+    int         now = 0;
+    if (root->kind == JSON_OBJECT && !json_get(root, "levers") && json_get(root, "steps"))
+        return json_fail(root, NULL,
+                         "this is a plan of a bare graph; make one of a training step by plimsoll "
+                         "fit -o");
+    TRY(json_need_object(root, "levers", &levers));
+    TRY(json_need_int(levers, "batch", &batch));
+    TRY(json_need_int(levers, "accumulate", &accumulate));
+    TRY(json_need_int(levers, "split", &split));
+    TRY(json_need_text(levers, "precision", &precision));
+    TRY(json_need_text(levers, "asked_precision", &asked));
+    TRY(json_need_text(levers, "attention", &attention));
+    TRY(json_need_bool(levers, "release", &recipe->levers.release));
+    TRY(read_chunks(root, levers, &recipe->levers));
+    TRY(json_maybe_text(levers, "host", &host));
+    for (recipe->levers.host = 0; host_words[recipe->levers.host]; recipe->levers.host++)
+        if (!strcmp(host_words[recipe->levers.host], host))
+            break;
+    if (!host_words[recipe->levers.host])
+        return json_fail(
+            root, levers,
+            "there is no state called %s to keep on the host; it is none, ema or state", host);
+    while (recipe_precisions[now] && strcmp(recipe_precisions[now], precision))
+        now++;
+    if (!recipe_precisions[now] || (strcmp(attention, "stored") && strcmp(attention, "streamed")))
+        return json_fail(root, levers, "there is no precision %s or no attention %s", precision,
+                         attention);
+    if (strcmp(asked, recipe_precisions[recipe->precision]))
+        return fail(E_PLAN,
+                    "%s was made for a recipe in %s, this one is in %s; make a plan for it by "
+                    "plimsoll fit",
+                    json_name(root), asked, recipe_precisions[recipe->precision]);
+    if (split < 1 || split > recipe->batch || recipe->batch % split ||
+        recipe->batch / split != batch || recipe->accumulate > INT64_MAX / split ||
+        recipe->accumulate * split != accumulate)
+        return fail(E_PLAN,
+                    "%s was made for micro-batches of %lld x %lld split in %lld, which those of "
+                    "this recipe, %lld x %lld, are not; make a plan for it by plimsoll fit",
+                    json_name(root), (long long)batch, (long long)accumulate, (long long)split,
+                    (long long)recipe->batch, (long long)recipe->accumulate);
+    recipe->precision = now;
+    recipe->levers.stored_attention = !strcmp(attention, "stored");
+    if (split > 1)
+        TRY(recipe_split(recipe, split));
+    const char *why_not = recipe->levers.release ? recipe_no_release(recipe) : NULL;
+    return why_not ? fail(E_PLAN, "%s releases gradients early, but in this recipe %s",
+                          json_name(root), why_not)
+                   : OK;
+}
+
+/* The changes in words, as the file lists them. */
+static Err read_changes(Pool *pool, const Json *root, const char *key, bool exact, FitResult *r)
+{
+    const Json *list;
+    TRY(json_need_array(root, key, &list));
+    for (uint32_t i = 0; i < list->n; i++) {
+        const char *text[3];
+        if (list->items[i].kind != JSON_OBJECT ||
+            r->n_changes == (int)(sizeof r->changes / sizeof *r->changes))
+            return json_fail(root, list, "%s is not a short list of changes", key);
+        TRY(json_need_text(&list->items[i], "what", &text[0]));
+        TRY(json_need_text(&list->items[i], "from", &text[1]));
+        TRY(json_need_text(&list->items[i], "to", &text[2]));
+        r->changes[r->n_changes++] = (FitChange){ pool_text(pool, text[0]),
+                                                  pool_text(pool, text[1]),
+                                                  pool_text(pool, text[2]), exact };
+    }
+    return OK;
+}
+
+Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Device *device,
+                  bool given_noise, FitResult *r)
+{
+    Recipe *recipe = recipe_copy(pool, asked);
+    *r = (FitResult){ 0 };
+    TRY(read_levers(root, recipe));
+    if (given_noise && recipe->levers.split > 1)
+        return fail(E_USAGE,
+                    "%s splits micro-batches, which given inputs are not; make a plan "
+                    "with --allow none",
+                    json_name(root));
+    TRY(read_changes(pool, root, "numeric", false, r));
+    TRY(read_changes(pool, root, "exact", true, r));
+    TRY(recipe_suits(recipe, device));
+    recipe = recipe_for(pool, recipe, device);
+    TRY(recipe_graph(pool, recipe, given_noise, &r->graph));
+    EngineOptions how = { .accumulate = recipe->accumulate,
+                          .validate = recipe_validation(recipe).batches };
+    TRY(engine_read(pool, root, r->graph.graph, device, &how, &r->engine));
+    r->fits = true;
+    r->recipe = recipe;
+    r->step_ns = engine_step_ns(r->engine, recipe->accumulate);
+    TRY(json_need_number(root, "default_cost", &r->default_ns));     /* for reports only */
+    TRY(json_need_int(root, "default_bytes", &r->default_bytes));
+    r->bound_bytes = r->engine->bound_bytes;
+    r->cut = r->engine->cut;
+    return OK;
+}
+
+Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device,
+             bool given_noise, FitResult *r)
+{
+    Pool       *temp = pool_new(NULL, "fit_read");
+    const Json *root;
+    Err err = json_read(temp, path, 0, &root);
+    if (!err)
+        err = fit_from_json(pool, root, recipe, device, given_noise, r);
+    pool_free(temp);
+    return err;
+}

@@ -1,0 +1,148 @@
+/* layout_check.c -- judges a layout: each buffer, when it is born, against its neighbours in memory.
+ *
+ * Shares nothing with the solver, not even a header. O(n log n): a hundred thousand buffers that
+ * are all alive at once are judged in the blink of an eye.
+ */
+#include "layout/layout.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#define CHECK_ORDER(name, key)                                                                   \
+    static int name(const void *a, const void *b)                                                \
+    {                                                                                            \
+        const Buffer *x = *(const Buffer *const *)a, *y = *(const Buffer *const *)b;             \
+        return x->key < y->key ? -1 : x->key > y->key;                                           \
+    }
+CHECK_ORDER(by_birth, lower)
+CHECK_ORDER(by_death, upper)
+CHECK_ORDER(by_offset, offset)
+
+static Err check_alone(const Buffer *b, int i, int64_t capacity)
+{
+    if (b->lower >= b->upper || b->size <= 0)
+        return fail(E_PLAN, "buffer %d has %lld bytes in times [%lld, %lld); both must be positive",
+                    i, (long long)b->size, (long long)b->lower, (long long)b->upper);
+    if (b->offset < 0)
+        return fail(E_PLAN, "buffer %d lies at offset %lld, below 0", i, (long long)b->offset);
+    if (b->align > 1 && b->offset % b->align != 0)
+        return fail(E_PLAN, "buffer %d lies at offset %lld, which is not a multiple of its "
+                    "alignment %lld", i, (long long)b->offset, (long long)b->align);
+    if (b->offset > INT64_MAX - b->size)
+        return fail(E_PLAN, "buffer %d lies at offset %lld with %lld bytes: it ends beyond 2^63", i,
+                    (long long)b->offset, (long long)b->size);
+    if (capacity >= 0 && b->offset + b->size > capacity)
+        return fail(E_PLAN, "buffer %d takes bytes [%lld, %lld), beyond the capacity of %lld", i,
+                    (long long)b->offset, (long long)(b->offset + b->size), (long long)capacity);
+    return OK;
+}
+
+static Err check_pair(const Buffer *buffers, const Buffer *a, const Buffer *b)
+{
+    if (a->lower >= b->upper || b->lower >= a->upper ||
+        a->offset >= b->offset + b->size || b->offset >= a->offset + a->size)
+        return OK;
+    int i = (int)(a - buffers), j = (int)(b - buffers);
+    return fail(E_PLAN, "buffers %d and %d overlap: %d takes bytes [%lld, %lld) in times [%lld, "
+                "%lld), %d takes bytes [%lld, %lld) in times [%lld, %lld)", i, j,
+                i, (long long)a->offset, (long long)(a->offset + a->size),
+                (long long)a->lower, (long long)a->upper,
+                j, (long long)b->offset, (long long)(b->offset + b->size),
+                (long long)b->lower, (long long)b->upper);
+}
+
+/* Which of the places in order of offset are taken now: a bit each, and a bit for every word of the
+ * level below that has one. */
+enum { LEVELS = 6 };                     /* of 64 each: more than an int counts */
+
+typedef struct Taken {
+    uint64_t *bits[LEVELS];
+} Taken;
+
+static Taken taken_new(Pool *pool, int n)
+{
+    Taken t;
+    for (int i = 0; i < LEVELS; i++) {
+        n = n / 64 + 1;
+        t.bits[i] = NEWN(pool, uint64_t, n);
+    }
+    return t;
+}
+
+static void taken_set(Taken *t, int at, bool is)
+{
+    for (int i = 0; i < LEVELS; i++, at /= 64) {
+        uint64_t bit = (uint64_t)1 << at % 64, *word = &t->bits[i][at / 64];
+        bool     had = *word != 0;
+        *word = is ? *word | bit : *word & ~bit;
+        if (had == (*word != 0))
+            return;
+    }
+}
+
+/* The bit of a word that is met first on the way up, or down. */
+static int bit_first(uint64_t word, bool up)
+{
+    return up ? __builtin_ctzll(word) : 63 - __builtin_clzll(word);
+}
+
+/* The taken place next to `at`, above it or below; -1: none. */
+static int taken_next(const Taken *t, int at, bool up)
+{
+    for (int i = 0; i < LEVELS; i++, at /= 64) {
+        uint64_t self = (uint64_t)1 << at % 64,
+                 rest = t->bits[i][at / 64] & (up ? ~(self | (self - 1)) : self - 1);
+        if (!rest)
+            continue;
+        at = at / 64 * 64 + bit_first(rest, up);
+        while (i-- > 0)
+            at = at * 64 + bit_first(t->bits[i][at], up);
+        return at;
+    }
+    return -1;
+}
+
+typedef struct Orders {                  /* each holds all of them */
+    const Buffer **born, **dying, **placed;
+    int           *place;                /* by number: where in `placed` */
+} Orders;
+
+static Orders orders_new(Pool *pool, const Buffer *buffers, int n)
+{
+    Orders o = { NEWN(pool, const Buffer *, n), NEWN(pool, const Buffer *, n),
+                 NEWN(pool, const Buffer *, n), NEWN(pool, int, n) };
+    for (int i = 0; i < n; i++)
+        o.born[i] = o.dying[i] = o.placed[i] = &buffers[i];
+    qsort(o.born, (size_t)n, sizeof *o.born, by_birth);
+    qsort(o.dying, (size_t)n, sizeof *o.dying, by_death);
+    qsort(o.placed, (size_t)n, sizeof *o.placed, by_offset);
+    for (int i = 0; i < n; i++)
+        o.place[o.placed[i] - buffers] = i;
+    return o;
+}
+
+/* Those alive do not overlap, so a new one overlaps a neighbour of its own or none. */
+Err layout_check(const Buffer *buffers, int n, int64_t capacity)
+{
+    for (int i = 0; i < n; i++)
+        TRY(check_alone(&buffers[i], i, capacity));
+
+    Pool  *pool = pool_new(NULL, "layout check");
+    Orders o = orders_new(pool, buffers, n);
+    Taken  alive = taken_new(pool, n);
+    Err    err = OK;
+    for (int i = 0, dead = 0; i < n && !err; i++) {
+        const Buffer *b = o.born[i];
+        int           at = o.place[b - buffers];
+        for (; o.dying[dead]->upper <= b->lower; dead++)
+            taken_set(&alive, o.place[o.dying[dead] - buffers], false);
+        for (int up = 0; up < 2 && !err; up++) {
+            int beside = taken_next(&alive, at, up);
+            if (beside >= 0)
+                err = check_pair(buffers, o.placed[beside], b);
+        }
+        taken_set(&alive, at, true);
+    }
+    pool_free(pool);
+    return err;
+}

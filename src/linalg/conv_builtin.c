@@ -1,0 +1,364 @@
+/* conv_builtin.c -- the own convolution: three matrix products whose operand is never written out.
+ *
+ *   forward           y[position][o]  = sum over (tap, i)     window(x)  * w
+ *   backward data     dx[position][i] = sum over (tap, o)     window(dy) * w^T,  phase by phase
+ *   backward weights  dw[tap, i][o]   = sum over positions    window(x)^T * dy
+ *
+ * A Window says which source element a position sees through a tap: along each axis
+ *     source = position * step + base + tap,          zero outside the source.
+ * Images are channels-last, so the taps along W and their channels are one run of memory, a line;
+ * a window is (taps along D) x (taps along H) lines, and packing copies pieces of lines. Thin
+ * channels are no special case: a line of three taps of three channels is nine floats long.
+ *
+ * Backward data with stride s splits dx into s phases per axis (positions with the same remainder):
+ * in a phase only every s-th tap meets a dy, and those meet consecutive dy's, which is a window
+ * again with step 1 (taps counted backwards). No product with an inserted zero, no atomic addition.
+ */
+#include "linalg/builtin.h"
+
+#include "linalg/amx.h"
+#include "linalg/conv_window.h"
+#include "device/convert.h"
+
+enum { THIN_STRETCH = 1024 };                /* floats looked at once by conv_pack_thin */
+
+typedef struct BuiltinConv {
+    BuiltinPrim  prim;
+    ConvDesc desc;
+    bool     swapped;
+    int      n_windows;                      /* phases of backward data; otherwise 1 */
+    Window  *windows;
+} BuiltinConv;
+
+/* --- packing --- */
+
+/* That piece as fp32: in place where it lies whole in fp32 memory and no copy is asked, else in
+ * room. */
+static inline const float *conv_see(const GemmSide *side, const Window *w, const Origin *o, Line l,
+                                    bool copy, float *room)
+{
+    int64_t row, from, width = w->source[2] * w->channels;
+    if (!conv_find(w, o, l, &row, &from) || from >= width || from + l.n <= 0) {
+        for (int64_t x = 0; x < l.n; x++)
+            room[x] = 0.0f;
+        return room;
+    }
+    if (from >= 0 && from + l.n <= width) {
+        const float *at = row_load(side->type, side->data, row + from, l.n, room);
+        if (!copy || at == room)
+            return at;
+        gemm_copy(room, at, l.n);
+        return room;
+    }
+    int64_t lo = gemm_max(-from, 0), hi = gemm_min(width - from, l.n);
+    for (int64_t x = 0; x < lo; x++)
+        room[x] = 0.0f;
+    for (int64_t x = hi; x < l.n; x++)
+        room[x] = 0.0f;
+    convert_rows(F32, room + lo, side->type,
+                 (const char *)side->data + (row + from + lo) * type_bytes(side->type),
+                 (size_t)(hi - lo));
+    return room;
+}
+
+/* X[i][k]: i a position, k an element of its window; lines shorter than a vector. Neighbouring
+ * positions see one stretch of memory, a fixed distance apart: it is looked at once per line. */
+static void conv_pack_thin(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
+                           int64_t k0, int64_t kk, float *dst)
+{
+    const Window *w = side->shape;
+    float         room[THIN_STRETCH];
+    int64_t       length = w->taps[2] * w->channels, apart = w->step[2] * w->channels;
+    Origin        o = conv_origin(w, i0);
+    for (int64_t r = 0; r < count; ) {
+        int64_t run = gemm_min(conv_run(w, &o, count - r), (THIN_STRETCH - length) / apart + 1);
+        for (int64_t k = 0; k < kk; ) {
+            Line l = conv_line(w, k0 + k, k0 + kk);
+            Line stretch = { l.td, l.th, l.from, (run - 1) * apart + l.n };
+            const float *src = conv_see(side, w, &o, stretch, false, room);
+            for (int64_t p = 0; p < l.n; p++, k++)
+                for (int64_t x = 0; x < run; x++)
+                    dst[k * width + r + x] = src[x * apart + p];
+        }
+        for (int64_t x = 0; x < run; x++, r++)
+            conv_next(w, &o);
+    }
+    for (int64_t k = 0; count < width && k < kk; k++)
+        for (int64_t r = count; r < width; r++)
+            dst[k * width + r] = 0.0f;
+}
+
+/* The same for any lines: pieces of lines, interleaved. */
+static void conv_pack_positions(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
+                                int64_t k0, int64_t kk, float *dst)
+{
+    const Window *w = side->shape;
+    const float  *rows[GEMM_NR];
+    float         part[GEMM_NR][GEMM_KC];
+    Origin        origin[GEMM_NR];
+    if (w->taps[2] * w->channels < GEMM_LANES && w->step[2] * w->channels < THIN_STRETCH) {
+        conv_pack_thin(side, i0, count, width, k0, kk, dst);
+        return;
+    }
+    origin[0] = conv_origin(w, i0);
+    for (int64_t r = 1; r < count; r++) {
+        origin[r] = origin[r - 1];
+        conv_next(w, &origin[r]);
+    }
+    for (int64_t k = 0; k < kk; ) {
+        Line l = conv_line(w, k0 + k, k0 + kk);
+        for (int64_t r = 0; r < count; r++)
+            rows[r] = conv_see(side, w, &origin[r], l, false, part[r]);
+        gemm_interleave(dst + k * width, width, rows, count, l.n);
+        k += l.n;
+    }
+}
+
+/* X[i][k]: i an element of the window, k a position. */
+static void conv_pack_elements(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
+                               int64_t k0, int64_t kk, float *dst)
+{
+    const Window *w = side->shape;
+    int64_t       limit = w->source[2] * w->channels, apart = w->step[2] * w->channels;
+    for (int64_t i = 0; i < count; ) {
+        Line   l = conv_line(w, i0 + i, i0 + count);
+        Origin o = conv_origin(w, k0);
+        for (int64_t k = 0; k < kk; ) {
+            int64_t run = conv_run(w, &o, kk - k), q = o.q[2], row, from;
+            bool    there = conv_find(w, &o, l, &row, &from) && side->type == F32;
+            for (int64_t x = 0; x < run; x++, from += apart) {
+                float *to = dst + (k + x) * width + i;
+                if (there && from >= 0 && from + l.n <= limit) {
+                    gemm_copy(to, (const float *)side->data + row + from, l.n);
+                } else {
+                    o.q[2] = q + x;
+                    conv_see(side, w, &o, l, true, to);
+                }
+            }
+            k += run;
+            o.q[2] = q + run - 1;
+            conv_next(w, &o);
+        }
+        i += l.n;
+    }
+    for (int64_t k = 0; count < width && k < kk; k++)
+        for (int64_t r = count; r < width; r++)
+            dst[k * width + r] = 0.0f;
+}
+
+/* X[i][k]: i an input channel, k a (tap of this phase, output channel); w is (KD,KH,KW,I,O). */
+static void conv_pack_weights(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
+                              int64_t k0, int64_t kk, float *dst)
+{
+    const Window   *w = side->shape;
+    const ConvDesc *c = w->desc;
+    const float    *rows[GEMM_NR];
+    float           part[GEMM_NR][GEMM_KC];
+    bool            gather = side->type != F32 || c->co < GEMM_LANES;
+    for (int64_t k = 0; k < kk; ) {
+        int64_t o = (k0 + k) % c->co, n = gemm_min(c->co - o, kk - k), at = conv_tap(w, k0 + k);
+        for (int64_t r = 0; r < count; r++) {
+            float *room = part[r] + (gather ? k : 0);
+            rows[r] = row_load(side->type, side->data, (at * c->ci + i0 + r) * c->co + o, n, room);
+            if (gather && rows[r] != room)
+                gemm_copy(room, rows[r], n);
+        }
+        if (!gather)
+            gemm_interleave(dst + k * width, width, rows, count, n);
+        k += n;
+    }
+    if (gather) {
+        for (int64_t r = 0; r < count; r++)
+            rows[r] = part[r];
+        gemm_interleave(dst, width, rows, count, kk);
+    }
+}
+
+/* Where dx of position i of this phase begins. */
+static int64_t conv_place(const void *shape, int64_t i)
+{
+    const Window   *w = shape;
+    const ConvDesc *c = w->desc;
+    Origin  o = conv_origin(w, i);
+    int64_t at = o.image;
+    for (int axis = 0; axis < 3; axis++)
+        at = at * c->in[axis] + w->place[axis] + o.q[axis] * w->spread[axis];
+    return at * c->ci;
+}
+
+/* --- the three products --- */
+
+static void conv_builtin_run(const BuiltinPrim *prim, const PrimArgs *args)
+{
+    const BuiltinConv  *builtin = (const BuiltinConv *)prim;
+    const ConvDesc *d = &builtin->desc;
+    for (int i = 0; i < builtin->n_windows; i++) {
+        const Window *w = &builtin->windows[i];
+        GemmSide a = { .shape = w }, b = { .shape = w };
+        GemmOut  c = { .swapped = builtin->swapped };
+        switch (d->kind) {
+        case CONV_FORWARD:
+            a.pack = conv_pack_positions, a.block = conv_block_positions;
+            a.data = args->a, a.type = d->type_x;
+            b = gemm_matrix(true, d->type_w, args->b, d->co);
+            c.data = args->c, c.type = d->type_y, c.ld = d->co;
+            c.bias = d->bias ? args->bias : NULL, c.type_bias = d->type_bias;
+            break;
+        case CONV_BACKWARD_DATA:
+            a.pack = conv_pack_positions, a.block = conv_block_positions;
+            a.data = args->c, a.type = d->type_y;
+            b.pack = conv_pack_weights, b.block = conv_block_weights;
+            b.data = args->b, b.type = d->type_w;
+            c.data = args->a, c.type = d->type_x, c.ld = d->ci;
+            if (builtin->n_windows > 1)
+                c.row = conv_place, c.shape = w;
+            break;
+        case CONV_BACKWARD_WEIGHTS:
+            a.pack = conv_pack_elements, a.block = conv_block_elements, a.along_i = true;
+            a.data = args->a, a.type = d->type_x;
+            b = gemm_matrix(true, d->type_y, args->c, d->co);
+            c.data = args->b, c.type = d->type_w, c.ld = d->co;
+            break;
+        }
+        gemm_run(&w->plan, builtin->swapped ? &b : &a, builtin->swapped ? &a : &b, &c, args->workspace);
+    }
+}
+
+/* Phase `rest` of backward data along one axis; false if it has no positions. */
+static bool conv_phase(Window *w, const ConvDesc *d, int axis, int64_t rest)
+{
+    int64_t stride = d->stride[axis], start = (rest + d->pad_lo[axis]) % stride,
+        kernel = d->kernel[axis];
+    int64_t taps = start < kernel ? (kernel - 1 - start) / stride + 1 : 0;
+    w->grid[axis] = (d->in[axis] - rest + stride - 1) / stride;
+    w->taps[axis] = taps;
+    w->source[axis] = d->out[axis];
+    w->step[axis] = 1;
+    w->base[axis] = (rest + d->pad_lo[axis] - start) / stride - (taps - 1);
+    w->first[axis] = start + stride * (taps - 1);
+    w->jump[axis] = -stride;
+    w->place[axis] = rest;
+    w->spread[axis] = stride;
+    return d->in[axis] > rest;
+}
+
+static void conv_windows_back(BuiltinConv *builtin)
+{
+    const ConvDesc *d = &builtin->desc;
+    for (int64_t rd = 0; rd < d->stride[0]; rd++)
+        for (int64_t rh = 0; rh < d->stride[1]; rh++)
+            for (int64_t rw = 0; rw < d->stride[2]; rw++) {
+                Window *w = &builtin->windows[builtin->n_windows];
+                w->channels = d->co;
+                bool some = conv_phase(w, d, 0, rd);
+                some = conv_phase(w, d, 1, rh) && some;
+                some = conv_phase(w, d, 2, rw) && some;
+                builtin->n_windows += some;
+            }
+}
+
+static void conv_window_forward(BuiltinConv *builtin)
+{
+    const ConvDesc *d = &builtin->desc;
+    Window *w = builtin->windows;
+    for (int axis = 0; axis < 3; axis++) {
+        w->grid[axis] = d->out[axis];
+        w->taps[axis] = d->kernel[axis];
+        w->source[axis] = d->in[axis];
+        w->step[axis] = d->stride[axis];
+        w->base[axis] = -d->pad_lo[axis];
+    }
+    w->channels = d->ci;
+    builtin->n_windows = 1;
+}
+
+static Err conv_builtin_check(const ConvDesc *d, int threads)
+{
+    static const char axis_name[] = "DHW";
+    if (d->n < 1 || d->ci < 1 || d->co < 1 || threads < 1)
+        return fail(E_SHAPE,
+                    "convolution of %lld images, %lld to %lld channels, with %d threads: every "
+                    "count must be at least 1", (long long)d->n, (long long)d->ci,
+                    (long long)d->co, threads);
+    for (int axis = 0; axis < 3; axis++) {
+        int64_t in = d->in[axis], kernel = d->kernel[axis], stride = d->stride[axis];
+        int64_t room = in + d->pad_lo[axis] + d->pad_hi[axis] - kernel;
+        if (in < 1 || kernel < 1 || stride < 1 || d->pad_lo[axis] < 0 || d->pad_hi[axis] < 0 ||
+            room < 0 || d->out[axis] != room / stride + 1)
+            return fail(E_SHAPE,
+                        "convolution along %c: %lld + %lld + %lld of padding, kernel %lld, stride "
+                        "%lld does not give %lld", axis_name[axis], (long long)in,
+                        (long long)d->pad_lo[axis], (long long)d->pad_hi[axis], (long long)kernel,
+                        (long long)stride, (long long)d->out[axis]);
+    }
+    if (!type_is_float(d->type_x) || !type_is_float(d->type_w) || !type_is_float(d->type_y) ||
+        (d->bias && !type_is_float(d->type_bias)))
+        return fail(E_SHAPE, "convolution: operands must be f32, bf16 or f16");
+    if (d->bias && d->kind != CONV_FORWARD)
+        return fail(E_SHAPE, "convolution: only the forward direction adds a bias");
+    return OK;
+}
+
+static Err conv_builtin_windows(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
+{
+    BuiltinConv *builtin = NEW(pool, BuiltinConv);
+    builtin->desc = *desc;
+    const ConvDesc *d = &builtin->desc;
+    bool    back = d->kind == CONV_BACKWARD_DATA;
+    int64_t phases = d->stride[0] * d->stride[1] * d->stride[2];
+    builtin->windows = NEWN(pool, Window, back ? phases : 1);
+    if (back)
+        conv_windows_back(builtin);
+    else
+        conv_window_forward(builtin);
+    bool   amx = amx_ready() && (back || d->type_x == BF16) &&
+                 (d->kind == CONV_FORWARD || d->type_y == BF16) &&
+                 (d->kind == CONV_BACKWARD_WEIGHTS || d->type_w == BF16);
+    size_t workspace = 0;
+    for (int i = 0; i < builtin->n_windows; i++) {
+        Window *w = &builtin->windows[i];
+        w->desc = d;
+        int64_t positions = d->n * w->grid[0] * w->grid[1] * w->grid[2];
+        int64_t elements = w->taps[0] * w->taps[1] * w->taps[2] * w->channels;
+        int64_t m = d->kind == CONV_BACKWARD_WEIGHTS ? elements : positions;
+        int64_t n = back ? d->ci : d->co;
+        int64_t k = d->kind == CONV_BACKWARD_WEIGHTS ? positions : elements;
+        Type    to = back ? d->type_x : d->kind == CONV_FORWARD ? d->type_y : d->type_w;
+        bool    a_along_i = d->kind == CONV_BACKWARD_WEIGHTS, b_along_i = !back;
+        if (i == 0)
+            builtin->swapped = amx ? gemm_swap_amx(m, n, k, a_along_i, b_along_i) : gemm_swap(m, n);
+        bool    swap = builtin->swapped, direct = to == F32 && !swap && builtin->n_windows == 1;
+        if (amx)
+            gemm_plan_amx(&w->plan, 1, swap ? n : m, swap ? m : n, k, threads,
+                          direct && !d->bias && m % AMX_ROWS == 0 && n % AMX_ROWS == 0,
+                          swap ? b_along_i : a_along_i, swap ? a_along_i : b_along_i);
+        else
+            gemm_plan(&w->plan, 1, swap ? n : m, swap ? m : n, k, threads, direct);
+        if (w->plan.workspace_bytes > workspace)
+            workspace = w->plan.workspace_bytes;
+    }
+    builtin->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(), .workspace_bytes = workspace,
+                                     .impl = !amx ? "own:window"
+                                             : amx_word("own:window_bf16", "own:window_amx") },
+                           .run = conv_builtin_run };
+    *prim = &builtin->prim.head;
+    return OK;
+}
+
+Err conv_builtin_lean(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
+{
+    TRY(conv_builtin_check(desc, threads));
+    if (!conv_thin_fits(desc, threads))
+        return conv_builtin_windows(pool, desc, threads, prim);
+    *prim = conv_thin(pool, desc, threads);
+    return OK;
+}
+
+Err conv_builtin(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
+{
+    TRY(conv_builtin_check(desc, threads));
+    if (!conv_wino_fits(desc, threads))
+        return conv_builtin_lean(pool, desc, threads, prim);
+    *prim = conv_wino(pool, desc, threads);
+    return OK;
+}

@@ -1,0 +1,92 @@
+/* conv_window.h -- what a position of a convolution sees; for conv_builtin.c and conv_blocks.c only.
+ *
+ * A Window says which source element a position sees through a tap: along each axis
+ *     source = position * step + base + tap,          zero outside the source.
+ */
+#ifndef LINALG_CONV_WINDOW_H
+#define LINALG_CONV_WINDOW_H
+
+#include "linalg/linalg.h"
+#include "linalg/gemm.h"
+
+typedef struct Window {
+    int64_t grid[3], taps[3], source[3], step[3], base[3];
+    int64_t channels;                        /* of the source */
+    /* backward data: tap t is kernel index first + t*jump */
+    int64_t first[3], jump[3];
+    /* backward data: position q is pixel place + q*spread */
+    int64_t place[3], spread[3];
+    const ConvDesc *desc;
+    GemmPlan plan;
+} Window;
+
+typedef struct Origin { int64_t image, q[3]; } Origin;   /* a position, image by image */
+
+static inline Origin conv_origin(const Window *w, int64_t i)
+{
+    Origin o;
+    for (int axis = 2; axis >= 0; axis--) {
+        o.q[axis] = i % w->grid[axis];
+        i /= w->grid[axis];
+    }
+    o.image = i;
+    return o;
+}
+
+static inline void conv_next(const Window *w, Origin *o)
+{
+    for (int axis = 2; axis >= 0; axis--) {
+        if (++o->q[axis] < w->grid[axis])
+            return;
+        o->q[axis] = 0;
+    }
+    o->image++;
+}
+
+/* n elements of one line, from `from` on */
+typedef struct Line { int64_t td, th, from, n; } Line;
+
+/* The piece of a window that holds elements [k, end), as far as one line goes. */
+static inline Line conv_line(const Window *w, int64_t k, int64_t end)
+{
+    int64_t length = w->taps[2] * w->channels, line = k / length, from = k % length;
+    return (Line){ line / w->taps[1], line % w->taps[1], from, gemm_min(length - from, end - k) };
+}
+
+/* How many positions from o on, at most n, lie in its row of the grid. */
+static inline int64_t conv_run(const Window *w, const Origin *o, int64_t n)
+{
+    return gemm_min(n, w->grid[2] - o->q[2]);
+}
+
+/* Where a line begins that this position sees: source row `row`, element `from` of it (which may
+ * lie outside). False: the row itself lies outside. */
+static inline bool conv_find(const Window *w, const Origin *o, Line l, int64_t *row, int64_t *from)
+{
+    int64_t d = o->q[0] * w->step[0] + w->base[0] + l.td,
+        h = o->q[1] * w->step[1] + w->base[1] + l.th;
+    *row = ((o->image * w->source[0] + d) * w->source[1] + h) * w->source[2] * w->channels;
+    *from = (o->q[2] * w->step[2] + w->base[2]) * w->channels + l.from;
+    return d >= 0 && d < w->source[0] && h >= 0 && h < w->source[1];
+}
+
+/* Backward data: the kernel index (of KD*KH*KW) that element k of a window meets. */
+static inline int64_t conv_tap(const Window *w, int64_t k)
+{
+    const int64_t *kernel = w->desc->kernel;
+    int64_t tap = k / w->channels;
+    int64_t tw = tap % w->taps[2], th = tap / w->taps[2] % w->taps[1],
+        td = tap / (w->taps[1] * w->taps[2]);
+    int64_t kd = w->first[0] + td * w->jump[0], kh = w->first[1] + th * w->jump[1];
+    return (kd * kernel[1] + kh) * kernel[2] + w->first[2] + tw * w->jump[2];
+}
+
+/* Blocks of bf16 for AMX (GemmSide.block), conv_blocks.c. */
+const uint16_t *conv_block_positions(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+                                     uint16_t *room, int64_t *ld);
+const uint16_t *conv_block_elements(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+                                    uint16_t *room, int64_t *ld);
+const uint16_t *conv_block_weights(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+                                   uint16_t *room, int64_t *ld);
+
+#endif

@@ -1,0 +1,419 @@
+/* gemm.c -- the own matrix product: who does which part, in which blocks. See gemm.h.
+ *
+ *   plan  shape, threads -> parts and block sizes, exact workspace bytes
+ *   run   each job: for blocks of n, for blocks of k: pack B, for blocks of m: pack A, then kernels
+ *
+ * Workspace:  job 0 [A panels | B panels | sums]  job 1 [...]  ...  then partial sums over k, if
+ * any. */
+#include "linalg/gemm_int.h"
+
+#include "linalg/linalg.h"
+#include "device/convert.h"
+
+bool gemm_swap(int64_t m, int64_t n)
+{
+    double plain = (double)m * (double)gemm_round_up(n, GEMM_LANES);
+    double turned = (double)n * (double)gemm_round_up(m, GEMM_LANES);
+    return 1.3 * turned < plain;
+}
+
+/* Cycles of the slowest job, roughly: products, packing, partial sums and the cost of waking
+ * threads. Only the order of such figures matters. */
+static double gemm_cost(const GemmPlan *p, int64_t b, int64_t m, int64_t n, int64_t k)
+{
+    double batch = (double)((p->batch + b - 1) / b), rows = (double)((p->m + m - 1) / m);
+    double cols = (double)gemm_round_up((p->n + n - 1) / n, GEMM_LANES),
+        depth = (double)((p->k + k - 1) / k);
+    double cost = rows * cols * depth * (double)p->product + (double)p->pack_a * rows * depth +
+                  (double)p->pack_b * cols * depth;
+    if (k > 1)
+        cost += rows * cols * (0.2 + 0.1 * (double)k);
+    return batch * cost + (b * m * n * k > 1 ? 4000.0 : 0.0);
+}
+
+void gemm_plan_parts(GemmPlan *p)
+{
+    int64_t threads = p->threads, n_panels = (p->n + GEMM_NR - 1) / GEMM_NR;
+    double  best = gemm_cost(p, 1, 1, 1, 1);
+    for (int64_t b = 1; b <= gemm_min(threads, p->batch); b++)
+        for (int64_t m = 1; m <= gemm_min(threads / b, p->m); m++)
+            for (int64_t n = 1; n <= gemm_min(threads / (b * m), n_panels); n++)
+                for (int64_t k = 1; k <= gemm_min(threads / (b * m * n), p->k); k++) {
+                    if (k > 1 && p->batch > 1)
+                        break;
+                    double cost = gemm_cost(p, b, m, n, k);
+                    if (cost < best) {
+                        best = cost;
+                        p->parts_b = b, p->parts_m = m, p->parts_n = n, p->parts_k = k;
+                    }
+                }
+}
+
+void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads,
+               bool direct)
+{
+    *plan = (GemmPlan){ .batch = batch, .m = m, .n = n, .k = k, .threads = threads,
+                        .direct = direct, .product = 0.5f / GEMM_LANES, .pack_a = 0.4f,
+                        .pack_b = 0.3f, .parts_b = 1, .parts_m = 1, .parts_n = 1, .parts_k = 1 };
+    gemm_plan_parts(plan);
+    int64_t job_m = gemm_ceil_part(m, plan->parts_m, 1);
+    int64_t job_n = gemm_ceil_part(n, plan->parts_n, GEMM_NR),
+        job_k = gemm_ceil_part(k, plan->parts_k, 1);
+    plan->nc = gemm_even(job_n, direct ? GEMM_NC_DIRECT : GEMM_NC, GEMM_NR);
+    int64_t least = job_k <= GEMM_KC_ONCE ? GEMM_KC_ONCE : GEMM_KC_MIN;
+    plan->kc = gemm_even(job_k, gemm_max(least, GEMM_B_FLOATS / plan->nc), 1);
+    bool aside = !direct && plan->parts_k == 1;
+    plan->mb = aside ? gemm_even(job_m, GEMM_TILE_ROWS, 1) : gemm_max(job_m, 1);
+    plan->mc = gemm_even(plan->mb, gemm_max(GEMM_A_FLOATS / plan->kc / GEMM_MR, 1) * GEMM_MR,
+                         GEMM_MR);
+
+    int64_t b_cols = gemm_round_up(gemm_min(plan->nc, job_n), GEMM_LANES);
+    plan->a_floats = (size_t)gemm_round_up(plan->mc * plan->kc + GEMM_LANES, 16);
+    plan->b_floats = (size_t)gemm_round_up(b_cols * plan->kc + GEMM_LANES, 16);
+    plan->tile_floats = aside ? (size_t)gemm_round_up(plan->mb * b_cols, 16) : 0;
+    gemm_plan_workspace(plan, m);
+}
+
+void gemm_plan_workspace(GemmPlan *plan, int64_t rows)
+{
+    plan->job_bytes = 4 * (plan->a_floats + plan->b_floats + plan->tile_floats);
+    plan->partial_floats = plan->parts_k > 1 ? (size_t)(rows * gemm_round_up(plan->n, 16)) : 0;
+    size_t jobs = (size_t)(plan->parts_b * plan->parts_m * plan->parts_n * plan->parts_k);
+    plan->workspace_bytes = jobs * plan->job_bytes + 4 * (size_t)plan->parts_k * plan->partial_floats;
+}
+
+/* --- results on their way out --- */
+
+/* dst[x] = src[x] + more[x] as bf16: the usual end, without a row of floats between. */
+static void gemm_store_bf16(uint16_t *restrict dst, const float *restrict src,
+                            const float *restrict more, int64_t n)
+{
+    for (int64_t x = 0; x < n; x++)
+        dst[x] = f32_to_bf16(src[x] + more[x]);
+}
+
+/* One row of C, n columns from `first` on: sums + bias (+ C). */
+static void gemm_store_row(const GemmOut *c, int64_t first, int64_t n, const float *sums,
+                           const float *bias)
+{
+    float old[GEMM_NC], fresh[GEMM_NC];
+    if (c->type == BF16 && !c->accumulate) {
+        gemm_store_bf16((uint16_t *)c->data + first, sums, bias, n);
+        return;
+    }
+    float       *dst = row_open(c->type, c->data, first, fresh);
+    const float *before = bias;
+    if (c->accumulate) {
+        before = row_load(c->type, c->data, first, n, old);
+        for (int64_t x = 0; c->bias && x < n; x++)
+            dst[x] = before[x] + bias[x];
+        before = c->bias ? dst : before;
+    }
+    for (int64_t x = 0; x < n; x++)
+        dst[x] = sums[x] + before[x];
+    row_store(c->type, c->data, first, n, dst);
+}
+
+/* n columns of sums, from up to GEMM_LANES rows of C, turned: turned[y*GEMM_NC + x]. */
+static void gemm_turn(const float *sums, int64_t ld, int64_t rows, int64_t n, float *turned)
+{
+    const float *from[GEMM_NR];
+    for (int64_t x = 0; x < n; x += GEMM_NR) {
+        int64_t count = gemm_min(GEMM_NR, n - x);
+        for (int64_t r = 0; r < count; r++)
+            from[r] = sums + (x + r) * ld;
+        gemm_interleave(turned + x, GEMM_NC, from, count, rows);
+    }
+}
+
+/* C[i][j] = sums[i][j] + bias[j] (+ C[i][j]), rows [i.lo,i.hi) and columns [j.lo,j.hi) of the
+ * product as computed; swapped, it is C[j][i] and bias[i]. sums points at (i.lo, j.lo). */
+static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i, Range j)
+{
+    float   bias[GEMM_NC], turned[GEMM_LANES * GEMM_NC];
+    Range   row = c->swapped ? j : i, col = c->swapped ? i : j;
+    int64_t group = c->swapped ? GEMM_LANES : 1;
+    for (int64_t at = col.lo; at < col.hi; at += GEMM_NC) {
+        int64_t n = gemm_min(GEMM_NC, col.hi - at);
+        for (int64_t x = 0; x < n; x++)
+            bias[x] = 0.0f;
+        if (c->bias)
+            convert_rows(F32, bias, c->type_bias,
+                         (const char *)c->bias + at * type_bytes(c->type_bias), (size_t)n);
+        for (int64_t y = row.lo; y < row.hi; y += group) {
+            int64_t      rows = gemm_min(group, row.hi - y);
+            const float *src = sums + (y - row.lo) * ld + at - col.lo;
+            if (c->swapped) {
+                gemm_turn(sums + (at - col.lo) * ld + y - row.lo, ld, rows, n, turned);
+                src = turned;
+            }
+            for (int64_t r = 0; r < rows; r++)
+                gemm_store_row(c, (c->row ? c->row(c->shape, y + r) : (y + r) * c->ld) + at, n,
+                               src + r * GEMM_NC, bias);   /* rows > 1: turned */
+        }
+    }
+}
+
+static int64_t gemm_panel_width(int64_t cols) { return cols > GEMM_LANES ? GEMM_NR : GEMM_LANES; }
+
+/* One tile: `rows` rows from row i on, columns n. */
+static void gemm_one_tile(const Sums *s, const GemmTile *panels, int64_t i, int64_t rows, Range n,
+                          bool add)
+{
+    float    edge[GEMM_MR * GEMM_NR], *c = s->data + (i - s->row0) * s->ld + n.lo - s->col0;
+    int64_t  cols = n.hi - n.lo;
+    int      vectors = cols > GEMM_LANES ? 2 : 1;
+    bool     whole = s->padded || cols == vectors * GEMM_LANES;
+    GemmTile tile = *panels;
+    tile.alpha = s->alpha;
+    tile.c = whole ? c : edge;
+    tile.ldc = whole ? s->ld : GEMM_NR;
+    tile.add = whole && add;
+    gemm_kernel(rows, vectors, &tile);
+    for (int64_t y = 0; !whole && y < rows; y++)
+        for (int64_t x = 0; x < cols; x++)
+            c[y * s->ld + x] = edge[y * GEMM_NR + x] + (add ? c[y * s->ld + x] : 0.0f);
+}
+
+/* One panel, for k in [k, k + run), in the pieces that packers take. */
+static void gemm_pack_panel(const GemmSide *side, Range i, int64_t width, int64_t k, int64_t run,
+                            float *dst)
+{
+    for (int64_t x = 0; x < run; x += GEMM_KC)
+        side->pack(side, i.lo, i.hi - i.lo, width, k + x, gemm_min(GEMM_KC, run - x),
+                   dst + x * width);
+}
+
+/* Where i is contiguous, one panel alone would touch kk far apart places for a few bytes each; a
+ * short run of k across all panels reads whole rows. (Packers along k write beyond their end: not
+ * those.) */
+static int64_t gemm_run_of_k(const GemmSide *side, int64_t kk) { return side->along_i ? 16 : kk; }
+
+static void gemm_pack_a(const GemmSide *a, Range m, int64_t k0, int64_t kk, float *dst)
+{
+    int64_t rows = m.hi - m.lo, panels = (rows + GEMM_MR - 1) / GEMM_MR, run = gemm_run_of_k(a, kk);
+    for (int64_t k = 0; k < kk; k += run) {
+        float *panel = dst;
+        for (int64_t p = 0; p < panels; p++) {
+            Range   r = gemm_part(rows, panels, p, 1);
+            int64_t width = r.hi - r.lo;
+            gemm_pack_panel(a, (Range){ m.lo + r.lo, m.lo + r.hi }, width, k0 + k,
+                            gemm_min(run, kk - k),
+                            panel + k * width);
+            panel += width * kk;
+        }
+    }
+}
+
+static void gemm_pack_b(const GemmSide *b, Range n, int64_t k0, int64_t kk, float *dst)
+{
+    int64_t run = gemm_run_of_k(b, kk);
+    for (int64_t k = 0; k < kk; k += run) {
+        float *panel = dst;
+        for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
+            Range   cols = { j, gemm_min(j + GEMM_NR, n.hi) };
+            int64_t width = gemm_panel_width(cols.hi - cols.lo);
+            gemm_pack_panel(b, cols, width, k0 + k, gemm_min(run, kk - k), panel + k * width);
+            panel += width * kk;
+        }
+    }
+}
+
+/* What a block of k reads: panels of A and B, or the operands where they lie. */
+typedef struct Block {
+    const float *a, *b;          /* packed, or A's rows from m.lo on if lda */
+    int64_t      lda, kk;
+    const float *b_there;        /* columns below `in_place` of B as it lies, rows ldb apart */
+    int64_t      ldb, in_place;
+    const float *init;           /* for columns n */
+    bool         add;
+} Block;
+
+/* Each panel of A against all panels of B: the one stays in the first cache while the others, which
+ * lie one behind the other, stream past it from the second (the kernel fetches ahead), and C is
+ * walked along its rows. */
+static void gemm_rows(const Sums *s, const Block *block, Range m, Range n)
+{
+    int64_t      rows = m.hi - m.lo, panels = (rows + GEMM_MR - 1) / GEMM_MR;
+    const float *a = block->a;
+    for (int64_t p = 0; p < panels; p++) {
+        Range        r = gemm_part(rows, panels, p, 1);
+        const float *b = block->b;
+        for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
+            Range    cols = { j, gemm_min(j + GEMM_NR, n.hi) };
+            bool     there = j < block->in_place;
+            int64_t  width = gemm_panel_width(cols.hi - cols.lo);
+            GemmTile tile = { .k = block->kk, .a = a, .lda = block->lda,
+                              .b = there ? block->b_there + (j - n.lo) : b,
+                              .b_step = there ? block->ldb : width,
+                              .init = block->init + (j - n.lo) };
+            gemm_one_tile(s, &tile, m.lo + r.lo, r.hi - r.lo, cols, block->add);
+            b += there ? 0 : width * block->kk;
+        }
+        a += (r.hi - r.lo) * (block->lda ? block->lda : block->kk);
+    }
+}
+
+/* The product of rows m, columns n, over all of k, in blocks; s is where row 0, column 0 goes. */
+static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const Sums *s,
+                       Range m, Range n, Range k, float *a_panels, float *b_panels, bool b_packed)
+{
+    /* Few rows do not repay the packing of B, nor few columns that of A: they are read where they
+     * lie. */
+    bool    few = m.hi - m.lo <= GEMM_FEW_ROWS && b->pack == gemm_pack_along_i && b->type == F32;
+    int64_t in_place = few ? n.lo + (n.hi - n.lo) / GEMM_NR * GEMM_NR : n.lo;
+    bool    a_in_place = n.hi - n.lo <= GEMM_FEW_COLS && a->pack == gemm_pack_along_k &&
+                         a->type == F32;
+    float   init[GEMM_NC_DIRECT + GEMM_NR] = { 0 };
+    if (s->bias)
+        convert_rows(F32, init, s->type_bias,
+                     (const char *)s->bias + n.lo * type_bytes(s->type_bias),
+                     (size_t)(n.hi - n.lo));
+    int64_t k0 = k.lo;
+    do {                                     /* once even for k = 0: the result is then the bias */
+        Block block = { .kk = gemm_min(p->kc, k.hi - k0), .b = b_panels, .ldb = b->ld,
+                        .in_place = in_place, .lda = a_in_place ? a->ld : 0, .init = init,
+                        .add = s->add || k0 > k.lo };
+        if (few)
+            block.b_there = (const float *)b->data + k0 * b->ld + n.lo;
+        if (!b_packed)
+            gemm_pack_b(b, (Range){ in_place, n.hi }, k0, block.kk, b_panels);
+        for (int64_t i0 = m.lo; i0 < m.hi; i0 += p->mc) {
+            Range rows = { i0, gemm_min(i0 + p->mc, m.hi) };
+            block.a = a_in_place ? (const float *)a->data + i0 * a->ld + k0 : a_panels;
+            if (!a_in_place)
+                gemm_pack_a(a, rows, k0, block.kk, a_panels);
+            gemm_rows(s, &block, rows, n);
+        }
+        for (int64_t x = 0; s->bias && x < n.hi - n.lo; x++)
+            init[x] = 0.0f;                  /* a bias is added once */
+        k0 += p->kc;
+    } while (k0 < k.hi);
+}
+
+/* One job's part of one matrix of the batch. */
+static void gemm_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c,
+                     Range m, Range n, Range k, char *mine, float *partial)
+{
+    float *a_panels = (float *)mine, *b_panels = a_panels + p->a_floats,
+        *tile = b_panels + p->b_floats;
+    bool   aside = !p->direct && !partial;
+    for (int64_t j = n.lo; j < n.hi; j += p->nc) {
+        Range   cols = { j, gemm_min(j + p->nc, n.hi) };
+        int64_t tile_ld = gemm_round_up(cols.hi - cols.lo, GEMM_LANES);
+        for (int64_t i = m.lo; i < m.hi; i += p->mb) {
+            Range rows = { i, gemm_min(i + p->mb, m.hi) };
+            bool  b_packed = i > m.lo && (p->b_whole || k.hi - k.lo <= p->kc);
+            Sums  s = { .alpha = 1.0f };
+            if (partial)
+                s.data = partial, s.ld = gemm_round_up(p->n, 16), s.padded = true;
+            else if (aside)
+                s.data = tile, s.row0 = i, s.col0 = j, s.ld = tile_ld, s.padded = true;
+            else
+                s.data = c->data, s.ld = c->ld, s.add = c->accumulate, s.bias = c->bias,
+                s.type_bias = c->type_bias;
+            if (p->amx)
+                gemm_block_amx(p, a, b, &s, rows, cols, k, a_panels, b_panels, b_packed);
+            else
+                gemm_block(p, a, b, &s, rows, cols, k, a_panels, b_panels, b_packed);
+            if (aside)
+                gemm_finish(c, tile, tile_ld, rows, cols);
+        }
+    }
+}
+
+/* Partial sums, added in the order of k, then out; rows are shared among the threads. */
+static void gemm_reduce(const GemmPlan *p, const GemmOut *c, float *partial, Range m)
+{
+    int64_t ld = gemm_round_up(p->n, 16);
+    for (int64_t i = m.lo; i < m.hi; i++) {
+        float *restrict sum = partial + i * ld;
+        for (int64_t part = 1; part < p->parts_k; part++) {
+            const float *restrict more = sum + part * (int64_t)p->partial_floats;
+            for (int64_t x = 0; x < p->n; x++)
+                sum[x] += more[x];
+        }
+    }
+    gemm_finish(c, partial + m.lo * ld, ld, m, (Range){ 0, p->n });
+}
+
+static const void *gemm_advance(const void *data, Type type, int64_t elements)
+{
+    return data ? (const char *)data + elements * type_bytes(type) : NULL;
+}
+
+static void gemm_run_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c,
+                         int64_t job, char *workspace, float *partial)
+{
+    int64_t rest = job;
+    int64_t unit_m = p->amx ? AMX_ROWS : 1, unit_k = p->amx ? AMX_K : 1;
+    Range   k = gemm_part(p->k, p->parts_k, rest % p->parts_k, unit_k);
+    float  *mine = partial ? partial + rest % p->parts_k * (int64_t)p->partial_floats : NULL;
+    rest /= p->parts_k;
+    Range m = gemm_part(p->m, p->parts_m, rest % p->parts_m, unit_m);
+    rest /= p->parts_m;
+    Range n = gemm_part(p->n, p->parts_n, rest % p->parts_n, GEMM_NR);
+    Range batch = gemm_part(p->batch, p->parts_b, rest / p->parts_n, 1);
+    if (p->amx)
+        amx_begin();
+    for (int64_t i = batch.lo; i < batch.hi; i++) {
+        GemmSide ai = *a, bi = *b;
+        GemmOut  ci = *c;
+        ai.data = gemm_advance(a->data, a->type, i * a->batch_stride);
+        bi.data = gemm_advance(b->data, b->type, i * b->batch_stride);
+        ci.data = (char *)c->data + i * c->batch_stride * type_bytes(c->type);
+        gemm_job(p, &ai, &bi, &ci, m, n, k, workspace + (size_t)job * p->job_bytes, mine);
+    }
+    if (p->amx)
+        amx_end();
+}
+
+void gemm_run(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c,
+              void *workspace)
+{
+    int64_t jobs = p->parts_b * p->parts_m * p->parts_n * p->parts_k;
+    float  *partial = (float *)((char *)workspace + (size_t)jobs * p->job_bytes);
+    if (p->parts_k == 1)
+        partial = NULL;
+    /* no parallel region: a team of another size is made anew, by malloc */
+    if (jobs == 1) {
+        gemm_run_job(p, a, b, c, 0, workspace, NULL);
+        return;
+    }
+#pragma omp parallel for num_threads(p->threads) schedule(static, 1)
+    for (int64_t job = 0; job < jobs; job++)
+        gemm_run_job(p, a, b, c, job, workspace, partial);
+    if (!partial)
+        return;
+#pragma omp parallel for num_threads(p->threads) schedule(static, 1)
+    for (int64_t job = 0; job < p->threads; job++)
+        gemm_reduce(p, c, partial, gemm_part(p->m, p->threads, job, 1));
+}
+
+/* --- one thread, fp32, for kernels that tile by themselves --- */
+
+size_t gemm_tile_workspace(int64_t m, int64_t n, int64_t k)
+{
+    GemmPlan plan;
+    gemm_plan(&plan, 1, m, n, k, 1, true);
+    return plan.workspace_bytes;
+}
+
+void gemm_tile(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+               const float *a, int64_t lda, const float *b, int64_t ldb,
+               float beta, float *c, int64_t ldc, void *workspace)
+{
+    GemmPlan plan;
+    gemm_plan(&plan, 1, m, n, k, 1, true);
+    if (beta != 0.0f && beta != 1.0f)
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++)
+                c[i * ldc + j] *= beta;
+    GemmSide sa = gemm_matrix(trans_a, F32, a, lda);
+    GemmSide sb = gemm_matrix(!trans_b, F32, b, ldb);
+    Sums     s = { .data = c, .ld = ldc, .add = beta != 0.0f, .alpha = alpha };
+    float   *a_panels = workspace, *b_panels = a_panels + plan.a_floats;
+    for (int64_t j = 0; j < n; j += plan.nc)
+        gemm_block(&plan, &sa, &sb, &s, (Range){ 0, m }, (Range){ j, gemm_min(j + plan.nc, n) },
+                   (Range){ 0, k }, a_panels, b_panels, false);
+}

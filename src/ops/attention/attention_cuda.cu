@@ -1,0 +1,451 @@
+/* attention_cuda.cu -- attention forward on CUDA, without ever storing the scores.
+ *
+ * A block holds some queries of one head and walks over the keys in tiles: scores, the softmax of
+ * what was seen so far (Milakov & Gimelshein 2018), y += p v. Exponentials are powers of two.
+ */
+#include "ops/attention/attention_mma.h"
+
+/* Of a tile: what shared memory holds. */
+template <class T, int D> constexpr int forward_keys = sizeof(T) == 4 && D > 80 ? 32 : 64;
+
+template <class T, int D, int MT> struct ForwardShared {
+    T q[64 * MT][ROW<T, D>];
+    T k[2][forward_keys<T, D>][ROW<T, D>], v[2][forward_keys<T, D>][ROW<T, D>];
+};
+
+/* Four warps, each with MT times 16 queries. */
+template <class T, int D, int MT>
+__global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int64_t blocks)
+{
+    extern __shared__ __align__(16) char memory[];
+    ForwardShared<T, D, MT> &s = *(ForwardShared<T, D, MT> *)memory;
+    constexpr int rows = 64 * MT, KEYS = forward_keys<T, D>, half = FRAGMENT<T> / 2;
+    int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * rows;
+    int     warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld;
+    const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
+    int64_t tiles = (a.lk + KEYS - 1) / KEYS;
+    float   scale = attention_scale_of(a) * LOG2_E, less = scale < 0 ? INFINITY : -INFINITY;
+
+    shared_clear(memory, (int)sizeof s);
+    __syncthreads();
+    rows_load<T, D, rows>(s.q, q, a.q.ld, a.lq - query, a.width, a.copy);
+    rows_load<T, D, KEYS>(s.k[0], k, a.k.ld, a.lk, a.width, a.copy);
+    rows_load<T, D, KEYS>(s.v[0], v, a.v.ld, a.lk, a.width, a.copy);
+    copy_commit();
+
+    float top[MT][2], sum[MT][2], y[MT][D / 8][4];
+    uint32_t qf[MT][D / 16][FRAGMENT<T>];
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+        top[m][0] = top[m][1] = -INFINITY;
+        sum[m][0] = sum[m][1] = 0;
+#pragma unroll
+        for (int d = 0; d < D / 8; d++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                y[m][d][e] = 0;
+    }
+    for (int64_t tile = 0; tile < tiles; tile++) {
+        int     stage = (int)(tile & 1);
+        int64_t key = tile * KEYS;
+        if (tile + 1 < tiles) {
+            int64_t next = key + KEYS;
+            rows_load<T, D, KEYS>(s.k[stage ^ 1], k + next * a.k.ld, a.k.ld, a.lk - next, a.width,
+                                  a.copy);
+            rows_load<T, D, KEYS>(s.v[stage ^ 1], v + next * a.v.ld, a.v.ld, a.lk - next, a.width,
+                                  a.copy);
+            copy_commit();
+            copy_wait<1>();
+        } else {
+            copy_wait<0>();
+        }
+        __syncthreads();
+        if (tile == 0)
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int d = 0; d < D / 16; d++)
+                    fragment_a<T, D>(qf[m][d], s.q, (warp * MT + m) * 16, d * 16);
+
+        float score[MT][KEYS / 8][4];
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    score[m][n][e] = 0;
+#pragma unroll
+        for (int d = 0; d < D / 16; d++)
+#pragma unroll
+            for (int n = 0; n < KEYS / 16; n++) {
+                uint32_t b[FRAGMENT<T>];
+                fragment_b_rows<T, D>(b, s.k[stage], n * 16, d * 16);
+#pragma unroll
+                for (int m = 0; m < MT; m++) {
+                    mma(score[m][2 * n], qf[m][d], b, T());
+                    mma(score[m][2 * n + 1], qf[m][d], b + half, T());
+                }
+            }
+
+        int64_t first = query + warp * MT * 16;
+        bool    mask = a.mask_diagonal && key < first + MT * 16 && first < key + KEYS;
+        if (mask || key + KEYS > a.lk)
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                scores_mask<KEYS>(score[m], less, a.lk - key, mask, (int)(first - key) + m * 16);
+#pragma unroll
+        for (int m = 0; m < MT; m++) {
+            float high[2] = { top[m][0], top[m][1] };
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    score[m][n][e] *= scale;
+                    high[e / 2] = fmaxf(high[e / 2], score[m][n][e]);
+                }
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 1));
+                high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 2));
+                float factor = fast_exp2(top[m][h] - high[h]);
+                top[m][h] = high[h];
+                sum[m][h] *= factor;
+#pragma unroll
+                for (int d = 0; d < D / 8; d++) {
+                    y[m][d][2 * h] *= factor;
+                    y[m][d][2 * h + 1] *= factor;
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    score[m][n][e] = fast_exp2(score[m][n][e] - top[m][e / 2]);
+                    sum[m][e / 2] += score[m][n][e];
+                }
+        }
+#pragma unroll
+        for (int n = 0; n < KEYS / 16; n++) {
+            uint32_t p[MT][FRAGMENT<T>];
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                fragment_of_scores<T>(p[m], score[m][2 * n], score[m][2 * n + 1]);
+#pragma unroll
+            for (int d = 0; d < D / 16; d++) {
+                uint32_t b[FRAGMENT<T>];
+                fragment_b_columns<T, D>(b, s.v[stage], n * 16, d * 16);
+#pragma unroll
+                for (int m = 0; m < MT; m++) {
+                    mma(y[m][2 * d], p[m], b, T());
+                    mma(y[m][2 * d + 1], p[m], b + half, T());
+                }
+            }
+        }
+        __syncthreads();                         /* the next copy takes this stage's place */
+    }
+
+    T *out = head_rows<T>(a, a.y, head);
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+        int64_t row = query + (warp * MT + m) * 16;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            sum[m][h] += __shfl_xor_sync(0xffffffffu, sum[m][h], 1);
+            sum[m][h] += __shfl_xor_sync(0xffffffffu, sum[m][h], 2);
+            if (t == 0 && row + g + 8 * h < a.lq)
+                lse_put(a, head * a.lq + row + g + 8 * h, top[m][h], sum[m][h]);
+        }
+        fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width,
+                             a.copy > (int)sizeof(T), y[m], 1 / sum[m][0], 1 / sum[m][1]);
+    }
+}
+
+/* Floats: 64 queries and one chunk of columns a block. */
+template <class T, int DC>
+__global__ void __launch_bounds__(TILE_THREADS) forward_tiles(AttentionCuda a, int64_t blocks)
+{
+    extern __shared__ __align__(16) char memory[];
+    Tiles<DC> &s = *(Tiles<DC> *)memory;
+    int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * TILE;
+    int     tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16, column = (int)blockIdx.y * DC;
+    const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld;
+    const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
+    float   scale = attention_scale_of(a) * LOG2_E;
+    float   top[8], sum[8], y[8][DC / 16];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        top[i] = -INFINITY;
+        sum[i] = 0;
+#pragma unroll
+        for (int e = 0; e < DC / 16; e++)
+            y[i][e] = 0;
+    }
+    for (int64_t key = 0; key < a.lk; key += TILE) {
+        float p[8][4];
+        tile_dot(s, p, q, a.q.ld, a.lq - query, k + key * a.k.ld, a.k.ld, a.lk - key, a.width);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float high = top[i];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                int64_t at = key + tx + 16 * j;
+                p[i][j] = __fmul_rn(p[i][j], scale);
+                if (at >= a.lk || (a.mask_diagonal && at == query + ty * 8 + i))
+                    p[i][j] = -INFINITY;
+                high = fmaxf(high, p[i][j]);
+            }
+            high = max_16(high);
+            float factor = exp2f(top[i] - high), part = 0;
+            top[i] = high;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                p[i][j] = exp2f(p[i][j] - high);
+                part += p[i][j];
+            }
+            sum[i] = sum[i] * factor + part;
+#pragma unroll
+            for (int e = 0; e < DC / 16; e++)
+                y[i][e] *= factor;
+        }
+        tile_turn(s, p);                         /* tile_dot's barriers have let all readers pass */
+        chunk_load<T, DC>(s.c, v + key * a.v.ld, a.v.ld, a.lk - key, column, a.width);
+        __syncthreads();
+        tile_add<DC>(s, y);
+    }
+    float part[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float   all = sum_16(sum[i]);
+        int64_t row = query + ty * 8 + i;
+        part[i] = 1 / all;
+        if (column == 0 && tx == 0 && row < a.lq)
+            lse_put(a, head * a.lq + row, top[i], all);
+    }
+    tile_store<T, DC>(head_rows<T>(a, a.y, head) + query * a.y.ld, a.y.ld, a.lq - query, column,
+                      a.width, y, part);
+}
+
+/* The parts of the temperature's gradient, added in order. */
+__global__ void heat_sum(const double *heat, int64_t count, float *out)
+{
+    __shared__ double sums[256];
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < count; i += 256)
+        sum += heat[i];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x)
+        return;
+    for (int i = 1; i < 256; i++)
+        sum += sums[i];
+    *out = (float)sum;
+}
+
+/* ---- host ---- */
+
+SideCuda attention_cuda_side(const Node *n, AttentionSlice slice, void *const *pointers)
+{
+    Shape    s = in_shape(n, slice.source);
+    SideCuda side = { (char *)pointers[slice.source], dim(s, -1), shape_count(s) / dim(s, 0),
+                      slice.column, slice.head_stride };
+    return side;
+}
+
+SideCuda attention_cuda_side_y(const Node *n, void *data)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    int64_t columns = attr->heads * attr->width, lq = attention_length(in_shape(n, attr->q.source));
+    SideCuda side = { (char *)data, columns, lq * columns, 0, attr->width };
+    return side;
+}
+
+AttentionCuda attention_cuda_of(const Call *call, const Node *n)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    Shape         q = in_shape(n, attr->q.source);
+    AttentionCuda a = {};
+    a.q = attention_cuda_side(n, attr->q, call->in);
+    a.k = attention_cuda_side(n, attr->k, call->in);
+    a.v = attention_cuda_side(n, attr->v, call->in);
+    a.heads = attr->heads;
+    a.n_heads = dim(q, 0) * attr->heads;
+    a.lq = attention_length(q);
+    a.lk = attention_length(in_shape(n, attr->k.source));
+    a.width = (int)attr->width;
+    a.scale = attr->scale;
+    a.type = in_type(n, attr->q.source);
+    a.mask_diagonal = attr->mask_diagonal;
+    if (in_given(n, ATTENTION_TEMPERATURE)) {
+        a.temperature = call->in[ATTENTION_TEMPERATURE];
+        a.type_t = in_type(n, ATTENTION_TEMPERATURE);
+    }
+    return a;
+}
+
+void attention_cuda_gradients(const Call *call, AttentionCuda *a)
+{
+    const AttentionAttr *attr = ATTR(call->node, AttentionAttr);
+    a->dq = attention_cuda_side(call->node, attr->q, call->out);
+    a->dk = attention_cuda_side(call->node, attr->k, call->out);
+    a->dv = attention_cuda_side(call->node, attr->v, call->out);
+}
+
+bool attention_cuda_mma(const Node *n, const Device *device)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    bool rounds = ((const CudaHandle *)device->handle)->tf32;
+    return (in_type(n, attr->q.source) != F32 || rounds) && attr->width <= 128;
+}
+
+bool attention_cuda_wgmma(const Node *n, const Device *device)
+{
+#ifdef PLIMSOLL_SM90A
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    return ((const CudaHandle *)device->handle)->capability == 90 &&
+           in_type(n, attr->q.source) != F32 && attr->width <= 128 &&
+           attr->width % 2 == 0;                 /* copies take 4 bytes at least */
+#else
+    (void)n;
+    (void)device;
+    return false;
+#endif
+}
+
+bool attention_cuda_head(const Node *n, const Device *device)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    return attention_cuda_wgmma(n, device) &&
+           attention_head_fits(attention_length(in_shape(n, attr->q.source)),
+                               attention_length(in_shape(n, attr->k.source)), attr->width);
+}
+
+const char *attention_cuda_name(const Node *n, const Device *device)
+{
+    return attention_cuda_head(n, device)    ? "heads"
+           : attention_cuda_wgmma(n, device) ? "wgmma"
+           : attention_cuda_mma(n, device)   ? "mma"
+           : attention_cuda_wide(n)          ? "products"
+                                             : "tiles";
+}
+
+static int chunks_of(int64_t width) { return (int)ceil_div(width, width <= 64 ? 64 : 128); }
+
+int64_t attention_cuda_heat(const Node *n)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    int64_t blocks = ceil_div(attention_length(in_shape(n, attr->k.source)), TILE);
+    return dim(in_shape(n, attr->q.source), 0) * attr->heads * blocks * chunks_of(attr->width);
+}
+
+/* The most bytes that divide every place and distance of a side. */
+static int copy_bytes(const SideCuda *side, int width, int size, int most)
+{
+    if (!side->data)
+        return most;
+    uint64_t all =
+        (uint64_t)(uintptr_t)side->data |
+        (uint64_t)(side->ld | side->batch_stride | side->column | side->head_stride | width) *
+        (uint64_t)size;
+    while (all % (uint64_t)most)
+        most /= 2;
+    return most;
+}
+
+void attention_cuda_set(AttentionCuda *a)
+{
+    const SideCuda *sides[] = { &a->q, &a->k, &a->v, &a->y, &a->dy, &a->dq, &a->dk, &a->dv };
+    a->copy = 16;
+    for (const SideCuda *side : sides)
+        a->copy = copy_bytes(side, a->width, a->type == F32 ? 4 : 2, a->copy);
+    a->chunks = chunks_of(a->width);
+}
+
+template <class T, int D, int MT> static Err launch_mma(const Call *call, const AttentionCuda &a)
+{
+    int64_t blocks = ceil_div(a.lq, 64 * MT);
+    size_t  bytes = sizeof(ForwardShared<T, D, MT>);
+    CUDA_TRY(cudaFuncSetAttribute(forward_mma<T, D, MT>,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    forward_mma<T, D, MT>
+        <<<(unsigned)(a.n_heads * blocks), MMA_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+template <class T, int DC> static Err launch_tiles(const Call *call, const AttentionCuda &a)
+{
+    int64_t blocks = ceil_div(a.lq, TILE);
+    size_t  bytes = sizeof(Tiles<DC>);
+    dim3    grid((unsigned)(a.n_heads * blocks), (unsigned)a.chunks);
+    CUDA_TRY(cudaFuncSetAttribute(forward_tiles<T, DC>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  (int)bytes));
+    forward_tiles<T, DC><<<grid, TILE_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
+{
+    /* then smaller blocks */
+    bool few = a.n_heads * ceil_div(a.lq, 128) < 2 * cuda_handle(call)->sms;
+    WITH_WIDTH(a.width, D, {
+        constexpr int most = D > 80 || sizeof(T) == 4 ? 1 : 2;   /* what the registers hold */
+        if (few)
+            return launch_mma<T, D, 1>(call, a);
+        return launch_mma<T, D, most>(call, a);
+    });
+}
+
+Err attention_cuda_forward(const Call *call, AttentionCuda a)
+{
+    attention_cuda_set(&a);
+    if (attention_cuda_head(call->node, call->device))
+        return attention_head_forward(call, a);
+    if (attention_cuda_wgmma(call->node, call->device))
+        return attention_wgmma_forward(call, a);
+    /* Stored probabilities are made from exact scores, and so must be what they are divided by. */
+    if (attention_cuda_mma(call->node, call->device) && !(a.type == F32 && a.part))
+        return a.type == BF16  ? forward_with<bf16>(call, a)
+               : a.type == F16 ? forward_with<f16>(call, a)
+                               : forward_with<float>(call, a);
+    WITH_FLOAT(a.type, T, {
+        if (a.width <= 64)
+            return launch_tiles<T, 64>(call, a);
+        return launch_tiles<T, 128>(call, a);
+    });
+    return OK;
+}
+
+Err attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t count)
+{
+    heat_sum<<<1, 256, 0, cuda_stream(call)>>>(a->heat, count,
+                                               (float *)call->out[ATTENTION_TEMPERATURE]);
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+extern "C" Err attention_choose_cuda(const Node *n, const Device *device, Choice *choice)
+{
+    choice->name = attention_cuda_name(n, device);
+    return attention_cuda_wide(n) ? attention_wide_choose(n, device, false, choice) : OK;
+}
+
+extern "C" Err attention_prepare_cuda(Pool *pool, Call *call)
+{
+    return attention_cuda_wide(call->node) ? attention_wide_prepare(pool, call, false) : OK;
+}
+
+extern "C" Err attention_cuda(const Call *call)
+{
+    if (attention_cuda_wide(call->node))
+        return attention_wide_forward(call);
+    AttentionCuda a = attention_cuda_of(call, call->node);
+    a.y = attention_cuda_side_y(call->node, call->out[0]);
+    a.lse = (float *)call->out[1];
+    return attention_cuda_forward(call, a);
+}
+
+CUDA_KERNEL(attention, .choose = attention_choose_cuda, .prepare = attention_prepare_cuda,
+            .run = attention_cuda)

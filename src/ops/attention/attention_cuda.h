@@ -1,0 +1,257 @@
+/* attention_cuda.h -- what the CUDA attention kernels share: where q, k, v lie; tiles of fp32.
+ *
+ * Five families of kernels, all but the last in the order of Dao (2023, FlashAttention-2):
+ *
+ *   heads          bf16 and fp16 on Hopper, up to 288 positions, heads of even width up to 64: a
+ *                  block has all keys of a head (attention_head.h)
+ *   warpgroups     bf16 and fp16 on Hopper, heads of even width up to 128: products of 64 rows,
+ *                  tiles fetched by the TMA (attention_ring.h)
+ *   tensor cores   elsewhere, odd widths, and fp32 where its factors may be rounded to tf32:
+ *                  products of 16 rows by 8 (attention_mma.h)
+ *   floats         fp32, and what no other takes: 64 x 64 scores by 128 threads, each 8 rows by 4
+ *                  columns; the summed index comes in slices, results in chunks of columns, so that
+ *                  any width fits (every chunk makes the scores anew)
+ *   products       heads wider than 128: scores of some queries at a time, by the products that
+ *                  linear layers have (attention_wide_cuda.cu)
+ */
+#ifndef OPS_ATTENTION_ATTENTION_CUDA_H
+#define OPS_ATTENTION_ATTENTION_CUDA_H
+
+#include "ops/ops_cuda.h"
+
+#include <float.h>
+
+extern "C" {
+#include "ops/attention/attention.h"
+}
+
+typedef struct SideCuda {        /* q, k, v, y or a gradient; data NULL: not wanted */
+    char   *data;
+    int64_t ld, batch_stride, column, head_stride;       /* in elements */
+} SideCuda;
+
+typedef struct AttentionCuda {
+    SideCuda    q, k, v, y, dy, dq, dk, dv;
+    float      *lse;             /* [n_heads][lq] */
+    float      *part;            /* [n_heads][lq] or NULL: see lse_put */
+    float      *delta;           /* [n_heads][lq]: rowsum(dy * y) */
+    /* warpgroups: [n_heads][tiles][2][tile], lse in powers of two and delta of a tile's queries,
+     * both 0 beyond the last; instead of delta */
+    float      *numbers;
+    int         tile, tiles;
+    double     *heat;            /* parts of the temperature's gradient, one per block of keys */
+    void       *p;               /* stored probabilities [n_heads][lq][lk], or NULL */
+    int64_t     heads, n_heads, lq, lk;
+    int         width, chunks;   /* floats: chunks of columns */
+    int         copy;            /* bytes that may be copied at a time: 2, 4, 8, 16 */
+    float       scale;           /* without a temperature */
+    const void *temperature;
+    Type        type, type_t;
+    bool        mask_diagonal;
+} AttentionCuda;
+
+AttentionCuda attention_cuda_of(const Call *call, const Node *n);    /* without y, dy, gradients */
+SideCuda      attention_cuda_side(const Node *n, AttentionSlice slice, void *const *pointers);
+SideCuda      attention_cuda_side_y(const Node *n, void *data);
+void          attention_cuda_gradients(const Call *call, AttentionCuda *a);
+void          attention_cuda_set(AttentionCuda *a);  /* copy and chunks, once all sides are set */
+bool          attention_cuda_mma(const Node *n, const Device *device);       /* tensor cores? */
+bool          attention_cuda_wgmma(const Node *n, const Device *device);     /* by warpgroups? */
+bool          attention_cuda_wide(const Node *n);    /* by products? */
+/* A head a block? And the family's name. */
+bool          attention_cuda_head(const Node *n, const Device *device);
+const char   *attention_cuda_name(const Node *n, const Device *device);
+int64_t       attention_cuda_heat(const Node *n);    /* blocks of keys in all, times chunks */
+Err           attention_cuda_forward(const Call *call, AttentionCuda a);
+int           attention_wgmma_tile(int64_t width);   /* queries that keys walk over at a time */
+Err           attention_wgmma_forward(const Call *call, const AttentionCuda &a);
+Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);  /* dk, dv, heat */
+Err           attention_wgmma_queries(const Call *call, const AttentionCuda &a);     /* dq */
+bool          attention_head_fits(int64_t lq, int64_t lk, int64_t width);
+Err           attention_head_forward(const Call *call, const AttentionCuda &a);
+Err           attention_head_backward(const Call *call, const AttentionCuda &a);
+/* delta = rowsum(dy * y), once attention_cuda_set has been called */
+Err           attention_cuda_delta(const Call *call, const AttentionCuda &a);
+Err           attention_wide_choose(const Node *n, const Device *device, bool gradient,
+                                    Choice *choice);
+Err           attention_wide_prepare(Pool *pool, Call *call, bool gradient);
+Err           attention_wide_forward(const Call *call);
+Err           attention_wide_backward(const Call *call);
+Err           attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t count);
+
+enum { TILE = 64, SLICE = 32, TILE_LD = TILE + 4, TILE_THREADS = 128 };
+
+#define LOG2_E 1.44269504088896f
+#define LN_2   0.69314718055995f
+
+#ifdef __CUDACC__
+
+__device__ __forceinline__ float attention_scale_of(const AttentionCuda &a)
+{
+    if (!a.temperature)
+        return a.scale;
+    float t = a.type_t == F32    ? *(const float *)a.temperature
+              : a.type_t == BF16 ? get((const bf16 *)a.temperature, 0)
+                                 : get((const f16 *)a.temperature, 0);
+    return fmaxf(expf(t), FLT_MIN);          /* never 0: a masked score is scaled to infinity */
+}
+
+/* A row's log-sum-exp from its highest score (in powers of two) and the sum of exponentials over
+ * that; or both apart, for who must make probabilities that add up to 1 whatever the size of the
+ * scores. */
+__device__ __forceinline__ void lse_put(const AttentionCuda &a, int64_t row, float top, float sum)
+{
+    a.lse[row] = a.part ? top : (top + log2f(sum)) * LN_2;
+    if (a.part)
+        a.part[row] = 1 / sum;
+}
+
+__device__ __forceinline__ float *numbers_of(const AttentionCuda &a, int64_t head, int64_t tile)
+{
+    return a.numbers + (head * a.tiles + tile) * 2 * a.tile;
+}
+
+template <class T>
+__device__ __forceinline__ T *head_rows(const AttentionCuda &a, const SideCuda &s, int64_t head)
+{
+    return (T *)s.data + head / a.heads * s.batch_stride + head % a.heads * s.head_stride +
+           s.column;
+}
+
+/* ---- tiles of floats ---- */
+
+/* Shared memory: two slices, scores (turned), rows of one chunk of columns. */
+template <int DC> struct Tiles {
+    float a[SLICE][TILE_LD], b[SLICE][TILE_LD];
+    float p[TILE][TILE_LD];
+    float c[TILE][DC];
+};
+
+/* Columns [at, at+SLICE) of up to n rows, turned; 0 where there are none. A warp takes 8 columns of
+ * 4 rows at a time, which fall into 32 different banks. */
+template <class T>
+__device__ __forceinline__ void slice_load(float (*to)[TILE_LD], const T *x, int64_t ld, int64_t n,
+                                           int at, int width)
+{
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    int c0 = lane % 8, r0 = lane / 8 + 4 * warp;
+#pragma unroll
+    for (int r = 0; r < TILE; r += 16)
+#pragma unroll
+        for (int c = 0; c < SLICE; c += 8) {
+            bool there = r + r0 < n && at + c + c0 < width;
+            to[c + c0][r + r0] = there ? get(x, (int64_t)(r + r0) * ld + at + c + c0) : 0.0f;
+        }
+}
+
+/* Columns [at, at+DC) of up to n rows, as they lie. */
+template <class T, int DC>
+__device__ __forceinline__ void chunk_load(float (*to)[DC], const T *x, int64_t ld, int64_t n,
+                                           int at, int width)
+{
+    for (int i = (int)threadIdx.x; i < TILE * DC; i += TILE_THREADS) {
+        int r = i / DC, c = i % DC;
+        to[r][c] = r < n && at + c < width ? get(x, (int64_t)r * ld + at + c) : 0.0f;
+    }
+}
+
+/* acc[i][j] = row ty*8+i of x times row tx+16j of y. Begins with a barrier. */
+template <class T, int DC>
+__device__ __forceinline__ void tile_dot(Tiles<DC> &s, float (&acc)[8][4], const T *x, int64_t ldx,
+                                         int64_t nx, const T *y, int64_t ldy, int64_t ny, int width)
+{
+    int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            acc[i][j] = 0;
+    for (int at = 0; at < width; at += SLICE) {
+        __syncthreads();
+        slice_load(s.a, x, ldx, nx, at, width);
+        slice_load(s.b, y, ldy, ny, at, width);
+        __syncthreads();
+#pragma unroll 4
+        for (int k = 0; k < SLICE; k++) {
+            float4 lo = *(const float4 *)&s.a[k][ty * 8], hi = *(const float4 *)&s.a[k][ty * 8 + 4];
+            float  a[8] = { lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w };
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float b = s.b[k][tx + 16 * j];
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    acc[i][j] += a[i] * b;
+            }
+        }
+    }
+}
+
+/* The scores become the left-hand side of the next product. */
+template <int DC> __device__ __forceinline__ void tile_turn(Tiles<DC> &s, const float (&p)[8][4])
+{
+    int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        float *to = &s.p[tx + 16 * j][ty * 8];
+        *(float4 *)to = make_float4(p[0][j], p[1][j], p[2][j], p[3][j]);
+        *(float4 *)(to + 4) = make_float4(p[4][j], p[5][j], p[6][j], p[7][j]);
+    }
+}
+
+/* acc[i][4q+x] += sum over k of p[k][ty*8+i] c[k][64q + 4tx + x]. */
+template <int DC>
+__device__ __forceinline__ void tile_add(const Tiles<DC> &s, float (&acc)[8][DC / 16])
+{
+    int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+#pragma unroll 4
+    for (int k = 0; k < TILE; k++) {
+        float4 lo = *(const float4 *)&s.p[k][ty * 8], hi = *(const float4 *)&s.p[k][ty * 8 + 4];
+        float  a[8] = { lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w };
+#pragma unroll
+        for (int q = 0; q < DC / 64; q++) {
+            float4 c = *(const float4 *)&s.c[k][64 * q + 4 * tx];
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                acc[i][4 * q] += a[i] * c.x;
+                acc[i][4 * q + 1] += a[i] * c.y;
+                acc[i][4 * q + 2] += a[i] * c.z;
+                acc[i][4 * q + 3] += a[i] * c.w;
+            }
+        }
+    }
+}
+
+/* Rows of up to n, columns of the chunk at `at`, times factor[i]. */
+template <class T, int DC>
+__device__ __forceinline__ void tile_store(T *to, int64_t ld, int64_t n, int at, int width,
+                                           const float (&acc)[8][DC / 16], const float (&factor)[8])
+{
+    int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+#pragma unroll
+        for (int e = 0; e < DC / 16; e++) {
+            int c = at + 64 * (e / 4) + 4 * tx + e % 4;
+            if (ty * 8 + i < n && c < width)
+                put(to, (int64_t)(ty * 8 + i) * ld + c, acc[i][e] * factor[i]);
+        }
+}
+
+/* Over the 16 threads that share rows. */
+__device__ __forceinline__ float sum_16(float x)
+{
+#pragma unroll
+    for (int d = 8; d; d >>= 1)
+        x += __shfl_xor_sync(0xffffffffu, x, d);
+    return x;
+}
+__device__ __forceinline__ float max_16(float x)
+{
+#pragma unroll
+    for (int d = 8; d; d >>= 1)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
+    return x;
+}
+
+#endif
+#endif

@@ -1,0 +1,279 @@
+/* attention_wgmma.h -- pieces for attention on Hopper: products of a warpgroup, the softmax of what
+ * was seen so far.
+ *
+ * A warpgroup (4 warps) multiplies 64 rows at a time; the right-hand side is read from shared
+ * memory, the left-hand side from there or from registers, where the results lie as those of
+ * mma.sync do. */
+#ifndef OPS_ATTENTION_ATTENTION_WGMMA_H
+#define OPS_ATTENTION_ATTENTION_WGMMA_H
+
+#include "ops/attention/attention_mma.h"
+
+/* Bytes copied at a time, as a constant. */
+#define WITH_COPY(copy, COPY, ...)                                                            \
+    do {                                                                                      \
+        if ((copy) == 16)     { constexpr int COPY = 16; __VA_ARGS__ }                        \
+        else if ((copy) == 8) { constexpr int COPY = 8; __VA_ARGS__ }                         \
+        else                  { constexpr int COPY = 4; __VA_ARGS__ }                         \
+    } while (0)
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* ---- products ---- */
+
+/* The compiler does not move uses of c over this place. */
+template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            asm volatile("" : "+f"(c[i][e])::"memory");
+}
+
+#define R_8   "%0,%1,%2,%3"
+#define R_16  R_8 ",%4,%5,%6,%7"
+#define R_32  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define R_48  R_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define R_56  R_48 ",%24,%25,%26,%27"
+#define R_64  R_56 ",%28,%29,%30,%31"
+#define R_72  R_64 ",%32,%33,%34,%35"
+#define R_80  R_72 ",%36,%37,%38,%39"
+#define R_96  R_80 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define R_128 R_96 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define C(m, i)  m(c[i][0]), m(c[i][1]), m(c[i][2]), m(c[i][3])
+#define C_8(m)   C(m, 0)
+#define C_16(m)  C_8(m), C(m, 1)
+#define C_32(m)  C(m, 0), C(m, 1), C(m, 2), C(m, 3)
+#define C_48(m)  C_32(m), C(m, 4), C(m, 5)
+#define C_56(m)  C_48(m), C(m, 6)
+#define C_64(m)  C_56(m), C(m, 7)
+#define C_72(m)  C_64(m), C(m, 8)
+#define C_80(m)  C_72(m), C(m, 9)
+#define C_96(m)  C_80(m), C(m, 10), C(m, 11)
+#define C_128(m) C_96(m), C(m, 12), C(m, 13), C(m, 14), C(m, 15)
+#define C_SET(x) "=f"(x)
+#define C_ADD(x) "+f"(x)
+
+/* Operands after the N/2 results, by number. A result that is set must not be an operand too: the
+ * copy into its registers would make the compiler end all products under way. */
+#define WGMMA_TILES(N, A, B, ADD, XD, YD, KIND)                                                    \
+    do {                                                                                           \
+        if (add)                                                                                   \
+            asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                      \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND           \
+                         " {" R_##N "}, %" #A ", %" #B ", p, 1, 1, %" #XD ", %" #YD ";\n}"         \
+                         : C_##N(C_ADD)                                                            \
+                         : "l"(x), "l"(y), "r"(1), "n"((int)xd), "n"((int)yd));                    \
+        else                                                                                       \
+            asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                      \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND           \
+                         " {" R_##N "}, %" #A ", %" #B ", p, 1, 1, %" #XD ", %" #YD ";\n}"         \
+                         : C_##N(C_SET)                                                            \
+                         : "l"(x), "l"(y), "r"(0), "n"((int)xd), "n"((int)yd));                    \
+    } while (0)
+#define WGMMA_REGISTERS(N, A0, A1, A2, A3, B, ADD, YD, KIND)                                       \
+    do {                                                                                           \
+        if (add)                                                                                   \
+            asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                      \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND           \
+                         " {" R_##N "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B               \
+                         ", p, 1, 1, %" #YD ";\n}"                                                 \
+                         : C_##N(C_ADD)                                                            \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(y), "r"(1),             \
+                           "n"((int)yd));                                                          \
+        else                                                                                       \
+            asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                      \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND           \
+                         " {" R_##N "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B               \
+                         ", p, 1, 1, %" #YD ";\n}"                                                 \
+                         : C_##N(C_SET)                                                            \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(y), "r"(0),             \
+                           "n"((int)yd));                                                          \
+    } while (0)
+
+#define WGMMA_OF(type, kind)                                                                       \
+    /* xd, yd: the summed index goes down x or y, not along its rows */                            \
+    template <int N, bool add, bool xd = false, bool yd = false>                                   \
+    __device__ __forceinline__ void wgmma(float(&c)[N / 8][4], uint64_t x, uint64_t y, type)       \
+    {                                                                                              \
+        if constexpr (N == 32)                                                                     \
+            WGMMA_TILES(32, 16, 17, 18, 19, 20, kind);                                             \
+        else if constexpr (N == 48)                                                                \
+            WGMMA_TILES(48, 24, 25, 26, 27, 28, kind);                                             \
+        else if constexpr (N == 56)                                                                \
+            WGMMA_TILES(56, 28, 29, 30, 31, 32, kind);                                             \
+        else if constexpr (N == 96)                                                                \
+            WGMMA_TILES(96, 48, 49, 50, 51, 52, kind);                                             \
+        else if constexpr (N == 128)                                                               \
+            WGMMA_TILES(128, 64, 65, 66, 67, 68, kind);                                            \
+        else                                                                                       \
+            WGMMA_TILES(64, 32, 33, 34, 35, 36, kind);                                             \
+    }                                                                                              \
+    template <int N, bool add = true, bool yd = true>                                              \
+    __device__ __forceinline__ void wgmma(float(&c)[N / 8][4], const uint32_t(&a)[4], uint64_t y,  \
+                                          type)                                                    \
+    {                                                                                              \
+        if constexpr (N == 8)                                                                      \
+            WGMMA_REGISTERS(8, 4, 5, 6, 7, 8, 9, 10, kind);                                        \
+        else if constexpr (N == 16)                                                                \
+            WGMMA_REGISTERS(16, 8, 9, 10, 11, 12, 13, 14, kind);                                   \
+        else if constexpr (N == 32)                                                                \
+            WGMMA_REGISTERS(32, 16, 17, 18, 19, 20, 21, 22, kind);                                 \
+        else if constexpr (N == 48)                                                                \
+            WGMMA_REGISTERS(48, 24, 25, 26, 27, 28, 29, 30, kind);                                 \
+        else if constexpr (N == 56)                                                                \
+            WGMMA_REGISTERS(56, 28, 29, 30, 31, 32, 33, 34, kind);                                 \
+        else if constexpr (N == 64)                                                                \
+            WGMMA_REGISTERS(64, 32, 33, 34, 35, 36, 37, 38, kind);                                 \
+        else if constexpr (N == 72)                                                                \
+            WGMMA_REGISTERS(72, 36, 37, 38, 39, 40, 41, 42, kind);                                 \
+        else if constexpr (N == 80)                                                                \
+            WGMMA_REGISTERS(80, 40, 41, 42, 43, 44, 45, 46, kind);                                 \
+        else if constexpr (N == 96)                                                                \
+            WGMMA_REGISTERS(96, 48, 49, 50, 51, 52, 53, 54, kind);                                 \
+        else                                                                                       \
+            WGMMA_REGISTERS(128, 64, 65, 66, 67, 68, 69, 70, kind);                                \
+    }
+WGMMA_OF(bf16, "bf16")
+WGMMA_OF(f16, "f16")
+#undef WGMMA_OF
+#undef WGMMA_TILES
+#undef WGMMA_REGISTERS
+#undef C
+
+/* ---- softmax of what was seen so far ---- */
+
+struct RowsSeen {                /* of this thread's two rows */
+    float top[2], sum[2];
+};
+
+/* Scores become exponentials over the highest so far. Has that grown, in any row of the warp? Then
+ * y must be scaled by `factor`, as the sum is already. The scale is positive. */
+template <int KEYS>
+__device__ __forceinline__ bool softmax_step(float (&score)[KEYS / 8][4], RowsSeen &r, float scale,
+                                             float (&factor)[2])
+{
+    float high[2] = { r.top[0], r.top[1] };
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            high[e / 2] = fmaxf(high[e / 2], score[n][e]);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 1));
+        high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 2));
+    }
+    bool grown = !((high[0] - r.top[0]) * scale <= 8 && (high[1] - r.top[1]) * scale <= 8);
+    grown = __any_sync(0xffffffffu, grown);
+    if (grown) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            factor[h] = fast_exp2((r.top[h] - high[h]) * scale);
+            r.top[h] = high[h];
+            r.sum[h] *= factor[h];
+        }
+    }
+    float less[2] = { r.top[0] * scale, r.top[1] * scale };
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            score[n][e] = fast_exp2(fmaf(score[n][e], scale, -less[e / 2]));
+            r.sum[e / 2] += score[n][e];
+        }
+    return grown;
+}
+template <int N>
+__device__ __forceinline__ void rows_scale(float (&y)[N / 8][4], const float (&factor)[2])
+{
+#pragma unroll
+    for (int d = 0; d < N / 8; d++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            y[d][e] *= factor[e / 2];
+}
+
+/* The log-sum-exp of a warp's 16 rows; the sum becomes what y is to be multiplied by. */
+__device__ __forceinline__ void softmax_end(const AttentionCuda &a, int64_t head, int64_t row,
+                                            RowsSeen &r, float scale)
+{
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        r.sum[h] += __shfl_xor_sync(0xffffffffu, r.sum[h], 1);
+        r.sum[h] += __shfl_xor_sync(0xffffffffu, r.sum[h], 2);
+        if (t == 0 && row + g + 8 * h < a.lq)
+            lse_put(a, head * a.lq + row + g + 8 * h, r.top[h] * scale, r.sum[h]);
+        r.sum[h] = 1 / r.sum[h];
+    }
+}
+
+/* ---- results ---- */
+
+/* Of two values in each of two lanes that differ in bit M, the first has both firsts, the second
+ * both seconds. */
+template <int M> __device__ __forceinline__ void quad_swap(uint32_t &first, uint32_t &second)
+{
+    bool     high = threadIdx.x & M;
+    uint32_t got = __shfl_xor_sync(0xffffffffu, high ? first : second, M);
+    first = high ? got : first;
+    second = high ? second : got;
+}
+
+/* Note [Whole pieces]
+ * fragment_store of 4 bytes a thread writes 16 bytes of a row at a time, half of what the second
+ * cache takes at least, and what a head's block stores at once then fills the way there. So the
+ * four threads of a row exchange their pairs first: of four blocks of 8 columns each then has one,
+ * 16 bytes; where places allow only 8, of two blocks half of one. An even width, all lanes
+ * together. */
+template <class T, int D>
+__device__ __forceinline__ void quad_store(T *to, int64_t ld, int64_t n, int width, int copy,
+                                           const float (&acc)[D / 8][4], float first, float second)
+{
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    if (copy < 8) {
+        fragment_store<T, D>(to, ld, n, width, true, acc, first, second);
+        return;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float factor = h ? second : first;
+        T    *row = to + (g + 8 * h) * ld;
+        bool  there = g + 8 * h < n;
+#pragma unroll
+        for (int d = 0; d < D / 8; d += 4) {
+            uint32_t x[4] = { 0, 0, 0, 0 };
+#pragma unroll
+            for (int i = 0; i < 4 && d + i < D / 8; i++)
+                x[i] = pair(acc[d + i][2 * h] * factor, acc[d + i][2 * h + 1] * factor, T());
+            quad_swap<1>(x[0], x[1]);
+            quad_swap<1>(x[2], x[3]);
+            if (copy == 8) {
+#pragma unroll
+                for (int i = 0; i < 4; i += 2) {
+                    int c = 8 * (d + i + t % 2) + 4 * (t / 2);
+                    if (there && c < width)
+                        *(uint2 *)(row + c) = make_uint2(x[i], x[i + 1]);
+                }
+                continue;
+            }
+            quad_swap<2>(x[0], x[2]);
+            quad_swap<2>(x[1], x[3]);
+            if (there && 8 * (d + t) < width)
+                *(uint4 *)(row + 8 * (d + t)) = make_uint4(x[0], x[1], x[2], x[3]);
+        }
+    }
+}
+
+template <class T, int N>
+__device__ __forceinline__ void fragments_of(uint32_t (&p)[N / 16][4], const float (&s)[N / 8][4])
+{
+#pragma unroll
+    for (int k = 0; k < N / 16; k++)
+        fragment_of_scores<T>(p[k], s[2 * k], s[2 * k + 1]);
+}
+
+#endif
+#endif

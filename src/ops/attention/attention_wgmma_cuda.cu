@@ -1,0 +1,150 @@
+/* attention_wgmma_cuda.cu -- attention forward on Hopper: as attention_cuda.cu, by warpgroups.
+ *
+ * Each warpgroup has 64 queries. While it takes exponentials of one tile's scores, y += p v of the
+ * tile before runs, and other warpgroups' products. The highest score so far is replaced, and y
+ * scaled anew, only where it grew by more than 2^8: what matters is that exponentials neither
+ * overflow nor vanish, and the last division makes up for the rest. */
+#include "ops/attention/attention_ring.h"
+
+template <int K, int GROUPS, int KEYS, int STAGES>
+using ForwardShared = RingShared<K, 1, 64 * GROUPS, KEYS, STAGES>;
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* Turns the signs of a warpgroup's queries. */
+template <int OWN, int K>
+__device__ __forceinline__ void queries_turn(Panels<OWN, K> &q, int group)
+{
+    for (int i = (int)threadIdx.x % 128; i < 64 * K / 2; i += 128)
+        *(uint32_t *)(q.at + byte_at<OWN, K>(group * 64 + i / (K / 2), i % (K / 2) * 4)) ^=
+            0x80008000u;
+    smem_writes_visible();
+    group_sync(group);
+}
+
+/* One warpgroup's queries, from first to last key. */
+template <class T, int N, int K, int GROUPS, int KEYS, int STAGES>
+__device__ __forceinline__ void forward_walk(const AttentionCuda &a,
+                                             ForwardShared<K, GROUPS, KEYS, STAGES> &s,
+                                             int64_t head, int64_t query, int group, int64_t tiles)
+{
+    float    scale = attention_scale_of(a) * LOG2_E;
+    int64_t  row = query + (int)threadIdx.x % 128 / 32 * 16;     /* of the warp */
+    RowsSeen rows = { { -INFINITY, -INFINITY }, { 0, 0 } };
+    float    y[N / 8][4], score[KEYS / 8][4], factor[2] = { 1, 1 };
+    uint32_t p[KEYS / 16][4];
+    Place    at = { 0, 0 };
+    Turns<GROUPS> turns(group);
+    auto softmax = [&](int64_t tile) {
+        int64_t key = tile * KEYS;
+        bool    mask = a.mask_diagonal && key < row + 16 && row < key + KEYS;
+        if (mask || key + KEYS > a.lk)
+            scores_mask<KEYS>(score, -INFINITY, a.lk - key, mask, (int)(row - key));
+        return softmax_step<KEYS>(score, rows, scale, factor);
+    };
+    clear(y);
+    bar_wait(&s.ready, 0);
+    if (scale < 0)               /* so that the highest score is the highest product */
+        queries_turn(s.own[0], group);
+    scale = fabsf(scale);
+
+    bar_wait(&s.full[0], 0);
+    turns.take();
+    products_begin();
+    scores_queue<T, K>(score, s.own[0], group * 64, s.one[0]);
+    products_commit();
+    turns.pass();
+    products_wait<0>();
+    hold(score);
+    softmax(0);
+    fragments_of<T, KEYS>(p, score);
+    for (int64_t tile = 1; tile < tiles; tile++) {
+        int stage = at.stage;
+        at.next<STAGES>();
+        bar_wait(&s.full[at.stage], at.phase);
+        turns.take();
+        products_begin();
+        scores_queue<T, K>(score, s.own[0], group * 64, s.one[at.stage]);
+        products_commit();
+        sums_queue<T, N>(y, p, s.two[stage]);
+        products_commit();
+        turns.pass();
+        products_wait<1>();
+        hold(score);
+        bool grown = softmax(tile);
+        products_wait<0>();
+        hold(y);
+        bar_arrive(&s.empty[stage]);             /* the tile before has been read */
+        if (grown)
+            rows_scale<N>(y, factor);
+        fragments_of<T, KEYS>(p, score);
+        hold(y);
+    }
+    products_begin();
+    sums_queue<T, N>(y, p, s.two[at.stage]);
+    products_commit();
+    products_wait<0>();
+    hold(y);
+
+    softmax_end(a, head, row, rows, scale);
+    quad_store<T, N>(head_rows<T>(a, a.y, head) + row * a.y.ld, a.y.ld, a.lq - row, a.width,
+                     a.copy, y, rows.sum[0], rows.sum[1]);
+}
+#endif
+
+template <class T, int K, int N, int GROUPS, int KEYS, int STAGES>
+__global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
+    forward_wgmma(const __grid_constant__ AttentionCuda a, const __grid_constant__ RingArgs r)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ __align__(1024) char memory[];
+    ForwardShared<K, GROUPS, KEYS, STAGES> &s = *(ForwardShared<K, GROUPS, KEYS, STAGES> *)memory;
+    int64_t head = blockIdx.x / r.blocks, tiles = (a.lk + KEYS - 1) / KEYS;
+    int     group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+    int64_t query = blockIdx.x % r.blocks * 64 * GROUPS;
+
+    ring_begin(s, a);
+    if (group == GROUPS) {
+        registers_give<registers_fetching(GROUPS)>();
+        ring_fetch(s, a, r, head, query, tiles, NoMore());
+    } else {
+        registers_take<registers_reading(GROUPS)>();
+        forward_walk<T, N, K, GROUPS, KEYS, STAGES>(a, s, head, query + group * 64, group, tiles);
+    }
+#endif
+}
+
+/* ---- host ---- */
+
+template <class T, int K, int N, int GROUPS, int KEYS>
+static Err launch(const Call *call, const AttentionCuda &a)
+{
+    constexpr int stages = K * KEYS > 80 * 96 ? 3 : 4;           /* what shared memory holds */
+    RingArgs      r = {};
+    r.own[0] = a.q;
+    r.walk[0] = a.k;
+    r.walk[1] = a.v;
+    r.own_rows = a.lq;
+    r.walk_rows = a.lk;
+    return ring_launch<K, 1, 64 * GROUPS, KEYS>(call, forward_wgmma<T, K, N, GROUPS, KEYS, stages>,
+                                                a, r,
+                                                sizeof(ForwardShared<K, GROUPS, KEYS, stages>));
+}
+
+/* The more warpgroups take turns the less time passes without products: as many as there are
+ * registers for. */
+template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
+{
+    WITH_WIDTHS(a.width, K, N, {
+        constexpr int most = N <= 72 ? 4 : N <= 80 ? 3 : 2;
+        if constexpr (most > 2)
+            if (groups_pay(a.lq, most))
+                return launch<T, K, N, most, (most == 4 ? 64 : 96)>(call, a);
+        return launch<T, K, N, 2, 128>(call, a);
+    });
+}
+
+Err attention_wgmma_forward(const Call *call, const AttentionCuda &a)
+{
+    return a.type == BF16 ? forward_with<bf16>(call, a) : forward_with<f16>(call, a);
+}

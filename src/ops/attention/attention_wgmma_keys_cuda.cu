@@ -1,0 +1,203 @@
+/* attention_wgmma_keys_cuda.cu -- gradients of keys and values on Hopper: attention_grad_cuda.cu's,
+ * by warpgroups. Each has 64 keys and walks over the queries. While exponentials are taken v dy^T
+ * runs, while ds is made dv += p dy. dk and dv are both made even if only one is wanted. */
+#include "ops/attention/attention_ring.h"
+
+enum { GROUPS = 2, STAGES = 3 };
+
+template <int K, int QUERIES> struct KeysShared {
+    RingShared<K, 2, 64 * GROUPS, QUERIES, STAGES> ring;
+    alignas(16) float numbers[STAGES][2][QUERIES];       /* lse, delta */
+    float parts[GROUPS][4];
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* lse and delta of a tile's queries. One beyond the end has q, dy and both 0, so that it adds
+ * nothing. */
+template <int K, int QUERIES> struct Numbers {
+    KeysShared<K, QUERIES> &s;
+    const AttentionCuda    &a;
+    int64_t                 head;
+    __device__ __forceinline__ void ask(int stage, int64_t tile, uint64_t *full) const
+    {
+        bulk_ask(s.numbers[stage], numbers_of(a, head, tile), (int)sizeof s.numbers[0], full);
+    }
+};
+
+template <class T, int N, int K, int QUERIES>
+__device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, QUERIES> &s,
+                                          int64_t head, int64_t key, int group, int64_t tiles)
+{
+    constexpr bool held = N <= 64;       /* what the registers hold */
+    auto   &ring = s.ring;
+    float   scale = attention_scale_of(a), steep = scale * LOG2_E;
+    int     g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    int64_t row = key + (int)threadIdx.x % 128 / 32 * 16;        /* of the warp */
+    float   dk[N / 8][4], dv[N / 8][4], score[QUERIES / 8][4], ds[QUERIES / 8][4];
+    uint32_t pf[QUERIES / 16][4], dsf[QUERIES / 16][4], kf[held ? K / 16 : 1][4],
+        vf[held ? K / 16 : 1][4];
+    Place at = { 0, 0 };
+    auto  scores = [&](int stage) {      /* k q^T */
+        products_begin();
+        if constexpr (held)
+            scores_queue<T, K>(score, kf, ring.one[stage]);
+        else
+            scores_queue<T, K>(score, ring.own[0], group * 64, ring.one[stage]);
+        products_commit();
+    };
+    auto products = [&](int stage) {     /* v dy^T */
+        products_begin();
+        if constexpr (held)
+            scores_queue<T, K>(ds, vf, ring.two[stage]);
+        else
+            scores_queue<T, K>(ds, ring.own[1], group * 64, ring.two[stage]);
+        products_commit();
+    };
+    auto exponentials = [&](int64_t tile, int stage) {
+        int64_t query = tile * QUERIES;
+#pragma unroll
+        for (int n = 0; n < QUERIES / 8; n++) {
+            float2 l = *(const float2 *)&s.numbers[stage][0][n * 8 + 2 * t];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                score[n][e] = fast_exp2(fmaf(score[n][e], steep, -(e & 1 ? l.y : l.x)));
+        }
+        if (a.mask_diagonal && query < row + 16 && row < query + QUERIES)
+            scores_mask<QUERIES>(score, 0, QUERIES, true, (int)(row - query));
+        fragments_of<T, QUERIES>(pf, score);
+        products_begin();
+        sums_queue<T, N>(dv, pf, ring.two[stage]);
+        products_commit();
+    };
+    auto differences = [&](int stage) {
+#pragma unroll
+        for (int n = 0; n < QUERIES / 8; n++) {
+            float2 d = *(const float2 *)&s.numbers[stage][1][n * 8 + 2 * t];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                ds[n][e] = score[n][e] * (ds[n][e] - (e & 1 ? d.y : d.x));
+        }
+        fragments_of<T, QUERIES>(dsf, ds);
+    };
+    auto sums = [&](int stage) {
+        products_begin();
+        sums_queue<T, N>(dk, dsf, ring.one[stage]);
+        products_commit();
+    };
+    clear(dk);
+    clear(dv);
+    bar_wait(&ring.ready, 0);
+    if constexpr (held) {
+        rows_get<K>(kf, ring.own[0], group * 64);
+        rows_get<K>(vf, ring.own[1], group * 64);
+    }
+    bar_wait(&ring.full[0], 0);
+    Turns<GROUPS> turns(group);
+    turns.take();
+    scores(0);
+    products(0);
+    turns.pass();
+    for (int64_t tile = 0;; tile++) {    /* under way: dk of the tile before, scores, v dy^T */
+        products_wait<1>();
+        hold(score);
+        hold(dk);
+        hold(dv);
+        if (tile)
+            bar_arrive(&ring.empty[at.stage ? at.stage - 1 : STAGES - 1]);
+        exponentials(tile, at.stage);
+        products_wait<1>();
+        hold(ds);
+        differences(at.stage);
+        turns.take();
+        sums(at.stage);
+        at.next<STAGES>();
+        if (tile + 1 == tiles) {
+            turns.pass();
+            break;
+        }
+        bar_wait(&ring.full[at.stage], at.phase);
+        scores(at.stage);
+        products(at.stage);
+        turns.pass();
+    }
+    products_wait<0>();
+    hold(dk);
+    hold(dv);
+
+    if (a.dv.data)
+        quad_store<T, N>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, a.lk - row,
+                         a.width, a.copy, dv, 1, 1);
+    if (a.dk.data)
+        quad_store<T, N>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, a.lk - row,
+                         a.width, a.copy, dk, scale, scale);
+    if (a.heat && key < a.lk) {
+        const T *k = head_rows<T>(a, a.k, head) + row * a.k.ld;
+        float    heat = 0;
+#pragma unroll
+        for (int d = 0; d < N / 8; d++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int r = g + e / 2 * 8, c = d * 8 + 2 * t + (e & 1);
+                if (row + r < a.lk && c < a.width)
+                    heat += dk[d][e] * get(k, (int64_t)r * a.k.ld + c);
+            }
+        heat = warp_sum(heat);
+        if (threadIdx.x % 32 == 0)
+            s.parts[group][threadIdx.x % 128 / 32] = heat;
+        group_sync(group);
+        const float *part = s.parts[group];
+        if (threadIdx.x % 128 == 0)
+            a.heat[head * ((a.lk + 63) / 64) + key / 64] =
+                (double)scale * (double)(part[0] + part[1] + part[2] + part[3]);
+    }
+}
+#endif
+
+template <class T, int K, int N, int QUERIES>
+__global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
+    keys_wgmma(const __grid_constant__ AttentionCuda a, const __grid_constant__ RingArgs r)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ __align__(1024) char memory[];
+    KeysShared<K, QUERIES> &s = *(KeysShared<K, QUERIES> *)memory;
+    int64_t head = blockIdx.x / r.blocks, tiles = (a.lq + QUERIES - 1) / QUERIES;
+    int     group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+    int64_t key = blockIdx.x % r.blocks * 64 * GROUPS;
+
+    ring_begin(s.ring, a);
+    if (group == GROUPS) {
+        registers_give<registers_fetching(GROUPS)>();
+        ring_fetch(s.ring, a, r, head, key, tiles, Numbers<K, QUERIES>{ s, a, head });
+    } else {
+        registers_take<registers_reading(GROUPS)>();
+        keys_walk<T, N>(a, s, head, key + group * 64, group, tiles);
+    }
+#endif
+}
+
+/* ---- host ---- */
+
+int attention_wgmma_tile(int64_t width) { return width <= 80 ? 64 : 48; } /* by the registers */
+
+template <class T> static Err keys_with(const Call *call, const AttentionCuda &a)
+{
+    RingArgs r = {};
+    r.own[0] = a.k;
+    r.own[1] = a.v;
+    r.walk[0] = a.q;
+    r.walk[1] = a.dy;
+    r.own_rows = a.lk;
+    r.walk_rows = a.lq;
+    WITH_WIDTHS(a.width, K, N, {
+        constexpr int queries = N <= 80 ? 64 : 48;
+        REQUIRE(a.tile == queries);
+        return ring_launch<K, 2, 64 * GROUPS, queries>(call, keys_wgmma<T, K, N, queries>, a, r,
+                                                       sizeof(KeysShared<K, queries>));
+    });
+}
+
+Err attention_wgmma_keys(const Call *call, const AttentionCuda &a)
+{
+    return a.type == BF16 ? keys_with<bf16>(call, a) : keys_with<f16>(call, a);
+}

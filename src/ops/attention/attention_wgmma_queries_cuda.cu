@@ -1,0 +1,155 @@
+/* attention_wgmma_queries_cuda.cu -- the queries' gradient on Hopper: attention_grad_cuda.cu's, by
+ * warpgroups. Each has 64 queries and walks over the keys; while exponentials are taken dq += ds k
+ * of the tile before and dy v^T run. */
+#include "ops/attention/attention_ring.h"
+
+enum { KEYS = 64, STAGES = 4 };
+
+template <int K, int GROUPS> using QueriesShared = RingShared<K, 2, 64 * GROUPS, KEYS, STAGES>;
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+template <class T, int N, int K, int GROUPS>
+__device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShared<K, GROUPS> &s,
+                                             int64_t head, int64_t query, int group, int64_t tiles)
+{
+    float    scale = attention_scale_of(a), steep = scale * LOG2_E, lse[2], delta[2];
+    int      g = (int)threadIdx.x % 32 / 4;
+    int64_t  row = query + (int)threadIdx.x % 128 / 32 * 16;     /* of the warp */
+    float    dq[N / 8][4], score[KEYS / 8][4], ds[KEYS / 8][4];
+    uint32_t dsf[KEYS / 16][4];
+    Place    at = { 0, 0 };
+    auto     scores = [&](int stage) {   /* q k^T */
+        products_begin();
+        scores_queue<T, K>(score, s.own[0], group * 64, s.one[stage]);
+        products_commit();
+    };
+    auto products = [&](int stage) {     /* dy v^T */
+        products_begin();
+        scores_queue<T, K>(ds, s.own[1], group * 64, s.two[stage]);
+        products_commit();
+    };
+    auto exponentials = [&](int64_t tile) {
+        int64_t key = tile * KEYS;
+        bool    mask = a.mask_diagonal && key < row + 16 && row < key + KEYS;
+        hold(score);
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                score[n][e] = fast_exp2(fmaf(score[n][e], steep, -lse[e / 2]));
+        if (mask || key + KEYS > a.lk)
+            scores_mask<KEYS>(score, 0, a.lk - key, mask, (int)(row - key));
+    };
+    auto differences = [&]() {
+        hold(ds);
+        hold(dq);
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                ds[n][e] = score[n][e] * (ds[n][e] - delta[e / 2]);
+        fragments_of<T, KEYS>(dsf, ds);
+    };
+    auto sums = [&](int stage) {
+        products_begin();
+        sums_queue<T, N>(dq, dsf, s.one[stage]);
+        products_commit();
+    };
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int64_t      query = row + g + 8 * h;
+        bool         there = query < a.lq;
+        const float *line = numbers_of(a, head, there ? query / a.tile : 0);
+        lse[h] = there ? line[query % a.tile] : INFINITY;
+        delta[h] = there ? line[a.tile + query % a.tile] : 0.0f;
+    }
+    clear(dq);
+    bar_wait(&s.ready, 0);
+    bar_wait(&s.full[0], 0);
+    Turns<GROUPS> turns(group);
+    turns.take();
+    scores(0);
+    products_commit();              /* an empty place, where later dq is */
+    products(0);
+    turns.pass();
+    for (int64_t tile = 0;; tile++) {    /* under way: scores, dq of the tile before, dy v^T */
+        int stage = at.stage;
+        products_wait<2>();
+        exponentials(tile);
+        if (tile + 1 == tiles)
+            break;
+        at.next<STAGES>();
+        products_wait<0>();
+        if (tile)
+            bar_arrive(&s.empty[stage ? stage - 1 : STAGES - 1]);
+        differences();
+        bar_wait(&s.full[at.stage], at.phase);
+        turns.take();
+        scores(at.stage);
+        sums(stage);
+        products(at.stage);
+        turns.pass();
+    }
+    products_wait<0>();
+    differences();
+    sums(at.stage);
+    products_wait<0>();
+    hold(dq);
+    quad_store<T, N>(head_rows<T>(a, a.dq, head) + row * a.dq.ld, a.dq.ld, a.lq - row,
+                     a.width, a.copy, dq, scale, scale);
+}
+#endif
+
+template <class T, int K, int N, int GROUPS>
+__global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
+    queries_wgmma(const __grid_constant__ AttentionCuda a, const __grid_constant__ RingArgs r)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ __align__(1024) char memory[];
+    QueriesShared<K, GROUPS> &s = *(QueriesShared<K, GROUPS> *)memory;
+    int64_t head = blockIdx.x / r.blocks, tiles = (a.lk + KEYS - 1) / KEYS;
+    int     group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+    int64_t query = blockIdx.x % r.blocks * 64 * GROUPS;
+
+    ring_begin(s, a);
+    if (group == GROUPS) {
+        registers_give<registers_fetching(GROUPS)>();
+        ring_fetch(s, a, r, head, query, tiles, NoMore());
+    } else {
+        registers_take<registers_reading(GROUPS)>();
+        queries_walk<T, N, K, GROUPS>(a, s, head, query + group * 64, group, tiles);
+    }
+#endif
+}
+
+/* ---- host ---- */
+
+template <class T, int K, int N, int GROUPS>
+static Err launch(const Call *call, const AttentionCuda &a)
+{
+    RingArgs r = {};
+    r.own[0] = a.q;
+    r.own[1] = a.dy;
+    r.walk[0] = a.k;
+    r.walk[1] = a.v;
+    r.own_rows = a.lq;
+    r.walk_rows = a.lk;
+    return ring_launch<K, 2, 64 * GROUPS, KEYS>(call, queries_wgmma<T, K, N, GROUPS>, a, r,
+                                                sizeof(QueriesShared<K, GROUPS>));
+}
+
+template <class T> static Err queries_with(const Call *call, const AttentionCuda &a)
+{
+    WITH_WIDTHS(a.width, K, N, {
+        constexpr int most = N <= 80 ? 3 : 2;    /* what the registers hold */
+        if (groups_pay(a.lq, most))
+            return launch<T, K, N, most>(call, a);
+        return launch<T, K, N, 2>(call, a);
+    });
+}
+
+Err attention_wgmma_queries(const Call *call, const AttentionCuda &a)
+{
+    return a.type == BF16 ? queries_with<bf16>(call, a) : queries_with<f16>(call, a);
+}

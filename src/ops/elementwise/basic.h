@@ -1,0 +1,33 @@
+/* basic.h -- what every graph needs: data coming in, other shapes of the same bytes, sums. */
+#ifndef OPS_ELEMENTWISE_BASIC_H
+#define OPS_ELEMENTWISE_BASIC_H
+
+#include "ir/op.h"
+
+typedef struct FeedAttr {
+    char  name[48];              /* what the data loader calls it */
+    Type  type;
+    Shape shape;
+} FeedAttr;
+
+typedef struct CastAttr {
+    Type type;
+} CastAttr;
+
+typedef struct ReshapeAttr {
+    Shape shape;
+} ReshapeAttr;
+
+Tensor feed(Graph *graph, const char *name, Type type, Shape shape);  /* a batch from the host */
+Tensor reshape(Tensor x, Shape shape);       /* same bytes; one axis may be -1: what is left */
+Tensor add(Tensor a, Tensor b);              /* same shape; the sum has a's type */
+
+void   assign(Tensor state, Tensor x);       /* a persistent value takes x's numbers */
+Tensor cast(Tensor x, Type type);            /* rounded; x itself if it already has that type */
+
+Err feed_cpu(const Call *call);
+Err add_cpu(const Call *call);
+Err cast_cpu(const Call *call);
+Err assign_cpu(const Call *call);
+
+#endif

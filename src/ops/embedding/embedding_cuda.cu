@@ -1,0 +1,221 @@
+/* embedding_cuda.cu -- rows by number and sinusoids of time on CUDA. An id outside the table, which
+ * the host cannot see here, gives a row of NaN and takes no gradient. */
+#include "ops/reduce/rows_cuda.h"
+#include "ops/elementwise/units_cuda.h"
+
+extern "C" {
+#include "ops/embedding/embedding.h"
+}
+
+template <class U>
+__global__ void __launch_bounds__(ROW_THREADS)
+    embedding_rows(U *__restrict__ y, const U *__restrict__ table, const int32_t *__restrict__ ids,
+                   int64_t most, int64_t row, int64_t count)
+{
+    cuda_begin();
+    U nan;
+    memset(&nan, 0xff, sizeof nan);          /* NaN in every float type */
+    for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * ROW_THREADS) {
+        int64_t at, place = divided(i, row, &at);
+        int32_t id = ids[place];
+        y[i] = id >= 0 && id < most ? table[id * row + at] : nan;
+    }
+}
+
+extern "C" Err embedding_cuda(const Call *call)
+{
+    const Node *n = call->node;
+    Shape   table = in_shape(n, 0);
+    int64_t bytes = table.dim[1] * type_bytes(in_type(n, 0));
+    int     unit = unit_of_pointer(unit_of_pointer(unit_of(16, bytes), call->in[0]), call->out[0]);
+    int64_t row = bytes / unit, count = shape_count(in_shape(n, 1)) * row;
+    WITH_UNIT(unit, U,
+              cuda_launch(cuda_stream(call), embedding_rows<U>,
+                          cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0,
+                          (U *)call->out[0], (const U *)call->in[0], (const int32_t *)call->in[1],
+                          table.dim[0], row, count);)
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+/* Gradient: a block looks through a part of the ids for one row of the table, its warps in turn
+ * taking 32 ids each, and adds what it finds; the parts are then added in order. */
+enum { GRAD_WARPS = 8, GRAD_COLUMNS = 128, GRAD_AHEAD = 4 };
+
+typedef struct IdCuts {
+    int64_t columns, parts, each;  /* blocks of columns; parts of the ids, and ids of a part */
+} IdCuts;
+
+static IdCuts id_cuts(Shape table, int64_t count, int sms)
+{
+    int64_t columns = ceil_div(table.dim[1], GRAD_COLUMNS),
+            want = ceil_div((int64_t)sms * 16, table.dim[0] * columns);
+    int64_t most = ceil_div(count, 2048), parts = want < most ? want : most;
+    int64_t each = parts > 0 ? ceil_div(count, parts) : 1;
+    return { columns, count > 0 ? ceil_div(count, each) : 1, each };
+}
+
+extern "C" Err embedding_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
+{
+    Shape  table = *ATTR(n, Shape);
+    IdCuts cuts = id_cuts(table, shape_count(in_shape(n, 0)),
+                          ((const CudaHandle *)device->handle)->sms);
+    choice->workspace_bytes = cuts.parts > 1
+                                  ? (size_t)(cuts.parts * shape_count(table)) * sizeof(float)
+                                  : 0;
+    return OK;
+}
+
+typedef struct EmbeddingGrad {
+    const int32_t *ids;
+    AnyIn          dy;
+    float         *sum;                      /* [parts][V][C] */
+    int64_t        count, rows, width;
+    IdCuts         cuts;
+} EmbeddingGrad;
+
+/* acc[] += columns c.. of the rows of dy whose bits are set, in their order. */
+template <int N>
+__device__ __forceinline__ void add_found(const EmbeddingGrad &job, unsigned found, int64_t first,
+                                          int64_t c, float (&acc)[4])
+{
+    constexpr int STEPS = 4 / N;  /* four columns of a lane: one pack, or four far apart */
+    while (found) {
+        Raw<N>  raw[GRAD_AHEAD][STEPS];
+        int     have = 0;
+#pragma unroll
+        for (int s = 0; s < GRAD_AHEAD; s++)
+            if (found) {
+                int64_t row = first + __ffs((int)found) - 1;
+                found &= found - 1;
+                have = s + 1;
+#pragma unroll
+                for (int k = 0; k < STEPS; k++)
+                    if (c + 32 * k < job.width)
+                        raw[s][k] = raw_load<N>(job.dy, row * job.width + c + 32 * k);
+            }
+#pragma unroll
+        for (int s = 0; s < GRAD_AHEAD; s++)
+            if (s < have)
+#pragma unroll
+                for (int k = 0; k < STEPS; k++)
+                    if (c + 32 * k < job.width) {
+                        float x[N];
+                        raw_get<N>(job.dy.type, raw[s][k], x);
+#pragma unroll
+                        for (int j = 0; j < N; j++)
+                            acc[k * N + j] += x[j];
+                    }
+    }
+}
+
+template <int N>
+__global__ void __launch_bounds__(32 * GRAD_WARPS) embedding_sums(EmbeddingGrad job)
+{
+    cuda_begin();
+    __shared__ float lines[GRAD_WARPS][GRAD_COLUMNS];
+    int     lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int64_t column, part,
+        row = divided(divided(blockIdx.x, job.cuts.columns, &column), job.cuts.parts, &part);
+    int64_t from = part * job.cuts.each,
+            to = from + job.cuts.each < job.count ? from + job.cuts.each : job.count;
+    int64_t c = column * GRAD_COLUMNS + lane * N;
+    float   acc[4] = { 0 };
+    for (int64_t i = from + warp * 32; i < to; i += 32 * GRAD_WARPS) {
+        bool     here = i + lane < to && job.ids[i + lane] == row;
+        unsigned found = __ballot_sync(0xffffffffu, here);
+        add_found<N>(job, found, i, c, acc);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        lines[warp][lane * N + k / N * 32 + k % N] = acc[k];
+    __syncthreads();
+    int at = threadIdx.x;
+    c = column * GRAD_COLUMNS + at;
+    if (at < GRAD_COLUMNS && c < job.width) {
+        float sum = 0;
+#pragma unroll
+        for (int w = 0; w < GRAD_WARPS; w++)
+            sum += lines[w][at];
+        job.sum[(part * job.rows + row) * job.width + c] = sum;
+    }
+}
+
+__global__ void __launch_bounds__(ROW_THREADS)
+    embedding_parts(float *out, const float *sum, int64_t parts, int64_t count)
+{
+    cuda_begin();
+    for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * ROW_THREADS) {
+        float total = 0;
+        for (int64_t p = 0; p < parts; p++)
+            total += sum[p * count + i];
+        out[i] = total;
+    }
+}
+
+extern "C" Err embedding_grad_cuda(const Call *call)
+{
+    const Node *n = call->node;
+    Shape   table = out_shape(n, 0);
+    int64_t count = shape_count(in_shape(n, 0));
+    IdCuts  cuts = id_cuts(table, count, cuda_handle(call)->sms);
+    EmbeddingGrad job = { (const int32_t *)call->in[0],
+                          any_in(call, 1),
+                          (float *)(cuts.parts > 1 ? call->workspace : call->out[0]),
+                          count,
+                          table.dim[0],
+                          table.dim[1],
+                          cuts };
+    int64_t blocks = table.dim[0] * cuts.parts * cuts.columns;
+    if (blocks > INT32_MAX)
+        return fail(E_DEVICE, "embedding_grad: a table of %lld rows is too large for one launch",
+                    (long long)table.dim[0]);
+    if (pack_aligned(job.dy.p) && table.dim[1] % 4 == 0)
+        cuda_launch(cuda_stream(call), embedding_sums<4>, (unsigned)blocks, 32 * GRAD_WARPS, 0,
+                    job);
+    else
+        cuda_launch(cuda_stream(call), embedding_sums<1>, (unsigned)blocks, 32 * GRAD_WARPS, 0,
+                    job);
+    CUDA_LAUNCHED();
+    if (cuts.parts == 1)
+        return OK;
+    cuda_launch(cuda_stream(call), embedding_parts,
+                cuda_blocks(call, shape_count(table), ROW_THREADS), ROW_THREADS, 0,
+                (float *)call->out[0], job.sum, cuts.parts, shape_count(table));
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+/* In double: an angle of thousands of turns keeps its digits. */
+__global__ void __launch_bounds__(ROW_THREADS)
+    time_waves(const void *t, bool whole, AnyOut out, double slope, int64_t half, int64_t count)
+{
+    cuda_begin();
+    for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * ROW_THREADS) {
+        int64_t k, b = divided(i, half, &k);
+        double time = whole ? (double)((const int32_t *)t)[b] : (double)((const float *)t)[b], sine,
+               cosine;
+        sincos(time * exp(slope * (double)k / (double)half), &sine, &cosine);
+        float c = (float)cosine, s = (float)sine;
+        any_put<1>(out, 2 * b * half + k, &c);
+        any_put<1>(out, (2 * b + 1) * half + k, &s);
+    }
+}
+
+extern "C" Err time_embedding_cuda(const Call *call)
+{
+    const TimeAttr *at = ATTR(call->node, TimeAttr);
+    int64_t half = at->width / 2, count = in_shape(call->node, 0).dim[0] * half;
+    cuda_launch(cuda_stream(call), time_waves, cuda_blocks(call, count, ROW_THREADS), ROW_THREADS,
+                0, call->in[0], in_type(call->node, 0) == I32, any_out(call, 0),
+                -log((double)at->longest), half, count);
+    CUDA_LAUNCHED();
+    return OK;
+}
+
+CUDA_KERNEL(embedding, .run = embedding_cuda)
+CUDA_KERNEL(embedding_grad, .choose = embedding_grad_choose_cuda, .run = embedding_grad_cuda)
+CUDA_KERNEL(time_embedding, .run = time_embedding_cuda)

@@ -1,0 +1,41 @@
+/* batchnorm.h -- batch norm over channels-last maps, with the ReLU that may follow.
+ *
+ * Training normalises with the statistics of the batch and hands them out; keeping the running
+ * statistics is a node of its own (batchnorm_track) that runs once, so that a recomputed forward
+ * node changes nothing. batchnorm_eval normalises with the running ones.
+ */
+#ifndef OPS_NORM_BATCHNORM_H
+#define OPS_NORM_BATCHNORM_H
+
+#include "ir/op.h"
+
+typedef struct BatchnormAttr {
+    float   eps;
+    bool    relu;
+    bool    wants[3];            /* gradient nodes: x, weight, bias */
+    float   momentum;            /* track: share of the new value */
+    int64_t count;               /* track: values behind each statistic */
+} BatchnormAttr;
+
+/* x (...,C), weight and bias (C), both or neither. statistics: (C,2) F32, mean and
+ * 1 / sqrt(var + eps), var biased; may be NULL. */
+Tensor batchnorm(Tensor x, Tensor weight, Tensor bias, float eps, bool relu, Tensor *statistics);
+
+/* mean, var: (C) F32 state; batches: (1) I32 state. As PyTorch: var is the unbiased one. */
+void   batchnorm_track(Tensor x, Tensor statistics, Tensor mean, Tensor var, Tensor batches,
+                       float eps, float momentum);
+
+Tensor batchnorm_eval(Tensor x, Tensor weight, Tensor bias, Tensor mean, Tensor var, float eps,
+                      bool relu);
+
+Err batchnorm_choose_cpu(const Node *n, const Device *device, Choice *choice);
+Err batchnorm_cpu(const Call *call);
+Err batchnorm_grad_choose_cpu(const Node *n, const Device *device, Choice *choice);
+Err batchnorm_grad_cpu(const Call *call);
+Err batchnorm_track_cpu(const Call *call);
+Err batchnorm_eval_choose_cpu(const Node *n, const Device *device, Choice *choice);
+Err batchnorm_eval_cpu(const Call *call);
+Err batchnorm_eval_grad_choose_cpu(const Node *n, const Device *device, Choice *choice);
+Err batchnorm_eval_grad_cpu(const Call *call);
+
+#endif

@@ -1,0 +1,154 @@
+/* reduce_cpu.c -- sums over the middle of (A, M, K), and repetition, on the CPU.
+ *
+ * M is cut into pieces of a fixed number of rows, K into blocks; every (a, piece, block) is summed
+ * on its own and the pieces are then added in order. The cuts depend on the shape alone, so the sum
+ * is the same on any number of threads. Narrow rows (small K) are summed many at a time, side by
+ * side in one vector-friendly stripe, and the stripe is folded at the end. */
+#include "ops/reduce/reduce.h"
+
+#include "device/convert.h"
+#include "ops/parallel.h"
+
+#include <string.h>
+
+enum { PIECE_ELEMENTS = 16384, PIECE_ROWS = 64 };
+
+typedef struct SumCuts {
+    int64_t rows, pieces;        /* rows per piece; pieces of M */
+    int64_t block, blocks;       /* of K */
+} SumCuts;
+
+static SumCuts sum_cuts(const ReduceAttr *at)
+{
+    SumCuts cuts = { .rows = PIECE_ELEMENTS / at->k };
+    if (cuts.rows < PIECE_ROWS)
+        cuts.rows = PIECE_ROWS;
+    cuts.pieces = (at->m + cuts.rows - 1) / cuts.rows;
+    cuts.block = at->k < ROW_BLOCK ? at->k : ROW_BLOCK;
+    cuts.blocks = (at->k + cuts.block - 1) / cuts.block;
+    return cuts;
+}
+
+Err sum_choose_cpu(const Node *n, const Device *device, Choice *choice)
+{
+    const ReduceAttr *at = ATTR(n, ReduceAttr);
+    SumCuts           cuts = sum_cuts(at);
+    (void)device;
+    if (cuts.pieces > 1)
+        choice->workspace_bytes = (size_t)(at->a * cuts.pieces * at->k) * sizeof(float);
+    return OK;
+}
+
+static void stripe_add(float *restrict sum, const float *x, const float *y, int64_t n)
+{
+    if (y)
+        for (int64_t i = 0; i < n; i++)
+            sum[i] = x[i] * y[i] + sum[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += x[i];
+}
+
+/* Rows from..to of one block of K into out[width]; `stripe` rows are taken at a time where the
+ * block is all of K and so the rows follow one another. */
+static void sum_piece(const SumRows *job, const ReduceAttr *at, int64_t a, int64_t from,
+                      int64_t to, int64_t k0, int64_t width, float *out)
+{
+    float   sum[ROW_BLOCK] = { 0 }, buffer_x[ROW_BLOCK], buffer_y[ROW_BLOCK];
+    int64_t stripe = width == at->k ? ROW_BLOCK / width : 1;
+    for (int64_t r = from; r < to; r += stripe) {
+        int64_t rows = to - r < stripe ? to - r : stripe, first = (a * at->m + r) * at->k + k0;
+        stripe_add(sum, row_load(job->type_x, job->x, first, rows * width, buffer_x),
+                   job->y ? row_load(job->type_y, job->y, first, rows * width, buffer_y) : NULL,
+                   rows * width);
+    }
+    for (int64_t s = 1; s < stripe && s < to - from; s++)
+        for (int64_t i = 0; i < width; i++)
+            sum[i] += sum[s * width + i];
+    memcpy(out, sum, (size_t)width * sizeof *out);
+}
+
+static void sum_finish(const SumRows *job, const ReduceAttr *at, int64_t first, int64_t n,
+                       float *row)
+{
+    float buffer[ROW_BLOCK], *out = row_open(job->type_out, job->out, first, buffer);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = row[i] * at->scale;
+    row_store(job->type_out, job->out, first, n, out);
+}
+
+Err sum_cpu(const Call *call)
+{
+    const Node *n = call->node;
+    return sum_rows_cpu(call, &(SumRows){ .type_x = in_type(n, 0), .x = call->in[0],
+                                          .type_y = call->in[1] ? in_type(n, 1) : F32,
+                                          .y = call->in[1], .type_out = out_type(n, 0),
+                                          .out = call->out[0] });
+}
+
+Err sum_rows_cpu(const Call *call, const SumRows *job)
+{
+    const ReduceAttr *at = ATTR(call->node, ReduceAttr);
+    SumCuts cuts = sum_cuts(at);
+    float  *partial = call->workspace;
+    int64_t tasks = at->a * cuts.pieces * cuts.blocks;
+    int     threads = call->device->threads;
+
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t block = t % cuts.blocks, piece = t / cuts.blocks % cuts.pieces,
+                a = t / cuts.blocks / cuts.pieces;
+        int64_t from = piece * cuts.rows, to = from + cuts.rows < at->m ? from + cuts.rows : at->m;
+        int64_t k0 = block * cuts.block, width = k0 + cuts.block < at->k ? cuts.block : at->k - k0;
+        float   row[ROW_BLOCK];
+        bool    whole = cuts.pieces == 1;
+        sum_piece(job, at, a, from, to, k0, width,
+                  whole ? row : partial + (a * cuts.pieces + piece) * at->k + k0);
+        if (whole)
+            sum_finish(job, at, a * at->k + k0, width, row);
+    }
+    if (cuts.pieces == 1)
+        return OK;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t t = 0; t < at->a * cuts.blocks; t++) {
+        int64_t a = t / cuts.blocks, k0 = t % cuts.blocks * cuts.block;
+        int64_t width = k0 + cuts.block < at->k ? cuts.block : at->k - k0;
+        float   row[ROW_BLOCK] = { 0 };
+        for (int64_t piece = 0; piece < cuts.pieces; piece++)
+            stripe_add(row, partial + (a * cuts.pieces + piece) * at->k + k0, NULL, width);
+        sum_finish(job, at, a * at->k + k0, width, row);
+    }
+    return OK;
+}
+
+static void repeat_scaled(const Call *call, const ReduceAttr *at, int64_t row)   /* one row of K */
+{
+    Type  tx = in_type(call->node, 0), ty = out_type(call->node, 0);
+    float buffer_x[ROW_BLOCK], buffer_y[ROW_BLOCK];
+    for (int64_t k = 0; k < at->k; k += ROW_BLOCK) {
+        int64_t      n = at->k - k < ROW_BLOCK ? at->k - k : ROW_BLOCK, first = row * at->k + k;
+        const float *x = row_load(tx, call->in[0], row / at->m * at->k + k, n, buffer_x);
+        float       *y = row_open(ty, call->out[0], first, buffer_y);
+        for (int64_t i = 0; i < n; i++)
+            y[i] = x[i] * at->scale;
+        row_store(ty, call->out[0], first, n, y);
+    }
+}
+
+Err repeat_cpu(const Call *call)
+{
+    const ReduceAttr *at = ATTR(call->node, ReduceAttr);
+    int64_t rows = at->a * at->m;
+    size_t  bytes = (size_t)(at->k * type_bytes(at->type));
+    bool    copy = at->scale == 1 && in_type(call->node, 0) == at->type;
+    int     threads = call->device->threads;
+
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t r = 0; r < rows; r++)
+        if (copy)
+            memcpy((char *)call->out[0] + (size_t)r * bytes,
+                   (char *)call->in[0] + (size_t)(r / at->m) * bytes, bytes);
+        else
+            repeat_scaled(call, at, r);
+    return OK;
+}

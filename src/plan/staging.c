@@ -1,0 +1,311 @@
+/* staging.c -- values that are at home on the host come by for the runs that touch them.
+ *
+ * Solvers see a graph without them (pgraph_unhosted): runs that touch host-resident values have a workspace
+ * of one window there. plan_stage then puts the copies into the plan that was found:
+ *
+ *   to device   | load 0 | load 1 | load 2 |  ...
+ *   run         |  ...   | wait 0, update 0 | wait 1, update 1 |  ...
+ *   to host     |                  | save 0            | save 1 |  ...
+ *   dropped                                       0, when its copy has ended or its room is needed
+ *
+ * The host-resident bytes on the device never exceed the window: what three runs that follow each other
+ * touch (one on its way in, one being run, one on its way out), or, so that small values travel in
+ * numbers, an eighth of all up to WINDOW_MAX. Loads start as late as the queue allows, with half
+ * as much time again to spare; nothing but a run that needs its values, or the end, waits for a
+ * copy. */
+#include "plan/staging.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+enum { WINDOW_MAX = 32 << 20, STAGE_TRIES = 3 };
+
+static int64_t stage_home_bytes(const PGraph *graph)
+{
+    int64_t bytes = 0;
+    for (int32_t v = 0; v < graph->n_values; v++)
+        bytes += graph->values[v].host_resident ? graph->values[v].bytes : 0;
+    return bytes;
+}
+
+bool pgraph_is_host_resident(const PGraph *graph)
+{
+    for (int32_t v = 0; v < graph->n_values; v++)
+        if (graph->values[v].host_resident)
+            return true;
+    return false;
+}
+
+/* The n-th value of a node that is host-resident, outputs that are no inputs included; -1: there are no
+ * more. */
+static int32_t stage_value(const PGraph *graph, const PNode *node, int32_t n)
+{
+    for (int32_t i = 0; i < node->n_in + node->n_out; i++) {
+        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        bool    again = false;
+        for (int32_t k = 0; i >= node->n_in && k < node->n_in; k++)
+            again |= node->in[k] == v;
+        if (graph->values[v].host_resident && !again && n-- == 0)
+            return v;
+    }
+    return -1;
+}
+
+static int64_t stage_bytes(const PGraph *graph, const PNode *node)
+{
+    int64_t bytes = 0;
+    for (int32_t n = 0, v; (v = stage_value(graph, node, n)) >= 0; n++)
+        bytes += graph->values[v].bytes;
+    return bytes;
+}
+
+static int64_t stage_window(const PGraph *graph)
+{
+    int64_t last[3] = { 0 }, most = 0, all = 0;
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        int64_t bytes = stage_bytes(graph, &graph->nodes[n]);
+        if (!bytes)
+            continue;
+        last[0] = last[1];
+        last[1] = last[2];
+        last[2] = bytes;
+        all += bytes;
+        most = last[0] + last[1] + last[2] > most ? last[0] + last[1] + last[2] : most;
+    }
+    int64_t many = all / 8 < WINDOW_MAX ? all / 8 : WINDOW_MAX;
+    return most > many ? most : many;
+}
+
+PGraph *pgraph_unhosted(Pool *pool, const PGraph *graph)
+{
+    PGraph *out = NEW(pool, PGraph);
+    int64_t window = stage_window(graph);
+    *out = *graph;
+    out->values = NEWN(pool, PValue, graph->n_values + 1);
+    out->nodes = NEWN(pool, PNode, graph->n_nodes + 1);
+    memcpy(out->values, graph->values, sizeof *out->values * (size_t)graph->n_values);
+    memcpy(out->nodes, graph->nodes, sizeof *out->nodes * (size_t)graph->n_nodes);
+    for (int32_t v = 0; v < graph->n_values; v++)
+        if (graph->values[v].host_resident) {
+            out->values[v].host_resident = false;
+            out->values[v].persistent = true;
+            out->values[v].bytes = 0;
+        }
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        if (stage_bytes(graph, &graph->nodes[n]))
+            out->nodes[n].workspace += window;
+    return out;
+}
+
+typedef struct Visit {           /* one run that touches host-resident values */
+    int32_t node;
+    double  start;               /* of the run, in the time of runs alone */
+    double  saved;               /* when its values have left */
+    int64_t bytes;               /* of it, on the device from its loads until it is dropped */
+} Visit;
+
+typedef struct Stage {
+    const PGraph *graph;
+    Pool         *pool;
+    Plan         *plan;
+    Visit        *visits;
+    int32_t       n, cap;
+    int32_t       loaded, run, gone;     /* visits loaded, run and dropped so far, each in order */
+    bool         *here;          /* [value] on the device */
+    int64_t       window, held;
+    double        now, in_queue, out_queue;
+} Stage;
+
+static bool stage_writes(const PNode *node, int32_t value)
+{
+    for (int32_t i = 0; i < node->n_out; i++)
+        if (node->out[i] == value)
+            return true;
+    return false;
+}
+
+/* The oldest visit's values leave the device. */
+static void stage_drop(Stage *s)
+{
+    Visit       *visit = &s->visits[s->gone++];
+    const PNode *node = &s->graph->nodes[visit->node];
+    for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++) {
+        if (stage_writes(node, v))
+            plan_add(s->pool, s->plan, STEP_WAIT, v);
+        plan_add(s->pool, s->plan, STEP_DROP, v);
+        s->here[v] = false;
+    }
+    s->held -= visit->bytes;
+    s->now = visit->saved > s->now ? visit->saved : s->now;
+}
+
+static bool stage_can_load(const Stage *s)
+{
+    if (s->loaded == s->n || s->held + s->visits[s->loaded].bytes > s->window)
+        return false;
+    const PNode *node = &s->graph->nodes[s->visits[s->loaded].node];
+    for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++)
+        if (s->here[v])                          /* of an earlier visit: it must be saved first */
+            return false;
+    return true;
+}
+
+static double stage_time(int64_t bytes, double bandwidth)
+{
+    return bandwidth > 0 ? (double)bytes / bandwidth : 0;
+}
+
+static void stage_load(Stage *s)
+{
+    Visit       *visit = &s->visits[s->loaded++];
+    const PNode *node = &s->graph->nodes[visit->node];
+    for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++) {
+        plan_add(s->pool, s->plan, STEP_LOAD, v);
+        s->here[v] = true;
+    }
+    s->held += visit->bytes;
+    s->in_queue = (s->in_queue > s->now ? s->in_queue : s->now) +
+                  stage_time(visit->bytes, s->graph->to_device);
+}
+
+/* Must the next loads start now to be there in time? `at` is the time of the runs so far. */
+static bool stage_due(const Stage *s, double at)
+{
+    if (s->loaded == s->n)
+        return false;
+    const Visit *next = &s->visits[s->loaded];
+    double       queued = s->in_queue > s->now ? s->in_queue - s->now : 0;
+    return next->start - at <= 1.5 * (queued + stage_time(next->bytes, s->graph->to_device));
+}
+
+static void stage_ahead(Stage *s, double at)
+{
+    while (stage_due(s, at) && stage_can_load(s))
+        stage_load(s);
+}
+
+static void stage_visit(Stage *s, double at)
+{
+    Visit       *visit = &s->visits[s->run];
+    const PNode *node = &s->graph->nodes[visit->node];
+    while (s->loaded == s->run) {                /* not there yet: make room */
+        if (stage_can_load(s))
+            stage_load(s);
+        else
+            stage_drop(s);
+    }
+    /* The next one shall be on its way while this one runs; only older ones may stand in its
+     * way. */
+    while (s->loaded == s->run + 1 && s->gone < s->run && stage_due(s, at) && !stage_can_load(s))
+        stage_drop(s);
+    stage_ahead(s, at);
+    for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++)
+        plan_add(s->pool, s->plan, STEP_WAIT, v);
+    plan_add(s->pool, s->plan, STEP_RUN, visit->node);
+    s->run++;
+    s->now += node->cost;
+    for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++)
+        if (stage_writes(node, v)) {
+            plan_add(s->pool, s->plan, STEP_SAVE, v);
+            s->out_queue = (s->out_queue > s->now ? s->out_queue : s->now) +
+                           stage_time(s->graph->values[v].bytes, s->graph->to_host);
+        }
+    visit->saved = s->out_queue;
+}
+
+static void stage_collect(Stage *s, const Plan *plan)
+{
+    double time = 0;
+    for (int32_t i = 0; i < plan->n_steps; i++) {
+        const PNode *node = &s->graph->nodes[plan->steps[i].id];
+        if (plan->steps[i].kind != STEP_RUN)
+            continue;
+        if (stage_value(s->graph, node, 0) >= 0)         /* also one of no bytes must be loaded */
+            VEC_ADD(s->pool, s->visits, s->n, s->cap,
+                    ((Visit){ plan->steps[i].id, time, 0, stage_bytes(s->graph, node) }));
+        time += node->cost;
+    }
+}
+
+Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
+{
+    Pool *temp = pool_new(NULL, "plan_stage");
+    Plan  steps = { 0 };
+    Stage s = { .graph = graph, .pool = temp, .plan = &steps, .window = stage_window(graph),
+                .here = NEWN(temp, bool, graph->n_values + 1) };
+    double at = 0;
+    stage_collect(&s, plan);
+    for (int32_t i = 0; i < plan->n_steps; i++) {
+        Step step = plan->steps[i];
+        bool runs = step.kind == STEP_RUN;
+        while (runs && s.gone < s.run && s.visits[s.gone].saved <= s.now)
+            stage_drop(&s);
+        if (runs)
+            stage_ahead(&s, at);
+        if (runs && s.run < s.n && s.visits[s.run].node == step.id) {
+            stage_visit(&s, at);
+        } else {
+            plan_add(temp, &steps, step.kind, step.id);
+            s.now += runs ? graph->nodes[step.id].cost : 0;
+        }
+        at += runs ? graph->nodes[step.id].cost : 0;
+    }
+    while (s.gone < s.n)
+        stage_drop(&s);
+
+    Plan     *staged = *out = NEW(pool, Plan);
+    PlanMeter meter;
+    *staged = *plan;
+    staged->steps = NEWN(pool, Step, steps.n_steps + 1);
+    memcpy(staged->steps, steps.steps, sizeof *steps.steps * (size_t)steps.n_steps);
+    staged->n_steps = staged->cap = steps.n_steps;
+    if (plan->host_budget_bytes > 0)         /* of copies alone: what lives there comes on top */
+        staged->host_budget_bytes += stage_home_bytes(graph);
+    pool_free(temp);
+    TRY(plan_simulate(NULL, graph, staged, &meter));
+    staged->live_bytes = meter.live_bytes;
+    staged->host_bytes = meter.host_bytes;
+    staged->arena_bytes = 0;
+    staged->cost = meter.cost;
+    staged->bound_bytes = plan_bound_bytes(graph);
+    return plan_check(graph, staged, 0);
+}
+
+/* The search cannot see where windows really lie, so what it found is judged once the copies are in
+ * it; where that is too large it is asked for as much less, and at last for its least. */
+Err plan_stage_within(Pool *pool, const PGraph *graph, PlanSearch *search, bool layout,
+                      int64_t budget, Plan **plan)
+{
+    int64_t aim = budget;
+    Err     err = OK;
+    *plan = NULL;
+    for (int tries = 0; tries <= STAGE_TRIES; tries++) {
+        Plan *found;
+        if (budget > 0 && (tries == STAGE_TRIES || aim < 1))
+            aim = 1;
+        err = plan_search_within(pool, search, aim, &found);
+        if (err && err != E_BUDGET)
+            return err;
+        TRY(plan_stage(pool, graph, found, &found));
+        found->budget_bytes = budget;
+        if (layout)
+            TRY(plan_place(graph, found, budget));
+        if (!*plan || plan_peak_bytes(found) < plan_peak_bytes(*plan))
+            *plan = found;
+        if (budget <= 0 || plan_peak_bytes(found) <= budget) {
+            *plan = found;
+            return plan_check(graph, found, layout ? 0 : budget);
+        }
+        if (err)                                 /* that was the least already */
+            break;
+        aim -= plan_peak_bytes(found) - budget;
+    }
+    return fail(E_BUDGET,
+                "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "
+                "plan can do "
+                "with less than %s (%lld bytes)",
+                bytes_text(budget), (long long)budget, bytes_text(plan_peak_bytes(*plan)),
+                (long long)plan_peak_bytes(*plan), bytes_text((*plan)->bound_bytes),
+                (long long)(*plan)->bound_bytes);
+}

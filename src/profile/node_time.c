@@ -1,0 +1,78 @@
+/* node_time.c -- the key of a node, and its predicted time. */
+#include "profile/node_time.h"
+
+#include "base/hash.h"
+
+#include <string.h>
+
+/* A plain processor, for machines without a profile: nanoseconds at these rates of one thread. */
+static const double plain_flops_per_ns = 50, plain_bytes_per_ns = 10, plain_launch_ns = 1000;
+
+static uint64_t key_values(uint64_t key, const Node *node, const int32_t *ids, int32_t n)
+{
+    key = hash_int(key, n);
+    for (int32_t i = 0; i < n; i++) {
+        const Value *value = ids[i] >= 0 ? value_at(node->graph, ids[i]) : NULL;
+        key = hash_int(key, value ? (int64_t)value->type : -1);
+        for (int axis = 0; value && axis < value->shape.rank; axis++)
+            key = hash_int(key, value->shape.dim[axis]);
+    }
+    return key;
+}
+
+uint64_t graph_identity(const Graph *graph)
+{
+    uint64_t key = HASH_EMPTY;
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const Param *param = &graph->params[i];
+        key = hash_bytes(key, param->name, strlen(param->name) + 1);
+        key = hash_int(key, value_at(graph, param->value)->bytes);
+    }
+    return key;
+}
+
+OpTime node_call(const Device *device, const Node *node, const Choice *choice, uint64_t graph)
+{
+    const char *algorithm = choice->name ? choice->name : "";
+    uint64_t    key = HASH_EMPTY;
+    key = hash_bytes(key, node->op->name, strlen(node->op->name) + 1);
+    key = key_values(key, node, node->in, node->n_in);
+    key = key_values(key, node, node->out, node->n_out);
+    /* Attributes count by the work they make: as bytes they hold padding, which differs from run to
+     * run. */
+    Cost cost = node->op->cost(node);
+    key = hash_bytes(key, &cost.flops, sizeof cost.flops);
+    key = hash_bytes(key, &cost.bytes, sizeof cost.bytes);
+    key = hash_bytes(key, algorithm, strlen(algorithm) + 1);
+    key = hash_int(key, (int64_t)choice->workspace_bytes);
+
+    /* The type that decides the rate is what is read: a weight gradient is fp32 in every
+     * precision. */
+    Type type = F32;
+    if (node->n_in && in_given(node, 0))
+        type = in_type(node, 0);
+    else if (node->n_out && node->out[0] >= 0)
+        type = out_type(node, 0);
+    const char *name = type == F32 && device->tf32 ? "tf32" : type_name(type);
+    if (device->tf32)
+        key = hash_bytes(key, name, strlen(name) + 1);
+    return (OpTime){ .key = key,
+                     .graph = graph,
+                     .op = node->op->name,
+                     .kin = node->op->kin ? node->op->kin->name : NULL,
+                     .type = name,
+                     .flops = cost.flops,
+                     .bytes = cost.bytes };
+}
+
+double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph,
+                 TimeBasis *basis)
+{
+    OpTime call = node_call(device, node, choice, graph);
+    if (device->profile)
+        return profile_ns(device->profile, &call, basis);
+    double by_flops = call.flops / plain_flops_per_ns, by_bytes = call.bytes / plain_bytes_per_ns;
+    *basis = TIME_ROOFLINE;
+    double ns = by_flops > by_bytes ? by_flops : by_bytes;
+    return plain_launch_ns + ns / (device->threads > 0 ? device->threads : 1);
+}

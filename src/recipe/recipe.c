@@ -1,0 +1,452 @@
+/* recipe.c -- recipes: the table of keys, and the graph they describe. */
+#include "recipe/recipe.h"
+
+#include "rewrite/chunk.h"
+#include "base/file.h"
+#include "base/shipped.h"
+#include "base/yaml.h"
+#include "linalg/linalg.h"
+#include "recipe/recipe_phases.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const recipe_precisions[] = { "fp32", "bf16", "fp16", "tf32", NULL };
+
+static const char *const optimizer_kinds[] = { "adamw", "adam", "sgd", NULL };
+static const char *const schedule_kinds[] = { "constant", "cosine", "restarts", "plateau", NULL };
+static const char *const plateau_watches[] = { "validation", "loss", NULL };
+static const char *const ema_rules[] = { "none", "constant", "power", "copy_first", NULL };
+
+/* Adam divides by 1 - beta^n and by root + eps: neither may come to 0 (a gradient may). */
+#define MAX_BETA 0.999999
+#define MIN_EPS 1e-30
+
+static const Field optimizer_fields[] = {
+    { "kind", FIELD_CHOICE, offsetof(OptimizerConfig, kind), 0, 0, optimizer_kinds, NULL,
+      "adamw, adam or sgd" },
+    { "lr", FIELD_NUMBER, offsetof(OptimizerConfig, lr), 0, 100, NULL, NULL, "learning rate" },
+    { "slow_lr", FIELD_NUMBER, offsetof(OptimizerConfig, slow_lr), 0, 100, NULL, NULL,
+      "of the system's slow parameters" },
+    { "beta1", FIELD_NUMBER, offsetof(OptimizerConfig, beta1), 0, MAX_BETA, NULL, NULL,
+      "first moment, or momentum" },
+    { "beta2", FIELD_NUMBER, offsetof(OptimizerConfig, beta2), 0, MAX_BETA, NULL, NULL,
+      "second moment" },
+    { "eps", FIELD_NUMBER, offsetof(OptimizerConfig, eps), MIN_EPS, 1, NULL, NULL,
+      "added to the root" },
+    { "decay", FIELD_NUMBER, offsetof(OptimizerConfig, decay), 0, 1, NULL, NULL, "weight decay" },
+    { "slow_decay", FIELD_NUMBER, offsetof(OptimizerConfig, slow_decay), 0, 1, NULL, NULL,
+      "of the slow parameters" },
+    { "clip", FIELD_NUMBER, offsetof(OptimizerConfig, clip), 0, 1e9, NULL, NULL,
+      "global gradient norm; 0: none" },
+    { 0 }
+};
+
+static const Field schedule_fields[] = {
+    { "kind", FIELD_CHOICE, offsetof(ScheduleConfig, kind), 0, 0, schedule_kinds, NULL,
+      "constant, cosine, restarts or plateau" },
+    { "warmup", FIELD_INT, offsetof(ScheduleConfig, warmup), 0, 1e12, NULL, NULL,
+      "steps of linear warm-up" },
+    { "cycles", FIELD_NUMBER, offsetof(ScheduleConfig, cycles), 0, 1e6, NULL, NULL,
+      "cosine: waves over the run" },
+    { "period", FIELD_INT, offsetof(ScheduleConfig, period), 1, 1e12, NULL, NULL,
+      "restarts: of the first wave; plateau: of one mean loss" },
+    { "growth", FIELD_INT, offsetof(ScheduleConfig, growth), 1, 100, NULL, NULL,
+      "restarts: factor of the next wave" },
+    { "floor_lr", FIELD_NUMBER, offsetof(ScheduleConfig, floor_lr), 0, 100, NULL, NULL,
+      "restarts, plateau: least rate" },
+    { "watch", FIELD_CHOICE, offsetof(ScheduleConfig, watch), 0, 0, plateau_watches, NULL,
+      "plateau: validation or loss" },
+    { "factor", FIELD_NUMBER, offsetof(ScheduleConfig, factor), 0, 0.999, NULL, NULL,
+      "plateau: what the rate is multiplied by" },
+    { "patience", FIELD_INT, offsetof(ScheduleConfig, patience), 0, 1e9, NULL, NULL,
+      "plateau: looks without a better loss" },
+    { "cooldown", FIELD_INT, offsetof(ScheduleConfig, cooldown), 0, 1e9, NULL, NULL,
+      "plateau: looks after a cut that do not count" },
+    { "threshold", FIELD_NUMBER, offsetof(ScheduleConfig, threshold), 0, 0.999, NULL, NULL,
+      "plateau: share that counts as better" },
+    { 0 }
+};
+
+static const Field ema_fields[] = {
+    { "rule",  FIELD_CHOICE, offsetof(EmaConfig, rule),  0, 0, ema_rules, NULL,
+      "none, constant, power or copy_first" },
+    { "decay", FIELD_NUMBER, offsetof(EmaConfig, decay), 0, 1, NULL, NULL, "largest decay" },
+    { "power", FIELD_NUMBER, offsetof(EmaConfig, power), 0, 10, NULL, NULL,
+      "power: 1-(1+step)^-power, up to decay" },
+    { 0 }
+};
+
+static const Field data_fields[] = {
+    { "kind", FIELD_TEXT, offsetof(DataConfig, kind), 0, 0, NULL, NULL, "which reader" },
+    { "path", FIELD_TEXT, offsetof(DataConfig, path), 0, 0, NULL, NULL, "folder or file" },
+    { "samples", FIELD_INT, offsetof(DataConfig, samples), 1, 1e9, NULL, NULL,
+      "synthetic kinds: how many" },
+    { "range_low", FIELD_NUMBER, offsetof(DataConfig, range_low), 0, 1e6, NULL, NULL,
+      "range images: metres that become -1" },
+    { "range_high", FIELD_NUMBER, offsetof(DataConfig, range_high), 0, 1e6, NULL, NULL,
+      "range images: metres that become 1; 0: of the data" },
+    { "keep_rest", FIELD_BOOL, offsetof(DataConfig, keep_rest), 0, 0, NULL, NULL,
+      "sound: pad the rest of a file instead of dropping it" },
+    { "holdout", FIELD_NUMBER, offsetof(DataConfig, holdout), 0, 0.99, NULL, NULL,
+      "share kept out of training" },
+    { "holdout_path", FIELD_TEXT, offsetof(DataConfig, holdout_path), 0, 0, NULL, NULL,
+      "samples for validation, apart from path" },
+    { 0 }
+};
+
+static const char *const sampler_kinds[] = { "ddpm", "ddim", "recurrent", NULL };
+static const char *const colour_fixes[] = { "none", "adain", "wavelet", NULL };
+
+static const Field sampler_fields[] = {
+    { "kind", FIELD_CHOICE, offsetof(SamplerConfig, kind), 0, 0, sampler_kinds, NULL,
+      "ddpm, ddim or recurrent" },
+    { "steps", FIELD_INT, offsetof(SamplerConfig, steps), 0, 1e6, NULL, NULL,
+      "of the chain; 0: the system's own" },
+    { "length", FIELD_INT, offsetof(SamplerConfig, length), 0, 1e12, NULL, NULL,
+      "audio: samples to generate" },
+    { "eta", FIELD_NUMBER, offsetof(SamplerConfig, eta), 0, 1, NULL, NULL,
+      "ddim: noise added, 0 to 1" },
+    { "guidance", FIELD_NUMBER, offsetof(SamplerConfig, guidance), 0, 1000, NULL, NULL,
+      "classifier-free guidance; 1: none" },
+    { "temperature", FIELD_NUMBER, offsetof(SamplerConfig, temperature), 0, 100, NULL, NULL,
+      "audio: of the mixture choice" },
+    { "colour", FIELD_CHOICE, offsetof(SamplerConfig, colour), 0, 0, colour_fixes, NULL,
+      "none, adain or wavelet" },
+    { "clip", FIELD_BOOL, offsetof(SamplerConfig, clip), 0, 0, NULL, NULL,
+      "dit3d: each step's image kept in [-1,1]" },
+    { 0 }
+};
+
+static const Field validate_fields[] = {
+    { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL,
+      "steps between validations; 0: none" },
+    { "batches", FIELD_INT, offsetof(EveryConfig, batches), 1, 1e6, NULL, NULL,
+      "of held-out samples, the same ones every time" },
+    { "batch", FIELD_INT, offsetof(EveryConfig, batch), 0, 1e6, NULL, NULL,
+      "samples of one; 0: as many as in training" },
+    { 0 }
+};
+
+static const Field sample_fields[] = { { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12,
+                                         NULL, NULL, "steps between samplings; 0: none" },
+                                       { "n", FIELD_INT, offsetof(EveryConfig, n), 1, 4096, NULL,
+                                         NULL, "results drawn at once" },
+                                       { 0 } };
+
+static const Field save_fields[] = { { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12,
+                                       NULL, NULL,
+                                       "steps between checkpoints; 0: only at the end" },
+                                     { "keep", FIELD_INT, offsetof(EveryConfig, keep), 1, 1e6, NULL,
+                                       NULL, "how many of the newest to keep" },
+                                     { 0 } };
+
+static const Field recipe_fields[] = {
+    { "batch",      FIELD_INT,    offsetof(Recipe, batch),      1, 1e6, NULL, NULL,
+      "samples of one micro-batch" },
+    { "accumulate", FIELD_INT,    offsetof(Recipe, accumulate), 1, 1e6, NULL, NULL,
+      "micro-batches of one step" },
+    { "steps",      FIELD_INT,    offsetof(Recipe, steps),      0, 1e12, NULL, NULL,
+      "of the whole run" },
+    { "seed",       FIELD_INT,    offsetof(Recipe, seed),       0, 9e15, NULL, NULL,
+      "of weights, noise and data order" },
+    { "precision",  FIELD_CHOICE, offsetof(Recipe, precision),  0, 0, recipe_precisions, NULL,
+      "fp32, bf16, fp16 or (GPUs) tf32" },
+    { "optimizer",  FIELD_GROUP,  offsetof(Recipe, optimizer),  0, 0, NULL, optimizer_fields,
+      "how weights move" },
+    { "schedule",   FIELD_GROUP,  offsetof(Recipe, schedule),   0, 0, NULL, schedule_fields,
+      "how the rate moves" },
+    { "ema",        FIELD_GROUP,  offsetof(Recipe, ema),        0, 0, NULL, ema_fields,
+      "average of the weights" },
+    { "data",       FIELD_GROUP,  offsetof(Recipe, data),       0, 0, NULL, data_fields,
+      "where samples come from" },
+    { "sampler",    FIELD_GROUP,  offsetof(Recipe, sampler),    0, 0, NULL, sampler_fields,
+      "how results are drawn" },
+    { "validate",   FIELD_GROUP,  offsetof(Recipe, validate),   0, 0, NULL, validate_fields,
+      "loss on held-out samples during training" },
+    { "sample",     FIELD_GROUP,  offsetof(Recipe, sample),     0, 0, NULL, sample_fields,
+      "results drawn during training" },
+    { "save",       FIELD_GROUP,  offsetof(Recipe, save),       0, 0, NULL, save_fields,
+      "checkpoints" },
+    { 0 }
+};
+
+Type recipe_type(const Recipe *recipe)
+{
+    static const Type types[] = { F32, BF16, F16, F32 };
+    return types[recipe->precision];
+}
+
+bool recipe_tf32(const Recipe *recipe)
+{
+    return !strcmp(recipe_precisions[recipe->precision], "tf32");
+}
+
+Err recipe_suits(const Recipe *recipe, const Device *device)
+{
+    if (recipe_tf32(recipe) && !device->tf32)
+        return fail(E_USAGE,
+                    "tf32 is how a GPU's tensor cores round fp32 factors, and %s does not; use "
+                    "fp32, which is more exact, or a GPU (--device)",
+                    device->name);
+    if (device->tf32 && !recipe_tf32(recipe) && recipe_type(recipe) == F32)
+        return fail(E_USAGE, "the GPU was opened for tf32, and %s is in fp32", recipe->name);
+    return OK;
+}
+
+/* All keys: `system`, then `model` with the system's own, then the recipe's. The system's config
+ * lies right behind the Recipe, so that one table reaches both. */
+static const Field *recipe_all_fields(Pool *pool, const ModelDef *model)
+{
+    Field *fields = NEWN(pool, Field, sizeof recipe_fields / sizeof *recipe_fields + 3);
+    fields[2] = (Field){ "name", FIELD_TEXT, offsetof(Recipe, name),
+                         .help = "what the run is called; default: the file's name" };
+    fields[0] = (Field){ "system", FIELD_TEXT, offsetof(Recipe, system), .help = "which system" };
+    fields[1] = (Field){ "model", FIELD_GROUP, sizeof(Recipe), .fields = model->fields,
+                         .help = "its sizes" };
+    memcpy(fields + 3, recipe_fields, sizeof recipe_fields);
+    return fields;
+}
+
+static Err recipe_model(Pool *pool, const char *path, const Json *map, const ModelDef **model)
+{
+    const char *system;
+    if (map->kind != JSON_OBJECT)
+        return fail(E_USAGE,
+                    "%s holds no keys; a recipe names at least its system, e.g. system: unet",
+                    path);
+    TRY(json_need_text(map, "system", &system));
+    *model = model_find(system);
+    if (*model)
+        return OK;
+    const char **names = NEWN(pool, const char *, models_count);
+    for (int i = 0; i < models_count; i++)
+        names[i] = models_all[i]->name;
+    const char *near = text_nearest(system, names, models_count);
+    Text        text = { .pool = pool };
+    for (int i = 0; i < models_count && !near; i++)
+        text_add(&text, "%s%s", i ? ", " : "; there are ", names[i]);
+    return json_fail(map, json_get(map, "system"), "there is no system '%s'%s%s%s", system,
+                     near ? "; did you mean '" : text.at, near ? near : "", near ? "'?" : "");
+}
+
+/* What the keys' ranges cannot say. Sentences begin with the key that is to blame. */
+static Err recipe_check(const Recipe *recipe)
+{
+    const ModelDef *model = recipe->model;
+    if (model->check)
+        TRY(model->check(recipe->config));
+    if (model->check_sampler)
+        TRY(model->check_sampler(recipe->config, &recipe->sampler));
+    if (recipe->schedule.kind == SCHEDULE_PLATEAU && recipe->schedule.watch == WATCH_VALIDATION &&
+        !recipe->validate.every)
+        return fail(E_USAGE,
+                    "schedule.kind: plateau watches the validation's loss, and validate.every "
+                    "is 0; set validate.every, or schedule.watch: loss");
+    if (recipe->sample.every && !model->sample)
+        return fail(E_USAGE,
+                    "sample.every is %lld, but the system %s cannot be sampled; leave it at 0",
+                    (long long)recipe->sample.every, model->name);
+    int64_t times = recipe_number(recipe, "timesteps", INT64_MAX);
+    if (recipe->sample.every && recipe->sampler.steps > times)
+        return fail(E_USAGE, "sampler.steps: %lld is more than model.timesteps, %lld",
+                    (long long)recipe->sampler.steps, (long long)times);
+    return OK;
+}
+
+#define KEY_LETTERS "abcdefghijklmnopqrstuvwxyz0123456789_."
+
+/* Is the key of an assignment named in the text, itself or as the group of one? */
+static bool set_named(const char *set, const char *text)
+{
+    size_t n = strcspn(set, "=");
+    char   key[64];
+    if (n >= sizeof key)
+        return false;
+    memcpy(key, set, n);
+    key[n] = '\0';
+    bool word = !strchr(key, '.');           /* such as steps, which a sentence may use too */
+    for (const char *at = text; (at = strstr(at, key)); at += n)
+        if ((at == text || !strchr(KEY_LETTERS, at[-1])) &&
+            (at[n] == '.' || ((!word || at == text) && (!at[n] || !strchr(KEY_LETTERS, at[n])))))
+            return true;
+    return false;
+}
+
+/* Says the last error again with its place: the last --set whose key it names, or the line of the
+ * key it begins with. */
+static Err recipe_blame(Pool *pool, Err err, const char *path, const Json *map,
+                        const char *const *sets, int n)
+{
+    const char *said = pool_text(pool, err_text());
+    size_t      key = strspn(said, KEY_LETTERS);
+    for (int i = n - 1; i >= 0; i--)
+        if (set_named(sets[i], said))
+            return fail(err, "--set %s: %s", sets[i], said);
+    for (size_t at = 0; at < key;) {
+        size_t      phase = strcspn(said + at, ".: ,");
+        const Json *in = json_get(map, pool_textn(pool, said + at, phase));
+        if (in && at + phase >= key)
+            return json_fail(map, in, "%s", said);
+        if (!in || in->kind != JSON_OBJECT)
+            break;
+        map = in;
+        at += phase + 1;
+    }
+    return fail(err, "%s: %s", path, said);  /* a default does not suit the keys that are given */
+}
+
+Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Recipe **out)
+{
+    const Json     *map;
+    const ModelDef *model;
+    const char     *path;
+    TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, &path));
+    TRY(yaml_read(pool, path, &map));
+    TRY(recipe_model(pool, path, map, &model));
+
+    Recipe *recipe = pool_alloc(pool, sizeof(Recipe) + model->config_bytes, 1);
+    *recipe = (Recipe){
+        .path = path, .model = model, .config = recipe + 1,
+        .batch = 1, .accumulate = 1, .steps = 1000,
+        .optimizer = { .lr = 1e-4, .slow_lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 },
+        .schedule = { .cycles = 0.5, .period = 1000, .growth = 2, .factor = 0.1, .patience = 10,
+        .threshold = 1e-4 },
+        .ema = { .decay = 0.9999, .power = 0.75 },
+        .data = { .samples = 1024 },
+        .sampler = { .kind = model->sampler_kind, .guidance = 1, .temperature = 1 },
+        .validate = { .batches = 4 },
+        .sample = { .n = 4 },
+        .save = { .keep = 2 },
+    };
+    memcpy(recipe->config, model->defaults, model->config_bytes);
+    const Field *fields = recipe_all_fields(pool, model);
+    TRY(config_read(pool, map, fields, recipe));
+    for (int i = 0; i < n; i++)
+        TRY(config_set(pool, sets[i], fields, recipe));
+    if (!recipe->system || strcmp(recipe->system, model->name))
+        return fail(E_USAGE, "--set system=%s: take a recipe of that system instead",
+                    recipe->system ? recipe->system : "");
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
+               *dot = strrchr(base, '.');
+    if (!recipe->name)
+        recipe->name = pool_textn(pool, base,
+                                  dot && dot > base ? (size_t)(dot - base) : strlen(base));
+    *out = recipe;
+    Err err = recipe_check(recipe);
+    return err ? recipe_blame(pool, err, path, map, sets, n) : OK;
+}
+
+Recipe *recipe_copy(Pool *pool, const Recipe *recipe)
+{
+    Recipe *copy = pool_alloc(pool, sizeof(Recipe) + recipe->model->config_bytes, 1);
+    memcpy(copy, recipe, sizeof(Recipe) + recipe->model->config_bytes);
+    copy->config = copy + 1;
+    return copy;
+}
+
+Err recipe_write(const Recipe *recipe, const char *path)
+{
+    Pool *pool = pool_new(NULL, "recipe");
+    Text  text = { .pool = pool };
+    text_add(&text, "# The recipe as this run resolved it: every key with its value.\n");
+    config_write_yaml(&text, recipe_all_fields(pool, recipe->model), recipe, 0);
+    Err err = file_write(path, text.at, text.n);
+    pool_free(pool);
+    return err;
+}
+
+Err recipe_set(Pool *pool, Recipe *recipe, const char *assignment)
+{
+    return config_set(pool, assignment, recipe_all_fields(pool, recipe->model), recipe);
+}
+
+void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out)
+{
+    config_write(out, recipe_all_fields(pool, recipe->model), recipe);
+}
+
+static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
+{
+    const OptimizerConfig *o = &recipe->optimizer;
+    if (recipe->model->slow_params)
+        out->groups[out->n_groups++] = (ParamGroup){ "slow", (float)o->slow_lr,
+                                                     (float)o->slow_decay,
+                                                     recipe->model->slow_params };
+    out->groups[out->n_groups++] = (ParamGroup){ "all", (float)o->lr, (float)o->decay, NULL };
+    return (TrainSpec){
+        .optimizer = (Optimizer)o->kind, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
+        .eps = (float)o->eps,
+        .groups = out->groups, .n_groups = out->n_groups, .clip = (float)o->clip,
+        .ema = recipe->ema.rule != EMA_NONE, .accumulate = (int)recipe->accumulate,
+        .release = recipe->levers.release,
+        .host = (HostState)recipe->levers.host,
+    };
+}
+
+Validation recipe_validation(const Recipe *recipe)
+{
+    int64_t split = recipe->levers.split > 1 ? recipe->levers.split : 1;
+    int64_t batch = recipe->validate.batch ? recipe->validate.batch : recipe->batch * split;
+    if (batch % split)
+        split = 1;
+    return (Validation){ .batch = batch / split,
+                         .batches = recipe->validate.batches * split,
+                         .split = split };
+}
+
+int64_t recipe_number(const Recipe *recipe, const char *key, int64_t otherwise)
+{
+    for (const Field *f = recipe->model->fields; f->key; f++)
+        if (!strcmp(f->key, key) && f->kind == FIELD_INT)
+            return *(const int64_t *)((const char *)recipe->config + f->offset);
+    return otherwise;
+}
+
+const char *recipe_no_split(const Recipe *recipe)
+{
+    return recipe->model->no_split ? recipe->model->no_split(recipe->config) : NULL;
+}
+
+int64_t recipe_max_chunks(const Recipe *recipe)
+{
+    int64_t chunks = recipe->batch < OFFERED_CHUNKS ? recipe->batch : OFFERED_CHUNKS;
+    while (recipe->batch % chunks)
+        chunks--;
+    return chunks;
+}
+
+const char *recipe_no_release(const Recipe *recipe)
+{
+    TrainingGraph unused = { 0 };
+    TrainSpec     spec = recipe_spec(recipe, &unused);
+    return train_no_release(&spec, recipe_type(recipe));
+}
+
+Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device)
+{
+    Recipe *copy = recipe_copy(pool, recipe);
+    copy->levers.subpixel = device->backend && device->backend->subpixel &&
+                          type_bytes(recipe_type(copy)) == 2;
+    return copy;
+}
+
+Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out)
+{
+    const Levers *levers = &recipe->levers;
+    bool   chunks = levers->sample_chunks > 1 || levers->loss_chunks > 1;
+    Graph *graph = graph_new_with(
+        pool, recipe_type(recipe),
+        &(BuildOptions){ .given_noise = given_noise, .stored_attention = levers->stored_attention,
+                         .subpixel = levers->subpixel, .split = levers->split,
+                         .counts_given = !given_noise && chunks });
+    Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
+    TRY(graph_check(graph));
+    *out = (TrainingGraph){ 0 };
+    ChunkSpec spec_chunks = { levers->sample_chunks, levers->loss_chunks };
+    TRY(graph_chunk(graph, &spec_chunks, &out->graph, &loss, &out->chunked));
+    TrainSpec spec = recipe_spec(recipe, out);
+    TRY(autodiff_train(out->graph, loss, &spec, &out->train));
+    graph_order_chunks(out->graph);
+    return given_noise ? OK : phases_build(recipe, out);     /* a comparison is of steps alone */
+}

@@ -1,0 +1,84 @@
+/* recipe_phases.c -- adds the graphs of validation and sampling to a training graph. */
+#include "recipe/recipe_phases.h"
+
+#include "ops/elementwise/basic.h"
+#include "ops/optimizer/optim.h"
+
+/* The average of a parameter in its stead, in the compute type; rounded once a part. */
+static Tensor phase_average(Graph *graph, Param *param)
+{
+    const Value *value = value_at(graph, param->value), *before;
+    int32_t      module = graph->module;
+    Source       source = graph->source;
+    if (param->ema < 0)
+        return (Tensor){ graph, param->value };
+    if (value->type == F32) {
+        param->stands = param->ema;
+        return (Tensor){ graph, param->ema };
+    }
+    before = param->stands >= 0 ? value_at(graph, param->stands) : NULL;
+    if (before && before->producer >= 0 && graph->nodes[before->producer].phase == graph->phase)
+        return (Tensor){ graph, param->stands };
+    graph->module = value->module;
+    graph->source = value->source;
+    param->stands = cast((Tensor){ graph, param->ema }, value->type).id;
+    graph->module = module;
+    graph->source = source;
+    return (Tensor){ graph, param->stands };
+}
+
+/* Other phases count for themselves. */
+static const BuildOptions *phase_options(Graph *graph, int64_t split)
+{
+    BuildOptions *options = NEW(graph->pool, BuildOptions);
+    *options = *graph->build;
+    options->counts_given = false;
+    options->split = split;
+    return options;
+}
+
+static void build_validate(const Recipe *recipe, TrainingGraph *out)
+{
+    Graph     *graph = out->graph;
+    Validation v = recipe_validation(recipe);
+    int32_t    n_outputs = graph->n_outputs;
+    graph->phase = PHASE_VALIDATE;
+    graph->build = phase_options(graph, v.split);
+    Tensor loss = recipe->model->loss(graph, recipe->config, v.batch, v.batches);
+    graph->n_outputs = n_outputs;            /* nobody reads a prediction here: it need not stay */
+    graph->module = 0;
+    graph->source = (Source){ 0 };
+    if (tensor_ok(loss))
+        /* the step's own has been read by now */
+        accumulate(out->train.loss, loss, out->train.counters);
+    graph->phase = PHASE_MICRO;
+}
+
+Err phases_build(const Recipe *recipe, TrainingGraph *out)
+{
+    Graph *graph = out->graph;
+    bool   validate = recipe->validate.every > 0, sample = recipe->sample.every > 0;
+    if (!validate && !sample)
+        return OK;
+    int32_t n = graph->n_params;
+    Param  *params = NEWN(graph->pool, Param, n);
+    for (int32_t i = 0; i < n; i++)
+        params[i] = graph->params[i];
+    graph->stand_in = phase_average;
+    if (validate)
+        build_validate(recipe, out);
+    graph->build = phase_options(graph, recipe->levers.split);
+    if (sample)
+        recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, recipe->sample.n);
+    graph->stand_in = NULL;
+    graph->phase = PHASE_MICRO;
+    graph->module = 0;
+    TRY(graph_check(graph));
+    REQUIRE(graph->n_params == n);           /* a phase brings no weights of its own */
+    /* a model may change a start when it is built: once is enough */
+    for (int32_t i = 0; i < n; i++) {
+        graph->params[i].init = params[i].init;
+        graph->params[i].frozen = params[i].frozen;
+    }
+    return OK;
+}

@@ -33,10 +33,10 @@ import docs_tables
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```[ \t]*$", re.M | re.S)
 SKIP = re.compile(r'console skip="([^"]+)"$')
 EXIT = re.compile(r"# exit (\d+)$")
-TIME = r"(?:\d[\d,]*(?:\.\d+)? ?(?:ns|us|ms|s|min|h)|[+-]\d[\d,]*(?:\.\d+)? ?%)(?![\w/])"
+TIME = r"(?:\d[\d,]*(?:\.\d+)? ?(?:ns|us|ms|s|min|h)|[+-]\d[\d,]*(?:\.\d+)? ?%)(?!\w)"
 BYTES = re.compile(r"<!-- bytes: (.*?) -->(.*?)<!-- /bytes -->", re.S)
 BYTES_OPENING = re.compile(r"<!-- bytes:")
-STATED_TIME = re.compile(r"(?<![\w.,])(\d[\d,]*(?:\.\d+)?)[ \u00a0]?(ns|us|µs|ms|s|seconds?|minutes?)(?![\w/])")
+STATED_TIME = re.compile(r"(?<![\w.,])(\d[\d,]*(?:\.\d+)?)[ \u00a0]?(ns|us|µs|ms|s|seconds?|minutes?)(?!\w)")
 SECONDS = {"ns": Decimal("1e-9"), "us": Decimal("1e-6"), "µs": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1), "second": Decimal(1),
            "seconds": Decimal(1), "minute": Decimal(60), "minutes": Decimal(60)}
 ISA, CORES, LIMIT_S = "v3", 2, 900

@@ -20,7 +20,7 @@ case "$*" in
 "explain tiny --json") echo '{"peak_bytes": 1694681312, "phases": [{"name": "micro", "arena_bytes": 2048}]}' ;;
 "explain tiny") printf 'One step needs 1,694,681,312 bytes.\\nmore\\nand more\\n  optimizer 268,683,184    12 s\\n' ;;
 "fit tiny --budget 1") echo "plimsoll: tiny does not fit" >&2; exit 3 ;;
-"fit tiny --budget 9 -o p") echo kept > p; echo "9 nodes, $(nproc) cores, $PLIMSOLL_ISA: 5.9 s a step, time +0.7 %" ;;
+"fit tiny --budget 9 -o p") echo kept > p; echo "9 nodes, $(nproc) cores, $PLIMSOLL_ISA: 5.9 s/step, time +0.7 %" ;;
 *) echo "plimsoll: what is '$*'?" >&2; exit 2 ;;
 esac
 """
@@ -59,7 +59,7 @@ plimsoll: tiny does not fit
 # exit 3
 $ plimsoll fit tiny \\
     --budget 9 -o p
-9 nodes, 2 cores, v3: <time> a step, time <time>
+9 nodes, 2 cores, v3: <time>/step, time <time>
 ```
 
 It needs <!-- bytes: plimsoll explain tiny --json peak_bytes -->1,694,681,312<!-- /bytes --> bytes,

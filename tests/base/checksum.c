@@ -1,5 +1,5 @@
 /* checksum.c -- XXH64 against the published values, and in pieces as in one go. */
-#include "../test.h"
+#include "test.h"
 
 #include "base/checksum.h"
 

@@ -1,5 +1,5 @@
 /* random.c -- known answers of Philox, the laws of the numbers, one at a time against many. */
-#include "../test.h"
+#include "test.h"
 
 #include "base/random.h"
 

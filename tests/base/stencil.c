@@ -1,6 +1,6 @@
 /* stencil.c -- against the plain sum in double, at widths around the strip that is kept in
  * registers. */
-#include "../test.h"
+#include "test.h"
 
 #include "base/random.h"
 #include "base/stencil.h"

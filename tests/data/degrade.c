@@ -1,5 +1,5 @@
 /* degrade.c -- each kind of damage by itself, and edges where they are. */
-#include "../test.h"
+#include "test.h"
 
 #include "data/degrade.h"
 #include "data/draw.h"

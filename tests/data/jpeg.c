@@ -1,7 +1,7 @@
 /* jpeg.c -- JPEG in: levels as libjpeg-turbo gives them, files that are not read, damaged ones.
  * tests/py/test_jpeg.py compares far more files. */
-#include "../alloc_count.h"
-#include "../test.h"
+#include "alloc_count.h"
+#include "test.h"
 
 #include "base/file.h"
 #include "data/image.h"

@@ -1,6 +1,6 @@
 /* png.c -- PNG in and out: what is written is read back; every depth and colour type; damaged
  * files. */
-#include "../test.h"
+#include "test.h"
 
 #include "base/file.h"
 #include "data/image.h"

@@ -1,6 +1,6 @@
 /* sources.c -- every kind of data: what it serves, that a sample is a function of its number alone,
  * the order of an epoch, and bad files, each named with its reason before anything runs. */
-#include "../test.h"
+#include "test.h"
 
 #include "base/file.h"
 #include "base/npy.h"

@@ -1,5 +1,5 @@
 /* wav.c -- WAV in and out, every sample type, and headers that lie. */
-#include "../test.h"
+#include "test.h"
 
 #include "base/file.h"
 #include "data/wav.h"

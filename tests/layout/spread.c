@@ -2,7 +2,7 @@
  * right behind another. */
 #include "layout/layout.h"
 
-#include "../test.h"
+#include "test.h"
 
 enum { MOST = 300 };
 

@@ -1,5 +1,5 @@
 /* dit3d.c -- settings that DiT3D refuses, and with which words; the shapes it builds. */
-#include "../test.h"
+#include "test.h"
 
 #include "base/random.h"
 #include "models/dit3d.h"

@@ -10,9 +10,9 @@
  *                               tell a sanitizer nothing
  *   test_ops --tf32 1           on a GPU: fp32 factors may be rounded to tf32
  */
-#include "cases.h"
-#include "../device.h"
-#include "../test.h"
+#include "ops/cases.h"
+#include "test_device.h"
+#include "test.h"
 
 #include "autodiff/autodiff.h"
 #include "base/file.h"
@@ -24,6 +24,7 @@
 #include "ops/elementwise/basic.h"
 #include "ops/ops.h"
 
+#include <glob.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -553,9 +554,24 @@ static const struct { const OpDef *op; const OpCase *cases; } all_cases[] = {
 #undef OPERATOR_INTERNAL
 };
 
+/* The references of an operator: in the folder given, or in its family's; NULL: it has none. */
+static const char *ref_path(Pool *pool, const char *folder, const char *op)
+{
+    glob_t      found = { 0 };
+    const char *path = NULL;
+    if (folder) {
+        path = pool_print(pool, "%s/%s.safetensors", folder, op);
+        return file_exists(path) ? path : NULL;
+    }
+    if (!glob(pool_print(pool, SOURCE_DIR "/tests/ops/*/ref/%s.safetensors", op), 0, NULL, &found))
+        path = pool_text(pool, found.gl_pathv[0]);
+    globfree(&found);
+    return path;
+}
+
 int main(int argc, char **argv)
 {
-    const char *dump_path = NULL, *refs_dir = SOURCE_DIR "/tests/ops/ref", *only = NULL,
+    const char *dump_path = NULL, *refs_dir = NULL, *only = NULL,
                *named = NULL, *backend = NULL;
     bool        live = false;
     int         quick = 0, large = 1, share = 1, shares = 1;
@@ -591,8 +607,8 @@ int main(int argc, char **argv)
         SafeFile     refs, *have = NULL;
         if (only && strcmp(only, op->name))
             continue;
-        const char *path = pool_print(pool, "%s/%s.safetensors", refs_dir, op->name);
-        if (!dump_path && file_exists(path)) {
+        const char *path = ref_path(pool, refs_dir, op->name);
+        if (!dump_path && path) {
             if (safetensors_read(pool, path, &refs)) {
                 fprintf(stderr, "%s\n", err_text());
                 return 1;

@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
 """Makes the references of operator cases: outputs and gradients by PyTorch in fp64.
 
-    test_ops --dump cases.safetensors && reference.py cases.safetensors tests/ops/ref [--live] [--only OP]
+    test_ops --dump cases.safetensors && reference.py cases.safetensors tests/ops [--live] [--only OP]
+
+Into tests/ops each operator's file goes to its family, FAMILY/ref/OP.safetensors; into any other
+folder to OP.safetensors.
 
 A case is inputs, weights of its outputs and a piece of torch text (tests/ops/cases.h). Written per
 operator: <case>/out/<name> and <case>/grad/<name> as fp32. --live also makes the cases that are too
 large to keep.
 """
+import glob
+import os
+import re
 import sys
 
 import numpy as np
@@ -40,6 +46,16 @@ def run_case(text, tensors):
     return result
 
 
+def place(folder, op):
+    """Beside the cases of the operator, if the folder has them."""
+    for path in glob.glob(f"{folder}/*/cases_*.c"):
+        if re.search(rf"\bcases_{op}\[\]", open(path).read()):
+            family = os.path.join(os.path.dirname(path), "ref")
+            os.makedirs(family, exist_ok=True)
+            return f"{family}/{op}.safetensors"
+    return f"{folder}/{op}.safetensors"
+
+
 def main():
     dump, folder, flags = sys.argv[1], sys.argv[2], sys.argv[3:]
     only = flags[flags.index("--only") + 1] if "--only" in flags else None
@@ -66,7 +82,7 @@ def main():
                 sys.exit(f"{op} '{case}': {type(error).__name__}: {error}")
             out.update({f"{case}/{name}": array for name, array in result.items()})
         if out:
-            save_file(out, f"{folder}/{op}.safetensors")
+            save_file(out, place(folder, op))
         print(f"{op}: {len(out)} tensors")
 
 

@@ -2,7 +2,7 @@
 
     model_cases.py PROGRAMS WORK_FOLDER SYSTEM
 
-PROGRAMS is the folder with judge_model_case and, where the system samples, judge_sample_SYSTEM."""
+PROGRAMS is the folder with compare_model_case and, where the system samples, compare_sample_SYSTEM."""
 import os
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def judge(programs, folder, system, case):
     made = "fp64" if case in FP32_ONLY else "bf16"
     if not run(sys.executable, os.path.join(REF, "case.py"), case, out, "--precision", made):
         return False
-    model, sample = (os.path.join(programs, f"judge_{what}")
+    model, sample = (os.path.join(programs, f"compare_{what}")
                      for what in ("model_case", f"sample_{system}"))
     if case in FP32_ONLY:
         return run(model, out, "fp32")

@@ -1,8 +1,8 @@
 """JPEG files beside PIL (libjpeg-turbo): the same levels, pixel by pixel, and files that are not read.
 
-    test_jpeg.py JUDGE WORK_FOLDER
+    test_jpeg.py PROGRAM WORK_FOLDER
 
-JUDGE is tests/judge/jpeg.c. Files are PIL's own; of its grey ones others are put together that it does not write: any
+PROGRAM is tests/reference/jpeg.c. Files are PIL's own; of its grey ones others are put together that it does not write: any
 sampling factors, a scan for each colour, tables sent again, quantisers of 16 bits, fill bytes, names of colours."""
 import io
 import os

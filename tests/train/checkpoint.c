@@ -1,7 +1,7 @@
 /* checkpoint.c -- checkpoints that are whole, damaged or not one at all: which one counts, what is
  * said of a damaged one, and that the older one it names is good. */
-#include "../folder.h"
-#include "../test.h"
+#include "folder.h"
+#include "test.h"
 
 #include "train/checkpoint.h"
 #include "train/weights.h"

@@ -1,7 +1,7 @@
 /* feeds.c -- loading ahead of time: the same numbers as loading when asked, errors passed on,
  * nothing allocated once it runs; and the count of targets of a step. */
-#include "../alloc_count.h"
-#include "../test.h"
+#include "alloc_count.h"
+#include "test.h"
 
 #include "base/file.h"
 #include "data/png.h"

@@ -1,7 +1,7 @@
 /* lengths.c -- SaShiMi's weights at another length: what was trained at 64 steps gives the same
  * outputs over its first 64 steps in a model of 240, or of 48 over all of those; a run that goes on
  * keeps its length. */
-#include "../test.h"
+#include "test.h"
 
 #include "base/file.h"
 #include "base/random.h"

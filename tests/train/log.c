@@ -1,7 +1,7 @@
 /* log.c -- lines of a run's log: what is written, what a run that goes on cuts off, and a disk that
  * is full. */
-#include "../folder.h"
-#include "../test.h"
+#include "folder.h"
+#include "test.h"
 
 #include "base/text.h"
 #include "train/log.h"

@@ -1,9 +1,9 @@
 /* phases.c -- validation and sampling between steps: training keeps its bits, every phase its
  * bytes, a run that was killed its course; nothing is allocated while validating; what is held out
  * is not trained on. */
-#include "../alloc_count.h"
-#include "../folder.h"
-#include "../test.h"
+#include "alloc_count.h"
+#include "folder.h"
+#include "test.h"
 
 #include "base/file.h"
 #include "data/wav.h"

@@ -1,8 +1,8 @@
 /* trainer.c -- every small recipe learns: after a few steps its loss lies clearly below that of the
  * same weights left as they were, on the same samples and the same noise. Also what a run
  * reports. */
-#include "../folder.h"
-#include "../test.h"
+#include "folder.h"
+#include "test.h"
 
 #include "base/file.h"
 #include "train/trainer.h"

@@ -1,6 +1,6 @@
 /* weights.c -- starting weights that do not fit: what is said, what --init-partial leaves out, and
  * a pretrained input convolution that has seen latents only. */
-#include "../test.h"
+#include "test.h"
 
 #include "base/file.h"
 #include "recipe/recipe.h"

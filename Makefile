@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup build install test check demo gallery bench fuzz cuda release test-cuda asan valgrind format count clean
+.PHONY: all setup build install test check demo gallery bench docs-check fuzz cuda release test-cuda asan valgrind format count clean
 
 all: build
 
@@ -56,6 +56,9 @@ release:                        ## program and plugin for every supported GPU, i
 
 test-cuda: cuda                 ## every operator and small system on the GPU; says so where there is none
 	@scripts/test_cuda.sh $(BUILD)
+
+docs-check: build               ## what README and docs say: commands are run, bytes and tables compared, times looked up
+	@$(PYTHON) scripts/docs_check.py $(BUILD)
 
 fuzz:                           ## every parser, 60 seconds each
 	@scripts/fuzz.sh 60

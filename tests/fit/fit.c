@@ -301,7 +301,7 @@ static void lots(void)
 
 /* A curve falls in bytes and rises in time, and offers name only what is not allowed yet. */
 /* The time that fit names is the one that train and explain name for the same plan: with the
- * profile's word on tight arenas (docs/TIME.md 6), also when the plan is read from its file. */
+ * profile's word on tight arenas (docs/dev/TIME.md), also when the plan is read from its file. */
 static void forecasts(void)
 {
     Pool      *pool = pool_new(NULL, "forecasts");

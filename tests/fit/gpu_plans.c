@@ -1,5 +1,5 @@
 /* GPU.c -- plans for an H200, made without one, have the arenas that an H200 was then seen to run
- * with (docs/CUDA.md). Skips where the CUDA plugin was not built or has another cuDNN. */
+ * with (docs/dev/CUDA.md). Skips where the CUDA plugin was not built or has another cuDNN. */
 #include "test.h"
 
 #include "base/file.h"

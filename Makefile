@@ -19,13 +19,19 @@ install: build                  ## program, kernels, library, recipes and profil
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX) > $(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
 	@echo "installed below $(DESTDIR)$(PREFIX); $(BUILD)/install_manifest.txt lists the files"
 
-test: build                     ## everything that must hold on this machine
+test: build                     ## everything that must hold on this machine; OP=conv: one operator
+ifdef OP
+	@$(BUILD)/test_ops --only $(OP)
+	@$(BUILD)/test_ops --only $(OP) --backend builtin
+else
 	@scripts/check_rooms.py --build $(BUILD)
-	@cd $(BUILD) && OMP_WAIT_POLICY=passive ctest -j2 --output-on-failure --timeout 900   # two at a time: none spins
+	@scripts/run_tests.sh $(BUILD)
+endif
 
 check: build asan valgrind      ## slower: words, names and format, warnings on two compilers, sanitizers, valgrind
 	@scripts/check_words.py --program $(BUILD)/plimsoll
 	@scripts/check_walk.py
+	@scripts/docs_check.py $(BUILD)
 	@scripts/check_format.sh
 	@scripts/check_lines.sh
 	@scripts/check_warnings.sh

@@ -11,9 +11,36 @@ extern "C" {
 
 enum { SUM_COLUMNS = 32, SUM_LANES = 8, MAX_BLOCKS_OF_ROWS = 256, MIN_ROWS_PER_BLOCK = 64 };
 
+/* In double: one number a row, and the gradient of a narrow row is a difference of near numbers. */
 static __device__ __forceinline__ float rms_of(float sum, int64_t n, float eps)
 {
-    return rsqrtf(sum / (float)n + eps);
+    return (float)rsqrt((double)sum / (double)n + (double)eps);
+}
+
+/* scale[row] = r. The sums for the weight need it before dx is written, for dx may take over dy's
+ * bytes. */
+template <int N>
+__global__ void __launch_bounds__(SOFT_THREADS)
+    rmsnorm_scale_rows(AnyIn x, RowTeam team, float eps, float *scale)
+{
+    cuda_begin();
+    __shared__ float shared[32];
+    int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
+    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
+         base += (int64_t)gridDim.x * rows) {
+        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
+                n = row < team.rows ? team.n : 0;
+        float   v[N], sum = 0;
+        for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
+            any_get<N>(x, first + i, v);
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                sum = fmaf(v[j], v[j], sum);
+        }
+        float r = rms_of(team_sum(sum, team.lanes, shared), team.n, eps);
+        if (lane == 0 && n)
+            scale[row] = r;
+    }
 }
 
 template <int N>
@@ -49,8 +76,7 @@ __global__ void __launch_bounds__(SOFT_THREADS)
 
 struct RmsGrad {
     AnyIn   x, weight, dy, before;   /* weight, before: p NULL: none */
-    AnyOut  dx;                      /* p NULL: not wanted */
-    float  *scale;                   /* [rows]: r, for the sums; NULL: not wanted */
+    AnyOut  dx;
     float   eps;
 };
 
@@ -78,10 +104,6 @@ __global__ void __launch_bounds__(SOFT_THREADS) rmsnorm_grad_rows(RmsGrad g, Row
         }
         float r = rms_of(team_sum(square, team.lanes, shared), team.n, g.eps);
         float pull = r * r * team_sum(dot, team.lanes, shared) / (float)team.n;
-        if (g.scale && lane == 0 && n)
-            g.scale[row] = r;
-        if (!g.dx.p)
-            continue;
         for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
             float b[N];
             any_get<N>(g.x, first + i, v);
@@ -190,24 +212,28 @@ extern "C" Err rmsnorm_grad_cuda(const Call *call)
     PackOf   pack = rms_pack(call, 4);
     RowTeam  team = row_team(rows, width, pack);
     unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
-    float   *scale = call->out[1] ? (float *)call->workspace : NULL;
-    RmsGrad  g = { rms_in(call, 0), rms_in(call, 1), rms_in(call, 2), rms_in(call, 3),
-                   { call->out[0], in_type(call->node, 0) }, scale,
-                   ATTR(call->node, RmsnormAttr)->eps };
-    WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), rmsnorm_grad_rows<N>, blocks, SOFT_THREADS, 0, g,
-                          team);)
-    if (scale) {
-        float *partial = scale + rows;
+    float    eps = ATTR(call->node, RmsnormAttr)->eps;
+    AnyIn    x = rms_in(call, 0), dy = rms_in(call, 2);
+    if (call->out[1]) {
+        float *scale = (float *)call->workspace, *partial = scale + rows;
         dim3   grid((unsigned)ceil_div(width, SUM_COLUMNS), (unsigned)rms_row_blocks(rows)),
                threads(SUM_COLUMNS, SUM_LANES);
-        cuda_launch(cuda_stream(call), rmsnorm_weight_partial, grid, threads, 0, g.x, g.dy,
+        WITH_PACK(pack, N,
+                  cuda_launch(cuda_stream(call), rmsnorm_scale_rows<N>, blocks, SOFT_THREADS, 0, x,
+                              team, eps, scale);)
+        cuda_launch(cuda_stream(call), rmsnorm_weight_partial, grid, threads, 0, x, dy,
                     (const float *)scale, rows, width, partial);
         cuda_launch(cuda_stream(call), rmsnorm_weight_total,
                     (unsigned)ceil_div(width, SOFT_THREADS), SOFT_THREADS, 0,
                     (const float *)partial, (int)rms_row_blocks(rows), width,
                     (float *)call->out[1]);
     }
+    RmsGrad g = { x, rms_in(call, 1), dy, rms_in(call, 3),
+                  { call->out[0], in_type(call->node, 0) }, eps };
+    if (call->out[0])
+        WITH_PACK(pack, N,
+                  cuda_launch(cuda_stream(call), rmsnorm_grad_rows<N>, blocks, SOFT_THREADS, 0, g,
+                              team);)
     CUDA_LAUNCHED();
     return OK;
 }

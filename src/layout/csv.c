@@ -120,7 +120,7 @@ static Err csv_header(Csv *csv, int column_of[N_COLUMNS], int *n_cells)
 }
 
 /* A whole number in decimal, nothing before or after, least <= value <= most. */
-static Err csv_number(const Row *row, int cell, int column, int64_t least, int64_t most,
+static Err csv_number(const Row *row, int cell, int column, int64_t min, int64_t max,
                       int64_t *value)
 {
     const char *text = row->cell[cell], *digits = text + (*text == '-');
@@ -130,30 +130,30 @@ static Err csv_number(const Row *row, int cell, int column, int64_t least, int64
     if (*digits < '0' || *digits > '9' || *end)
         return fail(E_FORMAT, "line %ld, column %s: '%.60s' is not a whole number", row->line,
                     csv_columns[column], text);
-    if (errno == ERANGE || number < least || number > most)
+    if (errno == ERANGE || number < min || number > max)
         return fail(E_FORMAT, "line %ld, column %s: %.60s is not between %lld and %lld", row->line,
-                    csv_columns[column], text, (long long)least, (long long)most);
+                    csv_columns[column], text, (long long)min, (long long)max);
     *value = number;
     return OK;
 }
 
 static Err csv_buffer(const Row *row, const int column_of[N_COLUMNS], Buffer *b)
 {
-    const int64_t most = (int64_t)1 << 62;
+    const int64_t max = (int64_t)1 << 62;
     int align = column_of[ALIGN], offset = column_of[OFFSET];
     *b = (Buffer){ .align = 1 };
     if (!*row->cell[column_of[ID]])
         return fail(E_FORMAT, "line %ld, column id: it is empty", row->line);
-    TRY(csv_number(row, column_of[LOWER], LOWER, -most, most, &b->lower));
-    TRY(csv_number(row, column_of[UPPER], UPPER, -most, most - 1, &b->upper));
-    TRY(csv_number(row, column_of[SIZE], SIZE, 1, most, &b->size));
+    TRY(csv_number(row, column_of[LOWER], LOWER, -max, max, &b->lower));
+    TRY(csv_number(row, column_of[UPPER], UPPER, -max, max - 1, &b->upper));
+    TRY(csv_number(row, column_of[SIZE], SIZE, 1, max, &b->size));
     if (b->lower >= b->upper)
         return fail(E_FORMAT, "line %ld, column upper: %lld is not above lower, %lld", row->line,
                     (long long)b->upper, (long long)b->lower);
     if (align >= 0 && *row->cell[align])
-        TRY(csv_number(row, align, ALIGN, 1, most, &b->align));
+        TRY(csv_number(row, align, ALIGN, 1, max, &b->align));
     if (offset >= 0 && *row->cell[offset]) {
-        TRY(csv_number(row, offset, OFFSET, 0, most, &b->offset));
+        TRY(csv_number(row, offset, OFFSET, 0, max, &b->offset));
         b->fixed = true;
     }
     return OK;

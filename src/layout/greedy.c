@@ -19,31 +19,31 @@
 
 #include <stdlib.h>
 
-typedef struct Entry { int64_t height; int32_t key; } Entry;     /* of a heap, lowest first */
-typedef struct Heap { Entry *at; int32_t n, cap; Pool *pool; } Heap;
+typedef struct GreedyEntry { int64_t height; int32_t key; } GreedyEntry;     /* of a heap, lowest first */
+typedef struct Heap { GreedyEntry *at; int32_t n, cap; Pool *pool; } Heap;
 
-static bool entry_before(Entry a, Entry b)
+static bool greedy_entry_before(GreedyEntry a, GreedyEntry b)
 {
     return a.height != b.height ? a.height < b.height : a.key < b.key;
 }
 
-static void heap_add(Heap *heap, Entry entry)
+static void heap_add(Heap *heap, GreedyEntry entry)
 {
     VEC_ADD(heap->pool, heap->at, heap->n, heap->cap, entry);
     int32_t at = heap->n - 1;
-    for (; at && entry_before(entry, heap->at[(at - 1) / 2]); at = (at - 1) / 2)
+    for (; at && greedy_entry_before(entry, heap->at[(at - 1) / 2]); at = (at - 1) / 2)
         heap->at[at] = heap->at[(at - 1) / 2];
     heap->at[at] = entry;
 }
 
-static Entry heap_take(Heap *heap)
+static GreedyEntry heap_take(Heap *heap)
 {
-    Entry   first = heap->at[0], last = heap->at[--heap->n];
+    GreedyEntry   first = heap->at[0], last = heap->at[--heap->n];
     int32_t at = 0;
     for (int32_t child; (child = 2 * at + 1) < heap->n; at = child) {
-        if (child + 1 < heap->n && entry_before(heap->at[child + 1], heap->at[child]))
+        if (child + 1 < heap->n && greedy_entry_before(heap->at[child + 1], heap->at[child]))
             child++;
-        if (!entry_before(heap->at[child], last))
+        if (!greedy_entry_before(heap->at[child], last))
             break;
         heap->at[at] = heap->at[child];
     }
@@ -87,7 +87,7 @@ static int32_t waiting_find(const Waiting *waiting, int32_t node, int32_t lo, in
 typedef struct Stretch { int64_t height; int32_t end, before; bool here; } Stretch;
 
 typedef struct Greedy {
-    const Part    *part;
+    const Component    *component;
     const int32_t *by_rank;
     Stretch       *stretch;          /* [n_sections] */
     int32_t       *items_from;       /* [n_sections + 1] items whose first section is below this */
@@ -95,8 +95,8 @@ typedef struct Greedy {
     /* (height, first section); out of date if the stretch changed */
     Heap           valleys;
     Heap           aside;            /* (lowest offset clear of fixed buffers, rank) */
-    const Item   **rocks;            /* fixed items, in order of offset */
-    int32_t        n_rocks;
+    const Item   **obstacles;            /* fixed items, in order of offset */
+    int32_t        n_obstacles;
 } Greedy;
 
 static int64_t greedy_align(int64_t low, int64_t align)
@@ -109,18 +109,18 @@ static int64_t greedy_align(int64_t low, int64_t align)
 static int64_t greedy_clear(const Greedy *g, const Item *item, int64_t low)
 {
     low = greedy_align(low, item->align);
-    for (int32_t i = 0; i < g->n_rocks; i++) {
-        const Item *rock = g->rocks[i];
-        if (rock->first < item->end && item->first < rock->end && low < rock->fixed + rock->size &&
-            rock->fixed - low < item->size)
-            low = greedy_align(rock->fixed + rock->size, item->align);
+    for (int32_t i = 0; i < g->n_obstacles; i++) {
+        const Item *obstacle = g->obstacles[i];
+        if (obstacle->first < item->end && item->first < obstacle->end && low < obstacle->fixed + obstacle->size &&
+            obstacle->fixed - low < item->size)
+            low = greedy_align(obstacle->fixed + obstacle->size, item->align);
     }
     return low;
 }
 
 static void greedy_wait(Greedy *g, int32_t rank, bool waits)
 {
-    int32_t i = g->by_rank[rank], end = g->part->items[i].end;
+    int32_t i = g->by_rank[rank], end = g->component->items[i].end;
     waiting_set(&g->waiting, i, waits ? (Best){ rank, end, end } : best_none);
 }
 
@@ -133,14 +133,14 @@ static void greedy_set(Greedy *g, int32_t first, int32_t end, int64_t height)
         first = before;
         before = g->stretch[first].before;
     }
-    if (end < g->part->n_sections && g->stretch[end].height == height) {
+    if (end < g->component->n_sections && g->stretch[end].height == height) {
         g->stretch[end].here = false;
         end = g->stretch[end].end;
     }
     g->stretch[first] = (Stretch){ height, end, before, true };
-    if (end < g->part->n_sections)
+    if (end < g->component->n_sections)
         g->stretch[end].before = first;
-    heap_add(&g->valleys, (Entry){ height, first });
+    heap_add(&g->valleys, (GreedyEntry){ height, first });
 }
 
 /* Raises [first, end) of the stretch that starts at `valley`; what is left of it stays. */
@@ -149,65 +149,65 @@ static void greedy_raise(Greedy *g, int32_t valley, int32_t first, int32_t end, 
     Stretch old = g->stretch[valley];
     if (end < old.end) {
         g->stretch[end] = (Stretch){ old.height, old.end, first, true };
-        if (old.end < g->part->n_sections)
+        if (old.end < g->component->n_sections)
             g->stretch[old.end].before = end;
-        heap_add(&g->valleys, (Entry){ old.height, end });
+        heap_add(&g->valleys, (GreedyEntry){ old.height, end });
     }
     if (first > valley) {
         g->stretch[valley].end = first;
         g->stretch[first].before = valley;
-        heap_add(&g->valleys, (Entry){ old.height, valley });
+        heap_add(&g->valleys, (GreedyEntry){ old.height, valley });
     }
     greedy_set(g, first, end, height);
 }
 
-static int greedy_compare_rocks(const void *a, const void *b)
+static int greedy_compare_obstacles(const void *a, const void *b)
 {
     const Item *x = *(const Item *const *)a, *y = *(const Item *const *)b;
     return x->fixed < y->fixed ? -1 : x->fixed > y->fixed;
 }
 
-static void greedy_init(Greedy *g, Pool *pool, const Part *part, const int32_t *by_rank)
+static void greedy_init(Greedy *g, Pool *pool, const Component *component, const int32_t *by_rank)
 {
     int32_t leaves = 1;
-    while (leaves < part->n)
+    while (leaves < component->n)
         leaves *= 2;
-    *g = (Greedy){ .part = part, .by_rank = by_rank,
-        .stretch = NEWN(pool, Stretch, part->n_sections),
-        .items_from = NEWN(pool, int32_t, part->n_sections + 1), .valleys.pool = pool,
+    *g = (Greedy){ .component = component, .by_rank = by_rank,
+        .stretch = NEWN(pool, Stretch, component->n_sections),
+        .items_from = NEWN(pool, int32_t, component->n_sections + 1), .valleys.pool = pool,
         .waiting = { NEWN(pool, Best, 2 * leaves), leaves }, .aside.pool = pool,
-        .rocks = NEWN(pool, const Item *, part->n_fixed) };
+        .obstacles = NEWN(pool, const Item *, component->n_fixed) };
     for (int32_t i = 0; i < 2 * leaves; i++)
         g->waiting.node[i] = best_none;
-    for (int32_t i = 0; i < part->n; i++) {
-        g->items_from[part->items[i].first + 1]++;
-        if (part->items[i].fixed >= 0)
-            g->rocks[g->n_rocks++] = &part->items[i];
+    for (int32_t i = 0; i < component->n; i++) {
+        g->items_from[component->items[i].first + 1]++;
+        if (component->items[i].fixed >= 0)
+            g->obstacles[g->n_obstacles++] = &component->items[i];
     }
-    for (int32_t k = 0; k < part->n_sections; k++)
+    for (int32_t k = 0; k < component->n_sections; k++)
         g->items_from[k + 1] += g->items_from[k];
-    qsort(g->rocks, (size_t)g->n_rocks, sizeof *g->rocks, greedy_compare_rocks);
-    for (int32_t rank = 0; rank < part->n; rank++)
-        if (part->items[by_rank[rank]].fixed < 0)
+    qsort(g->obstacles, (size_t)g->n_obstacles, sizeof *g->obstacles, greedy_compare_obstacles);
+    for (int32_t rank = 0; rank < component->n; rank++)
+        if (component->items[by_rank[rank]].fixed < 0)
             greedy_wait(g, rank, true);
     g->stretch[0].before = -1;
-    greedy_set(g, 0, part->n_sections, 0);
+    greedy_set(g, 0, component->n_sections, 0);
 }
 
-int64_t greedy_place(Pool *pool, const Part *part, const int32_t *by_rank, int64_t *offset)
+int64_t greedy_place(Pool *pool, const Component *component, const int32_t *by_rank, int64_t *offset)
 {
     Pool   *temp = pool_new(pool, "greedy");
     int64_t top = 0;
-    int32_t left = part->n - part->n_fixed;
+    int32_t left = component->n - component->n_fixed;
     Greedy  g;
-    greedy_init(&g, temp, part, by_rank);
-    for (int32_t i = 0; i < part->n; i++)
-        if (part->items[i].fixed >= 0) {
-            offset[i] = part->items[i].fixed;
-            top = top > offset[i] + part->items[i].size ? top : offset[i] + part->items[i].size;
+    greedy_init(&g, temp, component, by_rank);
+    for (int32_t i = 0; i < component->n; i++)
+        if (component->items[i].fixed >= 0) {
+            offset[i] = component->items[i].fixed;
+            top = top > offset[i] + component->items[i].size ? top : offset[i] + component->items[i].size;
         }
     while (left && top < INT64_MAX) {
-        Entry   lowest = heap_take(&g.valleys);
+        GreedyEntry   lowest = heap_take(&g.valleys);
         Stretch valley = g.stretch[lowest.key];
         if (!valley.here || valley.height != lowest.height)      /* out of date */
             continue;
@@ -219,17 +219,17 @@ int64_t greedy_place(Pool *pool, const Part *part, const int32_t *by_rank, int64
             int64_t height = g.aside.n ? g.aside.at[0].height : INT64_MAX;
             if (valley.before >= 0 && g.stretch[valley.before].height < height)
                 height = g.stretch[valley.before].height;
-            if (valley.end < part->n_sections && g.stretch[valley.end].height < height)
+            if (valley.end < component->n_sections && g.stretch[valley.end].height < height)
                 height = g.stretch[valley.end].height;
             greedy_raise(&g, lowest.key, lowest.key, valley.end, height);
             continue;
         }
         int32_t     i = by_rank[rank];
-        const Item *item = &part->items[i];
+        const Item *item = &component->items[i];
         int64_t     end, low = greedy_clear(&g, item, valley.height);
         greedy_wait(&g, rank, false);
-        if (g.n_rocks && low > greedy_align(valley.height, item->align)) {
-            heap_add(&g.aside, (Entry){ low, rank });
+        if (g.n_obstacles && low > greedy_align(valley.height, item->align)) {
+            heap_add(&g.aside, (GreedyEntry){ low, rank });
             heap_add(&g.valleys, lowest);
             continue;
         }

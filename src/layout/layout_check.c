@@ -53,25 +53,25 @@ static Err check_pair(const Buffer *buffers, const Buffer *a, const Buffer *b)
 
 /* Which of the places in order of offset are taken now: a bit each, and a bit for every word of the
  * level below that has one. */
-enum { LEVELS = 6 };                     /* of 64 each: more than an int counts */
+enum { LIVE_SET_LEVELS = 6 };                     /* of 64 each: more than an int counts */
 
-typedef struct Taken {
-    uint64_t *bits[LEVELS];
-} Taken;
+typedef struct LiveSet {
+    uint64_t *bits[LIVE_SET_LEVELS];
+} LiveSet;
 
-static Taken taken_new(Pool *pool, int n)
+static LiveSet live_set_new(Pool *pool, int n)
 {
-    Taken t;
-    for (int i = 0; i < LEVELS; i++) {
+    LiveSet t;
+    for (int i = 0; i < LIVE_SET_LEVELS; i++) {
         n = n / 64 + 1;
         t.bits[i] = NEWN(pool, uint64_t, n);
     }
     return t;
 }
 
-static void taken_set(Taken *t, int at, bool is)
+static void live_set_put(LiveSet *t, int at, bool is)
 {
-    for (int i = 0; i < LEVELS; i++, at /= 64) {
+    for (int i = 0; i < LIVE_SET_LEVELS; i++, at /= 64) {
         uint64_t bit = (uint64_t)1 << at % 64, *word = &t->bits[i][at / 64];
         bool     had = *word != 0;
         *word = is ? *word | bit : *word & ~bit;
@@ -87,9 +87,9 @@ static int bit_first(uint64_t word, bool up)
 }
 
 /* The taken place next to `at`, above it or below; -1: none. */
-static int taken_next(const Taken *t, int at, bool up)
+static int live_set_next(const LiveSet *t, int at, bool up)
 {
-    for (int i = 0; i < LEVELS; i++, at /= 64) {
+    for (int i = 0; i < LIVE_SET_LEVELS; i++, at /= 64) {
         uint64_t self = (uint64_t)1 << at % 64,
                  rest = t->bits[i][at / 64] & (up ? ~(self | (self - 1)) : self - 1);
         if (!rest)
@@ -102,14 +102,14 @@ static int taken_next(const Taken *t, int at, bool up)
     return -1;
 }
 
-typedef struct Orders {                  /* each holds all of them */
+typedef struct CheckOrders {                  /* each holds all of them */
     const Buffer **born, **dying, **placed;
     int           *place;                /* by number: where in `placed` */
-} Orders;
+} CheckOrders;
 
-static Orders orders_new(Pool *pool, const Buffer *buffers, int n)
+static CheckOrders check_orders_new(Pool *pool, const Buffer *buffers, int n)
 {
-    Orders o = { NEWN(pool, const Buffer *, n), NEWN(pool, const Buffer *, n),
+    CheckOrders o = { NEWN(pool, const Buffer *, n), NEWN(pool, const Buffer *, n),
                  NEWN(pool, const Buffer *, n), NEWN(pool, int, n) };
     for (int i = 0; i < n; i++)
         o.born[i] = o.dying[i] = o.placed[i] = &buffers[i];
@@ -128,20 +128,20 @@ Err layout_check(const Buffer *buffers, int n, int64_t capacity)
         TRY(check_alone(&buffers[i], i, capacity));
 
     Pool  *pool = pool_new(NULL, "layout check");
-    Orders o = orders_new(pool, buffers, n);
-    Taken  alive = taken_new(pool, n);
+    CheckOrders o = check_orders_new(pool, buffers, n);
+    LiveSet  live = live_set_new(pool, n);
     Err    err = OK;
     for (int i = 0, dead = 0; i < n && !err; i++) {
         const Buffer *b = o.born[i];
         int           at = o.place[b - buffers];
         for (; o.dying[dead]->upper <= b->lower; dead++)
-            taken_set(&alive, o.place[o.dying[dead] - buffers], false);
+            live_set_put(&live, o.place[o.dying[dead] - buffers], false);
         for (int up = 0; up < 2 && !err; up++) {
-            int beside = taken_next(&alive, at, up);
+            int beside = live_set_next(&live, at, up);
             if (beside >= 0)
                 err = check_pair(buffers, o.placed[beside], b);
         }
-        taken_set(&alive, at, true);
+        live_set_put(&live, at, true);
     }
     pool_free(pool);
     return err;

@@ -31,7 +31,7 @@ typedef struct Item {            /* one buffer, as its part sees it */
     int64_t load;                /* the largest live sum it takes part in */
 } Item;
 
-typedef struct Part {
+typedef struct Component {
     Item    *items;              /* [n], in order of (first, buffer) */
     int64_t *load;               /* [n_sections] sum of spans */
     int64_t *slack;              /* [n_sections] padding that the topmost buffer may save */
@@ -41,22 +41,22 @@ typedef struct Part {
     int64_t  top;                /* least arena found so far */
     int64_t *offset;             /* [n] the layout that reaches it */
     int      order;              /* preorder of the best greedy placement */
-} Part;
+} Component;
 
 /* parts.c: what to solve. */
-Err parts_build(Pool *pool, const Buffer *buffers, int n, Part **parts, int *n_parts);
+Err components_build(Pool *pool, const Buffer *buffers, int n, Component **components, int *n_components);
 
 /* order.c: preorders such as "TWA": sort by these keys, largest first. Returns items by rank. */
 extern const char *const order_names[];
 enum { ORDER_COUNT = 6, ORDER_SEARCH = 3 };  /* the first few are also tried by the search */
-void order_build(const Part *part, const char *keys, uint64_t seed, int32_t *by_rank);
+void order_build(const Component *component, const char *keys, uint64_t seed, int32_t *by_rank);
 
 /* greedy.c: lowest offset first, ties by rank. Fills offset, returns the arena, or INT64_MAX if
  * that would be more bytes than can be counted. */
-int64_t greedy_place(Pool *pool, const Part *part, const int32_t *by_rank, int64_t *offset);
+int64_t greedy_place(Pool *pool, const Component *component, const int32_t *by_rank, int64_t *offset);
 
 /* climb.c: better ranks for those above the goal, round by round. Returns placements made. */
-int64_t climb_improve(Pool *pool, Part *part, uint64_t seed, int64_t goal, int64_t max_nodes,
+int64_t climb_improve(Pool *pool, Component *component, uint64_t seed, int64_t goal, int64_t max_nodes,
                       double deadline);
 
 /* memo.c: answers of searches that this process has made already. */
@@ -70,12 +70,12 @@ void    memo_keep(MemoKey key, const Buffer *buffers, int n, const LayoutResult 
 /* its memory grows with the square: larger parts are not searched */
 enum { SEARCH_ITEMS = 4096 };
 typedef enum SearchEnd { SEARCH_FOUND, SEARCH_NONE, SEARCH_LIMIT, SEARCH_CUT } SearchEnd;
-typedef struct Search Search;
-Search   *search_new(Pool *pool, const Part *part, const int32_t *by_rank);
-SearchEnd search_run(Search *search, int64_t capacity, int64_t max_nodes, double deadline);
-int64_t   search_nodes(const Search *search);    /* spent by the last run */
-int64_t   search_minimum(const Search *search);    /* after SEARCH_NONE: no arena below this exists */
-void      search_get(const Search *search, int64_t *offset);   /* after SEARCH_FOUND */
+typedef struct LayoutSearch LayoutSearch;
+LayoutSearch   *search_new(Pool *pool, const Component *component, const int32_t *by_rank);
+SearchEnd search_run(LayoutSearch *search, int64_t capacity, int64_t max_nodes, double deadline);
+int64_t   search_nodes(const LayoutSearch *search);    /* spent by the last run */
+int64_t   search_minimum(const LayoutSearch *search);    /* after SEARCH_NONE: no arena below this exists */
+void      search_get(const LayoutSearch *search, int64_t *offset);   /* after SEARCH_FOUND */
 
 /* skyline.c: a height for each section; ranges are raised and asked for their highest point. */
 typedef struct Skyline {

@@ -57,11 +57,11 @@ static void spread_move(Spread *s, int at, int64_t offset)
     s->buffers[at].offset = offset;
 }
 
-typedef struct Key { int64_t at; int index; } Key;
+typedef struct SpreadKey { int64_t at; int index; } SpreadKey;
 
 static int by_key(const void *a, const void *b)
 {
-    const Key *x = a, *y = b;
+    const SpreadKey *x = a, *y = b;
     if (x->at != y->at)
         return x->at < y->at ? -1 : 1;
     return (x->index > y->index) - (x->index < y->index);
@@ -73,12 +73,12 @@ void layout_spread(Pool *pool, Buffer *buffers, int n, int64_t arena_bytes)
     if (n > SPREAD_MAX)
         return;
     Pool  *temp = pool_new(pool, "spread");
-    Key   *keys = NEWN(temp, Key, n + 1), *times = NEWN(temp, Key, n + 1);
+    SpreadKey   *keys = NEWN(temp, SpreadKey, n + 1), *times = NEWN(temp, SpreadKey, n + 1);
     Spread s = { .buffers = buffers, .order = NEWN(temp, int, n + 1),
                  .reach = NEWN(temp, int64_t, n + 1), .n = n };
     for (int i = 0; i < n; i++) {
-        keys[i] = (Key){ buffers[i].offset, i };
-        times[i] = (Key){ buffers[i].lower, i };
+        keys[i] = (SpreadKey){ buffers[i].offset, i };
+        times[i] = (SpreadKey){ buffers[i].lower, i };
     }
     qsort(keys, (size_t)n, sizeof *keys, by_key);
     qsort(times, (size_t)n, sizeof *times, by_key);

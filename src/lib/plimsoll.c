@@ -19,11 +19,11 @@ plimsoll_status lib_status(Err err, plimsoll_error *error)
     return (plimsoll_status)err_exit_code(err);
 }
 
-static Err lib_limits(int64_t effort, int64_t least, double time_limit_s)
+static Err lib_limits(int64_t effort, int64_t min, double time_limit_s)
 {
-    if (effort < least)
+    if (effort < min)
         return fail(E_USAGE, "the effort is %lld, must be %lld or more", (long long)effort,
-                    (long long)least);
+                    (long long)min);
     if (!(time_limit_s >= 0))
         return fail(E_USAGE, "the time limit is %g seconds, must be 0 (none) or more",
                     time_limit_s);
@@ -88,15 +88,15 @@ _Static_assert((int)STEP_RUN == PLIMSOLL_RUN && (int)STEP_DROP == PLIMSOLL_DROP 
 
 static Err plan_live_ranges(const PGraph *graph, const Plan *found, LibPlan *plan)
 {
-    Place  *places;
+    PlacedRange  *placed;
     int32_t n;
-    TRY(plan_places(plan->pool, graph, found, &places, &n));
+    TRY(plan_placed_ranges(plan->pool, graph, found, &placed, &n));
     plimsoll_live_range *ranges = NEWN(plan->pool, plimsoll_live_range, n + 1);
     for (int32_t i = 0; i < n; i++)
-        ranges[i] = (plimsoll_live_range){ places[i].value, places[i].node, places[i].first_step,
-                                    places[i].last_step, places[i].offset, places[i].bytes };
-    plan->of.ranges = ranges;
-    plan->of.n_ranges = (size_t)n;
+        ranges[i] = (plimsoll_live_range){ placed[i].value, placed[i].node, placed[i].first_step,
+                                    placed[i].last_step, placed[i].offset, placed[i].bytes };
+    plan->of.live_ranges = ranges;
+    plan->of.n_live_ranges = (size_t)n;
     return OK;
 }
 

@@ -143,9 +143,9 @@ typedef struct plimsoll_live_range {   /* bytes of the arena that a value has fo
 typedef struct plimsoll_plan {   /* to be read; fields are only ever added at the end */
     const plimsoll_step *steps;
     size_t               n_steps;
-    const plimsoll_live_range *ranges;  /* where place was set: persistent values first, then by
+    const plimsoll_live_range *live_ranges;  /* where place was set: persistent values first, then by
                                   * first_step; nothing of 0 bytes */
-    size_t               n_ranges;
+    size_t               n_live_ranges;
     int64_t              live_bytes;     /* the largest sum of what is there at once */
     int64_t              arena_bytes;    /* where place was set: the highest end of any stay */
     int64_t              host_bytes;     /* the largest sum of copies on the host */

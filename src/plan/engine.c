@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-static bool part_in_step(Phase phase)
+static bool phase_in_step(Phase phase)
 {
     return phase == PHASE_MICRO || phase == PHASE_UPDATE;
 }
@@ -37,7 +37,7 @@ static Err engine_choose(Engine *engine)
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
         TimeBasis basis;
         engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], identity, &basis);
-        if (part_in_step(node->phase))
+        if (phase_in_step(node->phase))
             engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
@@ -84,12 +84,12 @@ static bool engine_phases_joined(const Graph *graph, Phase a, Phase b)
 }
 
 /* The highest end of any buffer that the runs of each part are given. */
-static void engine_tops(Pool *pool, Engine *engine, const Program *program)
+static void engine_phase_tops(Pool *pool, Engine *engine, const Program *program)
 {
     const PGraph      *pgraph = program->pgraph;
     const PlanBuffers *all = &program->buffers;
     int64_t           *end = NEWN(pool, int64_t, pgraph->n_values);
-    int64_t            guard = engine->guards ? GUARD_BYTES : 0, temp = 0;
+    int64_t            guard = engine->guards ? GUARD_BYTES : 0, workspace_end = 0;
     int32_t            next = 0;             /* stay */
 
     for (int32_t i = 0; i < pgraph->n_values; i++)
@@ -105,25 +105,25 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
         /* Before it runs: what was loaded. With it: outputs, which may move into inputs, and
          * workspace. */
         for (int32_t upto = s - 1; upto <= s; upto++) {
-            for (temp = 0; next < all->n_ranges && all->ranges[next].first_step <= upto; next++) {
+            for (workspace_end = 0; next < all->n_ranges && all->ranges[next].first_step <= upto; next++) {
                 const LiveRange *range = &all->ranges[next];
                 int64_t at = engine->persistent_bytes + all->buffers[range->buffer].offset + guard;
                 if (range->value >= 0)
                     end[range->value] = at + pgraph->values[range->value].bytes;
                 else
-                    temp = at + node->workspace;
+                    workspace_end = at + node->workspace;
             }
             for (int32_t i = 0; upto < s && i < node->n_in; i++)
                 *top = end[node->in[i]] > *top ? end[node->in[i]] : *top;
         }
         for (int32_t i = 0; i < node->n_out; i++)
             *top = end[node->out[i]] > *top ? end[node->out[i]] : *top;
-        *top = temp > *top ? temp : *top;
+        *top = workspace_end > *top ? workspace_end : *top;
     }
 }
 
 /* Offsets from a file, as they are: layout_check judges them. */
-static Err engine_put(const Program *program, const PlanBuffers *all, const int64_t *offsets,
+static Err engine_set_offsets(const Program *program, const PlanBuffers *all, const int64_t *offsets,
                       LayoutResult *layout)
 {
     *layout = (LayoutResult){ 0 };
@@ -148,7 +148,7 @@ static Err engine_place_slots(Pool *pool, const Engine *engine, Program *program
     for (int32_t i = 0; i < slots->n_buffers; i++)
         slots->buffers[i].align = engine->device->align;
     if (offsets)
-        TRY(engine_put(program, slots, offsets, &layout));
+        TRY(engine_set_offsets(program, slots, offsets, &layout));
     else if (slots->n_buffers)
         TRY(layout_solve(pool, slots->buffers, slots->n_buffers,
                          &(LayoutOptions){ .max_nodes = PLACE_NODES, .remember = true }, &layout));
@@ -192,7 +192,7 @@ Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_by
         if (engine->guards)
             buffers[i].size += 2 * GUARD_BYTES;
     }
-    TRY(offsets ? engine_put(program, &program->buffers, offsets, &program->layout)
+    TRY(offsets ? engine_set_offsets(program, &program->buffers, offsets, &program->layout)
                 : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
     if (!offsets && engine->device->kind == DEVICE_CUDA)     /* it runs launches side by side */
         layout_spread(pool, buffers, program->buffers.n_buffers, program->layout.arena_bytes);
@@ -225,7 +225,7 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
     engine->recomputed += program->meter.n_recomputes;
     engine->moved += program->slots.n_ranges;
     engine->cut |= program->plan->cut;
-    engine_tops(pool, engine, program);
+    engine_phase_tops(pool, engine, program);
     if (program->arena_bytes > engine->arena_bytes) {
         engine->arena_bytes = program->arena_bytes;
         engine->peak_program = (int)(program - engine->programs);
@@ -242,7 +242,7 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
  * cheaper plans fitted by bytes but not by place: it is asked again for less, until an answer is
  * cheaper. */
 /* % of the room above parameters and state */
-static const int engine_less[] = { 0, 4, 12, 24, 40 };
+static const int engine_shrink_percent[] = { 0, 4, 12, 24, 40 };
 
 int64_t engine_slots_budget(const Engine *engine)
 {
@@ -263,9 +263,9 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
     Pool       *temp = pool_new(pool, "engine_solve");
     PlanSearch *search = plan_search_new(temp, program->pgraph, &how);
     bool        refused = false;
-    for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
+    for (size_t i = 0; i < sizeof engine_shrink_percent / sizeof *engine_shrink_percent; i++) {
         Plan   *plan;
-        int64_t budget = options->budget_bytes - elsewhere - room / 100 * engine_less[i];
+        int64_t budget = options->budget_bytes - elsewhere - room / 100 * engine_shrink_percent[i];
         Err     err = plan_search_within(pool, search, budget < 1 ? 1 : budget, &plan);
         if (err && err != E_BUDGET)
             return err;

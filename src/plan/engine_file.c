@@ -166,7 +166,7 @@ typedef struct ChoiceRow {
 static Err read_choices(Pool *temp, const Json *root, const Graph *graph, ChoiceRow *rows)
 {
     const Json *list;
-    Names       nodes;
+    NameIndex       nodes;
     TRY(json_need_array(root, "choices", &list));
     names_init(&nodes, temp, graph->n_nodes);
     for (int32_t i = 0; i < graph->n_nodes; i++)

@@ -28,15 +28,15 @@ Err engine_prove(Pool *pool, const Engine *engine, int64_t budget_bytes, double 
                              .time_limit_s = limit_s,
                              .any_only = true };
         Proof          one;
-        double         least = 0;
+        double         min_cost = 0;
         for (int32_t j = 0; j < program->pgraph->n_nodes; j++)
-            least += program->pgraph->nodes[j].cost;
+            min_cost += program->pgraph->nodes[j].cost;
         /* The bounds know no host: where copies may replace recomputation, running every node once
          * is all that is sure. */
         if (program->meter.n_recomputes && program->arena_bytes <= budget_bytes &&
             engine->device->to_host <= 0) {
             TRY(plan_prove(pool, program->pgraph, program->plan, &how, &one));
-            least = one.any_cost;
+            min_cost = one.any_cost;
             if (one.any_bytes + aside > proof->bytes)
                 proof->bytes = one.any_bytes + aside;
         } else if (program->bound_bytes > proof->bytes) {
@@ -44,8 +44,8 @@ Err engine_prove(Pool *pool, const Engine *engine, int64_t budget_bytes, double 
         }
         if (!program_in_step(program))  /* validating, sampling: bytes, but no time of a step */
             continue;
-        proof->cost_ns += (double)program->repeat * least;
-        proof->reached &= program->meter.cost <= least * (1 + 1e-9);
+        proof->cost_ns += (double)program->repeat * min_cost;
+        proof->reached &= program->meter.cost <= min_cost * (1 + 1e-9);
     }
     return OK;
 }

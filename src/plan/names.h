@@ -5,15 +5,15 @@
 #include "base/json.h"
 #include "base/json_out.h"
 
-typedef struct Names {
+typedef struct NameIndex {
     const char **name;       /* [slot] NULL: free */
     int32_t     *index;      /* [slot] */
     uint32_t     mask;
-} Names;
+} NameIndex;
 
-void    names_init(Names *names, Pool *pool, int32_t n_most);
-bool    names_add(Names *names, const char *name, int32_t index);  /* false: it is there already */
-int32_t names_find(const Names *names, const char *name);          /* -1: absent */
+void    names_init(NameIndex *names, Pool *pool, int32_t max_names);
+bool    names_add(NameIndex *names, const char *name, int32_t index);  /* false: it is there already */
+int32_t names_find(const NameIndex *names, const char *name);          /* -1: absent */
 
 /* An id in a file is a text or a whole number. what: "value" or "node", for the sentence. */
 Err names_id(Pool *pool, const Json *container, const Json *id, const char *what,

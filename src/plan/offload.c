@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Window {
+typedef struct OffloadWindow {
     int32_t value, make, from, to;       /* runs */
     int32_t gone;            /* dropped after this run */
     int32_t load;            /* loaded before this run */
@@ -33,7 +33,7 @@ typedef struct Window {
     double  out, in;         /* of its copies, once it is taken */
     double  sent, due;       /* when its save ends and its load begins, in their queues */
     int32_t ends, seen;      /* run during which the save ends, now and when `load` was found */
-} Window;
+} OffloadWindow;
 
 typedef struct Offload {
     const PGraph  *graph;
@@ -44,10 +44,10 @@ typedef struct Offload {
     double        *start;    /* [run] and [n_runs]: the end */
     int64_t       *live;     /* [run] bytes with everything kept */
     int64_t       *change;   /* [run] bytes that are gone from it on, less those back by then */
-    Window        *windows;  /* by falling stretch; those taken lie over no run any more */
+    OffloadWindow        *windows;  /* by falling stretch; those taken lie over no run any more */
     int32_t        n_windows, cap_windows;
-    Window       **taken;    /* in order of making */
-    Window       **by_need;  /* the same, last needed first */
+    OffloadWindow       **taken;    /* in order of making */
+    OffloadWindow       **by_need;  /* the same, last needed first */
     int32_t        n_taken;
 } Offload;
 
@@ -70,7 +70,7 @@ static bool *offload_movable(const Offload *o)
 
 static int offload_order(const void *a, const void *b)
 {
-    const Window *x = a, *y = b;
+    const OffloadWindow *x = a, *y = b;
     if (x->stretch != y->stretch)
         return x->stretch < y->stretch ? 1 : -1;
     return x->make != y->make ? x->make - y->make : x->value - y->value;
@@ -90,7 +90,7 @@ static void offload_windows(Offload *o)
             if (!movable[v] || last[v] == r)
                 continue;
             double stretch = o->start[r] - o->start[last[v] + 1];
-            Window window = { .value = v, .make = make[v], .from = last[v], .to = r,
+            OffloadWindow window = { .value = v, .make = make[v], .from = last[v], .to = r,
                               .stretch = stretch };
             if (open[v] == 0) {
                 VEC_ADD(o->pool, o->windows, o->n_windows, o->cap_windows, window);
@@ -138,7 +138,7 @@ static int32_t offload_run_starting(const Offload *o, int32_t after, int32_t to,
     return low;
 }
 
-static void offload_count(Offload *o, const Window *w, int64_t sign)
+static void offload_count(Offload *o, const OffloadWindow *w, int64_t sign)
 {
     if (w->load <= w->gone + 1)
         return;
@@ -152,7 +152,7 @@ static void offload_times(Offload *o)
 {
     double queue = 0;
     for (int32_t i = 0; i < o->n_taken; i++) {
-        Window *w = o->taken[i];
+        OffloadWindow *w = o->taken[i];
         queue = (o->start[w->make + 1] > queue ? o->start[w->make + 1] : queue) + w->out;
         if (w->sent != queue)
             w->ends = offload_run_ending(o, w->from, queue);
@@ -160,7 +160,7 @@ static void offload_times(Offload *o)
     }
     queue = o->start[o->n_runs];
     for (int32_t i = 0; i < o->n_taken; i++) {
-        Window *w = o->by_need[i];
+        OffloadWindow *w = o->by_need[i];
         queue = (o->start[w->to] < queue ? o->start[w->to] : queue) - w->in;
         if (w->due == queue && w->seen == w->ends)
             continue;
@@ -193,7 +193,7 @@ static int32_t offload_fullest(const Offload *o, int64_t *bytes)
 
 static void offload_take(Offload *o, int32_t index)
 {
-    Window *w = NEW(o->pool, Window);
+    OffloadWindow *w = NEW(o->pool, OffloadWindow);
     int32_t i = o->n_taken, k = o->n_taken++;
     *w = o->windows[index];
     o->windows[index].to = o->windows[index].from;
@@ -203,14 +203,14 @@ static void offload_take(Offload *o, int32_t index)
     w->sent = w->due = -1;
     w->seen = -1;
     for (; i > 0; i--) {                             /* in order of making, then of values */
-        const Window *b = o->taken[i - 1];
+        const OffloadWindow *b = o->taken[i - 1];
         if (b->make < w->make || (b->make == w->make && b->value < w->value))
             break;
         o->taken[i] = o->taken[i - 1];
     }
     o->taken[i] = w;
     for (; k > 0; k--) {
-        const Window *b = o->by_need[k - 1];
+        const OffloadWindow *b = o->by_need[k - 1];
         if (b->to > w->to || (b->to == w->to && b->value > w->value))
             break;
         o->by_need[k] = o->by_need[k - 1];
@@ -221,12 +221,12 @@ static void offload_take(Offload *o, int32_t index)
 /* Take windows until the budget holds. False: nothing is left to move at the fullest run; the
  * windows that were taken on the way are the same for every budget, so none below *least, the
  * fewest bytes that were seen, need ever be asked for again. */
-static bool offload_choose(Offload *o, int64_t budget, int64_t *least)
+static bool offload_choose(Offload *o, int64_t budget, int64_t *min_bytes)
 {
     int64_t bytes, fewest = INT64_MAX;
     o->change = NEWN(o->pool, int64_t, o->n_runs + 2);
-    o->taken = NEWN(o->pool, Window *, o->n_windows + 1);
-    o->by_need = NEWN(o->pool, Window *, o->n_windows + 1);
+    o->taken = NEWN(o->pool, OffloadWindow *, o->n_windows + 1);
+    o->by_need = NEWN(o->pool, OffloadWindow *, o->n_windows + 1);
     for (;;) {
         offload_times(o);
         int32_t full = offload_fullest(o, &bytes), pick = 0;
@@ -237,7 +237,7 @@ static bool offload_choose(Offload *o, int64_t budget, int64_t *least)
                && (o->windows[pick].from >= full || o->windows[pick].to <= full))
             pick++;
         if (pick == o->n_windows) {
-            *least = fewest;
+            *min_bytes = fewest;
             return false;
         }
         offload_take(o, pick);
@@ -246,7 +246,7 @@ static bool offload_choose(Offload *o, int64_t budget, int64_t *least)
 
 static int offload_by_load(const void *a, const void *b)
 {
-    const Window *x = *(Window *const *)a, *y = *(Window *const *)b;
+    const OffloadWindow *x = *(OffloadWindow *const *)a, *y = *(OffloadWindow *const *)b;
     if (x->load != y->load)
         return x->load - y->load;
     return x->to != y->to ? x->to - y->to : x->value - y->value;
@@ -255,7 +255,7 @@ static int offload_by_load(const void *a, const void *b)
 /* The runs and drops of `kept`, with the copies between them. */
 static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
 {
-    Window **by_load = NEWN(o->pool, Window *, o->n_taken + 1), **moved = by_load;
+    OffloadWindow **by_load = NEWN(o->pool, OffloadWindow *, o->n_taken + 1), **moved = by_load;
     int32_t  n = 0, at_load = 0, run = -1;
     int32_t *first_gone = NEWN(o->pool, int32_t, o->n_runs + 2);
     int32_t *first_make = NEWN(o->pool, int32_t, o->n_runs + 2);
@@ -299,11 +299,11 @@ static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
 }
 
 static Err offload_plan(Offload *o, const Plan *kept, int64_t budget, int64_t host_budget,
-                        int64_t *least, Pool *pool, Plan **out)
+                        int64_t *min_bytes, Pool *pool, Plan **out)
 {
     Plan      steps = { 0 };
     PlanMeter meter;
-    if (!offload_choose(o, budget, least))
+    if (!offload_choose(o, budget, min_bytes))
         return OK;
     offload_steps(o, kept, &steps);
     TRY(plan_simulate(NULL, o->graph, &steps, &meter));
@@ -324,7 +324,7 @@ static Err offload_plan(Offload *o, const Plan *kept, int64_t budget, int64_t ho
 }
 
 Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
-                 int64_t budget_bytes, int64_t host_budget_bytes, OffloadMinimum *least, Plan **plan)
+                 int64_t budget_bytes, int64_t host_budget_bytes, OffloadMinimum *known, Plan **plan)
 {
     OffloadMinimum none = { 0 };
     Pool     *temp = pool_new(NULL, "plan_offload");
@@ -348,7 +348,7 @@ Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n
             o.live[r++] = meter.curve[s];
         }
         static const double margins[OFFLOAD_MARGINS] = { 1.5, 1, 0 };
-        int64_t *bytes = least ? least->bytes : none.bytes;
+        int64_t *bytes = known ? known->bytes : none.bytes;
         for (int i = 0; !err && !*plan && i < OFFLOAD_MARGINS; i++) {
             if (budget_bytes < bytes[i])
                 continue;

@@ -62,7 +62,7 @@ int64_t pgraph_persistent_room(const PGraph *graph, int32_t value)
     return (v->bytes + graph->align - 1) / graph->align * graph->align;
 }
 
-void pgraph_made_by(PGraph *graph, int32_t n)
+void pgraph_link_node(PGraph *graph, int32_t n)
 {
     PNode *node = &graph->nodes[n];
     for (int32_t i = 0; i < node->n_out; i++) {

@@ -72,7 +72,7 @@ int64_t  pgraph_persistent_bytes(const PGraph *graph);
 int64_t  pgraph_persistent_room(const PGraph *graph, int32_t value);
 /* A node that was added: it makes its outputs that nobody made before, and runs once where it
  * writes what is persistent or read by itself. */
-void     pgraph_made_by(PGraph *graph, int32_t node);
+void     pgraph_link_node(PGraph *graph, int32_t node);
 double   pgraph_base_cost(const PGraph *graph);                    /* every node once */
 
 #endif

@@ -116,7 +116,7 @@ Err plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan)
     Pool         *temp = pool_new(NULL, "plan_keep_all");
     int32_t      *runs = NEWN(temp, int32_t, graph->n_nodes + 1);
     bool          host_resident = pgraph_is_host_resident(graph);
-    const PGraph *seen = host_resident ? pgraph_unhosted(temp, graph) : graph;
+    const PGraph *seen = host_resident ? pgraph_for_solvers(temp, graph) : graph;
     for (int32_t n = 0; n < graph->n_nodes; n++)
         runs[n] = n;
     Err err = plan_from_runs(pool, seen, runs, graph->n_nodes, plan);
@@ -132,7 +132,7 @@ int64_t plan_bound_bytes(const PGraph *graph)
     Pool    *temp = pool_new(NULL, "plan_bound");
     int64_t *held = pgraph_held_bytes(temp, graph);
     int32_t *seen = NEWN(temp, int32_t, graph->n_values + 1);
-    int64_t  fixed = pgraph_persistent_bytes(graph), most = 0;
+    int64_t  fixed = pgraph_persistent_bytes(graph), max_node = 0;
     int64_t  finals = 0;
     for (int32_t v = 0; v < graph->n_values; v++)
         finals += graph->values[v].final && !graph->values[v].persistent ? held[v] : 0;
@@ -148,8 +148,8 @@ int64_t plan_bound_bytes(const PGraph *graph)
             seen[root] = n + 1;
             sum += output && pgraph_taken_over(node, v) >= 0 ? 0 : held[root];
         }
-        most = sum > most ? sum : most;
+        max_node = sum > max_node ? sum : max_node;
     }
     pool_free(temp);
-    return fixed + (most > finals ? most : finals);
+    return fixed + (max_node > finals ? max_node : finals);
 }

@@ -69,7 +69,7 @@ typedef struct OffloadMinimum { int64_t bytes[OFFLOAD_MARGINS]; } OffloadMinimum
 /* The runs within the budget by copying idle values to the host and back, where that is possible at
  * all; *plan is NULL where it is not. `least`, or NULL, is kept from call to call for one list. */
 Err  plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
-                  int64_t budget_bytes, int64_t host_budget_bytes, OffloadMinimum *least,
+                  int64_t budget_bytes, int64_t host_budget_bytes, OffloadMinimum *known,
                   Plan **plan);
 int64_t plan_bound_bytes(const PGraph *graph);   /* structural: no plan can do with less */
 Err  plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, PlanMeter *meter);

@@ -32,15 +32,15 @@ Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_
                        PlanBuffers *out, int64_t *arena_bytes);
 
 /* Bytes of the arena that a value, or a node's workspace, has for a while. */
-typedef struct Place {
+typedef struct PlacedRange {
     int32_t value, node;     /* no view; -1: workspace of that node, which else is -1 */
     int32_t first_step, last_step;   /* both included */
     int64_t offset, bytes;
-} Place;
+} PlacedRange;
 
 /* Of a plan that was placed (arena_bytes): persistent values first, then by first_step; nothing of
  * 0 bytes. */
-Err plan_places(Pool *pool, const PGraph *graph, const Plan *plan, Place **places, int32_t *n);
+Err plan_placed_ranges(Pool *pool, const PGraph *graph, const Plan *plan, PlacedRange **placed, int32_t *n);
 
 /* Those on the host: one slot from a value's save to its free_host. Host-resident values are not here:
  * their slots are always theirs. */

@@ -18,12 +18,12 @@
 
 #include <math.h>
 
-typedef enum Copy { COPY_NONE, COPY_OUT, COPY_BACK } Copy;
+typedef enum PendingCopy { COPY_NONE, COPY_OUT, COPY_BACK } PendingCopy;
 
 typedef struct ValueState {
     bool    live, readable;
     bool    on_host, slot;   /* a complete copy lies there; a slot is taken, from the save on */
-    Copy    pending;
+    PendingCopy    pending;
     int32_t version;         /* which writer made it: 0 before any, then 1, 2, ... */
     int32_t host_version;
     int32_t n_writers;

@@ -14,11 +14,11 @@ typedef struct Meter {
 } Meter;
 
 /* The only function that moves the byte count; the peak is taken after the move. */
-static void meter_add(Meter *m, int64_t bytes, int64_t temp)
+static void meter_add(Meter *m, int64_t bytes, int64_t workspace)
 {
     m->live += bytes;
-    if (m->live + temp > m->out->live_bytes) {
-        m->out->live_bytes = m->live + temp;
+    if (m->live + workspace > m->out->live_bytes) {
+        m->out->live_bytes = m->live + workspace;
         m->out->peak_step  = m->step;
     }
 }
@@ -44,7 +44,7 @@ static bool replay_is_live(const Replay *r, int32_t value)
            && (r->graph->values[root].persistent || r->live[root]);
 }
 
-static void replay_end(Replay *r, int32_t root)
+static void replay_free(Replay *r, int32_t root)
 {
     r->live[root] = false;
     for (int32_t v = r->first_view[root]; v >= 0; v = r->next_view[v])
@@ -69,7 +69,7 @@ static Err replay_run(Replay *r, int32_t id)
         if (r->live[out])    /* its old bytes are given up once the run has written the new ones */
             freed_after += r->bytes[out];
         r->bytes[out] = graph->values[root].persistent ? 0 : r->bytes[root];
-        replay_end(r, root);
+        replay_free(r, root);
         r->live[out] = true;
     }
     for (int32_t i = 0; i < node->n_out; i++) {
@@ -144,7 +144,7 @@ static Err replay_step(Replay *r, Step step)
         if (!r->live[step.id] || graph->values[step.id].persistent)
             return fail(E_PLAN, "step %d drops %s, which is not live", r->meter.step,
                         graph->values[step.id].name);
-        replay_end(r, step.id);
+        replay_free(r, step.id);
         meter_add(&r->meter, -r->bytes[step.id], 0);
     } else {
         replay_transfer(r, step.kind, step.id);

@@ -8,7 +8,7 @@
 bool    pgraph_is_host_resident(const PGraph *graph);               /* has host-resident values */
 /* The graph as solvers see it, ids unchanged: host-resident values have no bytes and are always there, and
  * the runs that touch them have room for the window as workspace. */
-PGraph *pgraph_unhosted(Pool *pool, const PGraph *graph);
+PGraph *pgraph_for_solvers(Pool *pool, const PGraph *graph);
 
 /* A plan of the unhosted graph with the copies put in: a plan of the graph. */
 Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **staged);

@@ -90,7 +90,7 @@ static void agrees_on_many(void)
 }
 
 /* All alive at once, in an order of their own. */
-static void judges_very_many(void)
+static void checks_very_many(void)
 {
     enum { N = 300007 };
     Pool   *pool = pool_new(NULL, "many");
@@ -115,6 +115,6 @@ int main(void)
     RUN(refuses);
     RUN(agrees_with_all_pairs);
     RUN(agrees_on_many);
-    RUN(judges_very_many);
+    RUN(checks_very_many);
     return test_end();
 }

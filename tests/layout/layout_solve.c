@@ -118,13 +118,13 @@ static void brute(Buffer *b, bool *done, int n, int left, int64_t top)
     }
 }
 
-static void against_brute_force(int rounds, int most, bool aligned, bool fixed)
+static void against_brute_force(int rounds, int max_buffers, bool aligned, bool fixed)
 {
     int above = 0;
     for (int round = 0; round < rounds; round++) {
         Buffer  b[8], copy[8];
         bool    done[8] = { 0 };
-        int     n = 1 + below(most), left = n, times = 3 + below(8), sizes = 1 + below(12);
+        int     n = 1 + below(max_buffers), left = n, times = 3 + below(8), sizes = 1 + below(12);
         int64_t top = 0;
         for (int i = 0; i < n; i++) {
             int lower = below(times);
@@ -206,16 +206,16 @@ static void bad_input(void)
 
 static void huge_sizes(void)
 {
-    const int64_t most = (int64_t)1 << 62;
-    Buffer fits[] = { { 0, 2, most, 1, 0, 0 }, { 1, 3, most - 2, 1, 0, 0 }, { 3, 9, most, 1, 0,
+    const int64_t max_size = (int64_t)1 << 62;
+    Buffer fits[] = { { 0, 2, max_size, 1, 0, 0 }, { 1, 3, max_size - 2, 1, 0, 0 }, { 3, 9, max_size, 1, 0,
         0 } };
     CHECK_INT(SOLVE(fits, .capacity = 0).arena_bytes, INT64_MAX - 1);
 
     Pool        *pool = pool_new(NULL, "test");
     LayoutResult r;
-    Buffer over[] = { { 0, 2, most, 1, 0, 0 }, { 1, 3, most, 1, 0, 0 } };
+    Buffer over[] = { { 0, 2, max_size, 1, 0, 0 }, { 1, 3, max_size, 1, 0, 0 } };
     CHECK_INT(layout_solve(pool, over, 2, NULL, &r), E_FORMAT);
-    Buffer aligned[] = { { 0, 2, most, most, 0, 0 }, { 1, 3, 1, 3, 0, 0 } };
+    Buffer aligned[] = { { 0, 2, max_size, max_size, 0, 0 }, { 1, 3, 1, 3, 0, 0 } };
     CHECK_OK(layout_solve(pool, aligned, 2, NULL, &r));
     CHECK_OK(layout_check(aligned, 2, -1));
     pool_free(pool);
@@ -357,7 +357,7 @@ static void what_is_named_is_found_again(void)
     int   helped = 0;
     for (int round = 0; round < 40; round++) {
         Buffer        buffers[N], copy[N];
-        LayoutResult  least, result;
+        LayoutResult  smallest, result;
         LayoutOptions how = { .max_nodes = 4000 };
         for (int i = 0; i < N; i++) {
             int lower = below(55);
@@ -365,15 +365,15 @@ static void what_is_named_is_found_again(void)
                                    .size = 1 + below(199), .align = 1 + (int64_t)below(3) * 3 };
         }
         memcpy(copy, buffers, sizeof buffers);
-        CHECK_OK(layout_solve(pool, copy, N, &how, &least));
-        how.capacity = least.arena_bytes;
+        CHECK_OK(layout_solve(pool, copy, N, &how, &smallest));
+        how.capacity = smallest.arena_bytes;
         memcpy(copy, buffers, sizeof buffers);
         helped += layout_solve(pool, copy, N, &how, &result) == E_BUDGET;
         memcpy(copy, buffers, sizeof buffers);
         CHECK_OK(layout_within(pool, copy, N, &how, &result));
-        CHECK_OK(layout_check(copy, N, least.arena_bytes));
-        for (int part = 1; part < 4; part++) {
-            how.capacity = least.bound_bytes + (least.arena_bytes - least.bound_bytes) * part / 4;
+        CHECK_OK(layout_check(copy, N, smallest.arena_bytes));
+        for (int quarter = 1; quarter < 4; quarter++) {
+            how.capacity = smallest.bound_bytes + (smallest.arena_bytes - smallest.bound_bytes) * quarter / 4;
             memcpy(copy, buffers, sizeof buffers);
             Err err = layout_within(pool, copy, N, &how, &result);
             CHECK(err == OK || err == E_BUDGET);

@@ -109,7 +109,7 @@ static int64_t played(const plimsoll_plan *plan, int n)
     int     nodes = 2 * n + 1, values = 2 * n + 1;
     bool   *live = calloc((size_t)values, 1);
     int    *runs = calloc((size_t)nodes, sizeof *runs);
-    int64_t most = 0, now = 50;
+    int64_t peak = 0, now = 50;
     live[0] = true;
     for (size_t s = 0; s < plan->n_steps; s++) {
         int32_t id = plan->steps[s].id;
@@ -131,25 +131,25 @@ static int64_t played(const plimsoll_plan *plan, int n)
             now += 100;
         }
         int64_t at = now + (back >= 0 && back < n ? 30 : 0);
-        most = at > most ? at : most;
+        peak = at > peak ? at : peak;
     }
     for (int i = 0; i < nodes; i++)
         CHECK(runs[i] >= 1);
     CHECK_INT(runs[2 * n], 1);                       /* an update is never repeated */
     free(live);
     free(runs);
-    return most;
+    return peak;
 }
 
 static void live_ranges_lie_apart(const plimsoll_plan *plan)
 {
     int64_t top = 0;
-    for (size_t i = 0; i < plan->n_ranges; i++) {
-        const plimsoll_live_range *a = &plan->ranges[i];
+    for (size_t i = 0; i < plan->n_live_ranges; i++) {
+        const plimsoll_live_range *a = &plan->live_ranges[i];
         top = a->offset + a->bytes > top ? a->offset + a->bytes : top;
         CHECK((a->value < 0) != (a->node < 0));
         for (size_t j = 0; j < i; j++) {
-            const plimsoll_live_range *b = &plan->ranges[j];
+            const plimsoll_live_range *b = &plan->live_ranges[j];
             CHECK(a->last_step < b->first_step || b->last_step < a->first_step ||
                   a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
         }
@@ -169,7 +169,7 @@ static void plans_keep_within_budgets(void)
     CHECK_NEAR(plan->cost, plan->base_cost, 0);
     CHECK_NEAR(plan->cost, 30 * N + 5, 1e-9);
     CHECK_INT(plan->arena_bytes, 0);
-    CHECK(!plan->ranges && plan->n_ranges == 0);
+    CHECK(!plan->live_ranges && plan->n_live_ranges == 0);
     CHECK_INT(played(plan, N), all);
     plimsoll_plan_free(plan);
     double last = 30 * N + 5;
@@ -222,10 +222,10 @@ static void graphs_can_say_more(void)
     CHECK_TEXT(error.text, "");
     CHECK_INT(plan->live_bytes, 72);                 /* y has x's bytes */
     CHECK_INT(plan->arena_bytes, 80);
-    CHECK_INT(plan->n_ranges, 3);
-    CHECK_INT(plan->ranges[0].value, in);
-    CHECK_INT(plan->ranges[1].offset, 16);
-    CHECK_INT(plan->ranges[2].offset, 16);
+    CHECK_INT(plan->n_live_ranges, 3);
+    CHECK_INT(plan->live_ranges[0].value, in);
+    CHECK_INT(plan->live_ranges[1].offset, 16);
+    CHECK_INT(plan->live_ranges[2].offset, 16);
     plimsoll_plan_free(plan);
     plimsoll_graph_free(g);
 

@@ -33,8 +33,8 @@ static void small_ones_meet_the_program(void)
         CHECK_OK(pgraph_check(g));
         CHECK(g->n_nodes <= 40);
         CHECK_OK(plan_keep_all(pool, g, &all));
-        int64_t      least = min_bytes(pool, g, 1000000);
-        PlanOptions  options = { .budget_bytes = least + (all->live_bytes - least) * 4 / 10,
+        int64_t      minimum = min_bytes(pool, g, 1000000);
+        PlanOptions  options = { .budget_bytes = minimum + (all->live_bytes - minimum) * 4 / 10,
                                  .effort = 1000000 };
         ProveOptions how = { .budget_bytes = options.budget_bytes, .time_limit_s = 2 };
         CHECK_OK(plan_solve(pool, g, &options, &plan));
@@ -59,11 +59,11 @@ static void every_rung_holds(void)
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = families[f].build(pool, families[f].medium, 3);
         Plan   *all, *plans[6], *plan;
-        int64_t budgets[6], least = min_bytes(pool, g, 30000);
+        int64_t budgets[6], minimum = min_bytes(pool, g, 30000);
         CHECK_OK(plan_keep_all(pool, g, &all));
-        CHECK(least < all->live_bytes);
+        CHECK(minimum < all->live_bytes);
         for (int i = 0; i < 6; i++)
-            budgets[i] = least + (all->live_bytes - least) * i / 5;
+            budgets[i] = minimum + (all->live_bytes - minimum) * i / 5;
         PlanOptions options = { .effort = 30000 };
         CHECK_OK(plan_curve(pool, g, &options, budgets, 6, plans));
         for (int i = 0; i < 6; i++) {
@@ -72,9 +72,9 @@ static void every_rung_holds(void)
             CHECK(!plans[i] || plan_check(g, plans[i], budgets[i]) == OK);
             CHECK(i == 0 || !plans[i] || !plans[i - 1] || plans[i]->cost <= plans[i - 1]->cost);
         }
-        options.budget_bytes = least - 1;
+        options.budget_bytes = minimum - 1;
         CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
-        CHECK_INT(plan->live_bytes, least);
+        CHECK_INT(plan->live_bytes, minimum);
         pool_free(pool);
     }
 }
@@ -100,8 +100,8 @@ static void never_worse_than_per_block(void)
                    100 * (plain->cost / plain->base_cost - 1),
                    100 * (plan->cost / plan->base_cost - 1));
             if (k == sizes[i]) {
-                int64_t least = min_bytes(pool, g, 3000);
-                CHECK(least < plain->live_bytes);
+                int64_t minimum = min_bytes(pool, g, 3000);
+                CHECK(minimum < plain->live_bytes);
             }
         }
         pool_free(pool);

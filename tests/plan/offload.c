@@ -213,7 +213,7 @@ static void random_graphs_pass_the_checker(void)
         PGraph  *g = make_layered(pool, 20 + (int32_t)seed, seed);
         Plan    *all, *plan, *again;
         int32_t *runs = NEWN(pool, int32_t, g->n_nodes);
-        OffloadMinimum least = { 0 };
+        OffloadMinimum minimum = { 0 };
         for (int32_t n = 0; n < g->n_nodes; n++)
             runs[n] = n;
         g->to_host   = 1 + (double)(seed * 7 % 23);
@@ -223,7 +223,7 @@ static void random_graphs_pass_the_checker(void)
             int64_t budget = all->live_bytes * k / 10;
             CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, budget, 0, NULL, &plan));
             /* what is remembered from lower budgets changes no answer */
-            CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, budget, 0, &least, &again));
+            CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, budget, 0, &minimum, &again));
             CHECK_INT(again != NULL, plan != NULL);
             if (plan && again) {
                 CHECK_INT(again->n_steps, plan->n_steps);
@@ -312,22 +312,22 @@ static void the_minimum_counts_copies(void)
     for (uint64_t seed = 1; seed <= 12; seed++) {
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = make_layered(pool, 24 + (int32_t)seed, seed);
-        Plan   *without, *least, *plan;
+        Plan   *without, *minimum, *plan;
         PlanOptions options = { .budget_bytes = 1, .effort = 20000, .layout = seed % 2 };
         CHECK_INT(plan_solve(pool, g, &options, &without), E_BUDGET);
         g->to_host   = 1 + (double)(seed * 7 % 23);
         g->to_device = 1 + (double)(seed * 5 % 19);
-        CHECK_INT(plan_solve(pool, g, &options, &least), E_BUDGET);
-        CHECK(plan_peak_bytes(least) <= plan_peak_bytes(without));
-        CHECK(plan_peak_bytes(least) >= plan_bound_bytes(g));
-        lower += plan_peak_bytes(least) < plan_peak_bytes(without);
-        options.budget_bytes = plan_peak_bytes(least);
+        CHECK_INT(plan_solve(pool, g, &options, &minimum), E_BUDGET);
+        CHECK(plan_peak_bytes(minimum) <= plan_peak_bytes(without));
+        CHECK(plan_peak_bytes(minimum) >= plan_bound_bytes(g));
+        lower += plan_peak_bytes(minimum) < plan_peak_bytes(without);
+        options.budget_bytes = plan_peak_bytes(minimum);
         CHECK_OK(plan_solve(pool, g, &options, &plan));
-        CHECK(plan_peak_bytes(plan) <= options.budget_bytes && plan->cost <= least->cost);
+        CHECK(plan_peak_bytes(plan) <= options.budget_bytes && plan->cost <= minimum->cost);
         for (int64_t less = 1; less < 2000; less *= 7) {
-            options.budget_bytes = plan_peak_bytes(least) - less;
+            options.budget_bytes = plan_peak_bytes(minimum) - less;
             CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
-            CHECK_INT(plan_peak_bytes(plan), plan_peak_bytes(least));
+            CHECK_INT(plan_peak_bytes(plan), plan_peak_bytes(minimum));
         }
         pool_free(pool);
     }
@@ -389,7 +389,7 @@ static void forecasts_may_err(void)
 }
 
 /* A limit on the host is one on copies: state that lives there has its slots besides. */
-static void state_at_home_leaves_the_slots_their_room(void)
+static void host_resident_state_leaves_the_slots_their_room(void)
 {
     Pool   *pool = pool_new(NULL, "test");
     Make    m = make_begin(pool, 1);
@@ -463,7 +463,7 @@ int main(void)
     RUN(values_in_place_are_moved);
     RUN(the_minimum_counts_copies);
     RUN(one_search_many_budgets);
-    RUN(state_at_home_leaves_the_slots_their_room);
+    RUN(host_resident_state_leaves_the_slots_their_room);
     RUN(curves_use_the_host);
     return test_end();
 }

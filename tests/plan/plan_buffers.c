@@ -1,4 +1,4 @@
-/* buffers.c -- the buffers of a plan: as many stays as makings, one buffer for joined values, and a
+/* buffers.c -- the buffers of a plan: as many stays as productions, one buffer for joined values, and a
  * largest live sum that equals what the simulator says. */
 #include "test.h"
 
@@ -7,14 +7,14 @@
 
 static int64_t live_at_most(const PlanBuffers *b, int32_t n_steps)
 {
-    int64_t most = 0;
+    int64_t peak = 0;
     for (int32_t t = 0; t < n_steps; t++) {
         int64_t sum = 0;
         for (int32_t i = 0; i < b->n_buffers; i++)
             sum += b->buffers[i].lower <= t && t < b->buffers[i].upper ? b->buffers[i].size : 0;
-        most = sum > most ? sum : most;
+        peak = sum > peak ? sum : peak;
     }
-    return most;
+    return peak;
 }
 
 static void sums_agree(void)

@@ -18,10 +18,10 @@ static void annealer_is_close(void)
     for (uint64_t seed = 101; seed <= 130; seed++) {
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = tiny(pool, seed);
-        Plan   *least;
+        Plan   *minimum;
         PlanOptions options = { .budget_bytes = 1 };
-        if (plan_solve(pool, g, &options, &least) == E_BUDGET) {
-            int64_t    budget = least->live_bytes + 2;
+        if (plan_solve(pool, g, &options, &minimum) == E_BUDGET) {
+            int64_t    budget = minimum->live_bytes + 2;
             double     best = brute(g, budget), cost = DBL_MAX;
             SolverArgs args = { .task = task_new(pool, g), .budget_bytes = budget,
                                 .effort = 50000 };
@@ -52,15 +52,15 @@ static void brute_force_agrees(void)
         CHECK_OK(plan_keep_all(pool, g, &all));
         PlanOptions options = { .effort = 1000000, .budget_bytes = 1 };
         Err     err = plan_solve(pool, g, &options, &plan);
-        int64_t least = plan->live_bytes;
+        int64_t minimum = plan->live_bytes;
         if (err == E_BUDGET) {
-            CHECK(brute(g, least) < DBL_MAX);
-            if (!CHECK(brute(g, least - 1) == DBL_MAX))
+            CHECK(brute(g, minimum) < DBL_MAX);
+            if (!CHECK(brute(g, minimum - 1) == DBL_MAX))
                 fprintf(stderr, "  seed %llu: least %lld\n", (unsigned long long)seed,
-                        (long long)least);
+                        (long long)minimum);
         }
-        for (int64_t k = 0; k < 4 && least > 0; k++) {
-            options.budget_bytes = least + (all->live_bytes - least) * k / 4;
+        for (int64_t k = 0; k < 4 && minimum > 0; k++) {
+            options.budget_bytes = minimum + (all->live_bytes - minimum) * k / 4;
             if (!CHECK_INT(plan_solve(pool, g, &options, &plan), OK))
                 continue;
             CHECK_OK(plan_check(g, plan, options.budget_bytes));
@@ -118,16 +118,16 @@ static void more_memory_is_never_slower(void)
     CHECK_OK(plan_keep_all(pool, g, &all));
     PlanOptions options = { .effort = 400000, .budget_bytes = 1, .seed = 3 };
     CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
-    int64_t least = plan->live_bytes;
-    options.budget_bytes = least;             /* the minimum that was named works when asked for */
+    int64_t minimum = plan->live_bytes;
+    options.budget_bytes = minimum;             /* the minimum that was named works when asked for */
     CHECK_OK(plan_solve(pool, g, &options, &plan));
-    CHECK(plan->live_bytes <= least);
-    options.budget_bytes = least - 1;
+    CHECK(plan->live_bytes <= minimum);
+    options.budget_bytes = minimum - 1;
     CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
-    CHECK_INT(plan->live_bytes, least);
+    CHECK_INT(plan->live_bytes, minimum);
     for (int k = 1; k <= 20; k++) {
         options.budget_bytes = (all->live_bytes * k + 19) / 20;
-        if (options.budget_bytes < least)
+        if (options.budget_bytes < minimum)
             continue;
         CHECK_OK(plan_solve(pool, g, &options, &plan));
         CHECK(plan->live_bytes <= options.budget_bytes);
@@ -136,7 +136,7 @@ static void more_memory_is_never_slower(void)
     }
     CHECK_NEAR(before, all->cost, 0);         /* keep-everything at the top */
 
-    options.budget_bytes = (least + all->live_bytes) / 2;
+    options.budget_bytes = (minimum + all->live_bytes) / 2;
     CHECK_OK(plan_solve(pool, g, &options, &plan));
     CHECK_OK(plan_solve(pool, g, &options, &again));
     CHECK_INT(plan->n_steps, again->n_steps);
@@ -254,10 +254,10 @@ static void odd_graphs_are_planned(void)
         PlanOptions options = { .effort = 60000, .budget_bytes = 1, .seed = seed };
         CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
         CHECK_OK(plan_check(g, plan, 0));
-        int64_t least = plan->live_bytes;
-        saved += least < all->live_bytes;
+        int64_t minimum = plan->live_bytes;
+        saved += minimum < all->live_bytes;
         for (int k = 0; k < 3; k++) {
-            options.budget_bytes = least + (all->live_bytes - least) * k / 3;
+            options.budget_bytes = minimum + (all->live_bytes - minimum) * k / 3;
             options.layout = k == 1;
             Err err = plan_solve(pool, g, &options, &plan);
             CHECK(err == OK || (options.layout && err == E_BUDGET));
@@ -269,7 +269,7 @@ static void odd_graphs_are_planned(void)
     CHECK(saved > 8);
 }
 
-static void layout_is_judged(void)
+static void arenas_are_checked(void)
 {
     Pool   *pool = pool_new(NULL, "test");
     PGraph *g = make_layered(pool, 80, 21);
@@ -282,11 +282,11 @@ static void layout_is_judged(void)
     CHECK(plan->arena_bytes <= options.budget_bytes);
     options.budget_bytes = 1;
     CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
-    int64_t least = plan->arena_bytes;
-    CHECK(least >= plan->live_bytes);
-    options.budget_bytes = least;
+    int64_t minimum = plan->arena_bytes;
+    CHECK(minimum >= plan->live_bytes);
+    options.budget_bytes = minimum;
     CHECK_OK(plan_solve(pool, g, &options, &plan));
-    CHECK(plan->arena_bytes <= least);
+    CHECK(plan->arena_bytes <= minimum);
     pool_free(pool);
 }
 
@@ -378,7 +378,7 @@ static void groups_keep_the_schedule_true(void)
     const Task *task = task_new(pool, g);
     SolverArgs  args = { .task = task, .budget_bytes = LOWEST, .effort = 20000, .seed = 5 };
     RunList     start;
-    Search      x;
+    ScheduleSearch      x;
     int         moved = 0;
     solve_min_peak(pool, &args, &start);           /* some nodes run several times */
     args.start = start;
@@ -448,7 +448,7 @@ int main(void)
     RUN(odd_graphs_are_planned);
     RUN(more_memory_is_never_slower);
     RUN(curve_falls);
-    RUN(layout_is_judged);
+    RUN(arenas_are_checked);
     RUN(no_worse_than_per_block);
     RUN(time_only_cuts);
     RUN(published_optima);

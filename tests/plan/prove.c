@@ -37,24 +37,24 @@ static void bounds_hold_in_any_order(void)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = tiny(pool, seed);
-        Plan   *all, *least;
+        Plan   *all, *minimum;
         CHECK_OK(plan_keep_all(pool, g, &all));
         PlanOptions none = { .budget_bytes = 1 };
-        plan_solve(pool, g, &none, &least);
+        plan_solve(pool, g, &none, &minimum);
         Task *task = task_new(pool, g);
         for (int64_t k = 0; k < 3; k++) {
-            int64_t budget = least->live_bytes + (all->live_bytes - least->live_bytes) * k / 3;
-            double  best = brute(g, budget), most = 0;
+            int64_t budget = minimum->live_bytes + (all->live_bytes - minimum->live_bytes) * k / 3;
+            double  best = brute(g, budget), max_extra = 0;
             bool    tight[16] = { 0 };
             for (int32_t n = 0; n < g->n_nodes; n++) {
-                CutBound bound = cut_bound(pool, task, n, budget);
+                MinCutBound bound = min_cut_bound(pool, task, n, budget);
                 CHECK(task->base_cost + bound.cost <= best * (1 + 1e-9));
-                CHECK(bound.bytes <= least->live_bytes);
-                most = bound.cost > most ? bound.cost : most;
+                CHECK(bound.bytes <= minimum->live_bytes);
+                max_extra = bound.cost > max_extra ? bound.cost : max_extra;
                 tight[n] = true;
             }
             compared++;
-            above_base += most > 0;
+            above_base += max_extra > 0;
             Milp milp;
             if (seed <= 20 && milp_can_solve()
                 && moments_build(pool, task, budget, tight, -1, 8, 1, &milp) > 0) {

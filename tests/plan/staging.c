@@ -33,7 +33,7 @@ static PGraph *steps_of(Pool *pool, int n)
     return m.graph;
 }
 
-static void judged(void)
+static void added_up_by_hand(void)
 {
     Pool     *pool = pool_new(NULL, "test");
     PGraph   *graph = steps_of(pool, 1);
@@ -90,7 +90,7 @@ static void a_pipeline(void)
     PGraph   *graph = steps_of(pool, 8);
     Plan     *plan;
     PlanMeter meter;
-    int64_t   held = 0, most = 0;
+    int64_t   held = 0, peak = 0;
     int       loads = 0, saves = 0;
     CHECK_OK(plan_keep_all(pool, graph, &plan));
     CHECK_OK(plan_check(graph, plan, 0));
@@ -102,19 +102,19 @@ static void a_pipeline(void)
         held += host_resident && plan->steps[s].kind == STEP_LOAD   ? 40
                 : host_resident && plan->steps[s].kind == STEP_DROP ? -40
                                                              : 0;
-        most = held > most ? held : most;
+        peak = held > peak ? held : peak;
     }
     CHECK_INT(loads, 8);
     CHECK_INT(saves, 8);
     CHECK_INT(held, 0);
-    CHECK(most <= 120 && most >= 80);
+    CHECK(peak <= 120 && peak >= 80);
     CHECK_INT(plan->host_bytes, 320);
     /* Gradients take 40; 8 copies of 10 each way. One after the other it would be 40 + 8 * 21 =
      * 208. */
     CHECK(meter.cost < 140);
     CHECK(meter.cost >= 48);
     printf("  eight updates: %.0f of at least %.0f, %lld bytes at most\n", meter.cost, 48.0,
-           (long long)most);
+           (long long)peak);
     pool_free(pool);
 }
 
@@ -170,12 +170,12 @@ static void random_graphs(void)
         CHECK_OK(plan_check(m.graph, keep, keep->live_bytes));
         how.budget_bytes = 1;
         CHECK_INT(plan_solve(pool, m.graph, &how, &plan), E_BUDGET);
-        int64_t least = plan->live_bytes;
-        CHECK(least <= keep->live_bytes);
-        how.budget_bytes = least;                                /* what is named is found again */
+        int64_t minimum = plan->live_bytes;
+        CHECK(minimum <= keep->live_bytes);
+        how.budget_bytes = minimum;                                /* what is named is found again */
         CHECK_OK(plan_solve(pool, m.graph, &how, &plan));
-        CHECK(plan->live_bytes <= least);
-        CHECK_OK(plan_check(m.graph, plan, least));
+        CHECK(plan->live_bytes <= minimum);
+        CHECK_OK(plan_check(m.graph, plan, minimum));
         pool_free(pool);
     }
 }
@@ -202,7 +202,7 @@ static void through_a_file(void)
 
 int main(void)
 {
-    RUN(judged);
+    RUN(added_up_by_hand);
     RUN(a_pipeline);
     RUN(no_bytes);
     RUN(random_graphs);

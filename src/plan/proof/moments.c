@@ -196,21 +196,21 @@ static void moments_rows(Moments *x, int64_t budget)
 }
 
 int32_t moments_build(Pool *pool, const Task *task, int64_t budget_bytes, const bool *candidate,
-                      int32_t best, int32_t most, double unit, Milp *milp)
+                      int32_t best, int32_t max_moments, double unit, Milp *milp)
 {
     Moments x = { .task = task, .milp = milp, .node = NEWN(pool, int32_t, task->n_nodes + 1) };
     int32_t n = moments_chain(pool, task, candidate, x.node);
     *milp = (Milp){ .pool = pool };
-    if (n > most) {                                  /* thin out, but keep the best one */
-        for (int32_t i = 0; i < most; i++) {
-            int32_t from = (int32_t)((int64_t)n * i / most),
-                    to = (int32_t)((int64_t)n * (i + 1) / most);
+    if (n > max_moments) {                                  /* thin out, but keep the best one */
+        for (int32_t i = 0; i < max_moments; i++) {
+            int32_t from = (int32_t)((int64_t)n * i / max_moments),
+                    to = (int32_t)((int64_t)n * (i + 1) / max_moments);
             int32_t pick = (from + to) / 2;
             for (int32_t k = from; k < to; k++)
                 pick = x.node[k] == best ? k : pick;
             x.node[i] = x.node[pick];
         }
-        n = most;
+        n = max_moments;
     }
     x.n = n;
     if (n == 0)

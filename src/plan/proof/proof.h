@@ -20,17 +20,17 @@ void    stages_list(Pool *pool, const Task *task, const Stages *stages, const do
 
 /* cut.c: what every plan must pay or hold when a node runs for the first time, whatever its
  * order. */
-typedef struct CutBound {
+typedef struct MinCutBound {
     double  cost;            /* extra, at least */
     int64_t bytes;           /* live, at least, at any cost */
-} CutBound;
+} MinCutBound;
 
-CutBound cut_bound(Pool *pool, const Task *task, int32_t node, int64_t budget_bytes);
+MinCutBound min_cut_bound(Pool *pool, const Task *task, int32_t node, int64_t budget_bytes);
 
 /* moments.c: the same from up to `most` moments at once, as a mixed integer program in units of
  * cost. candidate: nodes whose first run may be a moment; best: one that should be. Gives the
  * number of moments, 0: there is none. */
 int32_t moments_build(Pool *pool, const Task *task, int64_t budget_bytes, const bool *candidate,
-                      int32_t best, int32_t most, double unit, Milp *milp);
+                      int32_t best, int32_t max_moments, double unit, Milp *milp);
 
 #endif

@@ -30,7 +30,7 @@ static const struct {
 static const double anneal_mix[2][MOVE_KINDS] = { { 0.60, 0.15, 0.10, 0.15 }, { 0.15, 0.30, 0.25,
                                                                                 0.30 } };
 
-static MoveKind anneal_kind(Search *x, bool within)
+static MoveKind anneal_kind(ScheduleSearch *x, bool within)
 {
     double r = search_unit(x);
     int    kind = 0;
@@ -50,7 +50,7 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     hot = args->heat > 0 ? fmax(hot * args->heat, cold) : hot;
     double   price = args->careful ? anneal.careful : anneal.price, cooling = log(cold / hot);
     double   per_byte = 1 / (double)(budget > 0 ? budget : 1);
-    Search   x;
+    ScheduleSearch   x;
     search_init(&x, temp, args);
     Load     now = schedule_load(x.s, budget);
     *out = (RunList){ 0 };

@@ -11,7 +11,7 @@
  * above the budget for its cost; and whole blocks, every class but those that tie blocks together.
  * Then every x[c] is lowered as far as the budget allows, dearest class first.
  */
-#include "plan/solvers/remaking.h"
+#include "plan/solvers/recomputation.h"
 #include "plan/solvers/search.h"
 
 #include <stdlib.h>
@@ -19,21 +19,21 @@
 
 enum { BLOCKS_ROUNDS = 3, BLOCKS_CLASSES = 48 };
 
-typedef struct Class {
+typedef struct ValueClass {
     int32_t *values;         /* in input order */
     int32_t  n, cap;
     uint64_t hash;
     int32_t  x;              /* how many of them are dropped */
     double   weight;         /* bytes * length of the idle windows */
-} Class;
+} ValueClass;
 
 typedef struct Blocks {
     const SolverArgs *args;
     Pool     *pool;          /* temporary */
     Schedule *s;
-    Class    *classes;
+    ValueClass    *classes;
     int32_t   n_classes, cap_classes;
-    Remaking  r;             /* window: before the longest idle time across the peak */
+    Recomputation  r;             /* window: before the longest idle time across the peak */
     int64_t   left;          /* evaluations */
 } Blocks;
 
@@ -79,7 +79,7 @@ static uint64_t *blocks_hashes(Pool *pool, const Task *task)
 
 static int blocks_by_weight(const void *a, const void *b)
 {
-    const Class *x = a, *y = b;
+    const ValueClass *x = a, *y = b;
     if (x->weight != y->weight)
         return x->weight < y->weight ? 1 : -1;
     return x->values[0] - y->values[0];
@@ -119,13 +119,13 @@ static void blocks_classify(Blocks *b)
         while (table[slot] && b->classes[table[slot] - 1].hash != key)
             slot = (slot + 1) & (uint64_t)(size - 1);
         if (!table[slot]) {
-            Class fresh = { .hash = key };
+            ValueClass fresh = { .hash = key };
             VEC_ADD(b->pool, b->classes, b->n_classes, b->cap_classes, fresh);
             table[slot] = b->n_classes;
         }
-        Class *mem_class = &b->classes[table[slot] - 1];
-        VEC_ADD(b->pool, mem_class->values, mem_class->n, mem_class->cap, v);
-        mem_class->weight += (double)value->bytes * longest;
+        ValueClass *value_class = &b->classes[table[slot] - 1];
+        VEC_ADD(b->pool, value_class->values, value_class->n, value_class->cap, v);
+        value_class->weight += (double)value->bytes * longest;
     }
     if (b->n_classes > 0)
         qsort(b->classes, (size_t)b->n_classes, sizeof *b->classes, blocks_by_weight);
@@ -142,7 +142,7 @@ static bool blocks_list(Blocks *b)
         for (int32_t i = 0; i < b->classes[c].x; i++)
             b->r.dropped[b->classes[c].values[i]] = true;
     }
-    return remaking_list(&b->r);
+    return recomputation_list(&b->r);
 }
 
 static bool blocks_evaluate(Blocks *b, Load *load)
@@ -163,20 +163,20 @@ static void blocks_keep(Blocks *b, Pool *pool, Load load, RunList *out)
 }
 
 /* The least x[c] in [low, high] that is within the budget; high is known to be. */
-static void blocks_lower(Blocks *b, Pool *pool, Class *mem_class, int32_t low, RunList *out)
+static void blocks_lower(Blocks *b, Pool *pool, ValueClass *value_class, int32_t low, RunList *out)
 {
-    int32_t high = mem_class->x;
+    int32_t high = value_class->x;
     Load    load;
     while (low < high && b->left > 0) {
-        mem_class->x = (low + high) / 2;
+        value_class->x = (low + high) / 2;
         if (blocks_evaluate(b, &load) && load.excess <= 0) {
             blocks_keep(b, pool, load, out);
-            high = mem_class->x;
+            high = value_class->x;
         } else {
-            low = mem_class->x + 1;
+            low = value_class->x + 1;
         }
     }
-    mem_class->x = high;
+    value_class->x = high;
 }
 
 /* Class after class until the budget holds. */
@@ -191,12 +191,12 @@ static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
         Load    pick_load = now;
         double  before = now.excess;
         for (int32_t c = 0; c < b->n_classes && b->left > 0; c++) {
-            Class  *mem_class = &b->classes[c];
-            int32_t old = mem_class->x;
+            ValueClass  *value_class = &b->classes[c];
+            int32_t old = value_class->x;
             Load    load;
-            if (old == mem_class->n)
+            if (old == value_class->n)
                 continue;
-            mem_class->x = mem_class->n;
+            value_class->x = value_class->n;
             if (blocks_evaluate(b, &load) && load.excess < before) {
                 double price = b->s->cost - base + 1e-9 * b->args->task->base_cost;
                 double gain = (before - load.excess) / price;
@@ -206,7 +206,7 @@ static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
                     pick_load = load;
                 }
             }
-            mem_class->x = old;
+            value_class->x = old;
         }
         if (pick < 0)
             return;
@@ -284,7 +284,7 @@ void solve_blocks(Pool *pool, const SolverArgs *args, RunList *out)
         .left = args->effort,
     };
     *out = (RunList){ 0 };
-    remaking_init(&b.r, temp, args->task);
+    recomputation_init(&b.r, temp, args->task);
     blocks_classify(&b);
     blocks_climb(&b, pool, out);
     if (out->node)

@@ -20,14 +20,14 @@ enum {
                               * that is every group, and it takes its time */
 };
 
-typedef struct Group {
+typedef struct RunGroup {
     int32_t slot[GROUP_MAX];
     int32_t node[GROUP_MAX];
     int32_t n;
     bool    full;            /* there were more */
-} Group;
+} RunGroup;
 
-static bool group_has(const Group *g, int32_t slot)
+static bool group_has(const RunGroup *g, int32_t slot)
 {
     for (int32_t i = 0; i < g->n; i++) {
         if (g->slot[i] == slot)
@@ -36,7 +36,7 @@ static bool group_has(const Group *g, int32_t slot)
     return false;
 }
 
-static void group_add(Group *g, const Schedule *s, int32_t slot)
+static void group_add(RunGroup *g, const Schedule *s, int32_t slot)
 {
     if (group_has(g, slot))
         return;
@@ -47,7 +47,7 @@ static void group_add(Group *g, const Schedule *s, int32_t slot)
     g->slot[g->n++] = slot;
 }
 
-static void group_sort(Group *g, const Schedule *s)      /* by position */
+static void group_sort(RunGroup *g, const Schedule *s)      /* by position */
 {
     for (int32_t i = 1; i < g->n; i++) {
         int32_t slot = g->slot[i], node = g->node[i], k = i;
@@ -61,12 +61,12 @@ static void group_sort(Group *g, const Schedule *s)      /* by position */
 }
 
 /* What the runs of the group read, where it is made at or after `from`. */
-static void group_needs(Group *g, const Schedule *s, int32_t from)
+static void group_needs(RunGroup *g, const Schedule *s, int32_t from)
 {
     for (int32_t k = 0; k < g->n && !g->full; k++) {
         const TaskNode *t = &s->task->nodes[g->node[k]];
         for (int32_t i = 0; i < t->n_in; i++) {
-            int32_t made = schedule_making(s, t->in[i], s->position[g->slot[k]]);
+            int32_t made = schedule_production(s, t->in[i], s->position[g->slot[k]]);
             if (made >= from)
                 group_add(g, s, s->slot_at[made]);
         }
@@ -74,17 +74,17 @@ static void group_needs(Group *g, const Schedule *s, int32_t from)
 }
 
 /* Who reads between p and `to` what the run at p made. */
-static void group_readers(Group *g, const Schedule *s, int32_t p, int32_t to)
+static void group_readers(RunGroup *g, const Schedule *s, int32_t p, int32_t to)
 {
     int32_t         node = s->node_at[p];
     const TaskNode *t = &s->task->nodes[node];
-    const Makings  *m = &s->makings[node];
+    const Productions  *m = &s->productions[node];
     for (int32_t k = m->n - 1; k >= 0 && s->position[m->slot[k]] > p; k--)
         to = s->position[m->slot[k]] < to ? s->position[m->slot[k]] : to;
     for (int32_t o = 0; o < t->n_out; o++) {
         const TaskValue *v = &s->task->values[t->out[o]];
         for (int32_t r = 0; r < v->n_readers; r++) {
-            const Makings *uses = &s->makings[v->readers[r]];
+            const Productions *uses = &s->productions[v->readers[r]];
             for (int32_t u = 0; u < uses->n; u++) {
                 int32_t q = s->position[uses->slot[u]];
                 if (q > p && q < to)
@@ -94,16 +94,16 @@ static void group_readers(Group *g, const Schedule *s, int32_t p, int32_t to)
     }
 }
 
-static bool group_in_vain(const Group *g, Schedule *s)
+static bool group_in_vain(const RunGroup *g, Schedule *s)
 {
     s->n_edits += GROUP_PRICE * g->n;
     return false;
 }
 
-static bool search_advance(Search *x, int32_t p, int32_t far)
+static bool search_advance(ScheduleSearch *x, int32_t p, int32_t far)
 {
     Schedule *s = x->s;
-    Group     g = { .n = 0 };
+    RunGroup     g = { .n = 0 };
     int32_t   from = p;
     for (int32_t q = p; far > 0 && q >= 0; far--) {
         from = q;
@@ -127,10 +127,10 @@ static bool search_advance(Search *x, int32_t p, int32_t far)
     return true;
 }
 
-static bool search_delay(Search *x, int32_t p, int32_t far)
+static bool search_delay(ScheduleSearch *x, int32_t p, int32_t far)
 {
     Schedule *s = x->s;
-    Group     g = { .n = 0 };
+    RunGroup     g = { .n = 0 };
     int32_t   to = p;
     for (; far > 0 && to < s->after; far--)
         to = schedule_next(s, to);
@@ -160,7 +160,7 @@ static bool search_delay(Search *x, int32_t p, int32_t far)
     return true;
 }
 
-bool search_group(Search *x, int32_t p)
+bool search_group(ScheduleSearch *x, int32_t p)
 {
     double  unit = search_unit(x);
     int32_t far = 2 + (int32_t)(GROUP_FAR * unit * unit);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static int32_t makings_before(const Schedule *s, const Makings *m, int32_t position)
+static int32_t productions_before(const Schedule *s, const Productions *m, int32_t position)
 {
     int32_t k = m->n - 1;
     while (k >= 0 && s->position[m->slot[k]] >= position)
@@ -35,7 +35,7 @@ static void schedule_end(Schedule *s, int32_t position, int64_t bytes)
 /* Count bytes, or minus them, from every making of value to its end. */
 static void schedule_count(Schedule *s, int32_t value, int64_t bytes)
 {
-    const Makings *m = &s->makings[s->task->values[value].producer];
+    const Productions *m = &s->productions[s->task->values[value].producer];
     for (int32_t k = 0; k < m->n; k++) {
         int32_t end = s->ends[value].slot[k];
         schedule_begin(s, s->position[m->slot[k]], bytes);
@@ -50,10 +50,10 @@ static void schedule_count(Schedule *s, int32_t value, int64_t bytes)
 static bool schedule_add_single(Schedule *s, int32_t value)
 {
     const TaskValue *v = &s->task->values[value];
-    int32_t slot = s->makings[v->producer].slot[0], made = s->position[slot];
+    int32_t slot = s->productions[v->producer].slot[0], made = s->position[slot];
     int32_t first = INT32_MAX, last = made;
     for (int32_t r = 0; r < v->n_readers; r++) {
-        const Makings *uses = &s->makings[v->readers[r]];
+        const Productions *uses = &s->productions[v->readers[r]];
         if (uses->n == 0)
             continue;
         int32_t from = s->position[uses->slot[0]], to = s->position[uses->slot[uses->n - 1]];
@@ -75,7 +75,7 @@ static bool schedule_add_single(Schedule *s, int32_t value)
 static bool schedule_add(Schedule *s, int32_t value)
 {
     const TaskValue *v = &s->task->values[value];
-    const Makings   *m = &s->makings[v->producer];
+    const Productions   *m = &s->productions[v->producer];
     if (m->n == 1 && !v->takable)
         return schedule_add_single(s, value);
 
@@ -89,7 +89,7 @@ static bool schedule_add(Schedule *s, int32_t value)
         taker[k] = -1;
     }
     for (int32_t r = 0; r < v->n_readers; r++) {
-        const Makings *uses = &s->makings[v->readers[r]];
+        const Productions *uses = &s->productions[v->readers[r]];
         bool takes = v->takable && schedule_takes(&s->task->nodes[v->readers[r]], value);
         for (int32_t u = 0, k = -1; u < uses->n; u++) {
             int32_t position = s->position[uses->slot[u]];
@@ -192,8 +192,8 @@ static void schedule_split(Schedule *s, int32_t c)
     schedule_move(s, next, next + SCHEDULE_CHUNK, later * SCHEDULE_CHUNK);
     memmove(&s->chunks[c + 2], &s->chunks[c + 1], sizeof *s->chunks * (size_t)later);
     schedule_move(s, next - HALF, next, HALF);
-    s->chunks[c]     = (Chunk){ .n = SCHEDULE_CHUNK - HALF, .stale = true };
-    s->chunks[c + 1] = (Chunk){ .n = HALF, .stale = true };
+    s->chunks[c]     = (RunChunk){ .n = SCHEDULE_CHUNK - HALF, .stale = true };
+    s->chunks[c + 1] = (RunChunk){ .n = HALF, .stale = true };
     s->n_chunks++;
     s->after = s->n_chunks * SCHEDULE_CHUNK;
     for (int32_t k = c + 1; k < s->n_chunks; k++)
@@ -208,7 +208,7 @@ static int32_t schedule_place(const Schedule *s, int32_t before)
 
 static int32_t schedule_open(Schedule *s, int32_t node, int32_t before)
 {
-    Makings *m = &s->makings[node];
+    Productions *m = &s->productions[node];
     int32_t  p = schedule_place(s, before), slot, k;
     bool     full = p == s->after || s->chunks[p / SCHEDULE_CHUNK].n == SCHEDULE_CHUNK;
     if (full) {
@@ -216,7 +216,7 @@ static int32_t schedule_open(Schedule *s, int32_t node, int32_t before)
         p = schedule_place(s, before);
     }
     schedule_grow(s, 0, s->n_slots + 1);
-    Chunk *chunk = &s->chunks[p / SCHEDULE_CHUNK];
+    RunChunk *chunk = &s->chunks[p / SCHEDULE_CHUNK];
     int32_t rest = chunk->n - p % SCHEDULE_CHUNK;
     schedule_move(s, p, p + 1, rest);
     slot = s->n_free > 0 ? s->free_slots[--s->n_free] : s->n_slots++;
@@ -238,8 +238,8 @@ static int32_t schedule_open(Schedule *s, int32_t node, int32_t before)
 static void schedule_close(Schedule *s, int32_t slot)
 {
     int32_t  p = s->position[slot], node = s->node_at[p], k = 0;
-    Makings *m = &s->makings[node];
-    Chunk   *chunk = &s->chunks[p / SCHEDULE_CHUNK];
+    Productions *m = &s->productions[node];
+    RunChunk   *chunk = &s->chunks[p / SCHEDULE_CHUNK];
     int32_t  rest = chunk->n - p % SCHEDULE_CHUNK - 1;
     while (m->slot[k] != slot)
         k++;
@@ -261,12 +261,12 @@ static bool schedule_pairs_hold(const Schedule *s, int32_t node, int32_t p)
 {
     const TaskNode *t = &s->task->nodes[node];
     for (int32_t i = 0; i < t->n_after; i++) {
-        const Makings *m = &s->makings[t->after[i]];
+        const Productions *m = &s->productions[t->after[i]];
         if (m->n > 0 && s->position[m->slot[0]] < p)
             return false;
     }
     for (int32_t i = 0; i < t->n_before; i++) {
-        const Makings *m = &s->makings[t->before[i]];
+        const Productions *m = &s->productions[t->before[i]];
         if (m->n > 0 && s->position[m->slot[m->n - 1]] >= p)
             return false;
     }
@@ -304,7 +304,7 @@ int32_t schedule_previous(const Schedule *s, int32_t position)
 bool schedule_insert(Schedule *s, int32_t node, int32_t before)
 {
     int32_t p = before >= 0 ? s->position[before] : s->after;
-    if (s->makings[node].n == SCHEDULE_MAX_RUNS || !schedule_pairs_hold(s, node, p))
+    if (s->productions[node].n == SCHEDULE_MAX_RUNS || !schedule_pairs_hold(s, node, p))
         return false;
     schedule_take_back(s, node);
     int32_t slot = schedule_open(s, node, before);
@@ -358,7 +358,7 @@ Schedule *schedule_new(Pool *pool, const Task *task)
     Schedule *s = NEW(pool, Schedule);
     s->task = task;
     s->pool = pool;
-    s->makings = NEWN(pool, Makings, task->n_nodes + 1);
+    s->productions = NEWN(pool, Productions, task->n_nodes + 1);
     s->ends = NEWN(pool, Ends, task->n_values + 1);
     Pool    *temp = pool_new(NULL, "schedule_new");
     int32_t *list = NEWN(temp, int32_t, task->n_nodes + 1);
@@ -376,16 +376,16 @@ void schedule_set(Schedule *s, const int32_t *list, int32_t n)
     s->n_chunks = n / FILL + 1;
     schedule_grow(s, s->n_chunks, n + 1);
     for (int32_t t = 0; t < task->n_nodes; t++)
-        s->makings[t].n = 0;
+        s->productions[t].n = 0;
     for (int32_t c = 0; c < s->n_chunks; c++)
-        s->chunks[c] = (Chunk){ .stale = true };
+        s->chunks[c] = (RunChunk){ .stale = true };
     s->after = s->n_chunks * SCHEDULE_CHUNK;
     s->n = s->n_slots = n;
     s->n_free = s->n_journal = 0;
     s->cost = 0;
     for (int32_t i = 0; i < n; i++) {
         int32_t  p = i / FILL * SCHEDULE_CHUNK + i % FILL;
-        Makings *m = &s->makings[list[i]];
+        Productions *m = &s->productions[list[i]];
         REQUIRE(m->n < SCHEDULE_MAX_RUNS);
         m->slot[m->n++] = i;
         s->chunks[p / SCHEDULE_CHUNK].n++;
@@ -410,7 +410,7 @@ void schedule_list(const Schedule *s, int32_t *list)
 
 static void chunk_sum(Schedule *s, int32_t c)
 {
-    Chunk  *chunk = &s->chunks[c];
+    RunChunk  *chunk = &s->chunks[c];
     int64_t live = 0;
     chunk->high = INT64_MIN / 2;
     for (int32_t p = c * SCHEDULE_CHUNK; p < c * SCHEDULE_CHUNK + chunk->n; p++) {
@@ -465,18 +465,18 @@ Load schedule_load(Schedule *s, int64_t budget)
     return load;
 }
 
-int32_t schedule_making(const Schedule *s, int32_t value, int32_t position)
+int32_t schedule_production(const Schedule *s, int32_t value, int32_t position)
 {
-    const Makings *m = &s->makings[s->task->values[value].producer];
-    int32_t k = makings_before(s, m, position);
+    const Productions *m = &s->productions[s->task->values[value].producer];
+    int32_t k = productions_before(s, m, position);
     return k < 0 ? -1 : s->position[m->slot[k]];
 }
 
 int32_t schedule_last_reader(const Schedule *s, int32_t value, int32_t position, bool *taken)
 {
     const TaskValue *v = &s->task->values[value];
-    const Makings   *m = &s->makings[v->producer];
-    int32_t k = makings_before(s, m, position);
+    const Productions   *m = &s->productions[v->producer];
+    int32_t k = productions_before(s, m, position);
     *taken = false;
     if (k < 0)
         return -1;
@@ -487,7 +487,7 @@ int32_t schedule_last_reader(const Schedule *s, int32_t value, int32_t position,
         last = s->after - 1;
     for (int32_t r = 0; r < v->n_readers; r++) {
         const TaskNode *reader = &s->task->nodes[v->readers[r]];
-        const Makings  *uses = &s->makings[v->readers[r]];
+        const Productions  *uses = &s->productions[v->readers[r]];
         for (int32_t u = 0; u < uses->n; u++) {
             int32_t p = s->position[uses->slot[u]];
             if (p <= from || p >= to)

@@ -22,22 +22,22 @@
  *
  * Edits are journalled: schedule_undo takes back everything since schedule_mark.
  */
-#ifndef PLAN_SOLVERS_SCHEDULE_H
-#define PLAN_SOLVERS_SCHEDULE_H
+#ifndef PLAN_SOLVERS_RUN_LIST_H
+#define PLAN_SOLVERS_RUN_LIST_H
 
 #include "plan/solvers/task.h"
 
 #define ENDS_NEVER INT32_MIN
 
 enum {
-    SCHEDULE_MAX_RUNS = 14,          /* makings of one node; beyond it an insertion is refused */
+    SCHEDULE_MAX_RUNS = 14,          /* productions of one node; beyond it an insertion is refused */
     SCHEDULE_CHUNK = 32              /* places */
 };
 
-typedef struct Makings {             /* of one node: slots of its runs, in order of position */
+typedef struct Productions {             /* of one node: slots of its runs, in order of position */
     int32_t n;
     int32_t slot[SCHEDULE_MAX_RUNS + 1];
-} Makings;
+} Productions;
 
 typedef struct Ends {                /* of one value: where each making's bytes end, by slot */
     int32_t slot[SCHEDULE_MAX_RUNS + 1];   /* its last reader, itself if none; ~slot: a reader that
@@ -50,17 +50,17 @@ typedef struct Edit {
     bool    inserted;
 } Edit;
 
-typedef struct Chunk {
+typedef struct RunChunk {
     int32_t n;               /* runs in it */
     bool    stale;           /* net and high must be summed again */
     int64_t net;             /* bytes that begin less bytes that end */
     int64_t high;            /* most bytes at a run, from the bytes live before the chunk */
-} Chunk;
+} RunChunk;
 
 typedef struct Schedule {
     const Task *task;
     Pool       *pool;
-    Chunk      *chunks;
+    RunChunk      *chunks;
     int32_t    *slot_at;     /* [position] slot of the run */
     int32_t    *node_at;     /* [position] */
     int64_t    *begin;       /* [position] bytes that become live with this run, less those taken
@@ -72,7 +72,7 @@ typedef struct Schedule {
     int32_t     n_chunks, cap_chunks;
     int32_t     after;       /* a position after all others: n_chunks * SCHEDULE_CHUNK */
     int32_t     n_free, n_slots, cap_slots;
-    Makings    *makings;     /* [node] */
+    Productions    *productions;     /* [node] */
     Ends       *ends;        /* [value] as they are in begin and end */
     double      cost;
     Edit       *journal;
@@ -112,7 +112,7 @@ int32_t schedule_next(const Schedule *s, int32_t position);
 int32_t schedule_previous(const Schedule *s, int32_t position);
 
 /* Position of the latest making of value before position, or -1. */
-int32_t schedule_making(const Schedule *s, int32_t value, int32_t position);
+int32_t schedule_production(const Schedule *s, int32_t value, int32_t position);
 /* Last reader of the making that the next reader at or after position would use; -1: none made yet.
  * *taken: that making's bytes are taken over before position. */
 int32_t schedule_last_reader(const Schedule *s, int32_t value, int32_t position, bool *taken);

@@ -20,7 +20,7 @@
  * of its own. Blocks of any kind and size are found without being told; in a network of equal
  * blocks the borders are the blocks'. Every list is judged exactly.
  */
-#include "plan/solvers/remaking.h"
+#include "plan/solvers/recomputation.h"
 #include "plan/solvers/search.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ typedef struct Segments {
     const SolverArgs *args;
     Pool     *pool;          /* temporary */
     Schedule *s;
-    Remaking  r;
+    Recomputation  r;
     int32_t   peak;          /* node of the fullest moment */
     int32_t  *until;         /* [value] its last reader up to the peak */
     bool     *across;        /* [value] read after the peak, and its producer may run again */
@@ -85,9 +85,9 @@ static void segments_values(Segments *g)
 }
 
 /* Keep this part of the bytes, the dearest values for their bytes. */
-static void segments_spare(Segments *g, double part)
+static void segments_spare(Segments *g, double share)
 {
-    int64_t left = (int64_t)(part * (double)g->across_bytes);
+    int64_t left = (int64_t)(share * (double)g->across_bytes);
     memcpy(g->cheap, g->across, sizeof *g->cheap * (size_t)g->args->task->n_values);
     for (int32_t i = 0; i < g->n_across && left > 0; i++) {
         left -= g->args->task->values[g->by_price[i]].bytes;
@@ -153,7 +153,7 @@ static void segments_bytes(Segments *g)
 }
 
 /* The borders of least kept bytes with no segment above limit. Gives their number; 0: none. */
-static int32_t segments_cut(const Segments *g, int64_t limit, int32_t *cuts)
+static int32_t segments_choose_ends(const Segments *g, int64_t limit, int32_t *ends)
 {
     int32_t n = g->n_borders, w = n + 1, count = 0, from[SEGMENTS_BORDERS + 1];
     int64_t f[SEGMENTS_BORDERS + 1] = { 0 };
@@ -169,30 +169,30 @@ static int32_t segments_cut(const Segments *g, int64_t limit, int32_t *cuts)
     if (f[n] == INT64_MAX)
         return 0;
     for (int32_t j = n; j > 0; j = from[j])
-        cuts[count++] = g->border[j - 1];
+        ends[count++] = g->border[j - 1];
     for (int32_t i = 0; i < count / 2; i++) {
-        int32_t swap = cuts[i];
-        cuts[i] = cuts[count - 1 - i];
-        cuts[count - 1 - i] = swap;
+        int32_t swap = ends[i];
+        ends[i] = ends[count - 1 - i];
+        ends[count - 1 - i] = swap;
     }
     return count;
 }
 
 /* The first `most` segments forget. */
-static bool segments_evaluate(Segments *g, const int32_t *cuts, int32_t most, Pool *pool, RunList *out)
+static bool segments_evaluate(Segments *g, const int32_t *ends, int32_t n_forgetting, Pool *pool, RunList *out)
 {
     const Task *task = g->args->task;
     for (int32_t p = 0, k = 0; p <= g->peak; p++) {
         g->segment[p] = k;
-        k += p == cuts[k];
+        k += p == ends[k];
     }
     for (int32_t v = 0; v < task->n_values; v++) {
-        int32_t producer = task->values[v].producer, k = producer > g->peak ? most : g->segment[producer];
-        bool    inner = k < most && g->until[v] <= cuts[k] && (g->cheap[v] || !g->across[v]);
+        int32_t producer = task->values[v].producer, k = producer > g->peak ? n_forgetting : g->segment[producer];
+        bool    inner = k < n_forgetting && g->until[v] <= ends[k] && (g->cheap[v] || !g->across[v]);
         g->r.dropped[v] = inner && g->cheap[v];
-        g->r.kept[v] = k < most && !inner;
+        g->r.kept[v] = k < n_forgetting && !inner;
     }
-    if (!remaking_list(&g->r))
+    if (!recomputation_list(&g->r))
         return false;
     schedule_set(g->s, g->r.runs, g->r.n);
     int64_t budget = g->args->budget_bytes;
@@ -214,26 +214,26 @@ static void segments_try(Segments *g, Pool *pool, RunList *out)
 {
     int32_t  n = g->n_borders, w = n + 1, n_limits = 0;
     Pool    *temp = pool_new(NULL, "segments_try");
-    int32_t *cuts = NEWN(temp, int32_t, w);
-    int64_t *limits = NEWN(temp, int64_t, n * n + 1), least = 0;
+    int32_t *ends = NEWN(temp, int32_t, w);
+    int64_t *limits = NEWN(temp, int64_t, n * n + 1), min_limit = 0;
     segments_bytes(g);
     for (int32_t i = 0; i < n; i++)
-        least = g->lost[i * w + i] > least ? g->lost[i * w + i] : least;
+        min_limit = g->lost[i * w + i] > min_limit ? g->lost[i * w + i] : min_limit;
     for (int32_t i = 0; i < n; i++)
         for (int32_t j = i; j < n; j++)
-            if (g->lost[i * w + j] >= least)
+            if (g->lost[i * w + j] >= min_limit)
                 limits[n_limits++] = g->lost[i * w + j];
     qsort(limits, (size_t)n_limits, sizeof *limits, segments_by_bytes);
     for (int32_t k = 0; k < SEGMENTS_LIMITS; k++) {
         /* more of the small ones: the square of equal steps */
-        double  part = (double)(k * k) / (SEGMENTS_LIMITS * SEGMENTS_LIMITS);
-        int32_t count = segments_cut(g, limits[(int32_t)(part * n_limits)], cuts);
+        double  share = (double)(k * k) / (SEGMENTS_LIMITS * SEGMENTS_LIMITS);
+        int32_t count = segments_choose_ends(g, limits[(int32_t)(share * n_limits)], ends);
         int32_t low = 0, high = count;
-        if (count == 0 || !segments_evaluate(g, cuts, count, pool, out))
+        if (count == 0 || !segments_evaluate(g, ends, count, pool, out))
             continue;
         while (low < high) {                 /* the fewest segments that will do */
             int32_t middle = (low + high) / 2;
-            if (segments_evaluate(g, cuts, middle, pool, out))
+            if (segments_evaluate(g, ends, middle, pool, out))
                 high = middle;
             else
                 low = middle + 1;
@@ -249,7 +249,7 @@ void solve_segments(Pool *pool, const SolverArgs *args, RunList *out)
     Segments g = { .args = args, .pool = temp, .s = schedule_new(temp, args->task) };
     size_t   n_values = (size_t)args->task->n_values + 1;
     *out = (RunList){ 0 };
-    remaking_init(&g.r, temp, args->task);
+    recomputation_init(&g.r, temp, args->task);
     g.until    = NEWN(temp, int32_t, n_values);
     g.across   = NEWN(temp, bool, n_values);
     g.cheap    = NEWN(temp, bool, n_values);

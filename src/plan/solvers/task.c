@@ -3,18 +3,18 @@
 
 #include <string.h>
 
-typedef struct Producer {
+typedef struct TaskBuilder {
     Pool         *pool;
     const PGraph *graph;
     Task         *task;
     int32_t      *n_writers; /* [PGraph value] */
     bool         *pinned;    /* [PGraph value] root whose producer must not run again */
     int32_t      *node_of;   /* [PGraph node] task node, or -1 */
-} Producer;
+} TaskBuilder;
 
 /* A node that only renames the bytes of one droppable root costs no memory: it is folded away. Not
  * so where it reads a view that another node makes beside its work: it can only run after that. */
-static bool producer_folds(const Producer *m, const PNode *node)
+static bool builder_folds(const TaskBuilder *m, const PNode *node)
 {
     const PGraph *graph = m->graph;
     int32_t root = -1;
@@ -46,7 +46,7 @@ static void list_add_once(Pool *pool, int32_t **list, int32_t *n, int32_t *cap, 
     VEC_ADD(pool, *list, *n, *cap, item);
 }
 
-static void producer_pair(Producer *m, int32_t x, int32_t y)
+static void builder_pair(TaskBuilder *m, int32_t x, int32_t y)
 {
     x = x < 0 ? -1 : m->node_of[x];
     y = y < 0 ? -1 : m->node_of[y];
@@ -58,7 +58,7 @@ static void producer_pair(Producer *m, int32_t x, int32_t y)
 }
 
 /* Versions: a reader comes after the writer it reads from and before the next one. */
-static void producer_order_versions(Producer *m)
+static void builder_order_versions(TaskBuilder *m)
 {
     const PGraph *graph = m->graph;
     int32_t  *last = NEWN(m->pool, int32_t, graph->n_values + 1);      /* writer so far */
@@ -74,7 +74,7 @@ static void producer_order_versions(Producer *m)
             for (int32_t k = 0; k < 2; k++) {
                 int32_t v = both[k];
                 if (m->n_writers[v] > 1 || (graph->values[v].persistent && m->n_writers[v] > 0)) {
-                    producer_pair(m, last[v], n);
+                    builder_pair(m, last[v], n);
                     VEC_ADD(m->pool, readers[v], n_readers[v], cap[v], n);
                 }
             }
@@ -85,16 +85,16 @@ static void producer_order_versions(Producer *m)
                 v = pgraph_root(graph, v);
             if (m->n_writers[v] < 2 && !(graph->values[v].persistent && m->n_writers[v] > 0))
                 continue;
-            producer_pair(m, last[v], n);
+            builder_pair(m, last[v], n);
             for (int32_t k = 0; k < n_readers[v]; k++)
-                producer_pair(m, readers[v][k], n);
+                builder_pair(m, readers[v][k], n);
             n_readers[v] = 0;
             last[v] = n;
         }
     }
 }
 
-static void producer_node(Producer *m, int32_t n)
+static void builder_node(TaskBuilder *m, int32_t n)
 {
     const PGraph *graph = m->graph;
     const PNode  *node = &graph->nodes[n];
@@ -142,7 +142,7 @@ static void producer_node(Producer *m, int32_t n)
 }
 
 /* Which storage does each PGraph value live in, and which roots may never be made again? */
-static void producer_values(Producer *m)
+static void builder_values(TaskBuilder *m)
 {
     const PGraph *graph = m->graph;
     Task         *task = m->task;
@@ -182,7 +182,7 @@ static void producer_values(Producer *m)
 Task *task_new(Pool *pool, const PGraph *graph)
 {
     Task *task = NEW(pool, Task);
-    Producer m = {
+    TaskBuilder m = {
         .pool = pool, .graph = graph, .task = task,
         .n_writers = NEWN(pool, int32_t, graph->n_values + 1),
         .pinned = NEWN(pool, bool, graph->n_values + 1),
@@ -200,15 +200,15 @@ Task *task_new(Pool *pool, const PGraph *graph)
             m.n_writers[graph->nodes[n].out[i]]++;
     }
     for (int32_t n = 0; n < graph->n_nodes; n++) {
-        task->folded[n] = producer_folds(&m, &graph->nodes[n]);
+        task->folded[n] = builder_folds(&m, &graph->nodes[n]);
         m.node_of[n] = task->folded[n] ? -1 : task->n_nodes++;
     }
-    producer_values(&m);
+    builder_values(&m);
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         if (m.node_of[n] >= 0)
-            producer_node(&m, n);
+            builder_node(&m, n);
     }
-    producer_order_versions(&m);
+    builder_order_versions(&m);
 
     for (int32_t n = 0; n < graph->n_nodes; n++) {     /* a view is remade with its root */
         if (!task->folded[n])
@@ -246,7 +246,7 @@ typedef struct Expand {
     const Task *task;
     Pool       *pool;
     int32_t    *made;        /* [PGraph node] folded: the root's making it belongs to */
-    int32_t    *making;      /* [task value] how often its producer has run */
+    int32_t    *production;      /* [task value] how often its producer has run */
     int32_t    *runs;
     int32_t     n, cap;
 } Expand;
@@ -258,10 +258,10 @@ static void expand_view(Expand *e, int32_t v)
     int32_t node = graph->values[v].producer;
     if (node < 0 || !e->task->folded[node])
         return;
-    int32_t making = e->making[e->task->alias_of[v]];
-    if (e->made[node] == making)
+    int32_t production = e->production[e->task->alias_of[v]];
+    if (e->made[node] == production)
         return;
-    e->made[node] = making;
+    e->made[node] = production;
     for (int32_t i = 0; i < graph->nodes[node].n_in; i++)
         expand_view(e, graph->nodes[node].in[i]);
     VEC_ADD(e->pool, e->runs, e->n, e->cap, node);
@@ -274,7 +274,7 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
     Pool  *temp = pool_new(NULL, "task_runs");
     Expand e = {
         .task = task, .pool = pool, .made = NEWN(temp, int32_t, graph->n_nodes + 1),
-        .making = NEWN(temp, int32_t, task->n_values + 1),
+        .production = NEWN(temp, int32_t, task->n_values + 1),
     };
     int32_t **unread = NEWN(temp, int32_t *, task->n_values + 1);   /* views to make at once */
     int32_t  *n_unread = NEWN(temp, int32_t, task->n_values + 1);
@@ -302,7 +302,7 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
         VEC_ADD(pool, e.runs, e.n, e.cap, t->id);
         for (int32_t i = 0; i < t->n_out; i++) {
             int32_t v = t->out[i];
-            e.making[v]++;
+            e.production[v]++;
             for (int32_t j = 0; j < n_unread[v]; j++)
                 expand_view(&e, unread[v][j]);
         }

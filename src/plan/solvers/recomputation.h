@@ -5,12 +5,12 @@
  * reader. A value in `kept` stays for those who make others again, also after its last reader of
  * the input order. Shared by blocks.c and segments.c.
  */
-#ifndef PLAN_SOLVERS_REMAKING_H
-#define PLAN_SOLVERS_REMAKING_H
+#ifndef PLAN_SOLVERS_RECOMPUTATION_H
+#define PLAN_SOLVERS_RECOMPUTATION_H
 
 #include "plan/solvers/run_list.h"
 
-typedef struct Remaking {
+typedef struct Recomputation {
     const Task *task;
     Pool       *pool;
     int32_t    *window;      /* [value] the run after which it is forgotten */
@@ -23,9 +23,9 @@ typedef struct Remaking {
     int32_t     now;         /* node of the input order being run */
     int32_t    *runs;        /* the list */
     int32_t     n, cap;
-} Remaking;
+} Recomputation;
 
-void remaking_init(Remaking *r, Pool *pool, const Task *task);     /* nothing dropped or kept */
-bool remaking_list(Remaking *r);     /* false: something forgotten cannot be made again */
+void recomputation_init(Recomputation *r, Pool *pool, const Task *task);     /* nothing dropped or kept */
+bool recomputation_list(Recomputation *r);     /* false: something forgotten cannot be made again */
 
 #endif

@@ -136,7 +136,7 @@ static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *
         return milp_write(&stages.milp, options->lp_path);
     }
     if (!milp_can_solve()) {
-        proof->order_note = "CBC is not installed (apt-get install coinor-libcbc3)";
+        proof->order_note = MILP_NO_SOLVER;
         return OK;
     }
     double extra = plan->cost - task->base_cost, cutoff = extra / stages.unit + 1e-4;

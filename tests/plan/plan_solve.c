@@ -93,7 +93,7 @@ static void published_optima(void)
         PGraph *g;
         Plan   *plan;
         if (access(path, R_OK)) {
-            printf("skipped: no %s\n", path);
+            SKIP(pool_print(pool, "%s is not there", path));
         } else if (CHECK_INT(pgraph_read(pool, path, &g), OK)) {
             PlanOptions options = {
                 .budget_bytes = (int64_t)ceil(known[i].fraction * (double)g->base_peak_bytes),

@@ -51,7 +51,8 @@ void    milp_row(Milp *milp, double low, double high);       /* terms added next
 void    milp_term(Milp *milp, int32_t column, double factor);
 
 Err  milp_write(const Milp *milp, const char *path);         /* LP format */
-bool milp_can_solve(void);
+bool milp_can_solve(void);                                   /* is CBC installed? */
+#define MILP_NO_SOLVER "CBC is not installed (apt-get install coinor-libcbc3)"
 /* Solutions of cutoff or more are of no interest. E_DEVICE: no CBC; the sentence names the
  * package. */
 Err  milp_solve(Pool *pool, const Milp *milp, double cutoff, double seconds, MilpAnswer *answer);

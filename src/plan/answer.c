@@ -1,34 +1,36 @@
-/* answer.c -- from lists of runs (solve.c) to the plan that is given: judged, placed if asked, with
- * copies to the host where the graph has bandwidths.
+/* answer.c -- from lists of runs (plan_solve.c) to the plan that is returned: checked, placed if
+ * requested, with copies to the host if the graph has bandwidths.
  *
- *   keep everything       fits? done: nothing can be cheaper
- *   the least             with copies where there are any; below it nothing is accepted, so what a
- *                         refusal names is the least that is ever given
+ *   everything kept       fits? Then nothing is cheaper
+ *   the minimum           the smallest peak, by copies if they help. No smaller budget is accepted, so a
+ *                         refusal names the minimum that is really used
  *   the budget            the cheapest list within it that can be placed
- *   the host              dearer budgets' lists and keep-all, with idle values copied to the host
- *                         and back until they fit (offload.c)
- *   the cheapest of all that fits
+ *   the host              the lists of larger budgets and everything kept, with idle values copied to
+ *                         the host and back until they fit (offload.c)
+ *   and of all that fit, the cheapest.
  *
- * Every plan given passes plan_check. */
+ * Every plan that is returned has passed plan_check. */
 #include "base/text.h"
 #include "plan/plan_buffers.h"
 #include "plan/solve_int.h"
 #include "plan/staging.h"
 
 enum {
-    ANSWER_PLACES = 12,      /* lists that are placed, at most */
-    ANSWER_AIMS = 6,         /* searches for less, where what was found could not be placed */
-    ANSWER_HALVINGS = 24     /* of the range that the least with copies lies in */
+    ANSWER_PLACES = 12,      /* at most this many lists are placed */
+    ANSWER_AIMS = 6,         /* searches for fewer bytes, if what was found could not be placed */
+    ANSWER_HALVINGS = 24     /* bisections of the range that holds the minimum with copies */
 };
 
 struct PlanSearch {
     Pool         *pool;
     const PGraph *graph;
-    PlanSearch   *inner;      /* of the graph as solvers see it; NULL: it has no host-resident values */
+    PlanSearch   *inner;      /* for graphs with host-resident values: searches the graph as solvers
+                               * see it; else NULL */
     PlanOptions   options;
     PlanSolve         solve;
     bool          begun;
-    /* the least with copies: of which list, asked for how many bytes; 0: copies do not help */
+    /* the minimum with copies: the list, and the bytes to ask plan_offload for; 0: copies do not
+     * help */
     RunList       offload_list;
     int64_t       offload_aim;
     bool          offload_known;
@@ -56,8 +58,8 @@ Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
     return err;
 }
 
-/* The plan of least peak. It is placed without regard to the budget: the least that is named is the
- * same whatever was asked for. */
+/* The plan with the smallest peak. It is placed without regard to the budget, so that a refusal
+ * names the same minimum for every budget. */
 static Err answer_minimum(Pool *pool, PlanSolve *s, Plan **plan)
 {
     TRY(answer_plan(pool, s, &s->min_peak, plan));
@@ -67,16 +69,17 @@ static Err answer_minimum(Pool *pool, PlanSolve *s, Plan **plan)
 static Err answer_refuse(const PlanSolve *s, const Plan *minimum)
 {
     return fail(E_BUDGET,
-                "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "
+                "no plan fits %s (%lld bytes): the smallest peak found is %s (%lld bytes), and no "
                 "plan can do with less than %s (%lld bytes)", bytes_text(s->options.budget_bytes),
                 (long long)s->options.budget_bytes, bytes_text(plan_peak_bytes(minimum)),
                 (long long)plan_peak_bytes(minimum), bytes_text(minimum->bound_bytes),
                 (long long)minimum->bound_bytes);
 }
 
-/* Cheapest first, until one can be placed within the budget; where the bytes fit but not the
- * placement, what needs no search (its lifetimes are nested, which is easy to place) and a search
- * with fewer bytes join the list. `least` is placed within it already. */
+/* Tries lists, the cheapest first, until one can be placed within the budget. If one fits by bytes
+ * but cannot be placed, two more lists join: one from the solvers that do not search, whose nested
+ * lifetimes are easy to place, and one from a search with fewer bytes. `minimum` is placed within
+ * the budget already. */
 static Err answer_placed(Pool *pool, PlanSolve *s, RunList first, Plan *minimum, Plan **plan)
 {
     int64_t budget = s->options.budget_bytes, aim = budget, floor_bytes = s->min_peak.peak_bytes;
@@ -118,7 +121,7 @@ static Err answer_placed(Pool *pool, PlanSolve *s, RunList first, Plan *minimum,
     return OK;
 }
 
-/* One list with copies, by arena if asked; NULL: it cannot be made to fit. */
+/* One list with copies, compared by arena if requested; NULL: it cannot be made to fit. */
 static Err answer_offload(Pool *pool, PlanSolve *s, const RunList *list, Plan **offloaded)
 {
     const PlanOptions *options = &s->options;
@@ -161,7 +164,7 @@ static bool answer_has_host(const PGraph *graph)
     return graph->to_host > 0 && graph->to_device > 0;
 }
 
-/* A plan with copies that is cheaper than *plan, which fits, if there is one. */
+/* Replaces *plan, which fits, by a cheaper plan with copies, if there is one. */
 static Err answer_cheaper_offload(Pool *pool, PlanSolve *s, Plan **plan)
 {
     RunList candidates[LADDER_MAX + 3];
@@ -184,7 +187,8 @@ static Err answer_cheaper_offload(Pool *pool, PlanSolve *s, Plan **plan)
     return OK;
 }
 
-/* The least that this list can do with by copies, by halving; below *aim, or nothing is changed. */
+/* The smallest budget for which copies make this list fit, by bisection; only if that is below
+ * *aim. */
 static Err answer_squeeze(PlanSearch *search, const RunList *list, int64_t *aim)
 {
     PlanSolve   *s = &search->solve;
@@ -214,8 +218,8 @@ static Err answer_squeeze(PlanSearch *search, const RunList *list, int64_t *aim)
     return err;
 }
 
-/* *least becomes a plan with copies where that needs less. Neither list nor bytes depend on the
- * budget, so what is named here is found again. */
+/* *minimum becomes a plan with copies if that needs less. Neither the list nor the bytes depend on
+ * the budget, so the minimum named here is found again. */
 static Err answer_minimum_offload(Pool *pool, PlanSearch *search, Plan **minimum)
 {
     PlanSolve *s = &search->solve;
@@ -246,8 +250,8 @@ static Err answer_minimum_offload(Pool *pool, PlanSearch *search, Plan **minimum
     return OK;
 }
 
-/* Everything kept. Where its bytes fit and it is to be placed: within the budget, or else without
- * regard to it, so that what a refusal names is found when it is asked for. */
+/* Everything kept. If its bytes fit and it is to be placed, it is placed within the budget; failing
+ * that, as low as possible, so that the minimum that a refusal names is found again. */
 static Err answer_kept(Pool *pool, const PlanSearch *search, int64_t budget, Plan **plan)
 {
     const PGraph *graph = search->graph;
@@ -260,8 +264,8 @@ static Err answer_kept(Pool *pool, const PlanSearch *search, int64_t budget, Pla
     return budget > 0 && (*plan)->arena_bytes > budget ? plan_place(graph, *plan, 0) : OK;
 }
 
-/* What a refusal names: the least, or everything kept where that needs no more, for nothing costs
- * less. */
+/* What a refusal names: the minimum, or everything kept if that needs no more, because nothing is
+ * cheaper. */
 static Err answer_named(const PlanSearch *search, Plan *kept, Plan **plan)
 {
     if (kept->live_bytes > plan_peak_bytes(*plan))
@@ -365,8 +369,7 @@ static Err answer_curve(Pool *pool, Pool *temp, const PGraph *graph, const PlanO
     return OK;
 }
 
-/* Where values may be copied to the host: every budget as it would be asked for alone, of one
- * search. */
+/* With copies to the host: each budget as if it were requested alone, but from one search. */
 static Err answer_curve_offload(Pool *pool, Pool *temp, const PGraph *graph,
                               const PlanOptions *options, const int64_t *budgets, int n,
                               Plan **plans)

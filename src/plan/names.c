@@ -1,4 +1,4 @@
-/* names.c -- open addressing over FNV-1a; the table is at most half full. */
+/* names.c -- a hash table with open addressing and FNV-1a; at most half full. */
 #include "plan/names.h"
 
 #include <stdlib.h>

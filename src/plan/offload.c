@@ -1,24 +1,23 @@
-/* offload.c -- keep the runs, move idle values to the host and back.
+/* offload.c -- keeps the runs and copies idle values to the host and back.
  *
- * In comes a list of runs, out goes a plan of the same runs with copies. Each stay of a value (from
- * its making to its last reader) offers one window: its longest time without a reader.
+ * In comes a list of runs, out goes a plan of the same runs with copies. Each live range of a value
+ * offers one window: its longest time without a reader.
  *
  *   run         make         from            gone           load        to
  *   value v      |============|===============|   (host)     |===========|====
  *   to host      |--- copy ---|-------->|                    |-- copy -->|
  *   steps      save v                      wait, drop     load v      wait v, free_host v
  *
- * Greedy: while the bytes at the fullest run are above the budget, take the longest window over it.
- * Saves go out in the order of making; a value is dropped at the first run after its copy has
- * ended, so that nothing waits for a save. Loads come back in the order of need, each as late as
- * the queue allows for it to be there in time; where that is too early they start right after the
- * drop, and the rest of the copy is waited for. Times are those of the runs alone; the simulator
- * then tells what the plan really costs.
+ * Greedy: while the fullest run is above the budget, take the longest window over it. Saves start in
+ * order of production; a value is dropped after the first run that ends after its copy, so nothing
+ * waits for a save. Loads are queued in order of need, each as late as possible to arrive in time; if
+ * that would be before the drop, they start right after it, and the rest of the copy is waited for.
+ * Times are those of the runs alone; the simulator then finds the true cost of the plan.
  *
- * Forecasts err: on a GPU that runs ahead of them, copies that were to end just in time are
- * waited for. So copies are first planned to take half as long again; where the budget has no room
- * for that, just in time; where that is not enough either, as if they took none: a value is gone as
- * soon as nobody reads it, comes back for its reader, and both copies are waited for.
+ * Predicted times err: on a GPU that is faster than predicted, copies planned to end just in time are
+ * late. So copies are first planned to take 1.5 times as long. If the budget has no room for that, just
+ * in time; if that is not enough either, as if they took no time: a value is dropped as soon as nothing
+ * reads it, is loaded for its reader, and both copies are waited for.
  */
 #include "plan/plan.h"
 
@@ -26,13 +25,15 @@
 #include <string.h>
 
 typedef struct OffloadWindow {
-    int32_t value, make, from, to;       /* runs */
+    int32_t value, make, from, to;       /* runs: produced; last use before and first use after the
+                                          * window */
     int32_t gone;            /* dropped after this run */
     int32_t load;            /* loaded before this run */
     double  stretch;         /* time between from and to */
-    double  out, in;         /* of its copies, once it is taken */
-    double  sent, due;       /* when its save ends and its load begins, in their queues */
-    int32_t ends, seen;      /* run during which the save ends, now and when `load` was found */
+    double  out, in;         /* times of its copies, once the window is taken */
+    double  sent, due;       /* when its save ends and its load must begin, in their queues */
+    int32_t ends, seen;      /* the run during which the save ends: now, and when `load` was
+                              * computed */
 } OffloadWindow;
 
 typedef struct Offload {
@@ -40,19 +41,19 @@ typedef struct Offload {
     Pool          *pool;
     const int32_t *runs;
     int32_t        n_runs;
-    double         margin;   /* a copy is planned to take so many times its time */
-    double        *start;    /* [run] and [n_runs]: the end */
-    int64_t       *live;     /* [run] bytes with everything kept */
-    int64_t       *change;   /* [run] bytes that are gone from it on, less those back by then */
-    OffloadWindow        *windows;  /* by falling stretch; those taken lie over no run any more */
+    double         margin;   /* copies are planned to take this many times their time */
+    double        *start;    /* [run]; [n_runs] is the end */
+    int64_t       *live;     /* [run] bytes with nothing offloaded */
+    int64_t       *change;   /* [run] bytes offloaded from this run on, less those loaded by then */
+    OffloadWindow        *windows;  /* by falling stretch; a taken window covers no run any more */
     int32_t        n_windows, cap_windows;
-    OffloadWindow       **taken;    /* in order of making */
-    OffloadWindow       **by_need;  /* the same, last needed first */
+    OffloadWindow       **taken;    /* in order of production */
+    OffloadWindow       **by_need;  /* the same windows, the last needed first */
     int32_t        n_taken;
 } Offload;
 
-/* Values whose bytes are their own: no views of them, and where they took over another's, all of
- * them. A loaded value has its own size, and whoever takes it over then has that. */
+/* Values that may be offloaded: without views, and, if they took over bytes, as large as those. A
+ * loaded value has its own size, and so has a value that takes it over. */
 static bool *offload_movable(const Offload *o)
 {
     const PGraph  *graph = o->graph;
@@ -80,7 +81,8 @@ static void offload_windows(Offload *o)
 {
     const PGraph *graph = o->graph;
     bool         *movable = offload_movable(o);
-    int32_t      *last = NEWN(o->pool, int32_t, graph->n_values + 1);   /* run that touched it */
+    int32_t      *last = NEWN(o->pool, int32_t, graph->n_values + 1);   /* the last run that used
+                                                                         * it */
     int32_t      *open = NEWN(o->pool, int32_t, graph->n_values + 1);   /* its window + 1 */
     int32_t      *make = NEWN(o->pool, int32_t, graph->n_values + 1);
     for (int32_t r = 0; r < o->n_runs; r++) {
@@ -146,8 +148,9 @@ static void offload_count(Offload *o, const OffloadWindow *w, int64_t sign)
     o->change[w->load]     -= sign * o->graph->values[w->value].bytes;
 }
 
-/* When is each taken window's value gone, and when does it come back? One window more changes few
- * of the others' times: only those are looked up again, else long steps take minutes. */
+/* Computes when the value of each taken window is dropped and loaded. One more window changes few
+ * of these times, so only changed ones are looked up again; otherwise long steps would take
+ * minutes. */
 static void offload_times(Offload *o)
 {
     double queue = 0;
@@ -168,7 +171,7 @@ static void offload_times(Offload *o)
         w->due = queue;
         w->gone = w->seen = w->ends;
         if (w->gone >= w->to - 1)
-            w->gone = w->load = w->to;               /* no time to be gone: not moved */
+            w->gone = w->load = w->to;               /* too short to be dropped: not offloaded */
         else
             w->load = offload_run_starting(o, w->gone, w->to, queue);
         offload_count(o, w, 1);
@@ -202,7 +205,7 @@ static void offload_take(Offload *o, int32_t index)
     w->in = o->margin * bytes / o->graph->to_device;
     w->sent = w->due = -1;
     w->seen = -1;
-    for (; i > 0; i--) {                             /* in order of making, then of values */
+    for (; i > 0; i--) {                             /* in order of production, then of values */
         const OffloadWindow *b = o->taken[i - 1];
         if (b->make < w->make || (b->make == w->make && b->value < w->value))
             break;
@@ -218,9 +221,9 @@ static void offload_take(Offload *o, int32_t index)
     o->by_need[k] = w;
 }
 
-/* Take windows until the budget holds. False: nothing is left to move at the fullest run; the
- * windows that were taken on the way are the same for every budget, so none below *least, the
- * fewest bytes that were seen, need ever be asked for again. */
+/* Takes windows until the budget holds. False: nothing is left to offload at the fullest run. The
+ * windows taken are the same for every budget, so no budget below *min_bytes, the fewest bytes
+ * seen, need be tried again. */
 static bool offload_choose(Offload *o, int64_t budget, int64_t *min_bytes)
 {
     int64_t bytes, fewest = INT64_MAX;
@@ -252,7 +255,7 @@ static int offload_by_load(const void *a, const void *b)
     return x->to != y->to ? x->to - y->to : x->value - y->value;
 }
 
-/* The runs and drops of `kept`, with the copies between them. */
+/* Writes the runs and drops of `kept` with the copies between them. */
 static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
 {
     OffloadWindow **by_load = NEWN(o->pool, OffloadWindow *, o->n_taken + 1), **moved = by_load;
@@ -275,7 +278,7 @@ static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
     }
     for (int32_t s = 0; s <= kept->n_steps; s++) {
         bool is_run = s == kept->n_steps || kept->steps[s].kind == STEP_RUN;
-        if (is_run && run >= 0) {                    /* after the run before, drops included */
+        if (is_run && run >= 0) {                    /* after the previous run and its drops */
             for (int32_t i = first_make[run]; i > 0; i = next[3 * (i - 1)])
                 plan_add(o->pool, plan, STEP_SAVE, moved[i - 1]->value);
             for (int32_t i = first_gone[run]; i > 0; i = next[3 * (i - 1) + 1]) {

@@ -1,7 +1,7 @@
-/* pgraph.c -- is this graph one that can be planned? Ids, sizes, producers, roots and the input order.
+/* pgraph.c -- can this graph be planned? Checks ids, sizes, producers, roots and the input order.
  *
- * Everything later leans on what is checked here: the input order runs as it stands, every value
- * that is read exists, and sums of bytes cannot overflow.
+ * Everything later relies on this: the input order can run as it stands, every value that is read
+ * exists, and sums of bytes cannot overflow.
  */
 #include "plan/pgraph.h"
 
@@ -9,7 +9,8 @@
 
 #define PGRAPH_MAX_SUM   (INT64_MAX / 4)
 #define PGRAPH_MAX_ALIGN ((int64_t)1 << 30)
-#define PGRAPH_MAX_COST  1e300               /* of all nodes: a plan runs some of them again */
+#define PGRAPH_MAX_COST  1e300               /* of all nodes together: a plan runs some of them more
+                                              * than once */
 
 int32_t pgraph_root(const PGraph *graph, int32_t value)
 {
@@ -176,7 +177,7 @@ static Err pgraph_check_node(const PGraph *graph, const PNode *node)
     return pgraph_check_inplace(graph, node);
 }
 
-/* Node n reads value v before any node has made it. */
+/* The error: node n reads value v before any node has produced it. */
 static Err pgraph_not_yet(const PGraph *graph, int32_t n, int32_t v)
 {
     const char *reader = graph->nodes[n].name, *value = graph->values[v].name;
@@ -189,7 +190,7 @@ static Err pgraph_not_yet(const PGraph *graph, int32_t n, int32_t v)
                 value, graph->nodes[producer].name);
 }
 
-/* Walk the input order: what is read must be there, and must not have been taken over. */
+/* Walks the input order: what is read must exist, and must not have been taken over. */
 static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *taker)
 {
     for (int32_t v = 0; v < graph->n_values; v++)

@@ -1,6 +1,6 @@
-/* pgraph_file.c -- graph.json (`plimsoll-graph-1`) to a PGraph and back. See docs/FORMATS.md.
+/* pgraph_file.c -- graph.json (`plimsoll-graph-1`) to a PGraph and back. See docs/user/FORMATS.md.
  *
- * Strict about what it reads, deaf to fields it does not know: the engine's own graphs carry more.
+ * Strict about the fields it reads; unknown fields are ignored, because exported graphs carry more.
  */
 #include "plan/pgraph.h"
 
@@ -73,7 +73,7 @@ static Err read_roots(GraphReader *r, const Json *list)
                 return json_fail(&list->items[v], NULL, "value %s is a view of itself",
                                  values[v].name);
         }
-        for (int32_t u = v, next; u != root; u = next) {     /* each link is followed once */
+        for (int32_t u = v, next; u != root; u = next) {     /* shorten every link on the way */
             next = values[u].view_of;
             values[u].view_of = root;
         }
@@ -177,7 +177,7 @@ Err pgraph_read(Pool *pool, const char *path, PGraph **graph)
         names_init(&r.values, temp, values ? (int32_t)(values->n & 0x3fffffff) : 0);
         names_init(&r.nodes, temp, nodes ? (int32_t)(nodes->n & 0x3fffffff) : 0);
         err = read_graph(&r, root);
-        if (!err && (err = pgraph_check(r.graph)))       /* which knows of no file */
+        if (!err && (err = pgraph_check(r.graph)))       /* its messages do not name the file */
             err = fail(err, "%s: %s", path, err_text());
         *graph = r.graph;
     }

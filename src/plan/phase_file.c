@@ -1,9 +1,9 @@
-/* phase_file.c -- phases of plan.json: what a program does, by the names of the contract.
+/* phase_file.c -- phases of plan.json: the steps of the programs, by the phases of the contract.
  *
- * A phase of the file is a run of steps of one program. Most programs are one phase. Where
- * gradients are not accumulated, micro and update are planned as one program: `micro` are its steps
- * before the first run of the update, `update` all the rest, as exec/ runs them; what lives on from
- * the one to the other is simply not dropped between them.
+ * A phase in the file is a range of steps of one program. Most programs are one phase. If gradients are
+ * not accumulated, micro and update are planned as one program: its steps before the first run of the
+ * update are `micro`, the rest is `update`, as exec/ runs them. A value that lives on from one to the
+ * other is simply not dropped between them.
  *
  *   program     | run drop run run drop | run drop run |
  *   phases      |        micro          |    update    |      offsets: of the buffers begun in each
@@ -59,7 +59,7 @@ static int64_t range_live_bytes(const Program *program, PhaseRange range)
     return peak + program->live_bytes - program->meter.live_bytes;
 }
 
-/* The highest end of what lives during the phase. */
+/* The highest end of the buffers that are live during the phase. */
 static int64_t range_arena_bytes(const Engine *engine, const Program *program, PhaseRange range)
 {
     int64_t top = 0;
@@ -71,7 +71,8 @@ static int64_t range_arena_bytes(const Engine *engine, const Program *program, P
     return engine->persistent_bytes + top;
 }
 
-/* The buffers that a phase begins: they stand in the order of their first steps. */
+/* The index of the first buffer that begins at or after a step; buffers are in order of their first
+ * steps. */
 static int32_t first_buffer(const PlanBuffers *all, int32_t step)
 {
     int32_t i = 0;
@@ -165,7 +166,7 @@ static Err offsets_read(const Json *phase, const char *key, const PlanBuffers *a
     return OK;
 }
 
-/* The phase that stands there must be this one; its steps are added to the program's. */
+/* The item must be this phase of the program; its steps are added to the program's. */
 static Err steps_read(Pool *pool, const Json *item, const Engine *engine, Program *program,
                       Phase phase)
 {

@@ -1,8 +1,8 @@
-/* plan_buffers.c -- walk the steps; open a buffer where a value becomes live, close it at its drop.
+/* plan_buffers.c -- walks the steps: a buffer opens when a value becomes live and closes at its drop.
  *
  *   step      0      1      2      3      4      5
- *   a         run a |======| drop a               run a |==   two stays of a, two buffers
- *   b (inplace of a)  or:  a |=====run b=====|            one buffer, a's stay then b's
+ *   a         run a |======| drop a               run a |==   two live ranges of a, two buffers
+ *   b (inplace of a)  or:  a |=====run b=====|            one buffer: a's range, then b's
  */
 #include "plan/plan_buffers.h"
 
@@ -12,7 +12,7 @@ typedef struct BufferWalk {
     PlanBuffers  *out;
     int32_t       cap_buffers, cap_ranges;
     int64_t      *held;      /* [value] */
-    int32_t      *range;      /* [value] the open stay, or -1 */
+    int32_t      *range;      /* [value] its open range, or -1 */
 } BufferWalk;
 
 static int32_t walk_buffer(BufferWalk *w, int32_t step, int64_t bytes)
@@ -106,7 +106,7 @@ Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers 
     return OK;
 }
 
-/* A short search, under a second: another plan is often easier to place than this one. */
+/* A short search, under a second: if this plan is hard to place, another plan is often easy. */
 Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_t budget_bytes,
                        PlanBuffers *out, int64_t *arena_bytes)
 {
@@ -119,7 +119,7 @@ Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_
         LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0,
                                   .max_nodes = PLACE_NODES, .remember = true };
         Err err = layout_solve(pool, out->buffers, out->n_buffers, &options, &result);
-        if (err && err != E_BUDGET)  /* an answer here, not a failure: the caller compares */
+        if (err && err != E_BUDGET)  /* not a failure: the caller compares sizes */
             return err;
         TRY(layout_check(out->buffers, out->n_buffers, result.arena_bytes));
     }
@@ -127,7 +127,8 @@ Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_
     return OK;
 }
 
-/* Persistent values lie at the bottom, one after the other, for all steps; where they end. */
+/* Persistent values lie at the bottom, one after the other, for all steps. Returns where they
+ * end. */
 static int64_t placed_persistent(const PGraph *graph, const Plan *plan, PlacedRange *placed, int32_t *n,
                                  int64_t *offset)
 {
@@ -143,7 +144,8 @@ static int64_t placed_persistent(const PGraph *graph, const Plan *plan, PlacedRa
     return at;
 }
 
-/* The search has placed this plan, within the budget or as low as it goes: the same again. */
+/* The planner has placed this plan before, within the budget or as low as possible; the same search
+ * gives the same offsets. */
 Err plan_placed_ranges(Pool *pool, const PGraph *graph, const Plan *plan, PlacedRange **placed, int32_t *n)
 {
     PlanBuffers all;

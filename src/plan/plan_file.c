@@ -1,4 +1,5 @@
-/* plan_file.c -- plan.json (`plimsoll-plan-1`) of a bare graph, in and out. See docs/FORMATS.md. */
+/* plan_file.c -- reading and writing plan.json (`plimsoll-plan-1`) of a bare graph. See
+ * docs/user/FORMATS.md. */
 #include "plan/plan.h"
 
 #include "plan/plan_buffers.h"
@@ -114,7 +115,7 @@ void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan, int32_t
     json_out_end(o);
 }
 
-/* Where everything lies, of a plan that was placed. */
+/* Where each value and workspace lies, for a plan that was placed. */
 static Err plan_live_ranges_write(JsonOut *o, const PGraph *graph, const Plan *plan)
 {
     Pool   *temp = pool_new(NULL, "plan_live_ranges_write");

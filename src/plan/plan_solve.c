@@ -1,20 +1,21 @@
-/* plan_solve.c -- from a graph and a budget to a list of runs: the order in which solvers are tried.
+/* plan_solve.c -- from a graph and a budget to a list of runs: which solvers are tried, in which order.
  *
- *   exact                 the optimum, for graphs of a few nodes; else:
- *   least peak            knows no budget, so the minimum it names is found again when asked for
- *   the ladder            the same budgets for every call, twentieths of the keep-all peak (fewer
- *                         for large graphs), from the least peak up to the budget asked for; each
- *                         rung starts from the rung below and from fresh seeds
- *   the budget itself     when it is not a rung
+ *   exact                 the optimum, for graphs of a few nodes; otherwise:
+ *   smallest peak         does not depend on the budget, so the minimum that a refusal names is found
+ *                         again when it is asked for
+ *   the ladder            the same budgets for every call: twentieths of the peak with everything kept
+ *                         (fewer for large graphs), from the smallest peak up to the budget. Each rung
+ *                         starts from the rung below and from fresh seeds
+ *   the budget itself     if it is not a rung
  *
- * answer.c makes plans of the lists: judged, placed, with copies to the host.
+ * answer.c makes plans of the lists: checked, placed, with copies to the host.
  *
- *  1. Nothing on the ladder depends on the budget asked for, so a larger budget sees every plan
- *     that a smaller one on the ladder saw, and is never slower.
- *  2. Effort is counted in edits of schedules and dealt out by fixed shares; time only cuts, and
- *     then `cut` is set.
- *  3. Two searches run side by side; each is deterministic, and the better one wins by cost, then
- *     peak, then number, so the result does not depend on which ended first.
+ *  1. Nothing on the ladder depends on the budget. A larger budget therefore sees every list that a
+ *     smaller one on the ladder saw, and is never slower.
+ *  2. Effort is counted in edits of schedules and divided by fixed shares. A time limit only cuts the
+ *     search, and `cut` is then set.
+ *  3. Two searches run in parallel. Each is deterministic, and the better one wins by cost, then peak,
+ *     then number, so the result does not depend on which ended first.
  */
 #include "plan/solve_int.h"
 
@@ -27,14 +28,15 @@
 enum {
     SOLVE_THREADS = 2,
     TOURNAMENT_SEEDS = 8,         /* of a tournament */
-    SEED_INPUT_ORDER = 2,         /* the seeds that are every node once */
+    SEED_INPUT_ORDER = 2,         /* these two seeds are the input order, each node once */
     SEED_INPUT_ORDER_2 = 6,
-    MIN_EDITS_PER_NODE = 200,       /* edits a node that a run should have */
-    MAX_GROUPED_NODES = 1000      /* nodes; order is searched in groups of runs up to here. Larger graphs
-                              * have too few edits a node for it, and their order is regular */
+    MIN_EDITS_PER_NODE = 200,       /* edits per node that a run of a tournament should have */
+    MAX_GROUPED_NODES = 1000      /* groups of runs are moved in graphs of up to this many nodes.
+                                   * Larger graphs have too few edits per node for it, and a regular
+                                   * order */
 };
 
-/* Less than ten seconds on two cores: measured time of one edit against nodes. */
+/* Less than ten seconds on two cores: fitted to the measured time of one edit. */
 int64_t plan_default_effort(int32_t n_nodes)
 {
     double n = n_nodes;
@@ -43,8 +45,8 @@ int64_t plan_default_effort(int32_t n_nodes)
 
 typedef struct Winner {
     RunList list;
-    int32_t number;          /* of all runs of the tournament, in order */
-    int32_t line;            /* the run of the widest stage that it descends from */
+    int32_t number;          /* among all runs of the tournament */
+    int32_t line;            /* the run of the first round that it descends from */
 } Winner;
 
 void solve_tell(const PlanSolve *s, double done, const char *text)
@@ -53,8 +55,8 @@ void solve_tell(const PlanSolve *s, double done, const char *text)
         s->options.progress(s->options.progress_arg, done, text);
 }
 
-/* What comes now may take until this part of the time limit is over: all that comes before the
- * budget itself must leave some to it. */
+/* Sets the deadline of what follows to this share of the time limit: everything before the search
+ * for the budget itself must leave time for it. */
 static void solve_until(PlanSolve *s, double share)
 {
     if (s->options.time_limit_s > 0)
@@ -85,7 +87,7 @@ static void solve_one(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int
     pool_free(pool);
 }
 
-/* Run the same solver with several arguments, two side by side; found lives in s->pool. */
+/* Runs one solver with several arguments, two at a time; found lives in s->pool. */
 static void solve_many(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int32_t n, RunList *found)
 {
     Pool *pools[TOURNAMENT_RUNS];
@@ -98,7 +100,7 @@ static void solve_many(PlanSolve *s, SolveFn *solver, const SolverArgs *args, in
         s->cut |= found[i].cut;
 }
 
-/* Cheapest first, or with LOWEST the lowest; then the earlier one. */
+/* Cheapest first (or, below, the lowest peak first); ties by number. */
 static int solve_by_cost(const void *a, const void *b)
 {
     const Winner *x = a, *y = b;
@@ -115,8 +117,9 @@ static int solve_by_peak(const void *a, const void *b)
     return solve_by_cost(a, b);
 }
 
-/* What every plan within the budget costs at least, from the fullest moments of keeping everything
- * (proof/cut.c): a list of that cost need not be searched further. */
+/* A lower bound on the cost of every plan within the budget, from the fullest moment of each
+ * quarter of the input order (proof/min_cut.c). A list of that cost need not be searched
+ * further. */
 static double solve_bound(const PlanSolve *s, int64_t budget)
 {
     enum { QUARTERS = 4 };
@@ -143,29 +146,32 @@ static double solve_bound(const PlanSolve *s, int64_t budget)
     return s->task->base_cost + extra;
 }
 
-/* Every second line of descent moves runs in groups, from each seed some: irregular graphs want
- * that; chains do not, and RL100 has a bar at 0.6006 of its peak that groups alone did not always
- * pass. */
-static bool solve_grouped(const PlanSolve *s, int32_t line)
+/* The rule: of the lines of descent from each seed, every second one also moves groups of runs
+ * (groups.c). Graphs differ in what helps. In wide, irregular graphs a branch can only change its
+ * place as a whole, so groups are needed. In chains nearly every group is refused, and groups waste
+ * effort. Groups alone are not enough for irregular graphs either: with them RL100
+ * (../shared/instances) did not always reach 0.6006 of its peak. Each round drops the worse half,
+ * so the kind that does not help soon dies out. */
+static bool solve_moves_groups(const PlanSolve *s, int32_t line)
 {
     return s->task->n_nodes <= MAX_GROUPED_NODES && (line / 2 + line / TOURNAMENT_SEEDS) % 2;
 }
 
-/* Annealing goes with the winners (Aldous and Vazirani 1994): many short runs from all seeds, the
- * best half goes on, for twice as long and at last cooler, until two are left. What a run finds
- * depends on early luck more than on its length, so 32 short ones, 16, 8, 4 and 2 find more than
- * one of the same effort; on the least peak each is as hot as the first. Every second one is
- * careful: some graphs want that and some do not. seeds: SOLVE_SEEDS; node NULL: every node once.
- * enough: a cost that cannot be beaten. */
+/* Go with the winners (Aldous and Vazirani 1994): many short annealing runs from all seeds; the
+ * best half continues, for twice as long and finally cooler, until two are left. The result of a
+ * run depends more on early luck than on its length, so 32 short runs, then 16, 8, 4 and 2, find
+ * more than one run of the same effort. For the smallest peak every round is as hot as the first.
+ * Every second run is careful: some graphs need that, others do not. seeds: node NULL means each
+ * node once. enough: a cost that cannot be beaten. */
 static void solve_tournament(PlanSolve *s, SolveFn *solver, int64_t budget, int64_t effort,
                              double enough, const RunList seeds[TOURNAMENT_SEEDS], RunList *best)
 {
-    static const double heat[TOURNAMENT_ROUNDS] = { 0.1, 0.3, 1, 1, 1 };  /* the last stage first */
+    static const double heat[TOURNAMENT_ROUNDS] = { 0.1, 0.3, 1, 1, 1 };  /* the last round first */
     Winner  all[2 * TOURNAMENT_RUNS];
     int32_t line[TOURNAMENT_RUNS];
     bool    lowest = budget == LOWEST;
     int32_t rounds = TOURNAMENT_ROUNDS, runs = TOURNAMENT_RUNS, n_all = 0;
-    /* a run must be long enough to touch everything often */
+    /* a run must be long enough to edit every node many times */
     while (rounds > 1 && effort / (rounds * runs) < MIN_EDITS_PER_NODE * (int64_t)s->task->n_nodes)
         runs = 1 << --rounds;
     for (int32_t left = rounds; left > 0; left--, runs /= 2) {
@@ -180,7 +186,7 @@ static void solve_tournament(PlanSolve *s, SolveFn *solver, int64_t budget, int6
             args[i].start = n_all == 0 ? seeds[i % TOURNAMENT_SEEDS] : all[i % n_all].list;
             args[i].careful = i % 2 && args[i].start.node;
             line[i] = n_all == 0 ? i : all[i % n_all].line;
-            args[i].groups = solve_grouped(s, line[i]);
+            args[i].groups = solve_moves_groups(s, line[i]);
         }
         solve_many(s, solver, args, runs, found);
         for (int32_t i = 0; i < runs; i++) {
@@ -202,8 +208,8 @@ static void solve_tournament(PlanSolve *s, SolveFn *solver, int64_t budget, int6
     }
 }
 
-/* The lowest budget under which next_use still finds a way, by bisection; then annealing on the
- * peak from there and from the input order. */
+/* The lowest budget under which next_use finds a list, by bisection; then annealing on the peak,
+ * from that list and from the input order. */
 static void solve_minimum(PlanSolve *s, double until)
 {
     s->n_low = 0;
@@ -231,17 +237,17 @@ static void solve_minimum(PlanSolve *s, double until)
     }
     SolverArgs args = solve_args(s, LOWEST, 0, 0);
     solve_one(s, solve_segments, &args, LOWEST, &best);
-    /* from the input order and from what was found, in turns */
+    /* the input order and the list found, alternately */
     RunList seeds[TOURNAMENT_SEEDS] = { { 0 }, best, { 0 }, best, { 0 }, best, { 0 }, best };
     solve_tournament(s, solve_min_peak, LOWEST, s->effort / (s->task->n_nodes > 4000 ? 20 : 2), 0,
                      seeds, &best);
     s->min_peak = best;
 }
 
-/* Where a solver found nothing within the budget, annealing from nothing would hardly get there
- * either: it starts from a list of low peak instead, in turns from each that is within the budget.
- * They lie far from each other: near the least peak nothing leads from one valley to the next, so
- * the search must begin in several. */
+/* If a quick solver found nothing within the budget, annealing from nothing rarely would. Its seed
+ * becomes a list with a small peak instead, a different one each time. These lists are far apart:
+ * near the smallest peak no edits lead from one local optimum to the next, so the search must begin
+ * at several. */
 static void solve_fill(const PlanSolve *s, int64_t budget, RunList seeds[TOURNAMENT_SEEDS])
 {
     int32_t within[TOURNAMENT_RUNS], n = 0, next = 0;
@@ -257,7 +263,7 @@ static void solve_fill(const PlanSolve *s, int64_t budget, RunList seeds[TOURNAM
 
 static bool solve_large(const PlanSolve *s) { return s->task->n_nodes > 2000; }
 
-/* What needs no search. */
+/* The solvers that do not search. */
 static void solve_quick(PlanSolve *s, int64_t budget, RunList *next_use, RunList *blocks,
                         RunList *segments)
 {
@@ -278,7 +284,7 @@ void solve_seed(PlanSolve *s, int64_t budget, RunList *best)
         run_list_keep(s->pool, best, &found[i], budget);
 }
 
-/* The cheapest list within budget that the whole portfolio finds. */
+/* The cheapest list within the budget that all solvers together find. */
 void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *warm,
                          RunList *best)
 {
@@ -297,7 +303,7 @@ void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *w
     RunList seeds[TOURNAMENT_SEEDS] = { *best,    next_use, { 0 }, blocks,
                                    segments, next_use, { 0 }, *warm };
     if (best->cost >= warm->cost)
-        seeds[7] = (RunList){ 0 };           /* it is the first seed already */
+        seeds[7] = (RunList){ 0 };           /* already the first seed */
     if (solve_large(s))
         seeds[1] = *best;
     solve_fill(s, budget, seeds);
@@ -319,9 +325,9 @@ static int32_t solve_lowest_rung(const PlanSolve *s)
     return lowest;
 }
 
-/* The effort of rung k. Low rungs are the hardest and the first to be asked for: the i-th from
- * below gets a share in proportion to 1 / (i + 4), all the effort together. Whatever budget was
- * asked for, the share is the same. */
+/* The effort of rung k. Low rungs are the hardest and are needed by every budget above them: the
+ * i-th from below gets a share proportional to 1 / (i + 4). The share does not depend on the
+ * budget. */
 static int64_t solve_share(const PlanSolve *s, int32_t k)
 {
     int32_t lowest = solve_lowest_rung(s);
@@ -331,7 +337,6 @@ static int64_t solve_share(const PlanSolve *s, int32_t k)
     return (int64_t)((double)s->effort / (k - lowest + 4) / sum);
 }
 
-/* Solve every rung up to budget. */
 void solve_ladder(PlanSolve *s, int64_t budget)
 {
     int32_t lowest = solve_lowest_rung(s);
@@ -346,7 +351,7 @@ void solve_ladder(PlanSolve *s, int64_t budget)
             break;
         const RunList *below = k > lowest ? &s->rung[k - 1] : &s->min_peak;
         if (below->n == s->task->n_nodes)
-            s->rung[k] = *below;             /* nothing runs twice already */
+            s->rung[k] = *below;             /* each node runs once: it cannot get cheaper */
         else
             solve_budget(s, solve_rung_bytes(s, k), solve_share(s, k), below, &s->rung[k]);
         s->n_rung = k + 1;
@@ -363,7 +368,6 @@ const RunList *solve_highest(const PlanSolve *s, int64_t budget)
     return &s->min_peak;
 }
 
-/* The best list for a budget: rungs below it, and the budget itself when it is not a rung. */
 void solve_asked(PlanSolve *s, int64_t budget, RunList *best)
 {
     solve_ladder(s, budget);
@@ -391,9 +395,9 @@ void solve_begin(PlanSolve *s, Pool *pool, const PGraph *graph, const PlanOption
     s->rungs = graph->n_nodes <= 1000 ? LADDER_MAX : graph->n_nodes <= 4000 ? 10 : 4;
     s->effort = options->effort > 0 ? options->effort : plan_default_effort(s->task->n_nodes);
     s->begin_s = clock_now();
-    solve_tell(s, 0, "searching the least peak");
+    solve_tell(s, 0, "searching for the smallest peak");
     solve_minimum(s, 0.3);
     if (s->cut && s->min_peak.peak_bytes > options->budget_bytes)
-        solve_minimum(s, 0.95);                /* nothing else would find a plan */
+        solve_minimum(s, 0.95);                /* no other search would find a plan */
     solve_tell(s, 0.2, "searching the ladder of budgets");
 }

@@ -1,4 +1,4 @@
-/* prove.c -- lower bounds for a plan. See prove.h. */
+/* prove.c -- lower bounds for a plan (prove.h). */
 #include "plan/prove.h"
 
 #include "plan/proof/proof.h"
@@ -8,11 +8,12 @@
 
 enum { PROVE_ALL_MOMENTS = 400, PROVE_RANGES = 12, PROVE_FULLEST = 16, PROVE_MOMENTS = 12,
        PROVE_COLUMNS = 3000 };
-#define PROVE_TERMS  20000000    /* of a program that is still built */
+#define PROVE_TERMS  20000000    /* a larger program is not built */
 #define PROVE_SECONDS 30.0
 
-/* Which moments to look at: all of a small graph's; of a large one the fullest few of each part.
- * Few, not one: the fullest run of a part may be one that hardly anything depends on. */
+/* Chooses the moments to look at: all of a small graph; of a large graph the fullest few in each of
+ * PROVE_RANGES ranges of the input order. Few, not one: hardly anything may depend on the fullest
+ * run. */
 static int32_t prove_choose(Pool *pool, const Task *task, int32_t *chosen)
 {
     Schedule *s = schedule_new(pool, task);
@@ -37,7 +38,7 @@ static int32_t prove_choose(Pool *pool, const Task *task, int32_t *chosen)
     return count;
 }
 
-/* The largest bound over moments. tight: moments at which memory costs something. */
+/* The largest bound over the moments. tight: moments at which memory costs something. */
 static void prove_min_cuts(const Task *task, int64_t budget, Proof *proof, bool *tight, int32_t *best)
 {
     Pool    *temp = pool_new(NULL, "prove");
@@ -57,7 +58,7 @@ static void prove_min_cuts(const Task *task, int64_t budget, Proof *proof, bool 
     pool_free(temp);
 }
 
-/* The same from several moments at once, where CBC is there to solve it. */
+/* A bound from several moments at once, if CBC is installed. */
 static Err prove_moments(Pool *temp, const Task *task, const Plan *plan, const bool *tight,
                          int32_t best, const ProveOptions *options, double seconds, Proof *proof)
 {
@@ -156,8 +157,8 @@ static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *
     return OK;
 }
 
-/* The bounds know one memory. A copy may stand where they see a second run, and a value that is
- * idle may lie on the host: every node once, and the largest node, is all that is sure. */
+/* The bounds ignore the host. A copy may replace a second run, and an idle value may lie on the
+ * host, so the only safe bounds are each node once and the largest node. */
 static Err prove_with_host(const PGraph *graph, const ProveOptions *options, Proof *proof)
 {
     *proof = (Proof){ .any_cost = pgraph_base_cost(graph),

@@ -1,18 +1,17 @@
-/* staging.c -- values that are at home on the host come by for the runs that touch them.
+/* staging.c -- host-resident values are staged in around the nodes that use them.
  *
- * Solvers see a graph without them (pgraph_for_solvers): runs that touch host-resident values have a workspace
- * of one window there. plan_stage then puts the copies into the plan that was found:
+ * Solvers see a graph without them (pgraph_for_solvers): nodes that use host-resident values have one
+ * window of additional workspace. plan_stage then adds the copies to the plan that was found:
  *
  *   to device   | load 0 | load 1 | load 2 |  ...
  *   run         |  ...   | wait 0, update 0 | wait 1, update 1 |  ...
  *   to host     |                  | save 0            | save 1 |  ...
  *   dropped                                       0, when its copy has ended or its room is needed
  *
- * The host-resident bytes on the device never exceed the window: what three runs that follow each other
- * touch (one on its way in, one being run, one on its way out), or, so that small values travel in
- * numbers, an eighth of all up to WINDOW_MAX. Loads start as late as the queue allows, with half
- * as much time again to spare; nothing but a run that needs its values, or the end, waits for a
- * copy. */
+ * Staged bytes on the device never exceed the window: what three consecutive such nodes use (one on its
+ * way in, one running, one on its way out), or an eighth of all host-resident bytes, up to WINDOW_MAX,
+ * so that many small values can be in flight. Loads start as late as the queue allows, with half as much
+ * time again to spare. Nothing waits for a copy except a run that needs its values, and the end. */
 #include "plan/staging.h"
 
 #include "base/text.h"
@@ -37,7 +36,7 @@ bool pgraph_is_host_resident(const PGraph *graph)
     return false;
 }
 
-/* The n-th value of a node that is host-resident, outputs that are no inputs included; -1: there are no
+/* The n-th host-resident value of a node, counting inputs, then outputs that are not inputs; -1: no
  * more. */
 static int32_t stage_value(const PGraph *graph, const PNode *node, int32_t n)
 {
@@ -98,11 +97,11 @@ PGraph *pgraph_for_solvers(Pool *pool, const PGraph *graph)
     return out;
 }
 
-typedef struct StagedRun {           /* one run that touches host-resident values */
+typedef struct StagedRun {           /* one run of a node that uses host-resident values */
     int32_t node;
-    double  start;               /* of the run, in the time of runs alone */
-    double  saved;               /* when its values have left */
-    int64_t bytes;               /* of it, on the device from its loads until it is dropped */
+    double  start;               /* start of the run, counting runs alone */
+    double  saved;               /* when its values are saved */
+    int64_t bytes;               /* of its values, on the device from load to drop */
 } StagedRun;
 
 typedef struct Staging {
@@ -111,7 +110,8 @@ typedef struct Staging {
     Plan         *plan;
     StagedRun        *staged;
     int32_t       n, cap;
-    int32_t       loaded, run, dropped;     /* visits loaded, run and dropped so far, each in order */
+    int32_t       loaded, run, dropped;     /* how many are loaded, run and dropped so far, each in
+                                             * order */
     bool         *on_device;          /* [value] on the device */
     int64_t       window, held;
     double        now, in_queue, out_queue;
@@ -125,7 +125,7 @@ static bool stage_writes(const PNode *node, int32_t value)
     return false;
 }
 
-/* The oldest visit's values leave the device. */
+/* Drops the values of the oldest staged run. */
 static void stage_drop(Staging *s)
 {
     StagedRun       *current = &s->staged[s->dropped++];
@@ -146,7 +146,8 @@ static bool stage_can_load(const Staging *s)
         return false;
     const PNode *node = &s->graph->nodes[s->staged[s->loaded].node];
     for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++)
-        if (s->on_device[v])                          /* of an earlier visit: it must be saved first */
+        if (s->on_device[v])                          /* in use by an earlier run: it must be saved
+                                                       * first */
             return false;
     return true;
 }
@@ -169,7 +170,7 @@ static void stage_load(Staging *s)
                   stage_time(current->bytes, s->graph->to_device);
 }
 
-/* Must the next loads start now to be there in time? `at` is the time of the runs so far. */
+/* Must the next loads start now to arrive in time? `at`: the time of the runs so far. */
 static bool stage_due(const Staging *s, double at)
 {
     if (s->loaded == s->n)
@@ -189,14 +190,13 @@ static void stage_run(Staging *s, double at)
 {
     StagedRun       *current = &s->staged[s->run];
     const PNode *node = &s->graph->nodes[current->node];
-    while (s->loaded == s->run) {                /* not there yet: make room */
+    while (s->loaded == s->run) {                /* not loaded yet: make room */
         if (stage_can_load(s))
             stage_load(s);
         else
             stage_drop(s);
     }
-    /* The next one shall be on its way while this one runs; only older ones may stand in its
-     * way. */
+    /* The next one should be loading while this one runs; only older ones may be dropped for it. */
     while (s->loaded == s->run + 1 && s->dropped < s->run && stage_due(s, at) && !stage_can_load(s))
         stage_drop(s);
     stage_ahead(s, at);
@@ -221,7 +221,8 @@ static void stage_collect(Staging *s, const Plan *plan)
         const PNode *node = &s->graph->nodes[plan->steps[i].id];
         if (plan->steps[i].kind != STEP_RUN)
             continue;
-        if (stage_value(s->graph, node, 0) >= 0)         /* also one of no bytes must be loaded */
+        if (stage_value(s->graph, node, 0) >= 0)         /* a value of 0 bytes must be loaded,
+                                                          * too */
             VEC_ADD(s->pool, s->staged, s->n, s->cap,
                     ((StagedRun){ plan->steps[i].id, time, 0, stage_bytes(s->graph, node) }));
         time += node->cost;
@@ -260,7 +261,8 @@ Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
     staged->steps = NEWN(pool, Step, steps.n_steps + 1);
     memcpy(staged->steps, steps.steps, sizeof *steps.steps * (size_t)steps.n_steps);
     staged->n_steps = staged->cap = steps.n_steps;
-    if (plan->host_budget_bytes > 0)         /* of copies alone: what lives there comes on top */
+    if (plan->host_budget_bytes > 0)         /* the budget was for copies alone: add the
+                                              * host-resident values */
         staged->host_budget_bytes += stage_host_bytes(graph);
     pool_free(temp);
     TRY(plan_simulate(NULL, graph, staged, &meter));
@@ -272,8 +274,8 @@ Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
     return plan_check(graph, staged, 0);
 }
 
-/* The search cannot see where windows really lie, so what it found is judged once the copies are in
- * it; where that is too large it is asked for as much less, and at last for its least. */
+/* The search does not know where the windows will lie, so its plan is measured after staging. If
+ * that is too large, the search is asked for as much less, and finally for its minimum. */
 Err plan_stage_within(Pool *pool, const PGraph *graph, PlanSearch *search, bool layout,
                       int64_t budget, Plan **plan)
 {
@@ -297,12 +299,12 @@ Err plan_stage_within(Pool *pool, const PGraph *graph, PlanSearch *search, bool 
             *plan = found;
             return plan_check(graph, found, layout ? 0 : budget);
         }
-        if (err)                                 /* that was the least already */
+        if (err)                                 /* that was the minimum already */
             break;
         aim -= plan_peak_bytes(found) - budget;
     }
     return fail(E_BUDGET,
-                "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "
+                "no plan fits %s (%lld bytes): the smallest peak found is %s (%lld bytes), and no "
                 "plan can do "
                 "with less than %s (%lld bytes)",
                 bytes_text(budget), (long long)budget, bytes_text(plan_peak_bytes(*plan)),

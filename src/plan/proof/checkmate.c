@@ -1,24 +1,25 @@
-/* checkmate.c -- the recompute problem as a mixed integer program.
+/* checkmate.c -- recomputation as a mixed integer program, after Checkmate (Jain et al. 2020).
  *
- * Stage t ends with the first run of node t; before it any earlier node may run once more, in input
+ * Stage t ends with the first run of node t; before that, any earlier node may run once more, in input
  * order. The moments of the program are (stage, node). Columns:
  *
  *   R t_i      node i runs again in stage t (whole)
- *   A t_v_j    value v is live in piece j of stage t
+ *   A t_v_j    value v is live in interval j of stage t
  *   U t_k      bytes of all live values at moment (t, k)
  *
- * A value's time is cut where something can change. Piece 0 is the moment of making, piece j ends
- * with reader j, and what is live after the last reader of a stage lives on to the next making:
+ * A value's time is divided where something can change. Interval 0 is the moment of production,
+ * interval j ends with reader j, and what is live after the last reader of a stage lives on to the next
+ * production:
  *
- *   stage t      making          reader 1      reader 2           stage t+1   making
- *   v         ...| 0 |=== piece 1 ======|== piece 2 ==|== piece 3 ===============| 0 |=== ...
+ *   stage t    production        reader 1      reader 2         stage t+1   production
+ *   v         ...| 0 |= interval 1 =====|= interval 2 =|= interval 3 ============| 0 |=== ...
  *
- *   piece 0     <= last piece of the stage before + R[t,producer],  >= R[t,producer]
- *   piece j + 1 <= piece j                    R[t,reader j] <= piece j
+ *   interval 0     <= last interval of the stage before + R[t,producer],  >= R[t,producer]
+ *   interval j + 1 <= interval j                    R[t,reader j] <= interval j
  *
- * With R whole the pieces come out whole by themselves. Checkmate's (Jain et al. 2020) own form
- * keeps one S per stage and products for the frees; pieces need no products and bound better. A
- * second run that takes over an input's bytes ends that input and needs its old output gone.
+ * With R whole the intervals come out whole by themselves. Checkmate's own formulation has one S per
+ * stage and products for the frees; intervals need no products and give better bounds. A second run
+ * that takes over an input's bytes ends that input and needs its old output gone.
  */
 #include "plan/proof/proof.h"
 
@@ -26,13 +27,15 @@ typedef struct Build {
     const Task *task;
     Stages     *out;
     Milp       *milp;
-    int32_t   **interval;       /* [value] column of piece 0 of its producer's stage, then in order */
-    int32_t   **interval_at;    /* [value][stage - producer] index into piece of the stage's piece 0 */
-    double      byte;        /* one byte in the rows' unit */
-    double      budget;        /* the budget for droppable bytes, in that unit */
+    int32_t   **interval;       /* [value] column of interval 0 of its producer's stage, then in
+                                 * order */
+    int32_t   **interval_at;    /* [value][stage - producer] where the stage's interval 0 is in
+                                 * `interval` */
+    double      byte;        /* one byte, in the unit of the rows */
+    double      budget;        /* for droppable bytes, in that unit */
 } Build;
 
-#define BUDGET_UNITS 1000.0  /* keeps factors of rows near one, whatever the bytes */
+#define BUDGET_UNITS 1000.0  /* keep the coefficients near one, for any number of bytes */
 #define COST_UNITS   10000.0
 
 int64_t stages_terms(const Task *task)
@@ -94,7 +97,7 @@ static void build_columns(Build *b, Pool *pool)
         for (int32_t s = 0; s < stages; s++) {
             int32_t stage = value->producer + s, intervals = 2 + build_readers_until(value, stage);
             for (int32_t j = 0; j < intervals; j++) {
-                bool held = (s == 0 && j == 0)       /* made here for the first time */
+                bool held = (s == 0 && j == 0)       /* produced here for the first time */
                             || (value->final && stage == task->n_nodes - 1 && j == intervals - 1)
                             || (j > 0 && j + 1 < intervals && value->readers[j - 1] == stage);
                 MilpColumn live = { 'A', stage, v, j, held ? 1 : 0, 1, 0, false };
@@ -104,7 +107,7 @@ static void build_columns(Build *b, Pool *pool)
     }
 }
 
-/* column <= others, if they are there */
+/* Adds the row column <= other + second; -1: left out. */
 static void build_at_most(Build *b, int32_t column, int32_t other, int32_t second)
 {
     milp_row(b->milp, -MILP_FREE, 0);
@@ -115,7 +118,7 @@ static void build_at_most(Build *b, int32_t column, int32_t other, int32_t secon
         milp_term(b->milp, second, -1);
 }
 
-/* column <= 1 - run; run -1: always runs in this stage */
+/* Adds the row column <= 1 - run; run -1: it always runs in this stage. */
 static void build_ends(Build *b, int32_t column, int32_t run)
 {
     milp_row(b->milp, -MILP_FREE, run >= 0 ? 1 : 0);
@@ -161,7 +164,7 @@ static void build_value(Build *b, int32_t v)
     }
 }
 
-/* What begins or ends between two moments: a value's piece j gives way to piece j + 1. */
+/* What changes between two moments: interval j of a value is followed by interval j + 1. */
 static void build_step(Build *b, int32_t value, int32_t stage, int32_t j)
 {
     double bytes = (double)b->task->values[value].bytes * b->byte;
@@ -169,7 +172,7 @@ static void build_step(Build *b, int32_t value, int32_t stage, int32_t j)
     milp_term(b->milp, build_interval(b, value, stage, j + 1), -bytes);
 }
 
-/* The bytes at moment (stage, k) from those at the moment before, the run of `last`. */
+/* The bytes at moment (stage, k), from those at the moment before, the run of `last`. */
 static void build_bytes_at(Build *b, int32_t stage, int32_t k, int32_t before)
 {
     const Task     *task = b->task;

@@ -1,13 +1,13 @@
-/* min_cut.c -- a lower bound on what any plan costs, whatever its order and however often it repeats.
+/* min_cut.c -- a lower bound on the cost of any plan, in any order and with any recomputation.
  *
- * Look at the moment when node n runs for the first time. All ancestors of n have run, no
- * descendant has. A value that an ancestor made and a descendant (or the end) needs is either live
- * now, or its producer runs again later; and a producer that runs again needs its own inputs live now or
- * made again. So for every plan
+ * Look at the moment when node n runs for the first time. All ancestors of n have run, no descendant
+ * has. A value that an ancestor produced and a descendant (or the end) needs is either live now, or its
+ * producer runs again later; and a producer that runs again needs its own inputs live now or recomputed.
+ * So for every plan
  *
  *      sum of bytes of K <= budget - what n itself needs,     extra cost >= sum of costs of M
  *
- * where K are the values live now and M the ancestors that run again. The least such cost is a
+ * where K are the values live now and M the ancestors that run again. The minimum of this cost is a
  * knapsack over closed sets. With a price on bytes in place of the limit (Lagrange) it is a minimum
  * cut, and every price >= 0 gives a valid bound:
  *
@@ -18,8 +18,8 @@
  *
  * A producer on S's side runs again; a cut value arc keeps the value. bound(price) is concave and
  * piecewise linear; the best price is found from the lines that the cuts give. Capacities are whole
- * numbers, rounded down, so the bound holds exactly. Producers that may not run again (once, or barred
- * by an update that has already happened) cannot be on S's side: what only they make must be live,
+ * numbers, rounded down, so the bound holds exactly. Producers that may not run again (once, or because
+ * of an update that has already happened) cannot be on S's side: what only they produce must be live,
  * which also bounds the peak.
  */
 #include "plan/proof/proof.h"
@@ -28,11 +28,11 @@
 #include <string.h>
 
 #define MIN_CUT_INFINITE (INT64_MAX / 8)
-#define MIN_CUT_COST     1e12    /* the cost of one whole step, in units of capacity */
+#define MIN_CUT_COST     1e12    /* cost of one whole step, in units of capacity */
 enum { MIN_CUT_PRICES = 24 };
 
 typedef struct Arc {
-    int32_t to, next;        /* the arc back is the neighbour: index ^ 1 */
+    int32_t to, next;        /* its reverse arc is at index ^ 1 */
     int64_t room;
 } Arc;
 
@@ -88,7 +88,7 @@ static bool min_cut_levels(MinCut *c)
     return c->level[MIN_CUT_T] >= 0;
 }
 
-/* One path of the level graph, as full as it goes; 0: there is none left. */
+/* Saturates one path of the level graph. Returns its flow; 0: no path is left. */
 static int64_t min_cut_push(MinCut *c)
 {
     int32_t v = MIN_CUT_S, n = 0;
@@ -117,7 +117,7 @@ static int64_t min_cut_push(MinCut *c)
     return flow;
 }
 
-/* Dinic 1970. The flow never reaches CUT_INFINITE: all values kept is a finite cut. */
+/* Dinic 1970. The flow never reaches MIN_CUT_INFINITE: keeping all values is a finite cut. */
 static int64_t min_cut_flow(MinCut *c)
 {
     int64_t total = 0, flow;
@@ -130,7 +130,7 @@ static int64_t min_cut_flow(MinCut *c)
     return total;
 }
 
-/* Mark what must come before or after n: data and the pairs of updates. */
+/* Marks what must run before or after n, by data and by the order of updates. */
 static void min_cut_relatives(MinCut *c, int32_t n)
 {
     const Task *task = c->task;
@@ -166,8 +166,8 @@ static int32_t min_cut_node_vertex(const MinCut *c, int32_t node)
     return MIN_CUT_VALUES + c->task->n_values + node;
 }
 
-/* Values needed later whose producers are ancestors, and all that remaking them could need. Arcs of
- * values come first, so that a new price only rewrites those. */
+/* Adds the values needed later whose producers are ancestors, and everything that recomputing them
+ * could need. Arcs of values come first, so that a new price only changes those. */
 static void min_cut_network(MinCut *c, int32_t *n_value_arcs, int32_t *value_of_arc)
 {
     const Task *task = c->task;
@@ -182,7 +182,7 @@ static void min_cut_network(MinCut *c, int32_t *n_value_arcs, int32_t *value_of_
     for (int32_t i = 0; i < n; i++) {
         int32_t         v = list[i], producer = task->values[v].producer;
         const TaskNode *t = &task->nodes[producer];
-        if (!c->held[v]) {                           /* kept at a price */
+        if (!c->held[v]) {                           /* keeping it has a price */
             value_of_arc[(*n_value_arcs)++] = v;
             min_cut_arc(c, min_cut_value_vertex(v), min_cut_node_vertex(c, producer), 0);
         }
@@ -209,7 +209,7 @@ static void min_cut_network(MinCut *c, int32_t *n_value_arcs, int32_t *value_of_
     }
 }
 
-/* Bytes that the cut just found keeps. */
+/* Bytes that the current cut keeps. */
 static int64_t min_cut_kept_bytes(const MinCut *c, const int32_t *value_of_arc, int32_t n_value_arcs)
 {
     int64_t bytes = 0;
@@ -222,7 +222,7 @@ static int64_t min_cut_kept_bytes(const MinCut *c, const int32_t *value_of_arc, 
 }
 
 /* The largest bound over prices. Each cut is a line in the price, cost + price * (kept - room); the
- * maximum lies where a rising line meets a falling one. */
+ * maximum is where a rising line meets a falling one. */
 static double min_cut_best(MinCut *c, int64_t room, const int32_t *value_of_arc, int32_t n_value_arcs)
 {
     double  best = 0, up_cost = 0, down_cost = 0, up = 0, down = 0, price;
@@ -245,7 +245,7 @@ static double min_cut_best(MinCut *c, int64_t room, const int32_t *value_of_arc,
         double  slope = (double)(kept - room), cost = flow - price * (double)kept;
         if (bound > best * (1 + 1e-9) || i == 0)
             best = fmax(best, bound);
-        if (slope > 0) {                             /* too cheap to keep: raise the price */
+        if (slope > 0) {                             /* too many bytes are kept: raise the price */
             up = slope;
             up_cost = cost;
         } else {

@@ -1,12 +1,12 @@
 /* exchange.c -- exact local search at the end of annealing.
  *
- * Annealing ends near an optimum, often one exchange away from it. Here all exchanges of two kinds
- * are tried, in a fixed order, the first that lowers the cost is taken, until none does:
+ * Annealing ends near an optimum, often one exchange away. All exchanges of two kinds are tried here in
+ * a fixed order, and the first that lowers the cost is taken, until none does:
  *
- *   give    one value more is dropped and made again; then every second run that the budget can now
- *           do without is taken out, the dearest first
- *   take    one second run is taken out; then values idle at the fullest moment are made again,
- *           each time the one that removes most bytes for its cost, while that stays cheaper
+ *   give    one more value is dropped and recomputed; then every second run that the budget no longer
+ *           needs is removed, the most expensive first
+ *   take    one second run is removed; then values that are idle at the fullest moment are recomputed,
+ *           always the one that removes most bytes for its cost, while the total stays cheaper
  */
 #include "plan/solvers/search.h"
 
@@ -24,7 +24,7 @@ typedef struct SecondRun {      /* a second run */
 
 typedef struct Exchange {
     ScheduleSearch  *x;
-    int64_t  budget, edits;  /* edits: where to stop */
+    int64_t  budget, edits;  /* edits: the count at which to stop */
     double   deadline_s;     /* 0: none */
     bool     late;
     SecondRun  *second_runs;
@@ -58,14 +58,14 @@ static void exchange_list(Exchange *e)
         qsort(e->second_runs, (size_t)e->n_second_runs, sizeof *e->second_runs, exchange_dearest);
 }
 
-/* Slots are taken again by other runs: is this still the run that was listed? */
+/* Slots are reused: is this still the run that was listed? */
 static bool exchange_is(const Schedule *s, const SecondRun *second)
 {
     int32_t p = s->position[second->slot];
     return p >= 0 && s->node_at[p] == second->node;
 }
 
-/* After a remake: take out what has become needless. True if it was worth it. */
+/* After a recompute: removes what has become needless. True if the cost fell. */
 static bool exchange_give(Exchange *e, double cost_before)
 {
     Schedule *s = e->x->s;
@@ -83,7 +83,7 @@ static bool exchange_give(Exchange *e, double cost_before)
     return s->cost < cost_before * (1 - 1e-12);
 }
 
-/* Try to give the value that the run at p touches, in its idle time after p. */
+/* Tries to drop and recompute a value that the run at p uses, in its idle time after p. */
 static bool exchange_give_at(Exchange *e, int32_t p, int32_t value)
 {
     Schedule *s = e->x->s;
@@ -122,7 +122,7 @@ static bool exchange_gives(Exchange *e)
     return false;
 }
 
-/* The remake that removes most bytes above the budget for its cost, while below cost_limit. */
+/* The recompute that removes most bytes above the budget for its cost, while below cost_limit. */
 static bool exchange_best_recompute(Exchange *e, Load load, double cost_limit)
 {
     Schedule *s = e->x->s;
@@ -153,7 +153,7 @@ static bool exchange_best_recompute(Exchange *e, Load load, double cost_limit)
                 }
                 schedule_undo(s, mark);
             }
-            r    = s->position[slot];            /* chunks may have split */
+            r    = s->position[slot];            /* chunks may have been split */
             peak = schedule_load(s, e->budget).peak_position;
         }
     }

@@ -1,30 +1,30 @@
-/* groups.c -- a run changes its place together with the runs that tie it there.
+/* groups.c -- moves a run together with the runs that tie it to its place.
  *
- *   advance   a run goes before one that is some places earlier, and with it all that it needs from
- *             in between
- *   delay     a run goes behind one that is some places later, and with it all that needs it in
- *             between
+ *   advance   a run moves before one that is some places earlier, with everything in between that it
+ *             needs
+ *   delay     a run moves behind one that is some places later, with everything in between that needs it
  *
  *   before    a  b  c  d  e  f         f needs d, d needs b
  *   advance   b  d  f  a  c  e         f to the front
  *
- * One run alone moves only between its inputs and its readers. Where branches are wide, another
- * branch first is a change of many runs at once, and each of them alone would lie above the budget.
+ * A single run can only move between its inputs and its readers. In a graph of wide branches, another
+ * order of the branches means moving many runs at once, and moving only some of them would exceed the
+ * budget.
  */
 #include "plan/solvers/search.h"
 
 enum {
-    GROUP_MAX = 24,         /* runs that move together */
-    GROUP_FAR = 48,          /* places, at most; near ones are tried more often */
-    GROUP_PRICE = 1          /* edits that each run of a group found in vain counts as: on a chain
-                              * that is every group, and it takes its time */
+    GROUP_MAX = 24,         /* runs that move together, at most */
+    GROUP_FAR = 48,          /* places to move, at most; short moves are more frequent */
+    GROUP_PRICE = 1          /* edits charged for each run of a refused group: in a chain every
+                              * group is refused, and finding that out takes time */
 };
 
 typedef struct RunGroup {
     int32_t slot[GROUP_MAX];
     int32_t node[GROUP_MAX];
     int32_t n;
-    bool    full;            /* there were more */
+    bool    full;            /* there would be more */
 } RunGroup;
 
 static bool group_has(const RunGroup *g, int32_t slot)
@@ -60,7 +60,7 @@ static void group_sort(RunGroup *g, const Schedule *s)      /* by position */
     }
 }
 
-/* What the runs of the group read, where it is made at or after `from`. */
+/* Adds what the runs of the group read, if it is produced at or after `from`. */
 static void group_needs(RunGroup *g, const Schedule *s, int32_t from)
 {
     for (int32_t k = 0; k < g->n && !g->full; k++) {
@@ -73,7 +73,7 @@ static void group_needs(RunGroup *g, const Schedule *s, int32_t from)
     }
 }
 
-/* Who reads between p and `to` what the run at p made. */
+/* Adds the runs between p and `to` that read what the run at p produces. */
 static void group_readers(RunGroup *g, const Schedule *s, int32_t p, int32_t to)
 {
     int32_t         node = s->node_at[p];
@@ -112,7 +112,7 @@ static bool search_advance(ScheduleSearch *x, int32_t p, int32_t far)
     group_add(&g, s, s->slot_at[p]);
     group_needs(&g, s, from);
     group_sort(&g, s);
-    int32_t first = 0;               /* those in front of all others are there already */
+    int32_t first = 0;               /* runs that are already in front need not move */
     while (first < g.n && g.slot[first] == s->slot_at[from]) {
         from = schedule_next(s, from);
         first++;
@@ -138,7 +138,7 @@ static bool search_delay(ScheduleSearch *x, int32_t p, int32_t far)
     for (int32_t k = 0; k < g.n && !g.full; k++)
         group_readers(&g, s, s->position[g.slot[k]], to);
     group_sort(&g, s);
-    int32_t last = schedule_previous(s, to), n = g.n;    /* those behind all others likewise */
+    int32_t last = schedule_previous(s, to), n = g.n;    /* nor those already behind */
     while (g.n > 0 && g.slot[g.n - 1] == s->slot_at[last]) {
         to = last;
         last = schedule_previous(s, last);
@@ -153,7 +153,7 @@ static bool search_delay(ScheduleSearch *x, int32_t p, int32_t far)
         if (!schedule_insert(s, g.node[k], before))
             return false;
     }
-    for (int32_t k = g.n - 1; k >= 0; k--) {     /* readers before what they read */
+    for (int32_t k = g.n - 1; k >= 0; k--) {     /* readers first */
         if (!schedule_remove(s, g.slot[k]))
             return false;
     }

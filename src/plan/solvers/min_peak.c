@@ -1,20 +1,20 @@
-/* min_peak.c -- the schedule of least peak, whatever it costs. Knows no budget.
+/* min_peak.c -- the schedule with the smallest peak, at any cost. It does not know the budget.
  *
- * Annealing on the bytes above a bar; whenever the peak comes under the bar, the bar is lowered by
- * a part of its distance to the structural bound. The highest moment alone would leave all others
- * unseen, so bytes somewhat below the bar count too, a little.
+ * Annealing on the bytes above a bar. Whenever the peak falls to the bar, the bar is lowered by a
+ * fraction of its distance to the structural bound. The highest moment alone would hide all others, so
+ * bytes just below the bar also count, with a small weight.
  */
 #include "plan/solvers/search.h"
 
 #include <math.h>
 
 static const struct {
-    double  hot, cold;       /* temperature, in parts of the bar */
-    double  hot_node;        /* or at least this, divided by the nodes */
-    double  cost_weight;     /* one whole step of extra cost, in parts of the bar */
-    double  sum_weight;      /* the sum over runs of bytes above `near`, likewise */
-    double  near;            /* of the bar */
-    int     lower;           /* the bar goes down by 1/lower of its distance to the bound */
+    double  hot, cold;       /* temperature, as a share of the bar */
+    double  hot_node;        /* or at least this, divided by the number of nodes */
+    double  cost_weight;     /* weight of extra cost: one whole step, as a share of the bar */
+    double  sum_weight;      /* weight of the sum over runs of bytes above `near` */
+    double  near;            /* as a share of the bar */
+    int     lower;           /* the bar falls by 1/lower of its distance to the bound */
     double  give_up;
 } tuning = { 1e-3, 3e-5, 0.3, 1e-4, 0.05, 0.9, 50, 12 };
 

@@ -1,13 +1,13 @@
-/* next_use.c -- run the step under the budget with full knowledge of what comes (an offline DTR).
+/* next_use.c -- runs the step under the budget, knowing the whole order (an offline DTR).
  *
- * As in DTR (Kirisame et al. 2021), when bytes are short the value with the least
- *     cost to make it again / (bytes * distance to its next reader ^ g)
- * is dropped, and what is missing is made again when it is read. DTR looks back (staleness); here
- * the order is known, so the distance to the next reader is exact (Belady 1966). A few exponents g
- * and a few budgets somewhat below the asked one are tried; the cheapest list is given.
+ * As in DTR (Kirisame et al. 2021), when bytes run short, the value with the smallest
+ *     cost to recompute it / (bytes * distance to its next reader ^ g)
+ * is dropped, and what is missing is recomputed when it is read. DTR looks back (staleness); here the
+ * order is known, so the distance to the next reader is exact (Belady 1966). Several exponents g and
+ * several budgets at or below the given one are tried; the cheapest list wins.
  *
- * Scores sit in a heap and are looked at again when they come up: dropping a value only makes its
- * neighbours dearer, so a score that has not risen is still the least.
+ * Scores sit in a heap and are computed again when they come up: dropping a value only makes its
+ * neighbours more expensive, so a score that has not risen is still the smallest.
  */
 #include "plan/solvers/search.h"
 
@@ -25,11 +25,11 @@ typedef struct NextUse {
     Pool       *pool;
     int64_t     budget, live;
     double      g;
-    int32_t     now;         /* node of the input order being run */
+    int32_t     now;         /* the current node of the input order */
     bool       *present;     /* [value] */
     int32_t    *pins;        /* [value] */
     int32_t    *reader;      /* [value] index of its next reader in the input order */
-    int32_t    *version;       /* [value] of its newest heap entry */
+    int32_t    *version;       /* [value] version of its newest heap entry */
     int32_t    *n_runs;      /* [node] */
     int32_t    *deadline;    /* [node] must not run after this node of the input order */
     int32_t    *seen;        /* [node] for closures */
@@ -116,8 +116,8 @@ static void next_use_drop(NextUse *e, int32_t value)
     e->live -= e->task->values[value].bytes;
 }
 
-/* Free bytes until need more fit. The heap may have lost values that were pinned when they came up:
- * they are put back once before giving up. */
+/* Drops values until `need` more bytes fit. Values that were pinned when they came up are no longer
+ * in the heap: before giving up, all are added once more. */
 static bool next_use_make_room(NextUse *e, int64_t need)
 {
     bool refilled = false;

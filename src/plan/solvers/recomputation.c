@@ -1,4 +1,4 @@
-/* remaking.c -- see remaking.h. */
+/* recomputation.c -- from values to drop to a list of runs (recomputation.h). */
 #include "plan/solvers/recomputation.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static void recomputation_run(Recomputation *r, int32_t node)
 
 static bool recomputation_inputs(Recomputation *r, int32_t node, int32_t depth);
 
-/* Bring value back: its producer runs again, after whatever it needs. */
+/* Recomputes a value: its producer runs again, after whatever it needs. */
 static bool recomputation_produce(Recomputation *r, int32_t value, int32_t depth)
 {
     int32_t         node = r->task->values[value].producer;
@@ -46,7 +46,7 @@ static bool recomputation_produce(Recomputation *r, int32_t value, int32_t depth
     return true;
 }
 
-/* Making one input may take over the bytes of another: then that one is made once more. */
+/* Recomputing one input may take over the bytes of another, which is then recomputed once more. */
 static bool recomputation_inputs(Recomputation *r, int32_t node, int32_t depth)
 {
     const TaskNode *t = &r->task->nodes[node];

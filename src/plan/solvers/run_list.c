@@ -1,4 +1,4 @@
-/* run_list.c -- edits of a list of runs, with exact bytes. See schedule.h. */
+/* run_list.c -- edits of a list of runs, with exact bytes (run_list.h). */
 #include "plan/solvers/run_list.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static void schedule_end(Schedule *s, int32_t position, int64_t bytes)
     s->chunks[position / SCHEDULE_CHUNK].stale = true;
 }
 
-/* Count bytes, or minus them, from every making of value to its end. */
+/* Adds bytes (or minus them) from every production of a value to its end. */
 static void schedule_count(Schedule *s, int32_t value, int64_t bytes)
 {
     const Productions *m = &s->productions[s->task->values[value].producer];
@@ -46,7 +46,7 @@ static void schedule_count(Schedule *s, int32_t value, int64_t bytes)
     }
 }
 
-/* The common case: made once, bytes never taken over. */
+/* The common case: produced once, bytes never taken over. */
 static bool schedule_add_single(Schedule *s, int32_t value)
 {
     const TaskValue *v = &s->task->values[value];
@@ -70,8 +70,9 @@ static bool schedule_add_single(Schedule *s, int32_t value)
     return first > made;
 }
 
-/* Add what value contributes to begin and end. False if a reader has no making before it, or reads
- * bytes that were taken over; then nothing sensible was added, and the caller must take it back. */
+/* Adds what a value contributes to begin and end. False if a reader has no production before it or
+ * reads bytes that were taken over. The sums are then meaningless, and the caller must undo the
+ * change. */
 static bool schedule_add(Schedule *s, int32_t value)
 {
     const TaskValue *v = &s->task->values[value];
@@ -122,7 +123,7 @@ static bool schedule_add(Schedule *s, int32_t value)
     return valid;
 }
 
-/* All that node reads and makes: before an edit it is taken back, after it added again. */
+/* Subtracts all that the node reads and produces; after an edit schedule_add_all adds it again. */
 static void schedule_take_back(Schedule *s, int32_t node)
 {
     const TaskNode *t = &s->task->nodes[node];
@@ -143,7 +144,7 @@ static bool schedule_add_all(Schedule *s, int32_t node)
     return valid;
 }
 
-/* Arrays by position and by slot, for more chunks and more runs. */
+/* Grows the arrays for more chunks and more runs. */
 static void schedule_grow(Schedule *s, int32_t n_chunks, int32_t n_slots)
 {
 #define GROW(array, old, new)                                                                      \
@@ -167,7 +168,7 @@ static void schedule_grow(Schedule *s, int32_t n_chunks, int32_t n_slots)
 #undef GROW
 }
 
-/* Move `count` runs from one position to another, places and bytes together. */
+/* Moves `count` runs from one position to another, with their bytes. */
 static void schedule_move(Schedule *s, int32_t from, int32_t to, int32_t count)
 {
     size_t n = (size_t)count;
@@ -183,7 +184,8 @@ static void schedule_renumber(Schedule *s, int32_t from, int32_t to)
         s->position[s->slot_at[p]] = p;
 }
 
-/* A full chunk becomes two, half full; all later ones move on. Rare: a chunk must fill up first. */
+/* Splits a full chunk into two half-full ones; later chunks move up. Rare: a chunk must fill up
+ * first. */
 static void schedule_split(Schedule *s, int32_t c)
 {
     enum { HALF = SCHEDULE_CHUNK / 2 };
@@ -256,7 +258,7 @@ static void schedule_close(Schedule *s, int32_t slot)
     s->n--;
 }
 
-/* The pairs that data does not show: every run of x before every run of y. */
+/* The order that data does not show: every run of x before every run of y. */
 static bool schedule_pairs_hold(const Schedule *s, int32_t node, int32_t p)
 {
     const TaskNode *t = &s->task->nodes[node];
@@ -338,8 +340,8 @@ int32_t schedule_mark(const Schedule *s) { return s->n_journal; }
 
 void schedule_commit(Schedule *s) { s->n_journal = 0; }
 
-/* Freed slots are taken again last first, so undoing gives every run its own slot back, and the
- * slots in the journal stay true. */
+/* Freed slots are reused last first, so undoing gives every run its old slot back, and the slots in
+ * the journal remain valid. */
 void schedule_undo(Schedule *s, int32_t mark)
 {
     while (s->n_journal > mark) {
@@ -371,7 +373,8 @@ Schedule *schedule_new(Pool *pool, const Task *task)
 
 void schedule_set(Schedule *s, const int32_t *list, int32_t n)
 {
-    enum { FILL = SCHEDULE_CHUNK * 5 / 8 };          /* of each chunk, so that few split soon */
+    enum { FILL = SCHEDULE_CHUNK * 5 / 8 };          /* of each chunk, so that few must split
+                                                      * soon */
     const Task *task = s->task;
     s->n_chunks = n / FILL + 1;
     schedule_grow(s, s->n_chunks, n + 1);
@@ -423,7 +426,7 @@ static void chunk_sum(Schedule *s, int32_t c)
     chunk->stale = false;
 }
 
-/* Bytes above the budget, summed over the runs of a chunk; *where: its first highest run. */
+/* Sum of bytes above the budget over the runs of a chunk; *where: its first highest run. */
 static int64_t chunk_over(const Schedule *s, int32_t c, int64_t live, int64_t budget,
                           int32_t *where)
 {

@@ -1,4 +1,4 @@
-/* search.c -- moves over schedules. See search.h. */
+/* search.c -- moves over schedules (search.h). */
 #include "plan/solvers/search.h"
 
 #include "base/clock.h"
@@ -7,13 +7,14 @@
 #include <string.h>
 
 enum {
-    SEARCH_DEPTH = 12,       /* of inputs made again for inputs made again */
-    SEARCH_ROOM = 64,        /* runs that one remake may add; often an eighth of it */
-    SEARCH_LENGTH = 6,       /* a list may be this many times the nodes */
+    SEARCH_DEPTH = 12,       /* of nested recomputation */
+    SEARCH_ROOM = 64,        /* runs that one recompute may add; often only an eighth of it */
+    SEARCH_LENGTH = 6,       /* a list may have this many times the nodes */
     SEARCH_TRIES = 30
 };
 
-static const double search_groups = 0.8;     /* of the shifts, where there are groups */
+static const double search_groups = 0.8;     /* share of shifts that move groups, if groups are
+                                              * enabled */
 
 void search_init(ScheduleSearch *x, Pool *pool, const SolverArgs *args)
 {
@@ -58,7 +59,7 @@ int32_t search_slot(const Schedule *s, int32_t position)
     return position < s->after ? s->slot_at[position] : -1;
 }
 
-/* Run node again before a slot, and before it whatever it needs that is not there. */
+/* Runs a node again before a slot, and before it whatever it needs that is missing. */
 static bool search_recompute_node(ScheduleSearch *x, int32_t node, int32_t before, int32_t depth)
 {
     Schedule       *s = x->s;
@@ -72,7 +73,7 @@ static bool search_recompute_node(ScheduleSearch *x, int32_t node, int32_t befor
         int32_t p = before >= 0 ? s->position[before] : s->after;
         int32_t last = schedule_last_reader(s, t->in[i], p, &taken);
         if (!taken && (last >= p || depth >= SEARCH_DEPTH || search_unit(x) < x->keep))
-            continue;                        /* still there, or kept until now */
+            continue;                        /* still live, or kept until now */
         bool made = depth < SEARCH_DEPTH
                     && search_recompute_node(x, x->task->values[t->in[i]].producer, before, depth + 1);
         if (!made && taken) {
@@ -87,7 +88,7 @@ static bool search_recompute_node(ScheduleSearch *x, int32_t node, int32_t befor
     return true;
 }
 
-/* Does nobody read making k of node? */
+/* Does nothing read production k of the node? */
 static bool search_useless(const Schedule *s, int32_t node, int32_t k)
 {
     const TaskNode *t = &s->task->nodes[node];
@@ -112,7 +113,7 @@ static bool search_useless(const Schedule *s, int32_t node, int32_t k)
 
 static void search_clean_inputs(ScheduleSearch *x, int32_t node);
 
-/* Take out runs of node that nobody reads, then those that only served them. */
+/* Removes runs of the node that nothing reads, then those that only served them. */
 static void search_clean(ScheduleSearch *x, int32_t node)
 {
     Schedule *s = x->s;
@@ -212,7 +213,8 @@ static bool search_cancel(ScheduleSearch *x)
     return false;
 }
 
-/* To the first reader, to the last input, or a few places. A position, or -1: nowhere. */
+/* Where to: just before the first reader, just after the last input, or a few places away. A
+ * position, or -1: nowhere. */
 static int32_t search_shift_target(ScheduleSearch *x, int32_t p)
 {
     const Schedule *s = x->s;
@@ -250,7 +252,8 @@ static bool search_shift(ScheduleSearch *x, int32_t p)
     return schedule_insert(s, s->node_at[p], search_slot(s, target)) && schedule_remove(s, slot);
 }
 
-/* Every second group begins where the load is high, if chunks that split have left a run there. */
+/* Every second group begins where the load is high, if a run is still at that position (chunks may
+ * have split). */
 static bool search_order(ScheduleSearch *x, int32_t position)
 {
     if (search_unit(x) >= search_groups)
@@ -281,7 +284,7 @@ bool search_move(ScheduleSearch *x, MoveKind kind, int32_t position, int64_t bud
 
 static double search_cost(const Task *task, const int32_t *node, int32_t n)
 {
-    double cost = 0;         /* from workspace: the schedule's own sum drifts in the last bits */
+    double cost = 0;         /* summed anew: the schedule's running sum drifts in the last bits */
     for (int32_t p = 0; p < n; p++)
         cost += task->nodes[node[p]].cost;
     return cost;

@@ -1,4 +1,4 @@
-/* task.c -- PGraph -> Task, and a solver's list of nodes -> runs. */
+/* task.c -- PGraph to Task, and a solver's list of nodes to runs of the PGraph. */
 #include "plan/solvers/task.h"
 
 #include <string.h>
@@ -8,12 +8,12 @@ typedef struct TaskBuilder {
     const PGraph *graph;
     Task         *task;
     int32_t      *n_writers; /* [PGraph value] */
-    bool         *pinned;    /* [PGraph value] root whose producer must not run again */
+    bool         *pinned;    /* [PGraph value] its producer must not run again */
     int32_t      *node_of;   /* [PGraph node] task node, or -1 */
 } TaskBuilder;
 
-/* A node that only renames the bytes of one droppable root costs no memory: it is folded away. Not
- * so where it reads a view that another node makes beside its work: it can only run after that. */
+/* A node that only produces views of one droppable root costs no memory: it is folded away. Not if
+ * it reads a view that an unfolded node produces: it must then run after that node. */
 static bool builder_folds(const TaskBuilder *m, const PNode *node)
 {
     const PGraph *graph = m->graph;
@@ -57,7 +57,7 @@ static void builder_pair(TaskBuilder *m, int32_t x, int32_t y)
     list_add_once(m->pool, &second->before, &second->n_before, &second->cap_before, x);
 }
 
-/* Versions: a reader comes after the writer it reads from and before the next one. */
+/* Orders versions: a reader runs after the writer it reads from and before the next writer. */
 static void builder_order_versions(TaskBuilder *m)
 {
     const PGraph *graph = m->graph;
@@ -134,14 +134,14 @@ static void builder_node(TaskBuilder *m, int32_t n)
             task->values[v].producer = m->node_of[n];
             t->out[t->n_out++] = v;
         } else if (task->values[v].producer != m->node_of[n]) {
-            list_add_once(m->pool, &t->in, &t->n_in, &cap, v);   /* a later writer keeps it alive */
+            list_add_once(m->pool, &t->in, &t->n_in, &cap, v);   /* a later writer needs it live */
         }
     }
     for (int32_t i = 0; i < t->n_in; i++)
         task->values[t->in[i]].n_readers++;
 }
 
-/* Which storage does each PGraph value live in, and which roots may never be made again? */
+/* Assigns a task value to each PGraph value and finds the roots that must not be recomputed. */
 static void builder_values(TaskBuilder *m)
 {
     const PGraph *graph = m->graph;
@@ -156,7 +156,7 @@ static void builder_values(TaskBuilder *m)
         bool same_producer = root >= 0 && !graph->values[root].persistent
                           && graph->values[root].producer == value->producer && m->n_writers[v] == 1;
         if (root >= 0 && (task->folded[value->producer] || same_producer))
-            continue;                       /* shares its root's storage: filled in below */
+            continue;                       /* shares its root's bytes: filled in below */
         if (root >= 0 && !graph->values[root].persistent)
             m->pinned[v] = m->pinned[root] = true;
         task->alias_of[v] = task->n_values;
@@ -210,7 +210,8 @@ Task *task_new(Pool *pool, const PGraph *graph)
     }
     builder_order_versions(&m);
 
-    for (int32_t n = 0; n < graph->n_nodes; n++) {     /* a view is remade with its root */
+    for (int32_t n = 0; n < graph->n_nodes; n++) {     /* a folded view is recomputed with its
+                                                        * root */
         if (!task->folded[n])
             continue;
         const TaskValue *root = &task->values[task->alias_of[graph->nodes[n].out[0]]];
@@ -245,13 +246,14 @@ int32_t *task_deadlines(Pool *pool, const Task *task)
 typedef struct Expand {
     const Task *task;
     Pool       *pool;
-    int32_t    *made;        /* [PGraph node] folded: the root's making it belongs to */
+    int32_t    *made;        /* [PGraph node] folded: the production of the root that it belongs
+                              * to */
     int32_t    *production;      /* [task value] how often its producer has run */
     int32_t    *runs;
     int32_t     n, cap;
 } Expand;
 
-/* Make view v of the current making of its root, its own inputs first. */
+/* Produces view v of the current production of its root, its own inputs first. */
 static void expand_view(Expand *e, int32_t v)
 {
     const PGraph *graph = e->task->graph;
@@ -276,7 +278,7 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
         .task = task, .pool = pool, .made = NEWN(temp, int32_t, graph->n_nodes + 1),
         .production = NEWN(temp, int32_t, task->n_values + 1),
     };
-    int32_t **unread = NEWN(temp, int32_t *, task->n_values + 1);   /* views to make at once */
+    int32_t **unread = NEWN(temp, int32_t *, task->n_values + 1);   /* views to produce at once */
     int32_t  *n_unread = NEWN(temp, int32_t, task->n_values + 1);
     int32_t  *cap = NEWN(temp, int32_t, task->n_values + 1);
     bool     *read = NEWN(temp, bool, graph->n_values + 1);
@@ -285,7 +287,7 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
             read[graph->nodes[g].in[i]] |= !task->folded[g];
     }
     for (int32_t g = 0; g < graph->n_nodes; g++) {
-        bool any = false, final = false;     /* a final view must be there in the last making */
+        bool any = false, final = false;     /* a final view must exist in the last production */
         for (int32_t i = 0; i < graph->nodes[g].n_out && task->folded[g]; i++) {
             any   |= read[graph->nodes[g].out[i]];
             final |= graph->values[graph->nodes[g].out[i]].final;

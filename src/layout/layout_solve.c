@@ -163,7 +163,7 @@ static Err solve_all(LayoutSolve *solve, Buffer *buffers, int n, LayoutResult *r
 
 static Err solve_refuse(int n, int64_t capacity, const LayoutResult *result)
 {
-    return fail(E_BUDGET, "%d buffers do not fit %s bytes: the least arena %s is %s bytes (%s), "
+    return fail(E_BUDGET, "%d buffers do not fit %s bytes: the smallest arena %s takes %s bytes (%s), "
                 "and no layout can be below %s bytes", n, count_text(capacity),
                 result->proved ? "possible" : "found", count_text(result->arena_bytes),
                 bytes_text(result->arena_bytes), count_text(result->bound_bytes));
@@ -185,7 +185,7 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
         err = solve_all(&solve, buffers, n, result);
         result->n_nodes = solve.nodes;
         result->cut = solve.cut;
-        if (!err && remember && solve.nodes)     /* greedy answers are as quickly made again */
+        if (!err && remember && solve.nodes)     /* greedy answers are quick anyway */
             memo_keep(key, buffers, n, result);
     }
     pool_free(solve.pool);

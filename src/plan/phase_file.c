@@ -185,7 +185,7 @@ static Err steps_read(Pool *pool, const Json *item, const Engine *engine, Progra
     for (int32_t i = from; i < program->plan->n_steps; i++)
         if (program->plan->steps[i].kind != STEP_RUN && program->plan->steps[i].kind != STEP_DROP &&
             engine->device->to_host <= 0)
-            return fail(E_PLAN, "%s moves a value to the host, which %s has no use for",
+            return fail(E_PLAN, "%s offloads a value to the host, but %s has no memory of its own",
                         json_name(item), engine->device->name);
     return OK;
 }
@@ -247,7 +247,7 @@ Err phases_read(Pool *pool, const Json *root, Engine *engine, int64_t budget_byt
         TRY(json_maybe_text(&phases->items[i], "name", &name));
         if (name && !strcmp(name, "micro+update"))
             return fail(E_PLAN, "%s is a plan of an earlier version, which wrote micro and update "
-                        "as one phase; make it again by plimsoll fit (a run goes on by "
+                        "as one phase; make a new one with plimsoll fit (a run continues with "
                         "train --resume RUN --budget B)", json_name(root));
     }
     for (int i = 0; i < engine->n_programs; i++)

@@ -2,7 +2,7 @@
  *
  * The rules, in the order in which they are checked:
  *   1 every step names a node or a value of the graph;
- *   2 a node marked once does not run a second time;
+ *   2 a node marked once is not recomputed;
  *   3 every input of a run is live, readable and of the version that is read in the input order;
  *   4 a view is produced and read only while its root is live;
  *   5 only a live value is dropped, never a persistent one, never a root with a live view, never a value
@@ -120,7 +120,7 @@ static Err check_run(Check *c, int32_t id)
     const PGraph *graph = c->graph;
     const PNode  *node = &graph->nodes[id];
     if (node->once && c->runs[id] > 0)
-        return fail(E_PLAN, "step %d runs %s again, which must run once", c->step, node->name);
+        return fail(E_PLAN, "step %d runs %s again, but it may run only once", c->step, node->name);
     for (int32_t i = 0; i < node->n_in; i++)
         TRY(check_input(c, id, i));
 
@@ -243,7 +243,7 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
     default:
         if (!state->on_host || c->graph->values[value].host_resident)
             return fail(E_PLAN, "step %d frees the host slot of %s, which %s", c->step, name,
-                        state->on_host ? "is at home there" : "has none");
+                        state->on_host ? "is host-resident" : "has none");
         state->on_host = state->slot = false;
         c->host_sum -= c->graph->values[value].bytes;
         break;

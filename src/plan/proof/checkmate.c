@@ -3,7 +3,7 @@
  * Stage t ends with the first run of node t; before that, any earlier node may run once more, in input
  * order. The moments of the program are (stage, node). Columns:
  *
- *   R t_i      node i runs again in stage t (whole)
+ *   R t_i      node i is recomputed in stage t (whole)
  *   A t_v_j    value v is live in interval j of stage t
  *   U t_k      bytes of all live values at moment (t, k)
  *

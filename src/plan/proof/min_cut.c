@@ -1,13 +1,13 @@
 /* min_cut.c -- a lower bound on the cost of any plan, in any order and with any recomputation.
  *
  * Look at the moment when node n runs for the first time. All ancestors of n have run, no descendant
- * has. A value that an ancestor produced and a descendant (or the end) needs is either live now, or its
- * producer runs again later; and a producer that runs again needs its own inputs live now or recomputed.
- * So for every plan
+ * has. A value that an ancestor produced and a descendant (or the end) needs is either live now or
+ * recomputed later; and to recompute it, the inputs of its producer must be live now or be recomputed
+ * too. So for every plan
  *
  *      sum of bytes of K <= budget - what n itself needs,     extra cost >= sum of costs of M
  *
- * where K are the values live now and M the ancestors that run again. The minimum of this cost is a
+ * where K are the values live now and M the recomputed ancestors. The minimum of this cost is a
  * knapsack over closed sets. With a price on bytes in place of the limit (Lagrange) it is a minimum
  * cut, and every price >= 0 gives a valid bound:
  *
@@ -16,9 +16,9 @@
  *      S --inf--> value needed later --price * bytes--> its producer --cost--> T
  *                                     producer --inf--> each input of the producer
  *
- * A producer on S's side runs again; a cut value arc keeps the value. bound(price) is concave and
+ * A producer on S's side is recomputed; a cut value arc keeps the value. bound(price) is concave and
  * piecewise linear; the best price is found from the lines that the cuts give. Capacities are whole
- * numbers, rounded down, so the bound holds exactly. Producers that may not run again (once, or because
+ * numbers, rounded down, so the bound holds exactly. Producers that cannot be recomputed (once, or because
  * of an update that has already happened) cannot be on S's side: what only they produce must be live,
  * which also bounds the peak.
  */
@@ -41,7 +41,7 @@ typedef struct MinCut {
     Pool       *pool;
     bool       *before;      /* [node] ancestor of n */
     bool       *after;       /* [node] descendant of n */
-    bool       *fixed;       /* [node] may not run again */
+    bool       *fixed;       /* [node] cannot be recomputed */
     bool       *held;        /* [value] an input of n: live in any case, at no further bytes */
     bool       *needed;      /* [value] by a descendant or the end */
     /* flow network: S, T, then values, then nodes */

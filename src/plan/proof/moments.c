@@ -4,7 +4,7 @@
  * the one before: every plan passes them in this order, whatever else it does. Columns:
  *
  *   K j_v      value v is live at moment j
- *   Y j_m      node m runs again between moment j and the next (whole)
+ *   Y j_m      node m is recomputed between moment j and the next (whole)
  *
  *   interval 0    n1    interval 1    n2    interval 2  ...
  *   -------------- | --------------- | ------------------
@@ -12,7 +12,7 @@
  *
  *   K[j+1,v] <= K[j,v] + Y[j,producer]                  what is live was live or is recomputed
  *   1        <= K[j,u] + Y[j,producer of u]             u is read by a node that must run in j
- *   Y[j,m]   <= K[j,u] + Y[j,producer of u]             or by one that runs again there
+ *   Y[j,m]   <= K[j,u] + Y[j,producer of u]             or by one that is recomputed there
  *   sum of bytes of K[j] + what nj itself needs <= budget
  *
  * A node's dependencies say in which intervals its first run can be: lo to hi - 1. Runs there are not
@@ -113,7 +113,7 @@ static bool moments_free(const Moments *x, int32_t j, int32_t node)
     return j < x->hi[node] || x->node[j - 1] == node;
 }
 
-/* May the node not run again in interval j? */
+/* Can the node not be recomputed in interval j? */
 static bool moments_barred(const Moments *x, int32_t j, int32_t node)
 {
     const TaskNode *t = &x->task->nodes[node];

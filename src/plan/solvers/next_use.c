@@ -6,7 +6,7 @@
  * order is known, so the distance to the next reader is exact (Belady 1966). Several exponents g and
  * several budgets at or below the given one are tried; the cheapest list wins.
  *
- * Scores sit in a heap and are computed again when they come up: dropping a value only makes its
+ * Scores sit in a heap and are refreshed when they come up: dropping a value only makes its
  * neighbours more expensive, so a score that has not risen is still the smallest.
  */
 #include "plan/solvers/search.h"

@@ -33,7 +33,7 @@ static void recomputation_run(Recomputation *r, int32_t node)
 
 static bool recomputation_inputs(Recomputation *r, int32_t node, int32_t depth);
 
-/* Recomputes a value: its producer runs again, after whatever it needs. */
+/* Recomputes a value: one more run of its producer, after whatever that needs. */
 static bool recomputation_produce(Recomputation *r, int32_t value, int32_t depth)
 {
     int32_t         node = r->task->values[value].producer;

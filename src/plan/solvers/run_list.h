@@ -29,7 +29,7 @@
 #define ENDS_NEVER INT32_MIN
 
 enum {
-    SCHEDULE_MAX_RUNS = 14,          /* productions of one node; beyond it an insertion is refused */
+    SCHEDULE_MAX_RUNS = 14,          /* productions of one node; a further insertion is refused */
     SCHEDULE_CHUNK = 32              /* places */
 };
 

@@ -34,7 +34,7 @@ typedef struct Segments {
     Recomputation  r;
     int32_t   peak;          /* node of the fullest moment */
     int32_t  *until;         /* [value] its last reader up to the peak */
-    bool     *across;        /* [value] read after the peak, and its producer may run again */
+    bool     *across;        /* [value] read after the peak, and it can be recomputed */
     bool     *cheap;         /* [value] across, and dropped in a segment that drops */
     int32_t  *by_price;      /* values across, the most expensive for their bytes first */
     int32_t   n_across;

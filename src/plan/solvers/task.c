@@ -8,7 +8,7 @@ typedef struct TaskBuilder {
     const PGraph *graph;
     Task         *task;
     int32_t      *n_writers; /* [PGraph value] */
-    bool         *pinned;    /* [PGraph value] its producer must not run again */
+    bool         *pinned;    /* [PGraph value] must not be recomputed */
     int32_t      *node_of;   /* [PGraph node] task node, or -1 */
 } TaskBuilder;
 

@@ -1,4 +1,4 @@
-/* task.h -- the graph as the solvers see it: values that can be dropped, nodes that can run again.
+/* task.h -- the graph as the solvers see it: values that can be dropped and recomputed.
  *
  * Persistent values are only a constant here, views are folded into their roots, and `once` and `before`
  * say everything that must not be repeated or reordered. A solver returns a list of task nodes;

@@ -1,7 +1,7 @@
-/* climb.c -- greedy placement again and again, each time with those in trouble moved forward.
+/* climb.c -- repeats greedy placement, each time with the buffers in trouble moved forward.
  *
- * Squeaky wheel optimization (Joslin and Clements 1999): whoever ended above the goal is given a
- * better rank, so that it is placed lower next time. Cheap, and the only improvement that parts of
+ * Squeaky wheel optimization (Joslin and Clements 1999): a buffer that ended above the goal gets a
+ * better rank, so that it is placed lower next time. Cheap, and the only improvement that components of
  * tens of thousands of buffers can afford.
  */
 #include "base/clock.h"
@@ -12,7 +12,8 @@
 
 enum {
     CLIMB_ROUNDS = 32,
-    CLIMB_STEP   = 20,               /* a complaint moves a buffer forward by 1/20 of all ranks */
+    CLIMB_STEP   = 20,               /* a buffer above the goal moves forward by 1/20 of all
+                                      * ranks */
 };
 
 typedef struct Claim { int64_t key; int32_t item; } Claim;

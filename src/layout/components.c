@@ -1,7 +1,7 @@
-/* components.c -- one walk over births and deaths turns buffers with times into parts with sections.
+/* components.c -- one pass over births and deaths divides buffers into components with sections.
  *
- * A section ends where a buffer dies after others were born: what was alive just before is a
- * maximal set. A part ends where nothing is alive.
+ * A section ends where a buffer dies after others were born: what was live just before is a maximal set.
+ * A component ends where nothing is live.
  */
 #include "layout/layout_int.h"
 
@@ -56,7 +56,7 @@ static Err components_validate(const Buffer *buffers, int n, int64_t *shared_ali
     return OK;
 }
 
-/* What only the whole part shows: slack of its sections, load of its items, the bound. */
+/* Sets what depends on the whole component: slack of its sections, load of its items, the bound. */
 static void components_finish(Pool *pool, Component *component)
 {
     Pool   *temp = pool_new(pool, "component");
@@ -124,7 +124,7 @@ Err components_build(Pool *pool, const Buffer *buffers, int n, Component **compo
         Item *item = &items[item_of[deaths[dead].buffer]];
         item->end = sections - first_section;
         live -= item->span;
-        if (live == 0) {                         /* nothing alive: the part ends here */
+        if (live == 0) {                         /* nothing is live: the component ends here */
             component = (Component){ .items = items + first_item, .load = load + first_section,
                 .slack = slack + first_section, .offset = offset + first_item, .n = born - first_item,
                 .n_sections = sections - first_section, .top = INT64_MAX };

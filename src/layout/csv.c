@@ -1,11 +1,11 @@
 /* csv.c -- layout.csv: one buffer per line.
  *
- *     id,lower,upper,size,align,offset        columns in any order; align and offset may be missing
+ *     id,lower,upper,size,align,offset        columns in any order; align and offset are optional
  *     conv1.out,0,12,65536,256,               no offset: free to be placed
  *     "weights, 1",0,99,4096,256,0            an offset: fixed there
  *
- * Cells may be quoted ("" inside quotes is one quote); lines end in LF or CRLF. Everything else is
- * refused with its line and column.
+ * Cells may be quoted ("" inside quotes is one quote); lines end in LF or CRLF. Anything else is an
+ * error that names line and column.
  */
 #include "base/file.h"
 #include "layout/layout.h"
@@ -47,7 +47,7 @@ static Err csv_quoted(Csv *csv, char **cell)
 
     char *out = *cell = NEWN(csv->pool, char, close - csv->at);
     for (csv->at++; csv->at < close; csv->at++) {
-        csv->at += *csv->at == '"';                      /* of two quotes the second */
+        csv->at += *csv->at == '"';                      /* the second of two quotes */
         csv->line += *csv->at == '\n';
         *out++ = *csv->at;
     }
@@ -119,7 +119,7 @@ static Err csv_header(Csv *csv, int column_of[N_COLUMNS], int *n_cells)
     return OK;
 }
 
-/* A whole number in decimal, nothing before or after, least <= value <= most. */
+/* A whole number in decimal, with nothing before or after it, min <= value <= max. */
 static Err csv_number(const Row *row, int cell, int column, int64_t min, int64_t max,
                       int64_t *value)
 {
@@ -181,7 +181,8 @@ static Err csv_unique(Named *named, int n)
 
 Err layout_parse(Pool *pool, const char *text, size_t n, LayoutFile *file)
 {
-    static const char mark[] = "\xef\xbb\xbf";           /* some spreadsheets begin with it */
+    static const char mark[] = "\xef\xbb\xbf";           /* the byte order mark of some
+                                                          * spreadsheets */
     if (n >= 3 && !memcmp(text, mark, 3)) {
         text += 3;
         n -= 3;

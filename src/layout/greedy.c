@@ -1,25 +1,26 @@
 /* greedy.c -- lowest offset first: place the buffer that can lie lowest (ties by rank), repeat.
  *
- * What is placed has a skyline over the sections. Its lowest stretch is a valley; the buffers that
+ * The placed buffers have a skyline over the sections. Its lowest stretch is a valley; the buffers that
  * can lie lowest are those that fit between the valley's walls:
  *
- *          +----+            +-----+          f fits into the valley and goes in at height h;
+ *          +----+            +-----+          f fits into the valley and is placed at height h;
  *          |    |  +-[f]-+   |     |          if none fits, the valley can never be used again and
  *     -----+    +--+-----+---+     +---       is filled up to its lower wall.
  *               h  <- valley ->
  *
- * Each step places a buffer or merges two stretches, so there are O(n) steps; the best waiting
- * buffer inside a valley is found in a tree. Keeping the lowest offset of every buffer up to date
- * instead is quadratic (seconds at 20,000 buffers).
+ * Each step places a buffer or merges two stretches, so there are O(n) steps; a tree finds the best
+ * waiting buffer inside a valley. Updating the lowest offset of every buffer instead is quadratic
+ * (seconds at 20,000 buffers).
  *
- * Fixed buffers are rocks in the way: they are no part of the skyline; whoever would touch one is
- * put aside until the valleys have risen to the place above it.
+ * Fixed buffers are obstacles: they are not part of the skyline. A buffer that would touch one is put
+ * aside until the valleys have risen to the place above it.
  */
 #include "layout/layout_int.h"
 
 #include <stdlib.h>
 
-typedef struct GreedyEntry { int64_t height; int32_t key; } GreedyEntry;     /* of a heap, lowest first */
+typedef struct GreedyEntry { int64_t height; int32_t key; } GreedyEntry;     /* heap entry, lowest
+                                                                              * first */
 typedef struct Heap { GreedyEntry *at; int32_t n, cap; Pool *pool; } Heap;
 
 static bool greedy_entry_before(GreedyEntry a, GreedyEntry b)
@@ -51,8 +52,8 @@ static GreedyEntry heap_take(Heap *heap)
     return first;
 }
 
-/* A tree over the items, which are in order of `first`: the best rank below each node and where
- * that buffer ends, and the least end of all. */
+/* A tree over the items, which are in order of `first`: for each tree node the best rank below it,
+ * where that buffer ends, and the smallest end of all. */
 typedef struct Best { int32_t rank, rank_end, min_end; } Best;
 typedef struct Waiting { Best *node; int32_t n; } Waiting;           /* n leaves, a power of two */
 
@@ -69,7 +70,7 @@ static void waiting_set(Waiting *waiting, int32_t item, Best best)
     }
 }
 
-/* Least rank among items [a,z) that end by `end`, if less than best; `node` covers [lo,hi). */
+/* The smallest rank among items [a,z) that end by `end`, if below best; `node` covers [lo,hi). */
 static int32_t waiting_find(const Waiting *waiting, int32_t node, int32_t lo, int32_t hi,
                             int32_t a, int32_t z, int32_t end, int32_t best)
 {
@@ -92,7 +93,7 @@ typedef struct Greedy {
     Stretch       *stretch;          /* [n_sections] */
     int32_t       *items_from;       /* [n_sections + 1] items whose first section is below this */
     Waiting        waiting;
-    /* (height, first section); out of date if the stretch changed */
+    /* (height, first section); stale if the stretch has changed */
     Heap           valleys;
     Heap           aside;            /* (lowest offset clear of fixed buffers, rank) */
     const Item   **obstacles;            /* fixed items, in order of offset */
@@ -143,7 +144,7 @@ static void greedy_set(Greedy *g, int32_t first, int32_t end, int64_t height)
     heap_add(&g->valleys, (GreedyEntry){ height, first });
 }
 
-/* Raises [first, end) of the stretch that starts at `valley`; what is left of it stays. */
+/* Raises [first, end) of the stretch that starts at `valley`; the rest of it keeps its height. */
 static void greedy_raise(Greedy *g, int32_t valley, int32_t first, int32_t end, int64_t height)
 {
     Stretch old = g->stretch[valley];
@@ -209,13 +210,13 @@ int64_t greedy_place(Pool *pool, const Component *component, const int32_t *by_r
     while (left && top < INT64_MAX) {
         GreedyEntry   lowest = heap_take(&g.valleys);
         Stretch valley = g.stretch[lowest.key];
-        if (!valley.here || valley.height != lowest.height)      /* out of date */
+        if (!valley.here || valley.height != lowest.height)      /* stale */
             continue;
         while (g.aside.n && g.aside.at[0].height <= valley.height)
             greedy_wait(&g, heap_take(&g.aside).key, true);
         int32_t rank = waiting_find(&g.waiting, 1, 0, g.waiting.n, g.items_from[lowest.key],
                                     g.items_from[valley.end], valley.end, INT32_MAX);
-        if (rank == INT32_MAX) {                 /* fill it up to the lower wall */
+        if (rank == INT32_MAX) {                 /* fill the valley up to the lower wall */
             int64_t height = g.aside.n ? g.aside.at[0].height : INT64_MAX;
             if (valley.before >= 0 && g.stretch[valley.before].height < height)
                 height = g.stretch[valley.before].height;

@@ -1,8 +1,8 @@
-/* layout_order.c -- preorders: which buffer goes first where several could lie equally low.
+/* layout_order.c -- preorders: which buffer goes first if several could lie equally low.
  *
- * A preorder is spelt by its keys, each largest first: W lifetime, A area (lifetime x bytes),
- * T largest live sum it takes part in, S bytes. WAT, TAW and TWA are MiniMalloc's (Moffitt 2023);
- * the search uses these, greedy placement tries all.
+ * A preorder is named by its keys, each largest first: W lifetime, A area (lifetime x bytes), T largest
+ * live sum of its sections, S bytes. WAT, TAW and TWA are MiniMalloc's (Moffitt 2023); the search uses
+ * these, greedy placement tries all.
  */
 #include "base/random.h"
 #include "layout/layout_int.h"
@@ -33,7 +33,7 @@ static double order_key(const Item *item, char letter)
     }
 }
 
-/* A seed changes every key by up to a tenth, independently. */
+/* A seed increases every key by up to a tenth, independently. */
 static double order_vary(uint64_t seed, int32_t item, int k)
 {
     RandomKey key = { .seed = seed, .stream = (uint32_t)k };

@@ -1,28 +1,27 @@
-/* layout_search.c -- exact: is there a layout within a capacity? Depth first, after MiniMalloc.
+/* layout_search.c -- exact: is there a layout within a capacity? Depth-first search after MiniMalloc.
  *
  * Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning"
- * (ASPLOS 2023). Among all layouts take one whose offsets have the least sum: every buffer in it
- * rests on others or on the ground, so it is built by placing buffers in order of (offset, rank),
- * each at the lowest offset that those before it leave. The search walks exactly these orders.
- * `low` is that lowest offset for each buffer not placed yet. What keeps the tree small:
+ * (ASPLOS 2023). Among all layouts take one whose offsets have the smallest sum: every buffer in it
+ * rests on others or on the ground, so it is built by placing buffers in order of (offset, rank), each
+ * at the lowest offset that those before it leave. The search visits exactly these orders. `low` is that
+ * lowest offset for each buffer that is not placed yet. What keeps the tree small:
  *
  *  1. Canonical order: (offset, rank) never falls along a branch.
- *  2. Dominance: nothing is placed at or above `low + size` of a waiting buffer, which could
- *     otherwise drop below it and lessen the sum.
- *  3. Sections: in each section the waiting buffers must be stacked, each at or above its own
- *     `low`, below the capacity. Stacked by rising `low` they reach least high (the one-machine
- *     bound of scheduling with release times; MiniMalloc uses its first step, least `low` + sum).
+ *  2. Dominance: nothing is placed at or above `low + size` of a waiting buffer, which could otherwise
+ *     drop below it and reduce the sum.
+ *  3. Sections: in each section the waiting buffers must be stacked, each at or above its own `low`,
+ *     below the capacity. Stacked by rising `low` they reach the smallest height (the one-machine bound
+ *     of scheduling with release times; MiniMalloc uses its first step, smallest `low` + sum).
  *  4. No sibling is tried once a buffer that no waiting buffer meets has failed.
- *  5. Where no waiting buffer crosses from one section to the next, both sides are solved alone.
- *  6. A buffer passed over (its `low` before the last placed in canonical order) will have to rest
- *     on one that still waits and meets it: `low` rises to the least such end, or the branch is
- *     dead.
+ *  5. If no waiting buffer crosses from one section to the next, both sides are solved alone.
+ *  6. A buffer that was passed over (its `low` is before the last placed in canonical order) must rest
+ *     on one that still waits and meets it: `low` rises to the smallest such end, or the branch is dead.
  *
- * Every refusal for lack of room is noted with the capacity that would have avoided it. If the walk
- * ends without a layout, the least of these is a proved bound (as in iterative deepening).
+ * Every failure for lack of room is noted with the capacity that would have avoided it. If the search
+ * ends without a layout, the smallest of these is a proved bound (as in iterative deepening).
  *
- * Alignment: offsets are multiples of the alignment that all share, so a buffer takes its `span`,
- * except the topmost of a section, which may save its padding (`slack`).
+ * Alignment: offsets are multiples of the alignment that all share, so a buffer takes its `span`, except
+ * the topmost of a section, which may save its padding (`slack`).
  */
 #include "base/clock.h"
 #include "layout/layout_int.h"
@@ -38,17 +37,18 @@ struct LayoutSearch {
     /* by rank */
     int32_t *first, *end, *item;
     int64_t *size, *span, *align, *fixed;
-    int64_t *low;                /* lowest legal offset while waiting; its offset once placed */
-    bool    *loose;              /* low is a bound, nothing placed ends there: not a candidate */
+    int64_t *low;                /* lowest possible offset while waiting; its offset once placed */
+    bool    *loose;              /* low is only a bound, nothing placed ends there: not a
+                                  * candidate */
     /* by section */
-    /* waiting buffers that are in this section and in the one before */
+    /* waiting buffers in both this section and the one before */
     int32_t *crossing;
-    int64_t *top;                /* workspace of rule 3 */
-    /* the walk */
+    int64_t *top;                /* for rule 3 */
+    /* the search */
     /* a stack of lists of waiting ranks, each in order of (low, rank) */
     int32_t *list;
-    int32_t *raised;             /* workspace: ranks just raised */
-    TrailEntry  *trail;              /* what to take back: old values of `low`, and placements */
+    int32_t *raised;             /* ranks just raised */
+    TrailEntry  *trail;              /* what to undo: old values of `low`, and placements */
     int64_t  n_trail, cap_trail;
     Pool    *pool;
     int64_t  capacity, min_needed, n_nodes, max_nodes;
@@ -100,7 +100,7 @@ void search_get(const LayoutSearch *s, int64_t *offset)
         offset[s->item[r]] = s->low[r];
 }
 
-/* Do `need` bytes fit? If not, any capacity below that is hopeless on this branch. */
+/* Do `need` bytes fit? If not, no smaller capacity can succeed on this branch. */
 static bool search_fits(LayoutSearch *s, int64_t need)
 {
     if (need <= s->capacity)
@@ -110,7 +110,7 @@ static bool search_fits(LayoutSearch *s, int64_t need)
     return false;
 }
 
-/* Rule 3 for all sections of a range at once; nothing will be placed below `at` any more. */
+/* Rule 3 for all sections of a range; nothing more will be placed below `at`. */
 static bool search_stacks(LayoutSearch *s, SearchRange range, int64_t at)
 {
     int64_t *restrict top = s->top;
@@ -161,10 +161,10 @@ static void search_undo(LayoutSearch *s, int64_t n_trail)
     }
 }
 
-/* Sets low[u] and files u under `raised`, in order; false if it now ends beyond the capacity. */
+/* Sets low[u] and inserts u into `raised`, in order; false if it now ends beyond the capacity. */
 static bool search_raise(LayoutSearch *s, int32_t u, int64_t low, bool loose, int32_t *n_raised)
 {
-    int32_t j = (*n_raised)++;           /* mostly all are equally low: only the ranks decide */
+    int32_t j = (*n_raised)++;           /* usually all are equally low, and the ranks decide */
     search_note(s, u, false);
     s->low[u] = align_up(low, s->align[u]);
     s->loose[u] = loose;
@@ -174,8 +174,8 @@ static bool search_raise(LayoutSearch *s, int32_t u, int64_t low, bool loose, in
     return (s->fixed[u] < 0 || s->low[u] <= s->fixed[u]) & search_fits(s, s->low[u] + s->size[u]);
 }
 
-/* Where a buffer that was passed over can rest at best, if that is below `rest`: on one of these,
- * which wait in order of `low`, placed from `at` upwards. */
+/* The lowest place where a buffer that was passed over can rest, if that is below `rest`: on one of
+ * these, which wait in order of `low` and will be placed from `at` upwards. */
 static int64_t search_rest(const LayoutSearch *s, int32_t u, const int32_t *list, int32_t n, int64_t at,
                            int64_t rest)
 {
@@ -188,8 +188,8 @@ static int64_t search_rest(const LayoutSearch *s, int32_t u, const int32_t *list
     return rest;
 }
 
-/* Writes to list[range.z..) what waits once r is placed, with every buffer that meets r raised
- * above it, again in order. False if one of them has no place left. */
+/* Writes the buffers that wait once r is placed to list[range.z..), in order, with every buffer
+ * that meets r raised above it. False if one of them has no place left. */
 static bool search_place(LayoutSearch *s, SearchRange range, int32_t r, SearchRange *below, bool *meets)
 {
     int64_t  at = s->low[r], end = at + s->size[r];
@@ -234,7 +234,7 @@ static bool search_place(LayoutSearch *s, SearchRange range, int32_t r, SearchRa
 
 static bool search_range(LayoutSearch *s, SearchRange range, int64_t at, int32_t rank);
 
-/* Rule 5: solves what waits below r, one run of sections after the other. */
+/* Rule 5: solves what still waits after r, one run of sections after the other. */
 static bool search_split(LayoutSearch *s, SearchRange range, int32_t r)
 {
     int32_t lo = range.lo;
@@ -242,7 +242,8 @@ static bool search_split(LayoutSearch *s, SearchRange range, int32_t r)
         bool last = k == s->end[r];
         if (!last && s->crossing[k])
             continue;
-        if (last && lo == range.lo)              /* no cut at all: the list is right as it is */
+        if (last && lo == range.lo)              /* no border found: the list can be used as it
+                                                  * is */
             return search_range(s, range, s->low[r], r);
         SearchRange run = { range.z, range.z, lo, last ? range.hi : k };
         for (int32_t i = range.a; i < range.z; i++)
@@ -255,7 +256,7 @@ static bool search_split(LayoutSearch *s, SearchRange range, int32_t r)
     return true;
 }
 
-/* One more placement: is that one too many? */
+/* Counts a placement. True: a limit is reached. */
 static bool search_stops(LayoutSearch *s)
 {
     if (s->n_nodes >= s->max_nodes)
@@ -284,7 +285,7 @@ static bool search_range(LayoutSearch *s, SearchRange range, int64_t at, int32_t
         if (s->loose[r] || s->low[r] < at || (s->low[r] == at && r < rank))     /* rules 1 and 6 */
             continue;
         if (s->low[r] > at && i > range.a && !search_stacks(s, range, s->low[r]))
-            return false;                /* and the candidates after this lie higher still */
+            return false;                /* later candidates lie even higher */
         if (search_stops(s))
             return false;
         at = s->low[r];

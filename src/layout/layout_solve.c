@@ -1,9 +1,9 @@
-/* layout_solve.c -- from buffers to offsets: greedy first, then what is needed to come down to the goal.
+/* layout_solve.c -- from buffers to offsets: greedy placement first, then search, down to the goal.
  *
  * The goal is the arena below which nothing is gained: the capacity, or the largest bound of any
- * part, or what a part that was given up needs anyway. Each part keeps its best layout; whatever
- * stops the work, it has one from greedy placement. Nodes decide, not time, so the same input gives
- * the same layout on any machine.
+ * component, or what a component that could not be improved needs anyway. Each component keeps its best
+ * layout; whenever the work stops, it has at least the greedy one. Nodes decide, not time, so the same
+ * input gives the same layout on any machine.
  */
 #include "base/clock.h"
 #include "base/text.h"
@@ -11,14 +11,15 @@
 
 #include <string.h>
 
-enum { SOLVE_FIRST_NODES = 1 << 13 };    /* of the first try; doubled when all preorders had one */
+enum { SOLVE_FIRST_NODES = 1 << 13 };    /* of the first try; doubled after each round of all
+                                          * preorders */
 
 typedef struct LayoutSolve {
     Pool    *pool;
     Component    *components;
     int      n_components;
     int64_t  capacity;                   /* 0: as small as possible */
-    int64_t  nodes, max_nodes;           /* 0: the default for each part */
+    int64_t  nodes, max_nodes;           /* 0: the default for each component */
     double   deadline;                   /* 0: none */
     uint64_t seed;
     bool     cut;
@@ -41,8 +42,8 @@ static void solve_greedy(LayoutSolve *solve, Component *component, int64_t goal)
     pool_free(temp);
 }
 
-/* One question, put to all preorders in turn with growing limits: some answer it at once, others
- * never (heavy tails). */
+/* Searches for one capacity with all preorders in turn and growing limits: some answer at once,
+ * others never (heavy tails). */
 static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearch **search, int64_t capacity,
                            int64_t nodes)
 {
@@ -69,8 +70,8 @@ static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearc
         }
 }
 
-/* Asks for the goal itself first, with most of the nodes: parts that can be solved mostly are
- * solved there, and a capacity is all or nothing. Then by halves between what was refused and
+/* Tries the goal itself first, with most of the nodes: components that can be solved are usually
+ * solved there, and a capacity is all or nothing. Then bisects between what failed and what was
  * found. */
 static void solve_search(LayoutSolve *solve, Component *component, int64_t goal, int64_t nodes)
 {
@@ -81,7 +82,8 @@ static void solve_search(LayoutSolve *solve, Component *component, int64_t goal,
         order_build(component, order_names[i], solve->seed, by_rank);
         search[i] = search_new(temp, component, by_rank);
     }
-    int64_t low = goal, ask = goal;                  /* low: the least that is still worth asking */
+    int64_t low = goal, ask = goal;                  /* low: the smallest capacity still worth
+                                                      * trying */
     int64_t share = solve->capacity ? nodes - nodes / 8 : nodes / 2;
     while (low < component->top && share > 0 && !solve->cut) {
         int64_t   before = solve->nodes;
@@ -96,12 +98,13 @@ static void solve_search(LayoutSolve *solve, Component *component, int64_t goal,
     pool_free(temp);
 }
 
-/* Brings part->top down to the goal, or as near as the nodes allow. */
+/* Lowers component->top to the goal, or as near as the nodes allow. */
 static void solve_component(LayoutSolve *solve, Component *component, int64_t goal)
 {
     int64_t left = solve->max_nodes ? solve->max_nodes - solve->nodes : INT64_MAX;
     int64_t spent = climb_improve(solve->pool, component, solve->seed, goal, left, solve->deadline);
-    /* The default is about ten seconds: a node's work was measured to grow so with the part. */
+    /* The default is about ten seconds: the measured work per node grows like this with the
+     * component. */
     int64_t usual = 40000000000 / (60 * component->n + component->members);
     solve->nodes += spent;
     solve->cut |= component->top > goal && solve->deadline > 0 && clock_now() > solve->deadline;
@@ -109,7 +112,7 @@ static void solve_component(LayoutSolve *solve, Component *component, int64_t go
         solve_search(solve, component, goal, solve->max_nodes ? left - spent : usual);
 }
 
-/* Two fixed buffers in each other's way cannot be helped by any layout. */
+/* No layout exists if two fixed buffers overlap. */
 static Err solve_check_fixed(const Component *component)
 {
     for (int32_t i = 0; component->n_fixed && i < component->n; i++)
@@ -149,7 +152,8 @@ static Err solve_all(LayoutSolve *solve, Buffer *buffers, int n, LayoutResult *r
         if (component->top > goal && solve->max_nodes >= 0 && !hopeless)
             solve_component(solve, component, goal);
         if (goal < component->top)
-            goal = component->top;                    /* the others need not do better than this one */
+            goal = component->top;                    /* the others need not do better than this
+                                                       * one */
         if (bound < component->bound)
             bound = component->bound;
         for (int32_t k = 0; k < component->n; k++)
@@ -206,7 +210,7 @@ Err layout_within(Pool *pool, Buffer *buffers, int n, const LayoutOptions *optio
     LayoutResult found;
     int64_t      ask[] = { 0, result->arena_bytes };
     memcpy(copy, buffers, sizeof *buffers * (size_t)n);
-    /* What the first search ended with counts where it is less and comes again when asked for. */
+    /* The result of the first search counts if it is smaller and is found again when requested. */
     for (int i = 0; i < 2 && (i == 0 || ask[i] < result->arena_bytes); i++) {
         how.capacity = ask[i];
         if (how.time_limit_s > 0)

@@ -65,7 +65,7 @@ static void added_up_by_hand(void)
 
     plan_add(pool, &plan, STEP_FREE_HOST, 1);
     CHECK_INT(plan_check(graph, &plan, 0), E_PLAN);
-    CHECK(strstr(err_text(), "at home") != NULL);
+    CHECK(strstr(err_text(), "host-resident") != NULL);
     plan.n_steps--;
     plan.cost = 0;
     /* written and dropped, but not saved: an old state on the host */

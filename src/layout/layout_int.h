@@ -38,7 +38,7 @@ typedef struct Component {
     int64_t  members;            /* sum of live counts over the sections */
     int64_t  bound;              /* no smaller arena can hold this component */
     int64_t  top;                /* smallest arena found so far */
-    int64_t *offset;             /* [n] the layout that reaches it */
+    int64_t *offset;             /* [n] the layout that has it */
     int      order;              /* preorder of the best greedy placement */
 } Component;
 

@@ -1,7 +1,7 @@
-/* plimsoll.c -- what plimsoll.h promises, by the rooms layout and plan.
+/* plimsoll.c -- implements plimsoll.h with the rooms layout and plan.
  *
- * Arguments are checked here, because those rooms have callers who never give wrong ones; answers
- * are copied out, so that no type of ours is seen. */
+ * Arguments are checked here, because other callers of those rooms never pass wrong ones. Answers are
+ * copied, so that no internal type is visible. */
 #include "lib/lib_int.h"
 
 #include "layout/layout.h"
@@ -54,7 +54,7 @@ static Err place(Pool *pool, plimsoll_buffer *buffers, size_t n,
     Err err = layout_within(pool, of, (int)n, &how, &result);
     if (err && err != E_BUDGET)
         return err;
-    const char *refusal = pool_text(pool, err_text());       /* the checker may say another */
+    const char *refusal = pool_text(pool, err_text());       /* before the checker can replace it */
     TRY(layout_check(of, (int)n, result.arena_bytes));
     for (size_t i = 0; i < n; i++)
         buffers[i].offset = of[i].offset;
@@ -76,7 +76,7 @@ plimsoll_status plimsoll_place(plimsoll_buffer *buffers, size_t n,
 
 /* ---- plans ---- */
 
-typedef struct LibPlan {         /* the public part first: plimsoll_plan_free gets its address */
+typedef struct LibPlan {         /* public fields first: plimsoll_plan_free gets their address */
     plimsoll_plan of;
     Pool         *pool;
 } LibPlan;

@@ -1,9 +1,10 @@
-/* plimsoll_graph.c -- graphs for plimsoll_find_plan: built call by call, or read from graph.json. */
+/* plimsoll_graph.c -- graphs for plimsoll_find_plan: built call by call, or read from
+ * graph.json. */
 #include "lib/lib_int.h"
 
 enum { MAX_IDS = INT32_MAX / 4 };   /* values or nodes, as in graph.json */
 
-/* Only the first is kept: the ones after it may come of it. Of no graph at all plimsoll_find_plan
+/* Keeps only the first error: later ones may follow from it. For a NULL graph plimsoll_find_plan
  * says so itself. */
 #define WRONG(graph, ...)                                               \
     do {                                                                \
@@ -109,7 +110,7 @@ int32_t plimsoll_view(plimsoll_graph *graph, int32_t of, unsigned flags)
     return add_value(graph, 0, pgraph_root(&graph->of, of), flags);
 }
 
-/* A copy of ids that are values; NULL: one is not. */
+/* A copy of the ids; NULL: one of them is not a value. */
 static int32_t *ids_of(plimsoll_graph *graph, const char *what, const int32_t *ids, int32_t n)
 {
     if (n < 0 || (n > 0 && !ids)) {

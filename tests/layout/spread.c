@@ -1,12 +1,12 @@
-/* spread.c -- buffers moved apart within their arena: still valid, the same top, fewer that move in
- * right behind another. */
+/* spread.c -- buffers moved apart within their arena: still valid, the same top, fewer that
+ * directly follow another in the same place. */
 #include "layout/layout.h"
 
 #include "test.h"
 
 enum { N = 300 };
 
-/* Pairs that share bytes and of which one begins within `near` after the other ends. */
+/* Pairs that share bytes where one begins within `near` after the other ends. */
 static int close_pairs(const Buffer *b, int n, int64_t near)
 {
     int pairs = 0;

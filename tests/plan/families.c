@@ -1,5 +1,6 @@
-/* families.c -- training steps of many kinds of networks, none of them in any collection: does the
- * search meet what integer programs find, does every rung hold, is it never worse than plain
+/* families.c -- training steps of many kinds of networks, generated here.
+ *
+ * Does the search find what integer programs find? Does every budget hold? Is it never worse than plain
  * checkpointing? Seeds are fixed, graphs small, efforts far below the default. */
 #include "test.h"
 
@@ -53,7 +54,8 @@ static void small_ones_meet_the_program(void)
            compared);
 }
 
-/* The named least works, one byte less does not; every rung between is checked, none is dearer. */
+/* The minimum that is named works, one byte less does not; every budget between is checked, and
+ * none is more expensive than a smaller one. */
 static void every_rung_holds(void)
 {
     for (int f = 0; f < N_FAMILIES; f++) {
@@ -80,8 +82,8 @@ static void every_rung_holds(void)
     }
 }
 
-/* Seeds alone, hardly any search: at every budget that plain checkpointing of k blocks needs, and
- * below what it can reach at all. 690 blocks are 20,000 nodes; bench/plan.c does them. */
+/* Almost without search: at every budget that plain checkpointing of k blocks needs, and below what
+ * it can reach at all. 690 blocks are 20,000 nodes; bench/plan.c plans them. */
 static void never_worse_than_per_block(void)
 {
     static const int32_t sizes[] = { 12, 60 };
@@ -109,7 +111,7 @@ static void never_worse_than_per_block(void)
     }
 }
 
-/* Borders by dynamic programming alone, without any search after it. */
+/* Borders by dynamic programming alone, without any search afterwards. */
 static void segments_are_valid(void)
 {
     int lower = 0;
@@ -127,7 +129,7 @@ static void segments_are_valid(void)
                 args.budget_bytes = all->live_bytes * (10 - 2 * k) / 10;
             solve_segments(pool, &args, &list);
             if (!list.node)
-                continue;                    /* no training step: there may be no such plan */
+                continue;                    /* not a training step: there may be no such plan */
             task_runs(pool, task, list.node, list.n, &runs, &n);
             CHECK_OK(plan_from_runs(pool, g, runs, n, &plan));
             CHECK_OK(plan_check(g, plan, k ? args.budget_bytes : 0));

@@ -1,4 +1,5 @@
-/* pgraph.c -- graph.json and plan.json: there and back, and every way a file can be wrong. */
+/* pgraph.c -- graph.json and plan.json: write and read back, and every kind of mistake in a
+ * file. */
 #include "test.h"
 
 #include "base/file.h"

@@ -1,5 +1,5 @@
-/* buffers.c -- the buffers of a plan: as many stays as productions, one buffer for joined values, and a
- * largest live sum that equals what the simulator says. */
+/* plan_buffers.c -- the buffers of a plan: one for each live range, one for joined values, and a
+ * largest live sum that equals the simulator's. */
 #include "test.h"
 
 #include "plan/make.h"
@@ -25,7 +25,8 @@ static void sums_agree(void)
         int32_t     runs[120], n = 0;
         Plan       *plan;
         PlanBuffers b;
-        for (int32_t i = 0; i < 40; i++) {    /* some nodes run twice, their inputs still there */
+        for (int32_t i = 0; i < 40; i++) {    /* some nodes are recomputed while their inputs are
+                                               * live */
             runs[n++] = i;
             if (i % 5 == 4)
                 runs[n++] = i;

@@ -1,4 +1,5 @@
-/* check.c -- plant every kind of fault in a good plan: the checker must find each, and say so. */
+/* plan_check.c -- plants every kind of fault in a good plan: the checker must find each and name
+ * it. */
 #include "test.h"
 
 #include "plan/make.h"
@@ -34,8 +35,8 @@ static Case case_new(void)
     return c;
 }
 
-/* steps: pairs (kind, id), ended by -1. says: what the sentence must hold; NULL: the plan is
- * good. */
+/* steps: pairs (kind, id), ended by -1. says: words that the message must contain; NULL: the plan
+ * is good. */
 static void check_steps_of(const Case *c, const char *says, const int32_t *steps)
 {
     Plan plan = { 0 };
@@ -117,7 +118,8 @@ static void takeovers_are_checked(void)
     CHECK_PLAN(NULL, R(na), R(nout), R(nb), D(b));
     CHECK_PLAN("not live", R(na), R(nb), R(nout));
     CHECK_PLAN("not live", R(na), R(nout), R(nb), D(a));
-    CHECK_PLAN(NULL, R(na), R(nb), R(na), R(nout), R(nb));       /* b made again while it is live */
+    CHECK_PLAN(NULL, R(na), R(nb), R(na), R(nout), R(nb));       /* b is recomputed while it is
+                                                                  * live */
     Plan plan = { 0 };
     for (int i = 0; i < 2; i++) {
         plan_add(c.pool, &plan, STEP_RUN, c.na);

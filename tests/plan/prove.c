@@ -1,5 +1,5 @@
-/* prove.c -- do the proofs hold? Against all states of small graphs, and against each other on
- * graphs of up to 40 nodes. A bound above an optimum is the worst that a proof can do. */
+/* prove.c -- do the proofs hold? Compared with all states of small graphs, and with each other on
+ * graphs of up to 40 nodes. A bound above an optimum is the worst possible fault. */
 #include "test.h"
 
 #include "plan/brute.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <unistd.h>
 
-/* Take over the first input where that is allowed: read by nobody else, not final, larger. */
+/* Takes over the first input where that is allowed: no other reader, not final, large enough. */
 static void take_over(Pool *pool, PGraph *g)
 {
     for (int32_t n = 0; n < g->n_nodes; n++) {
@@ -30,7 +30,8 @@ static void take_over(Pool *pool, PGraph *g)
     }
 }
 
-/* Every moment's bound, and all moments together, stay at or below the optimum of any order. */
+/* The bound of every moment, and of all moments together, is at or below the optimum of any
+ * order. */
 static void bounds_hold_in_any_order(void)
 {
     int compared = 0, above_base = 0, reached = 0;
@@ -77,7 +78,7 @@ static void bounds_hold_in_any_order(void)
     CHECK(reached > 30);
 }
 
-/* The program of stages has the optimum of all plans in the input order, to the last unit. */
+/* The program of stages reaches the exact optimum of all plans in the input order. */
 static void stages_are_exact(void)
 {
     if (!milp_can_solve()) {
@@ -124,7 +125,8 @@ static void stages_are_exact(void)
     CHECK(extra > 8);
 }
 
-/* Graphs of 24 to 40 nodes: the search is at or below the program's optimum, above every bound. */
+/* Graphs of 24 to 40 nodes: the search is at or below the program's optimum, and above every
+ * bound. */
 static void search_meets_the_program(void)
 {
     int optimal = 0, compared = 0;
@@ -150,7 +152,7 @@ static void search_meets_the_program(void)
         CHECK(proof.any_bytes <= plan->live_bytes);
         CHECK(proof.any_bytes >= plan->bound_bytes);
         CHECK(!proof.order_tried || proof.order_cost <= plan->cost * (1 + 1e-9));
-        if (!CHECK(!proof.cheaper))  /* the search has missed nothing that the program saw */
+        if (!CHECK(!proof.cheaper))  /* the search missed nothing that the program found */
             fprintf(stderr, "  seed %llu: found %g, there is %g, base %g\n",
                     (unsigned long long)seed, plan->cost, proof.cheaper->cost, plan->base_cost);
         compared++;
@@ -164,7 +166,7 @@ static void search_meets_the_program(void)
         SKIP(MILP_NO_SOLVER);
 }
 
-/* A bad plan is found out: keep dropping what is dear, and the program finds the cheaper one. */
+/* A plan that recomputes an expensive value: the program finds a cheaper one. */
 static void a_dear_plan_is_beaten(void)
 {
     Pool *pool = pool_new(NULL, "test");
@@ -222,8 +224,8 @@ static void the_program_is_written(void)
     pool_free(pool);
 }
 
-/* A chain with its way back, whose idle values may be copied to the host for next to nothing: no
- * bound that counts second runs may stand above such a plan. `host-resident` state makes copies too. */
+/* A forward and backward chain whose idle values can be offloaded at almost no cost: no bound that
+ * counts recomputation may exceed such a plan. Host-resident state causes copies, too. */
 static void copies_are_no_second_runs(void)
 {
     for (int size = 3; size <= 20; size += 17)
@@ -256,7 +258,7 @@ static void copies_are_no_second_runs(void)
         }
 }
 
-/* Twenty thousand nodes: a bound above zero, below what the search finds. */
+/* A large graph: the bound is above the base cost and below the plan's. */
 static void large_graphs_have_a_bound(void)
 {
     Pool      *pool = pool_new(NULL, "test");

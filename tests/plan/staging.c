@@ -1,4 +1,4 @@
-/* stage.c -- host-resident values: judged by hand, staged into plans, within a window, and chosen under a
+/* staging.c -- host-resident values: added up by hand, staged into plans, within the window and the
  * budget. */
 #include "test.h"
 
@@ -8,9 +8,9 @@
 
 #include <unistd.h>
 
-/* n parameters of 10 bytes with a gradient each, made one after the other, then an update each that
- * reads and writes the parameter and a host-resident state of 40 bytes. Gradients take 5, updates 1; 4
- * bytes a unit of time. */
+/* n parameters of 10 bytes with a gradient each, produced one after the other, then an update each
+ * that reads and writes the parameter and a host-resident state of 40 bytes. Gradients take 5,
+ * updates 1; bandwidth 4 bytes per unit of time. */
 static PGraph *steps_of(Pool *pool, int n)
 {
     Make    m = make_begin(pool, 1);
@@ -59,7 +59,7 @@ static void added_up_by_hand(void)
     CHECK_OK(plan_check(graph, &plan, 60));
     CHECK_INT(plan_check(graph, &plan, 59), E_PLAN);
 
-    PlanBuffers slots;                           /* its slot is its home: none is taken */
+    PlanBuffers slots;                           /* a host-resident value takes no further slot */
     CHECK_OK(plan_slots(pool, graph, &plan, &slots));
     CHECK_INT(slots.n_buffers, 0);
 
@@ -83,7 +83,7 @@ static void added_up_by_hand(void)
     pool_free(pool);
 }
 
-/* Eight updates in a row: in, run and out overlap; never more than three states on the device. */
+/* Eight updates in a row: load, run and save overlap, with at most three states on the device. */
 static void a_pipeline(void)
 {
     Pool     *pool = pool_new(NULL, "test");
@@ -134,8 +134,8 @@ static void no_bytes(void)
     }
 }
 
-/* Random backward passes with updates anywhere: every staged plan passes the checker and stays in
- * its window. */
+/* Random backward passes with updates anywhere: every staged plan passes the checker and keeps
+ * within its window. */
 static void random_graphs(void)
 {
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -147,7 +147,7 @@ static void random_graphs(void)
                                     -1);
             if (make_random(&m, 3) == 0) {
                 int32_t param = make_value(&m, 8, true);
-                if (state < 0 || make_random(&m, 4)) {  /* else: two updates share one state */
+                if (state < 0 || make_random(&m, 4)) {  /* otherwise two updates share one state */
                     state = make_value(&m, 1 + make_random(&m, 100), false);
                     m.graph->values[state].host_resident = true;
                 }
@@ -172,7 +172,8 @@ static void random_graphs(void)
         CHECK_INT(plan_solve(pool, m.graph, &how, &plan), E_BUDGET);
         int64_t minimum = plan->live_bytes;
         CHECK(minimum <= keep->live_bytes);
-        how.budget_bytes = minimum;                                /* what is named is found again */
+        how.budget_bytes = minimum;                                /* the minimum that was named is
+                                                                    * found again */
         CHECK_OK(plan_solve(pool, m.graph, &how, &plan));
         CHECK(plan->live_bytes <= minimum);
         CHECK_OK(plan_check(m.graph, plan, minimum));
@@ -193,7 +194,8 @@ static void through_a_file(void)
     CHECK_OK(plan_read(pool, "stage.plan.json", back, &read));
     CHECK_OK(plan_check(back, read, 0));
     CHECK_INT(read->n_steps, plan->n_steps);
-    graph->values[1].persistent = true;                          /* either the one or the other */
+    graph->values[1].persistent = true;                          /* persistent and host-resident
+                                                                  * exclude each other */
     CHECK_INT(pgraph_check(graph), E_FORMAT);
     unlink("stage.graph.json");
     unlink("stage.plan.json");

@@ -1,4 +1,4 @@
-/* example.c -- a training step of eight layers within less memory than it would like.
+/* example.c -- plans a training step of eight layers in less memory than it needs with everything kept.
  *
  *   cc example.c $(pkg-config --cflags --libs plimsoll)
  */
@@ -9,7 +9,7 @@
 
 enum { LAYERS = 8, MIB = 1 << 20 };
 
-/* Each layer makes an activation of 64 MiB, which its gradient reads again on the way back. */
+/* Each layer produces an activation of 64 MiB, which its gradient reads in the backward pass. */
 static plimsoll_graph *training_step(void)
 {
     plimsoll_graph *graph = plimsoll_graph_new();
@@ -44,7 +44,7 @@ int main(void)
 
     plimsoll_status status = plimsoll_find_plan(graph, &options, &plan, &error);
     if (status != PLIMSOLL_OK)
-        fprintf(stderr, "%s\n", error.text);         /* 3: it names the least that would do */
+        fprintf(stderr, "%s\n", error.text);         /* 3: it names the minimum */
     if (!plan)
         return 1;
     int runs = 0;

@@ -1,14 +1,14 @@
-/* remaking.c -- see remaking.h. */
-#include "plan/solvers/remaking.h"
+/* recomputation.c -- from values to drop to a list of runs (recomputation.h). */
+#include "plan/solvers/recomputation.h"
 
 #include <string.h>
 
-enum { REMAKING_DEPTH = 20000, REMAKING_LENGTH = 4 };
+enum { RECOMPUTATION_DEPTH = 20000, RECOMPUTATION_LENGTH = 4 };
 
-void remaking_init(Remaking *r, Pool *pool, const Task *task)
+void recomputation_init(Recomputation *r, Pool *pool, const Task *task)
 {
     size_t n_values = (size_t)task->n_values + 1;
-    *r = (Remaking){
+    *r = (Recomputation){
         .task = task, .pool = pool, .window = NEWN(pool, int32_t, n_values),
         .dropped = NEWN(pool, bool, n_values), .kept = NEWN(pool, bool, n_values),
         .present = NEWN(pool, bool, n_values), .last = NEWN(pool, int32_t, n_values),
@@ -21,7 +21,7 @@ void remaking_init(Remaking *r, Pool *pool, const Task *task)
     }
 }
 
-static void remaking_run(Remaking *r, int32_t node)
+static void recomputation_run(Recomputation *r, int32_t node)
 {
     const TaskNode *t = &r->task->nodes[node];
     VEC_ADD(r->pool, r->runs, r->n, r->cap, node);
@@ -31,23 +31,23 @@ static void remaking_run(Remaking *r, int32_t node)
         r->present[t->in[i]] = false;
 }
 
-static bool remaking_inputs(Remaking *r, int32_t node, int32_t depth);
+static bool recomputation_inputs(Recomputation *r, int32_t node, int32_t depth);
 
-/* Bring value back: its producer runs again, after whatever it needs. */
-static bool remaking_make(Remaking *r, int32_t value, int32_t depth)
+/* Recomputes a value: one more run of its producer, after whatever that needs. */
+static bool recomputation_produce(Recomputation *r, int32_t value, int32_t depth)
 {
     int32_t         node = r->task->values[value].producer;
     const TaskNode *t = &r->task->nodes[node];
-    if (t->once || r->deadline[node] < r->now || depth > REMAKING_DEPTH
-        || r->n > REMAKING_LENGTH * r->task->n_nodes || ++r->n_runs[node] > SCHEDULE_MAX_RUNS - 2
-        || !remaking_inputs(r, node, depth))
+    if (t->once || r->deadline[node] < r->now || depth > RECOMPUTATION_DEPTH
+        || r->n > RECOMPUTATION_LENGTH * r->task->n_nodes || ++r->n_runs[node] > SCHEDULE_MAX_RUNS - 2
+        || !recomputation_inputs(r, node, depth))
         return false;
-    remaking_run(r, node);
+    recomputation_run(r, node);
     return true;
 }
 
-/* Making one input may take over the bytes of another: then that one is made once more. */
-static bool remaking_inputs(Remaking *r, int32_t node, int32_t depth)
+/* Recomputing one input may take over the bytes of another, which is then recomputed once more. */
+static bool recomputation_inputs(Recomputation *r, int32_t node, int32_t depth)
 {
     const TaskNode *t = &r->task->nodes[node];
     for (int tries = 0; tries < 3; tries++) {
@@ -55,7 +55,7 @@ static bool remaking_inputs(Remaking *r, int32_t node, int32_t depth)
         for (int32_t i = 0; i < t->n_in; i++) {
             if (!r->present[t->in[i]]) {
                 all = false;
-                if (!remaking_make(r, t->in[i], depth + 1))
+                if (!recomputation_produce(r, t->in[i], depth + 1))
                     return false;
             }
         }
@@ -65,7 +65,7 @@ static bool remaking_inputs(Remaking *r, int32_t node, int32_t depth)
     return false;
 }
 
-bool remaking_list(Remaking *r)
+bool recomputation_list(Recomputation *r)
 {
     const Task *task = r->task;
     memset(r->present, 0, sizeof *r->present * (size_t)task->n_values);
@@ -74,9 +74,9 @@ bool remaking_list(Remaking *r)
     for (int32_t n = 0; n < task->n_nodes; n++) {
         const TaskNode *t = &task->nodes[n];
         r->now = n;
-        if (!remaking_inputs(r, n, 0))
+        if (!recomputation_inputs(r, n, 0))
             return false;
-        remaking_run(r, n);
+        recomputation_run(r, n);
         for (int32_t i = 0; i < t->n_in + t->n_out; i++) {
             int32_t v = i < t->n_in ? t->in[i] : t->out[i - t->n_in];
             if ((r->dropped[v] && r->window[v] == n) || (r->last[v] <= n && !r->kept[v]))
@@ -85,7 +85,7 @@ bool remaking_list(Remaking *r)
     }
     for (int32_t v = 0; v < task->n_values; v++) {
         r->now = task->n_nodes;
-        if (task->values[v].final && !r->present[v] && !remaking_make(r, v, 0))
+        if (task->values[v].final && !r->present[v] && !recomputation_produce(r, v, 0))
             return false;
     }
     return true;

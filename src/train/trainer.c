@@ -212,7 +212,7 @@ static void train_feed_ahead(Trainer *t)
     if (!session_engine(t->session)->device->api || t->state.step + 1 >= recipe->steps)
         return;
     if (!feeds_fill(&t->feeds, number, t->state.drawn + micro * recipe->batch) &&
-        !session_ready(t->session, PHASE_MICRO))
+        !session_stage(t->session, PHASE_MICRO))
         t->ahead = number + 1;
 }
 
@@ -231,7 +231,7 @@ static Err train_not_finite(Trainer *t, double loss)
     const char *what = isfinite(loss) ? "gradient" : "loss";
     t->ahead = 0;
     TRY(train_feed(t, t->recipe->accumulate - 1));
-    const char *where = session_first_bad(t->session, PHASE_MICRO);
+    const char *where = session_first_nonfinite(t->session, PHASE_MICRO);
     return fail(E_NUMBER,
                 "the %s is not finite at step %lld%s; the first tensor that is not is %s. The "
                 "weights are as they were before this step; a lower learning rate or clipping "

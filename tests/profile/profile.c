@@ -176,11 +176,11 @@ static void times(void)
     double roofline = time_of(p, "gelu", 1, 1e9, &basis);
     CHECK_INT(basis, TIME_ROOFLINE);
     CHECK_NEAR(roofline, 100 + 1e9 / 1e11 * 1e9, 1);
-    CHECK_NEAR(profile_roofline_ns(p, "gelu", "f32", 0, 1000), 100 + 1000, 1e-6);
-    CHECK_NEAR(profile_roofline_ns(p, "gelu", "i32", 0, 0), 100, 1e-9);
+    CHECK_NEAR(profile_roofline_ns(p, RATE_MATMUL, "f32", 0, 1000), 100 + 1000, 1e-6);
+    CHECK_NEAR(profile_roofline_ns(p, RATE_MATMUL, "i32", 0, 0), 100, 1e-9);
     before = 0;
     for (double flops = 1; flops < 1e12; flops *= 1.07) {
-        double ns = profile_roofline_ns(p, "linear", "f32", flops, 10);
+        double ns = profile_roofline_ns(p, RATE_MATMUL, "f32", flops, 10);
         CHECK(ns >= before);
         before = ns;
     }

@@ -48,7 +48,7 @@ static Err gpu_memory(GpuProbe *p)
         tried -= step;
         if (tried <= 0)
             return fail(E_DEVICE,
-                        "no memory can be allocated on %s; another program may hold it "
+                        "no memory of %s can be taken; another program may hold it "
                         "(nvidia-smi lists them)",
                         device->model);
     }

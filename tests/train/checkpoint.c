@@ -137,7 +137,7 @@ static void damaged_names_an_older(void)
     save(30, 9);
     save(40, 9);
     cut_file("step-000040.safetensors", 5000);
-    refused(40, "step 30 is whole: to go on from there", "--checkpoint 30 takes it");
+    refused(40, "step 30 is whole: to continue from there", "use --checkpoint 30");
     CHECK(strstr(err_text(), "step-000040.safetensors") != NULL);
     cut_file("step-000030.safetensors", 4);
     CHECK_OK(file_remove(in_folder("step-000020.safetensors")));
@@ -174,7 +174,7 @@ static void every_byte_counts(void)
     for (size_t at = n - 1, i = 0; i < 5; i++, at = at * 2 / 3) {
         bytes[at] ^= 4;
         CHECK_OK(file_write(in_folder(weights), bytes, n));
-        refused(20, "step 10 is whole: to go on from there", "--checkpoint 10 takes it");
+        refused(20, "step 10 is whole: to continue from there", "use --checkpoint 10");
         CHECK(checkpoint_intact(pool, in_folder(weights)) == E_FORMAT);
         CHECK(strstr(err_text(), "step-000020.safetensors is damaged") != NULL);
         bytes[at] ^= 4;

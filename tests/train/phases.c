@@ -293,7 +293,7 @@ static void allocates_none(const char *name, const char *const *some)
     CHECK_OK(phases_sample(p, 1));
     CHECK_OK(phases_sample(p, 2));
     CHECK_INT(atomic_load(&alloc_calls) - before, 0);
-    const char *file = strcmp(name, "sashimi-small") ? "samples.png" : "sound-002.wav";
+    const char *file = strcmp(name, "sashimi-small") ? "samples.png" : "audio-002.wav";
     CHECK(same_files(pool, pool_print(pool, "phases_d/samples/000001/%s", file),
                      pool_print(pool, "phases_d/samples/000002/%s", file)));
     CHECK_OK(phases_open(pool, session, recipe, &graph, NULL, true, &p));

@@ -113,8 +113,8 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
     return OK;
 }
 
-/* The GPU's description, as cuDNN writes it, lies beside its profile if it was recorded on such a
- * GPU. With it, algorithms and their workspaces can be chosen without the GPU. */
+/* The GPU's description, as cuDNN writes it, lies beside its profile if there was access to such
+ * a GPU. With it, algorithms and their workspaces can be chosen without the GPU. */
 static void device_described_kernels(Pool *pool, const Profile *profile, const DeviceOptions *options,
                                 Device *device)
 {

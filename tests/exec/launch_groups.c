@@ -1,8 +1,8 @@
-/* together.c -- launches that go in one: a device of which gradients are summed and parameters
- * updated by the list trains to the bits of one that takes them one by one.
+/* launch_groups.c -- launches that run as one: a device that accumulates gradients and updates
+ * parameters in groups trains to the same bits as one that runs them one by one.
  *
- * The device is played on the CPU: its kernels are the CPU's, and it takes several nodes at once
- * where a GPU does. */
+ * The device is simulated on the CPU: it has the CPU's kernels, and runs several nodes at once where
+ * a GPU does. */
 #include "test.h"
 
 #include "base/hash.h"
@@ -15,16 +15,16 @@
 
 static int64_t lists, listed;            /* calls of more than one node, and their nodes */
 
-static Err play_all(const Call *const *calls, int n)
+static Err fake_run_all(const Call *const *calls, int n)
 {
     lists += n > 1;
     listed += n > 1 ? n : 0;
-    for (int i = n - 1; i >= 0; i--)     /* they need nothing of each other: any order will do */
+    for (int i = n - 1; i >= 0; i--)     /* they are independent: any order is right */
         TRY(calls[i]->node->op->cpu.run(calls[i]));
     return OK;
 }
 
-static const Kernel *const *play_kernels(void)
+static const Kernel *const *fake_kernels(void)
 {
     static Kernel        listing[2];
     static const Kernel *kernels[OP_COUNT];
@@ -33,13 +33,13 @@ static const Kernel *const *play_kernels(void)
     for (int i = 0; i < 2; i++) {
         const OpDef *op = i ? &op_adam : &op_accumulate;
         listing[i] = op->cpu;
-        listing[i].run_all = play_all;
+        listing[i].run_all = fake_run_all;
         kernels[op->id] = &listing[i];
     }
     return kernels;
 }
 
-static Err play_take(const Device *device, int64_t bytes, void **base)
+static Err fake_take(const Device *device, int64_t bytes, void **base)
 {
     (void)device;
     *base = aligned_alloc(64, ((size_t)bytes + 64) / 64 * 64);
@@ -47,43 +47,43 @@ static Err play_take(const Device *device, int64_t bytes, void **base)
     return OK;
 }
 
-static void play_give(const Device *device, void *base)
+static void fake_give(const Device *device, void *base)
 {
     (void)device;
     free(base);
 }
 
-static Err play_copy(const Device *device, void *to, const void *from, size_t bytes)
+static Err fake_copy(const Device *device, void *to, const void *from, size_t bytes)
 {
     (void)device;
     memcpy(to, from, bytes);
     return OK;
 }
 
-static Err play_wait(const Device *device)
+static Err fake_wait(const Device *device)
 {
     (void)device;
     return OK;
 }
 
-static Err play_event_new(const Device *device, void **event)
+static Err fake_event_new(const Device *device, void **event)
 {
     (void)device;
     *event = calloc(1, 1);
     return OK;
 }
 
-static Err play_event(const Device *device, void *event)
+static Err fake_event(const Device *device, void *event)
 {
     (void)device, (void)event;
     return OK;
 }
 
-static const DeviceApi played = { .take = play_take, .give = play_give,
-                                  .take_host = play_take, .give_host = play_give,
-                                  .write = play_copy, .read = play_copy, .wait = play_wait,
-                                  .event_new = play_event_new, .event_free = play_give,
-                                  .event = play_event, .event_wait = play_event };
+static const DeviceApi fake_api = { .take = fake_take, .give = fake_give,
+                                  .take_host = fake_take, .give_host = fake_give,
+                                  .write = fake_copy, .read = fake_copy, .wait = fake_wait,
+                                  .event_new = fake_event_new, .event_free = fake_give,
+                                  .event = fake_event, .event_wait = fake_event };
 
 /* Two steps; a digest of all parameters and their state. */
 static uint64_t train(Pool *pool, const FitResult *fit)
@@ -127,32 +127,32 @@ static uint64_t train(Pool *pool, const FitResult *fit)
     return digest;
 }
 
-/* least: of the nodes that must have gone in lists. budget: of what everything kept takes. */
+/* min: of nodes that must have run in groups. budget: as a share of everything kept. */
 static void trains_the_same(const char *name, const char *accumulate, const char *clip,
-                            bool release, double budget, int64_t least)
+                            bool release, double budget, int64_t min)
 {
     Pool       *pool = pool_new(NULL, "together");
     const char *sets[] = { pool_print(pool, "accumulate=%s", accumulate),
                            pool_print(pool, "optimizer.clip=%s", clip), "precision=bf16" };
     Recipe     *recipe;
-    Device     *device, *lists_too = NEW(pool, Device);
+    Device     *device, *grouping = NEW(pool, Device);
     FitOptions  how = { .allow = ALLOW_NONE, .effort = 2000 };
     FitResult   fit;
     CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, 3,
                          &recipe));
     recipe->levers.release = release;
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
-    *lists_too = *device;
-    lists_too->api = &played;
-    lists_too->kernels = play_kernels();
+    *grouping = *device;
+    grouping->api = &fake_api;
+    grouping->kernels = fake_kernels();
     lists = listed = 0;
     CHECK_OK(fit_plan(pool, recipe, device, &how, &fit));
     how.budget_bytes = (int64_t)((double)fit.engine->arena_bytes * budget);
     uint64_t want = train(pool, &fit);
     CHECK_INT(lists, 0);
-    CHECK_OK(fit_plan(pool, recipe, lists_too, &how, &fit));
+    CHECK_OK(fit_plan(pool, recipe, grouping, &how, &fit));
     CHECK(train(pool, &fit) == want);
-    CHECK(listed >= least);
+    CHECK(listed >= min);
     printf("  %s: %lld nodes in %lld lists\n", name, (long long)listed, (long long)lists);
     pool_free(pool);
 }

@@ -14,13 +14,118 @@ template <class T, int D, int MT> struct MmaForwardShared {
     T k[2][forward_keys<T, D>][ROW<T, D>], v[2][forward_keys<T, D>][ROW<T, D>];
 };
 
+/* score = q k^T; q is held in registers. */
+template <class T, int D, int MT, int KEYS>
+__device__ __forceinline__ void forward_scores(float (&score)[MT][KEYS / 8][4],
+                                               const uint32_t (&q)[MT][D / 16][FRAGMENT<T>],
+                                               T (*k)[ROW<T, D>])
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                score[m][n][e] = 0;
+#pragma unroll
+    for (int d = 0; d < D / 16; d++)
+#pragma unroll
+        for (int n = 0; n < KEYS / 16; n++) {
+            uint32_t b[FRAGMENT<T>];
+            fragment_b_rows<T, D>(b, k, n * 16, d * 16);
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                mma(score[m][2 * n], q[m][d], b, T());
+                mma(score[m][2 * n + 1], q[m][d], b + FRAGMENT<T> / 2, T());
+            }
+        }
+}
+
+/* Online softmax of 16 queries: scores become exponentials relative to the maximum so far; the sum and
+ * y are rescaled when the maximum grows. */
+template <int D, int KEYS>
+__device__ __forceinline__ void forward_softmax(float (&score)[KEYS / 8][4], float (&top)[2],
+                                                float (&sum)[2], float (&y)[D / 8][4], float scale)
+{
+    float high[2] = { top[0], top[1] };
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            score[n][e] *= scale;
+            high[e / 2] = fmaxf(high[e / 2], score[n][e]);
+        }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 1));
+        high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 2));
+        float factor = fast_exp2(top[h] - high[h]);
+        top[h] = high[h];
+        sum[h] *= factor;
+#pragma unroll
+        for (int d = 0; d < D / 8; d++) {
+            y[d][2 * h] *= factor;
+            y[d][2 * h + 1] *= factor;
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            score[n][e] = fast_exp2(score[n][e] - top[e / 2]);
+            sum[e / 2] += score[n][e];
+        }
+}
+
+/* y += p v */
+template <class T, int D, int MT, int KEYS>
+__device__ __forceinline__ void forward_values(float (&y)[MT][D / 8][4],
+                                               const float (&score)[MT][KEYS / 8][4],
+                                               T (*v)[ROW<T, D>])
+{
+#pragma unroll
+    for (int n = 0; n < KEYS / 16; n++) {
+        uint32_t p[MT][FRAGMENT<T>];
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+            fragment_of_scores<T>(p[m], score[m][2 * n], score[m][2 * n + 1]);
+#pragma unroll
+        for (int d = 0; d < D / 16; d++) {
+            uint32_t b[FRAGMENT<T>];
+            fragment_b_columns<T, D>(b, v, n * 16, d * 16);
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                mma(y[m][2 * d], p[m], b, T());
+                mma(y[m][2 * d + 1], p[m], b + FRAGMENT<T> / 2, T());
+            }
+        }
+    }
+}
+
+/* Stores y / sum and the log-sum-exp of 16 queries from `row` on. */
+template <class T, int D>
+__device__ __forceinline__ void forward_store(const AttentionCuda &a, int64_t head, int64_t row,
+                                              const float (&top)[2], float (&sum)[2],
+                                              const float (&y)[D / 8][4], T *out, int g, int t)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 1);
+        sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 2);
+        if (t == 0 && row + g + 8 * h < a.lq)
+            lse_put(a, head * a.lq + row + g + 8 * h, top[h], sum[h]);
+    }
+    fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width, a.copy > (int)sizeof(T), y,
+                         1 / sum[0], 1 / sum[1]);
+}
+
 /* mma: four warps, each with MT times 16 queries. */
 template <class T, int D, int MT>
 __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
     MmaForwardShared<T, D, MT> &s = *(MmaForwardShared<T, D, MT> *)memory;
-    constexpr int rows = 64 * MT, KEYS = forward_keys<T, D>, half = FRAGMENT<T> / 2;
+    constexpr int rows = 64 * MT, KEYS = forward_keys<T, D>;
     int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * rows;
     int     warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld;
@@ -70,26 +175,7 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
                     fragment_a<T, D>(qf[m][d], s.q, (warp * MT + m) * 16, d * 16);
 
         float score[MT][KEYS / 8][4];
-#pragma unroll
-        for (int m = 0; m < MT; m++)
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    score[m][n][e] = 0;
-#pragma unroll
-        for (int d = 0; d < D / 16; d++)
-#pragma unroll
-            for (int n = 0; n < KEYS / 16; n++) {
-                uint32_t b[FRAGMENT<T>];
-                fragment_b_rows<T, D>(b, s.k[stage], n * 16, d * 16);
-#pragma unroll
-                for (int m = 0; m < MT; m++) {
-                    mma(score[m][2 * n], qf[m][d], b, T());
-                    mma(score[m][2 * n + 1], qf[m][d], b + half, T());
-                }
-            }
-
+        forward_scores<T, D, MT, KEYS>(score, qf, s.k[stage]);
         int64_t first = query + warp * MT * 16;
         bool    mask = a.mask_diagonal && key < first + MT * 16 && first < key + KEYS;
         if (mask || key + KEYS > a.lk)
@@ -97,70 +183,16 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
             for (int m = 0; m < MT; m++)
                 scores_mask<KEYS>(score[m], masked, a.lk - key, mask, (int)(first - key) + m * 16);
 #pragma unroll
-        for (int m = 0; m < MT; m++) {
-            float high[2] = { top[m][0], top[m][1] };
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    score[m][n][e] *= scale;
-                    high[e / 2] = fmaxf(high[e / 2], score[m][n][e]);
-                }
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 1));
-                high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 2));
-                float factor = fast_exp2(top[m][h] - high[h]);
-                top[m][h] = high[h];
-                sum[m][h] *= factor;
-#pragma unroll
-                for (int d = 0; d < D / 8; d++) {
-                    y[m][d][2 * h] *= factor;
-                    y[m][d][2 * h + 1] *= factor;
-                }
-            }
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    score[m][n][e] = fast_exp2(score[m][n][e] - top[m][e / 2]);
-                    sum[m][e / 2] += score[m][n][e];
-                }
-        }
-#pragma unroll
-        for (int n = 0; n < KEYS / 16; n++) {
-            uint32_t p[MT][FRAGMENT<T>];
-#pragma unroll
-            for (int m = 0; m < MT; m++)
-                fragment_of_scores<T>(p[m], score[m][2 * n], score[m][2 * n + 1]);
-#pragma unroll
-            for (int d = 0; d < D / 16; d++) {
-                uint32_t b[FRAGMENT<T>];
-                fragment_b_columns<T, D>(b, s.v[stage], n * 16, d * 16);
-#pragma unroll
-                for (int m = 0; m < MT; m++) {
-                    mma(y[m][2 * d], p[m], b, T());
-                    mma(y[m][2 * d + 1], p[m], b + half, T());
-                }
-            }
-        }
+        for (int m = 0; m < MT; m++)
+            forward_softmax<D, KEYS>(score[m], top[m], sum[m], y[m], scale);
+        forward_values<T, D, MT, KEYS>(y, score, s.v[stage]);
         __syncthreads();                         /* the next copy overwrites this pipeline stage */
     }
 
     T *out = head_rows<T>(a, a.y, head);
 #pragma unroll
-    for (int m = 0; m < MT; m++) {
-        int64_t row = query + (warp * MT + m) * 16;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            sum[m][h] += __shfl_xor_sync(0xffffffffu, sum[m][h], 1);
-            sum[m][h] += __shfl_xor_sync(0xffffffffu, sum[m][h], 2);
-            if (t == 0 && row + g + 8 * h < a.lq)
-                lse_put(a, head * a.lq + row + g + 8 * h, top[m][h], sum[m][h]);
-        }
-        fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width,
-                             a.copy > (int)sizeof(T), y[m], 1 / sum[m][0], 1 / sum[m][1]);
-    }
+    for (int m = 0; m < MT; m++)
+        forward_store<T, D>(a, head, query + (warp * MT + m) * 16, top[m], sum[m], y[m], out, g, t);
 }
 
 /* tiles: a block computes 64 queries and one chunk of columns. */

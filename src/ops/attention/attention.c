@@ -21,7 +21,8 @@ static Err attention_check_slice(const Node *n, const AttentionAttr *a, Attentio
     return OK;
 }
 
-/* Every column of every source belongs to exactly one of q, k, v, so that gradients are complete. */
+/* Every column of every source belongs to exactly one of q, k, v, so that gradients are
+ * complete. */
 static Err attention_check(const Node *n)
 {
     const AttentionAttr *a = ATTR(n, AttentionAttr);
@@ -142,7 +143,7 @@ static void attention_grad_with(Grad *g, const OpDef *op)
         in[n_in++] = grad_in(g, i);
         attr.wants[i] = grad_wants(g, i);
     }
-    if (op->n_in == ATTENTION_INPUTS + 3)            /* attention_stored's gradient does not read y */
+    if (op->n_in == ATTENTION_INPUTS + 3)        /* attention_stored's gradient does not read y */
         in[n_in++] = grad_out(g, 0);
     in[n_in++] = grad_out(g, 1);
     in[n_in++] = grad_dy(g, 0);
@@ -193,8 +194,8 @@ OPERATOR_INTERNAL(attention_stored_grad,
     .kin = &op_attention_grad,
     .cpu = { .choose = attention_stored_grad_choose, .run = attention_stored_grad_cpu })
 
-/* The width of one head when n of q, k, v share the columns of t. Returns 0 and poisons the graph if
- * the columns do not divide; if t is poisoned already, the first cause is kept. */
+/* The width of one head when n of q, k, v share the columns of t. Returns 0 and poisons the graph
+ * if the columns do not divide; if t is poisoned already, the first cause is kept. */
 static int64_t attention_width(Tensor t, int n, int heads)
 {
     Shape s = tensor_shape(t);

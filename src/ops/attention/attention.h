@@ -5,9 +5,9 @@
  * (B, ..., C): all axes between the first and the last form the sequence, so an image needs no
  * reshape.
  *
- *   attention          tile by tile, never storing the scores (Dao et al. 2022, FlashAttention; 2023
- *                      for the order of the backward loops): keeps q, k, v, y and one log-sum-exp
- *                      per row
+ *   attention          tile by tile, without storing the scores (Dao et al. 2022, FlashAttention;
+ *                      2023 for the order of the backward loops): keeps q, k, v, y and one
+ *                      log-sum-exp per row
  *   attention_stored   the plain form: keeps the probabilities instead of y and the log-sum-exp
  */
 #ifndef OPS_ATTENTION_ATTENTION_H
@@ -32,7 +32,7 @@ typedef struct AttentionAttr {
     AttentionSlice q, k, v;
     float          scale;            /* without a temperature */
     bool           mask_diagonal;    /* position i does not see position i */
-    bool           wants[ATTENTION_INPUTS];   /* gradient operators: inputs whose gradient is wanted */
+    bool           wants[ATTENTION_INPUTS];   /* gradient operators: wanted gradients */
 } AttentionAttr;
 
 typedef struct AttentionOptions {
@@ -48,7 +48,7 @@ Tensor attention_qkv(Tensor qkv, int heads, const AttentionOptions *options);
 Tensor attention_q_kv(Tensor q, Tensor kv, int heads, const AttentionOptions *options);
 Tensor attention(Tensor q, Tensor k, Tensor v, int heads, const AttentionOptions *options);
 
-int64_t attention_length(Shape s);   /* length of the sequence: all axes but the first and the last */
+int64_t attention_length(Shape s);   /* of the sequence: all axes but the first and the last */
 
 Err attention_choose(const Node *n, const Device *device, Choice *choice);
 Err attention_cpu(const Call *call);

@@ -4,7 +4,7 @@
  * s[key*TILE_NR + query], so that the running maximum and sum of the softmax are plain vectors and
  * the result of one product is the right-hand side of the next (attention_tile.h).
  *
- *      for each block of keys:  pack k and v                           (for up to FORWARD_GROUP panels)
+ *      for each block of keys:  pack k and v              (for up to FORWARD_GROUP panels)
  *          for each panel of queries:
  *              s  = k q^T                                              [keys][32]
  *              online softmax: scale, update the maximum, exp, sum, rescale y
@@ -36,7 +36,8 @@ typedef struct ForwardWork {     /* buffers of one thread */
     float *q, *y;                /* [FORWARD_GROUP]: right-hand sides; results [width][32] */
     float *top, *sum;            /* [FORWARD_GROUP][32] */
     float *k, *v;                /* left-hand sides of one block of keys */
-    float *score, *pairs;        /* [keys][32]; the same as the right-hand side of the next product */
+    float *score;                /* [keys][32] */
+    float *pairs;                /* score as the right-hand side of the next product */
     float *staging, *transposed;
     TileAhead ahead;             /* prefetches the next head */
 } ForwardWork;
@@ -85,8 +86,8 @@ static void forward_mask(float *score, float scale, int64_t query, int64_t n, in
             score[(query + x - key) * TILE_NR + x] = scale > 0 ? -INFINITY : INFINITY;
 }
 
-/* Updates the maximum scaled score of each query. A negative scale reverses the order. Four keys are
- * taken at a time to shorten the chain of dependent maxima. */
+/* Updates the maximum scaled score of each query. A negative scale reverses the order. Four keys
+ * are taken at a time to shorten the chain of dependent maxima. */
 static void forward_top(const float *restrict score, float scale, int64_t keys,
                         float *restrict high)
 {

@@ -41,8 +41,8 @@ __device__ __forceinline__ void forward_scores(float (&score)[MT][KEYS / 8][4],
         }
 }
 
-/* Online softmax of 16 queries: scores become exponentials relative to the maximum so far; the sum and
- * y are rescaled when the maximum grows. */
+/* Online softmax of 16 queries: scores become exponentials relative to the maximum so far; the sum
+ * and y are rescaled when the maximum grows. */
 template <int D, int KEYS>
 __device__ __forceinline__ void forward_softmax(float (&score)[KEYS / 8][4], float (&top)[2],
                                                 float (&sum)[2], float (&y)[D / 8][4], float scale)
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(TILE_THREADS) forward_tiles(AttentionCuda a, i
             for (int e = 0; e < DC / 16; e++)
                 y[i][e] *= factor;
         }
-        tile_transpose(s, p);                    /* safe: tile_dot's barriers come after the last read of s.p */
+        tile_transpose(s, p);        /* tile_dot's barriers come after the last read of s.p */
         chunk_load<T, DC>(s.c, v + key * a.v.ld, a.v.ld, a.lk - key, column, a.width);
         __syncthreads();
         tile_add<DC>(s, y);

@@ -11,7 +11,8 @@
  *              products of 16 rows by 8 (attention_mma.h)
  *   tiles      exact fp32, and whatever no other family takes: 128 threads compute 64 x 64 scores,
  *              each 8 rows by 4 columns. The summed index is read in slices and results are
- *              written in chunks of columns, so that any width fits; every chunk recomputes the scores
+ *              written in chunks of columns, so that any width fits; every chunk recomputes the
+ *              scores
  *   products   heads wider than 128: the scores of some queries at a time, by the matrix products
  *              of linalg (attention_wide_cuda.cu)
  */
@@ -62,14 +63,15 @@ bool          attention_cuda_wgmma(const Node *n, const Device *device);
 bool          attention_cuda_mma(const Node *n, const Device *device);
 bool          attention_cuda_wide(const Node *n);    /* products */
 const char   *attention_cuda_name(const Node *n, const Device *device);
-int64_t       attention_cuda_temperature_count(const Node *n);   /* max. length of temperature_sums */
+int64_t       attention_cuda_temperature_count(const Node *n);   /* max. temperature_sums */
 Err           attention_cuda_forward(const Call *call, AttentionCuda a);
 int           attention_wgmma_tile(int64_t width);   /* queries per tile of attention_wgmma_keys */
 Err           attention_wgmma_forward(const Call *call, const AttentionCuda &a);
-Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);  /* dk, dv, temperature */
-Err           attention_wgmma_queries(const Call *call, const AttentionCuda &a);     /* dq */
-Err           attention_mma_keys(const Call *call, const AttentionCuda &a);    /* dk, dv, temperature */
-Err           attention_mma_queries(const Call *call, const AttentionCuda &a);       /* dq */
+/* dk, dv and the partial sums for the temperature; dq */
+Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);
+Err           attention_wgmma_queries(const Call *call, const AttentionCuda &a);
+Err           attention_mma_keys(const Call *call, const AttentionCuda &a);
+Err           attention_mma_queries(const Call *call, const AttentionCuda &a);
 Err           attention_tiles_backward(const Call *call, const AttentionCuda &a);
 bool          attention_head_fits(int64_t lq, int64_t lk, int64_t width);
 Err           attention_head_forward(const Call *call, const AttentionCuda &a);
@@ -100,12 +102,12 @@ __device__ __forceinline__ float attention_scale_of(const AttentionCuda &a)
     float t = a.type_t == F32    ? *(const float *)a.temperature
               : a.type_t == BF16 ? get((const bf16 *)a.temperature, 0)
                                  : get((const f16 *)a.temperature, 0);
-    return fmaxf(expf(t), FLT_MIN);          /* never 0: scaling a masked score must give infinity */
+    return fmaxf(expf(t), FLT_MIN);      /* never 0: scaling a masked score must give infinity */
 }
 
 /* Stores a row's log-sum-exp, given its maximum score (base 2) and the sum of exponentials relative
- * to it. With a.part both are stored separately: then probabilities sum to 1 however large the scores
- * are. */
+ * to it. With a.part both are stored separately: then probabilities sum to 1 however large the
+ * scores are. */
 __device__ __forceinline__ void lse_put(const AttentionCuda &a, int64_t row, float top, float sum)
 {
     a.lse[row] = a.part ? top : (top + log2f(sum)) * LN_2;

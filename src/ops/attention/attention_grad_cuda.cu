@@ -4,9 +4,10 @@
  *
  *      dv = p^T dy        ds = p * (dy v^T - delta)        dq = scale ds k        dk = scale ds^T q
  *
- * One kernel has a block of keys in each thread block, iterates over the queries and computes dk and
- * dv; another has a block of queries and computes dq. So every result has one owner and one order of
- * summation, at the price of computing the scores twice. Only the heads family has one kernel for all.
+ * One kernel has a block of keys in each thread block, iterates over the queries and computes dk
+ * and dv; another has a block of queries and computes dq. So every result has one owner and one
+ * order of summation, at the price of computing the scores twice. Only the heads family has one
+ * kernel for all.
  */
 #include "ops/attention/attention_cuda.h"
 
@@ -89,7 +90,8 @@ AttentionCuda attention_cuda_backward(const Call *call)
 
 extern "C" Err attention_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    choice->workspace_bytes = attention_cuda_head(n, device)    ? temperature_bytes(n)  /* no delta */
+    /* the heads family needs no delta */
+    choice->workspace_bytes = attention_cuda_head(n, device)    ? temperature_bytes(n)
                               : attention_cuda_wgmma(n, device) ? stats_offset(n) + stats_bytes(n)
                                                                 : attention_cuda_backward_bytes(n);
     choice->name = attention_cuda_name(n, device);

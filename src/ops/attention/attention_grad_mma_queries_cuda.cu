@@ -1,5 +1,5 @@
-/* attention_grad_mma_queries_cuda.cu -- gradient of the queries on CUDA, by tensor cores: a block has
- * 64 queries and iterates over the keys. */
+/* attention_grad_mma_queries_cuda.cu -- gradient of the queries on CUDA, by tensor cores: a block
+ * has 64 queries and iterates over the keys. */
 #include "ops/attention/attention_mma.h"
 
 template <class T, int D, int KEYS> struct MmaQueriesShared {

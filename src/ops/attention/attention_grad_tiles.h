@@ -1,8 +1,8 @@
 /* attention_grad_tiles.h -- gradients of attention on CUDA by fp32 tiles, for attention and for
  * attention_stored (STORED: p is read instead of recomputed).
  *
- * keys_tiles has a block of keys, iterates over the queries and computes dk and dv; queries_tiles has
- * a block of queries, iterates over the keys and computes dq.
+ * keys_tiles has a block of keys, iterates over the queries and computes dk and dv; queries_tiles
+ * has a block of queries, iterates over the keys and computes dq.
  */
 #ifndef OPS_ATTENTION_ATTENTION_GRAD_TILES_H
 #define OPS_ATTENTION_ATTENTION_GRAD_TILES_H

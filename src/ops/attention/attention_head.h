@@ -1,13 +1,13 @@
-/* attention_head.h -- building blocks for short sequences on Hopper, where all keys of a head fit in
- * shared memory.
+/* attention_head.h -- building blocks for short sequences on Hopper, where all keys of a head fit
+ * in shared memory.
  *
- * Each warpgroup has 64 queries. A tile in shared memory is a sequence of columns 16 bytes wide, each
- * with all rows of the tile. Eight rows of a column are the 128 bytes that the tensor cores read at
- * a time, so a tile can be read with the summed index along its rows or down its columns, for any
- * width that is a multiple of 8. A gap of 16 bytes between columns spreads the stores of one row over
- * different banks. There is room for R rows, a constant, so that all offsets are constants too; rows
- * beyond the end are zeros. The last warpgroup may read beyond its tile, into the next column or
- * tile; results from there are never stored.
+ * Each warpgroup has 64 queries. A tile in shared memory is a sequence of columns 16 bytes wide,
+ * each with all rows of the tile. Eight rows of a column are the 128 bytes that the tensor cores
+ * read at a time, so a tile can be read with the summed index along its rows or down its columns,
+ * for any width that is a multiple of 8. A gap of 16 bytes between columns spreads the stores of
+ * one row over different banks. There is room for R rows, a constant, so that all offsets are
+ * constants too; rows beyond the end are zeros. The last warpgroup may read beyond its tile, into
+ * the next column or tile; results from there are never stored.
  */
 #ifndef OPS_ATTENTION_ATTENTION_HEAD_H
 #define OPS_ATTENTION_ATTENTION_HEAD_H
@@ -97,7 +97,8 @@ __device__ __forceinline__ void tile_fill_up(WideTile<ROWS, D> &t, int width)
         *(uint4 *)(t.at + i) = make_uint4(0, 0, 0, 0);
 }
 
-/* The tensor cores' descriptors of a tile, with the summed index along the rows or down the columns. */
+/* The tensor cores' descriptors of a tile, with the summed index along the rows or down the
+ * columns. */
 __device__ __forceinline__ uint64_t place_at(uint32_t p, int leading, int stride)
 {
     return (uint64_t)(p >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32;

@@ -1,11 +1,11 @@
 /* attention_head_grad_cuda.cu -- gradients of attention over short sequences on Hopper.
  *
- * A block has a whole head, so that one kernel computes dq, dk and dv, each in a fixed order, with 5
- * products where two kernels need 7.
+ * A block has a whole head, so that one kernel computes dq, dk and dv, each in a fixed order, with
+ * 5 products where two kernels need 7.
  *
- * Each warpgroup has 64 queries and iterates over the keys. p and ds of 64 keys and all queries go to
- * shared memory. Two warpgroups, different ones each time, then compute the complete dv = p^T dy and
- * dk = ds^T q of those keys while the others continue with the next scores.
+ * Each warpgroup has 64 queries and iterates over the keys. p and ds of 64 keys and all queries go
+ * to shared memory. Two warpgroups, different ones each time, then compute the complete dv = p^T dy
+ * and dk = ds^T q of those keys while the others continue with the next scores.
  */
 #include "ops/attention/attention_head.h"
 
@@ -117,7 +117,8 @@ __device__ __forceinline__ float temperature_part(const WideTile<R, K> &k, int r
     return warp_sum(temperature_sum);
 }
 
-/* dq += ds k: 64 queries from `row` on, the tile's keys from `key` to lk. Queued, not waited for. */
+/* dq += ds k: 64 queries from `row` on, the tile's keys from `key` to lk. Queued, not waited
+ * for. */
 template <class T, int N, int K, int R>
 __device__ __forceinline__ void queries_add(float (&dq)[N / 8][4], const WideTile<R, TILE_KEYS> &ds,
                                             int row, const WideTile<R, K> &k, int key, int lk)

@@ -1,9 +1,9 @@
 /* attention_mma.h -- tensor-core building blocks for attention: rows in shared memory, fragments,
  * products.
  *
- * Rows in shared memory are D elements and 16 bytes apart, so that a warp's reads of eight rows fall
- * into different banks. Heads narrower than D and rows beyond the end are padded with zeros. Floats
- * are rounded to tf32 when they are loaded as factors.
+ * Rows in shared memory are D elements and 16 bytes apart, so that a warp's reads of eight rows
+ * fall into different banks. Heads narrower than D and rows beyond the end are padded with zeros.
+ * Floats are rounded to tf32 when they are loaded as factors.
  */
 #ifndef OPS_ATTENTION_ATTENTION_MMA_H
 #define OPS_ATTENTION_ATTENTION_MMA_H
@@ -105,8 +105,8 @@ __device__ __forceinline__ uint32_t tf32(float x)
 }
 
 /* Fragments. A: 16 rows by 16 of the summed index. B from rows: two blocks of 8 rows of y, the
- * summed index along the row (x y^T). B from columns: two blocks of 8 columns, the summed index down
- * the rows (p y). The first half of the registers is the first block of B, the second half the
+ * summed index along the row (x y^T). B from columns: two blocks of 8 columns, the summed index
+ * down the rows (p y). The first half of the registers is the first block of B, the second half the
  * second. Floats take two steps of 8. Down the rows they are ordered as scores lie in registers,
  * neighbours in one thread; fragment_of_scores uses the same order. */
 template <class T, int D>
@@ -266,8 +266,8 @@ __device__ __forceinline__ void scores_mask(float (&s)[N / 8][4], float hidden, 
         }
 }
 
-/* Stores a fragment of 16 rows: a thread holds rows g and g + 8, columns 2t and 2t + 1 of each block
- * of 8. */
+/* Stores a fragment of 16 rows: a thread holds rows g and g + 8, columns 2t and 2t + 1 of each
+ * block of 8. */
 template <class T, int D>
 __device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int width, bool pairs,
                                                const float (&acc)[D / 8][4], float first,

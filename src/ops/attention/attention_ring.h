@@ -4,8 +4,8 @@
  * A block owns some rows (queries or keys), 64 per reading warpgroup, and iterates over pairs of
  * tiles of the other side. Its last warpgroup only fetches into the ring and gives most of its
  * registers to the others. The barrier `full` says that a pair of tiles has arrived, `empty` that
- * all readers are done with it. Every lane arrives at `empty` itself: one arrival per warp would do,
- * but is not faster, and racecheck tracks single threads.
+ * all readers are done with it. Every lane arrives at `empty` itself: one arrival per warp would
+ * do, but is not faster, and racecheck tracks single threads.
  *
  * A tile consists of panels of 64 columns, the last one narrower, in the TMA's swizzle. The tensor
  * cores can read it with the summed index along its rows or down its columns. Columns beyond a
@@ -13,8 +13,8 @@
  * 64 x 64 take 278 ns in panels of 128 bytes, 514 in panels of 32 and 772 in panels of 16, with all
  * multiprocessors busy.
  *
- * The TMA needs strides in multiples of 16 bytes. For head widths that do not give that, the threads
- * of the fetching warpgroup copy.
+ * The TMA needs strides in multiples of 16 bytes. For head widths that do not give that, the
+ * threads of the fetching warpgroup copy.
  */
 #ifndef OPS_ATTENTION_ATTENTION_RING_H
 #define OPS_ATTENTION_ATTENTION_RING_H
@@ -25,7 +25,7 @@
 template <int ROWS, int K> struct Panels {
     enum {
         FULL = K / 64, PANEL = ROWS * 128,       /* panels of 64 columns; bytes of one */
-        REST = K % 64, LINE = REST * 2           /* columns of the narrower last panel; bytes of a row */
+        REST = K % 64, LINE = REST * 2           /* columns of the last panel; bytes of its rows */
     };
     static_assert(REST == 0 || REST == 16 || REST == 32, "there is a swizzle for rows of this length");
     char at[ROWS * K * 2];
@@ -57,7 +57,8 @@ struct RingArgs {
         else                    { constexpr int K = 128, N = 128; __VA_ARGS__ }               \
     } while (0)
 
-/* Is it worth sharing a tile among so many warpgroups instead of two? Not if too many get no rows. */
+/* Is it worth sharing a tile among so many warpgroups instead of two? Not if too many get no
+ * rows. */
 static inline bool groups_pay(int64_t rows, int groups)
 {
     return ceil_div(rows, 64 * groups) * groups <= ceil_div(rows, 128) * 2 + 1;
@@ -98,8 +99,8 @@ static Err ring_launch(const Call *call, Kernel kernel, const AttentionCuda &a, 
 
 /* ---- synchronization ---- */
 
-/* Registers per thread. The fetching warpgroup gives some up and the others take them. The total must
- * not exceed what the block was launched with, or the block deadlocks: 168 each with 2 reading
+/* Registers per thread. The fetching warpgroup gives some up and the others take them. The total
+ * must not exceed what the block was launched with, or the block deadlocks: 168 each with 2 reading
  * warpgroups, 128 with 3, 96 with 4. */
 constexpr int registers_fetching(int groups) { return groups == 2 ? 40 : 32; }
 constexpr int registers_reading(int groups) { return groups == 2 ? 232 : groups == 3 ? 160 : 112; }
@@ -235,8 +236,8 @@ __device__ __forceinline__ void bulk_ask(void *to, const void *from, int bytes, 
                  : "memory");
 }
 
-/* Fetches all tiles of a block. `more` asks for what accompanies a pair of tiles; one thread calls it
- * before it arrives. */
+/* Fetches all tiles of a block. `more` asks for what accompanies a pair of tiles; one thread calls
+ * it before it arrives. */
 template <int K, int OWNS, int OWN, int ROWS, int STAGES, class More>
 __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES> &s,
                                            const AttentionCuda &a, const RingArgs &r, int64_t head,
@@ -300,7 +301,8 @@ struct NoMore {
 
 /* ---- products ---- */
 
-/* The tensor cores' descriptor of rows of LINE bytes; `leading`: bytes to the neighbouring panel. */
+/* The tensor cores' descriptor of rows of LINE bytes; `leading`: bytes to the neighbouring
+ * panel. */
 template <int LINE> __device__ __forceinline__ uint64_t panel_at(const void *p, int leading)
 {
     constexpr uint64_t kind = LINE == 128 ? 1 : LINE == 64 ? 2 : 3;

@@ -1,8 +1,8 @@
 /* attention_stored_cpu.c -- attention that stores its probabilities, on the CPU.
  *
  * The plain form: scores, softmax, product, by blocks of queries; gradients from the stored
- * probabilities. attention_cpu.c is checked against it, in results and in memory. Backward takes six
- * products here; the tiled form takes five and recomputes the exponentials.
+ * probabilities. attention_cpu.c is checked against it, in results and in memory. Backward takes
+ * six products here; the tiled form takes five and recomputes the exponentials.
  *
  * Backward passes over the scores twice, so that one thread computes each result: by blocks of
  * queries for delta = rowsum(p * dp) and dq, then by blocks of keys for dk and dv.
@@ -20,7 +20,7 @@ typedef struct Stored {
     AttentionSide q, k, v, y, dq, dk, dv;    /* y: dy in backward */
     char         *p;             /* [n_heads][lq][lk] in d.type */
     float        *delta;         /* [n_heads][lq] */
-    double       *temperature_sums;          /* [n_heads][key blocks]: partial sums of its gradient */
+    double       *temperature_sums;  /* [n_heads][key blocks]: partial sums of its gradient */
     float         scale;
     bool          mask_diagonal, want_t;
     size_t        row_floats, side_floats, gemm_floats, thread_floats, delta_floats;

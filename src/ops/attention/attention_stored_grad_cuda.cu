@@ -1,4 +1,5 @@
-/* attention_stored_grad_cuda.cu -- gradients of attention from its stored probabilities, on CUDA. */
+/* attention_stored_grad_cuda.cu -- gradients of attention from its stored probabilities, on
+ * CUDA. */
 #include "ops/attention/attention_grad_tiles.h"
 
 /* delta = rowsum(p * dp). */

@@ -47,7 +47,7 @@ float attention_scale(const Node *n, void *const *in)
         return ATTR(n, AttentionAttr)->scale;
     const float *t = row_load(in_type(n, ATTENTION_TEMPERATURE), in[ATTENTION_TEMPERATURE], 0, 1,
                               &value);
-    return fmaxf(expf(*t), FLT_MIN);         /* never 0: scaling a masked score must give infinity */
+    return fmaxf(expf(*t), FLT_MIN);     /* never 0: scaling a masked score must give infinity */
 }
 
 const float *tile_load(const HeadRows *x, int64_t first, int64_t n, int64_t width, float *buffer,

@@ -77,7 +77,8 @@ void         tile_a_score(bool amx, const float *score, int64_t rows, int64_t k,
                           int64_t depth, float *a);
 
 /* Prefetches rows of up to five sides, one row of each between tiles. The rows of a head lie far
- * apart, so the hardware prefetcher misses them; requested all at once they would stall the core. */
+ * apart, so the hardware prefetcher misses them; requested all at once they would stall the
+ * core. */
 typedef struct TileAhead {
     HeadRows rows[5];
     int      n;

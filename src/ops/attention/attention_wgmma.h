@@ -54,8 +54,8 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
 #define C_SET(x) "=f"(x)
 #define C_ADD(x) "+f"(x)
 
-/* Operand numbers follow the N/2 results. A result that is set must not be an input operand too: the
- * copy into its registers would make the compiler wait for all pending products. */
+/* Operand numbers follow the N/2 results. A result that is set must not be an input operand too:
+ * the copy into its registers would make the compiler wait for all pending products. */
 #define WGMMA_TILES(N, A, B, ADD, XD, YD, KIND)                                                    \
     do {                                                                                           \
         if (add)                                                                                   \
@@ -147,8 +147,9 @@ struct SoftmaxRows {             /* maximum and sum so far, of this thread's two
     float top[2], sum[2];
 };
 
-/* Replaces scores by exponentials relative to the maximum so far. Returns true if the maximum grew in
- * any row of the warp: then y must be multiplied by `factor`, as the sum was. The scale is positive. */
+/* Replaces scores by exponentials relative to the maximum so far. Returns true if the maximum grew
+ * in any row of the warp: then y must be multiplied by `factor`, as the sum was. The scale is
+ * positive. */
 template <int KEYS>
 __device__ __forceinline__ bool softmax_step(float (&score)[KEYS / 8][4], SoftmaxRows &r, float scale,
                                              float (&factor)[2])

@@ -132,7 +132,8 @@ static Err launch(const Call *call, const AttentionCuda &a)
                                                 sizeof(WgmmaForwardShared<K, GROUPS, KEYS, stages>));
 }
 
-/* The more warpgroups take turns, the less the tensor cores idle: as many as the registers allow. */
+/* The more warpgroups take turns, the less the tensor cores idle: as many as the registers
+ * allow. */
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTHS(a.width, K, N, {

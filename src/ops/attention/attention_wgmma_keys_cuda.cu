@@ -2,7 +2,8 @@
  * attention_grad_mma_keys_cuda.cu with warpgroup products.
  *
  * Each warpgroup has 64 keys and iterates over the queries. v dy^T runs while exponentials are
- * computed, dv += p dy while ds is computed. dk and dv are both computed even if only one is wanted. */
+ * computed, dv += p dy while ds is computed. dk and dv are both computed even if only one is
+ * wanted. */
 #include "ops/attention/attention_ring.h"
 
 enum { GROUPS = 2, STAGES = 3 };
@@ -15,8 +16,8 @@ template <int K, int QUERIES> struct WgmmaKeysShared {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Fetches lse and delta of a tile's queries. A query beyond the end has q = dy = lse = delta = 0 and
- * adds nothing. */
+/* Fetches lse and delta of a tile's queries. A query beyond the end has q = dy = lse = delta = 0
+ * and adds nothing. */
 template <int K, int QUERIES> struct StatsFetch {
     WgmmaKeysShared<K, QUERIES> &s;
     const AttentionCuda    &a;

@@ -1,10 +1,10 @@
-/* attention_wide_cuda.cu -- attention with heads wider than 128 on CUDA, which do not fit in a block's
- * registers (StableSR's autoencoder has one head of 512).
+/* attention_wide_cuda.cu -- attention with heads wider than 128 on CUDA, which do not fit in a
+ * block's registers (StableSR's autoencoder has one head of 512).
  *
- * Queries are processed in chunks. linalg's matrix products write the scores of a chunk to workspace;
- * kernels over its rows compute exponentials and ds in between. Heads at equal strides are one batched
- * product. The gradients of keys and values are sums over all queries: with several chunks they are
- * summed in fp32 and rounded once. */
+ * Queries are processed in chunks. linalg's matrix products write the scores of a chunk to
+ * workspace; kernels over its rows compute exponentials and ds in between. Heads at equal strides
+ * are one batched product. The gradients of keys and values are sums over all queries: with several
+ * chunks they are summed in fp32 and rounded once. */
 #include "ops/attention/attention_cuda.h"
 
 extern "C" {
@@ -307,8 +307,8 @@ static Err forward_chunk(const WideChunk &k)
     return wide_product(k, SUMS, k.p, place(k, k.a.v, 0), place(k, k.a.y, k.query));
 }
 
-/* Computes dk or dv: in the output, or, with several chunks, in the fp32 sums, which are rounded into
- * the output after the last chunk. */
+/* Computes dk or dv: in the output, or, with several chunks, in the fp32 sums, which are rounded
+ * into the output after the last chunk. */
 static Err keys_chunk(const WideChunk &k, WideProduct product)
 {
     const Call     *call = k.call;

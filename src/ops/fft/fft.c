@@ -1,4 +1,5 @@
-/* fft.c -- Fourier transforms on the CPU: lengths, tables, passes, columns and rows, real signals. */
+/* fft.c -- Fourier transforms on the CPU: lengths, tables, passes, columns and rows, real
+ * signals. */
 #include "ops/fft/fft.h"
 
 #include "base/err.h"
@@ -6,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FFT_SINGLE = 256 }; /* up to this length a signal and its copy fit in the cache: one column */
+enum { FFT_SINGLE = 256 };   /* up to this length a signal and its copy fit in the cache */
 
 /* ---- lengths ---- */
 
@@ -285,9 +286,9 @@ void fft_rows(const Fft *f, FftVec *big, FftVec *workspace, int flip)
 
 /* ---- real signals ----
  *
- * Even lengths: the transform of z_j = x_2j + i x_(2j+1), of half the length, contains the spectra of
- * the even and odd samples as its symmetric and antisymmetric parts. With e and o these parts at k,
- * X_k = e - i w^k o, and X_(n-k) is the conjugate of e + i w^k o. */
+ * Even lengths: the transform of z_j = x_2j + i x_(2j+1), of half the length, contains the spectra
+ * of the even and odd samples as its symmetric and antisymmetric parts. With e and o these parts at
+ * k, X_k = e - i w^k o, and X_(n-k) is the conjugate of e + i w^k o. */
 
 static void real_split(const Fft *f, FftVec *x)
 {

@@ -3,9 +3,9 @@
  *
  * A signal of n complex elements is FftVec[n][2], real and imaginary parts side by side. A
  * transform of length n = n1 * n2 takes two steps (Bailey 1990): n2 columns of length n1, then n1
- * rows of length n2. Each column or row fits in the L1 cache, so that the whole signal passes through
- * memory twice, however long it is. The small transforms are Stockham's autosort form with factors
- * 4, 2, 3, 5.
+ * rows of length n2. Each column or row fits in the L1 cache, so that the whole signal passes
+ * through memory twice, however long it is. The small transforms are Stockham's autosort form with
+ * factors 4, 2, 3, 5.
  *
  *   fft_column: element j1 * n2 + j2 of the signal is element j1 of column j2; the result goes to
  *               big[k1 * pitch + j2].
@@ -67,9 +67,9 @@ typedef struct FftRows {
     int     lanes;
 } FftRows;
 
-/* Transforms between a real signal of n_real samples and its spectrum X_k, k = 0..n_real/2, in order.
- * The spectrum needs room for fft_spectrum_vecs. fft_real_back overwrites it and, like PyTorch,
- * ignores the imaginary parts of X_0 and X_(n/2). */
+/* Transforms between a real signal of n_real samples and its spectrum X_k, k = 0..n_real/2, in
+ * order. The spectrum needs room for fft_spectrum_vecs. fft_real_back overwrites it and, like
+ * PyTorch, ignores the imaginary parts of X_0 and X_(n/2). */
 static inline int64_t fft_spectrum_vecs(const Fft *f)
 {
     return 2 * (f->n_real % 2 ? f->n : f->n + 1);

@@ -5,8 +5,8 @@
  * cyclically at length n, in complex numbers. A product that wraps around gains the factor a^n = i,
  * so that, after division by a^j, the real part is the first half of the linear convolution and the
  * imaginary part the second (Nussbaumer 1982, section 3.3). The work is that of a real transform of
- * length 2n, without the reordering of frequencies that one needs. One factor of a^j is in the table
- * between columns and rows, the other in f.split (fft.c).
+ * length 2n, without the reordering of frequencies that one needs. One factor of a^j is in the
+ * table between columns and rows, the other in f.split (fft.c).
  *
  * Gradients are convolutions backwards in time: with ' for reversal, du' = dy' * K, dK' = dy' * u.
  */
@@ -152,8 +152,8 @@ static void multiply(FftVec *to, const FftVec *a, const FftVec *b, int64_t n, bo
     }
 }
 
-/* Row by row: transform, multiply by a spectrum, transform back. The number of passes is even, so the
- * result ends in big again. */
+/* Row by row: transform, multiply by a spectrum, transform back. The number of passes is even, so
+ * the result ends in big again. */
 static void conv_rows(const Conv *c, FftVec *big, const FftVec *spectrum, FftVec *workspace)
 {
     int64_t n2 = c->f.n2;
@@ -245,9 +245,9 @@ static void grad_d(const Conv *c, const ConvLanes *u, const ConvLanes *dy, doubl
     }
 }
 
-/* After their columns, transforms the rows of dy and u. dy becomes (spectrum of dy) * (spectrum of K),
- * transformed back to columns; the product of the spectra of dy and u is stored in or added to sum,
- * which may be u. */
+/* After their columns, transforms the rows of dy and u. dy becomes (spectrum of dy) * (spectrum of
+ * K), transformed back to columns; the product of the spectra of dy and u is stored in or added to
+ * sum, which may be u. */
 static void grad_rows(const Conv *c, FftVec *dy, FftVec *u, const FftVec *k, FftVec *sum, bool add,
                       FftVec *workspace)
 {
@@ -308,7 +308,8 @@ static void grad_task(const Conv *c, const Call *call, int64_t task, int64_t slo
     }
 }
 
-/* The kernel's gradient of one group: the sum of its chunks' spectra, in order, transformed back. */
+/* The kernel's gradient of one group: the sum of its chunks' spectra, in order, transformed
+ * back. */
 static void grad_kernel(const Conv *c, const Call *call, int64_t group, int64_t slot)
 {
     int     which = c->batch > 1 ? CONV_SUM : CONV_U_BACK;
@@ -331,8 +332,8 @@ Err fft_conv_grad_cpu(const Call *call)
     float      *dd = call->out[2];
 #pragma omp parallel num_threads(c.slots)
     {
-        /* With several chunks per group every task has its own slot; otherwise a slot finishes whole
-         * groups. */
+        /* With several chunks per group every task has its own slot; otherwise a slot finishes
+         * whole groups. */
 #pragma omp for schedule(static)
         for (int64_t task = 0; task < c.groups * c.chunks; task++) {
             int64_t slot = c.chunks > 1 ? task : omp_get_thread_num();

@@ -1,8 +1,8 @@
 /* fft_conv_cuda.cu -- causal convolution on CUDA: see Note [Right angle] in fft_conv_cpu.c.
  *
- * The samples of a batch are processed in waves that fit in the L2 cache. Spectra stay in the order in
- * which the row transforms leave them. Gradients are convolutions backwards in time: with ' for reversal,
- * du' = dy' * K, dK' = sum over the batch of dy' * u.
+ * The samples of a batch are processed in waves that fit in the L2 cache. Spectra stay in the order
+ * in which the row transforms leave them. Gradients are convolutions backwards in time: with ' for
+ * reversal, du' = dy' * K, dK' = sum over the batch of dy' * u.
  */
 #include "ops/fft/fft_cuda.h"
 
@@ -189,8 +189,8 @@ struct Keep {
     }
 };
 
-/* v times a spectrum, with parts swapped for the inverse. v itself is stored in `held`, which may be
- * the spectrum. */
+/* v times a spectrum, with parts swapped for the inverse. v itself is stored in `held`, which may
+ * be the spectrum. */
 struct Times {
     Kept spectrum, held;         /* held.p NULL: not stored */
     template <int R>
@@ -272,9 +272,9 @@ __global__ void __launch_bounds__(Plan::THREADS)
     }
 }
 
-/* Rows of the gradient, for one wave. If kernel.p is set, dy becomes (spectrum of dy) * (spectrum of
- * K), transformed back. The products of the spectra of dy and u are summed: the last wave stores the
- * sum, transformed back, in the first u; earlier waves store it in `sum`. */
+/* Rows of the gradient, for one wave. If kernel.p is set, dy becomes (spectrum of dy) * (spectrum
+ * of K), transformed back. The products of the spectra of dy and u are summed: the last wave stores
+ * the sum, transformed back, in the first u; earlier waves store it in `sum`. */
 typedef struct GradRows {
     Workspace kernel, dy, u, sum;
     int64_t batch;               /* samples of the wave */
@@ -331,8 +331,8 @@ __global__ void __launch_bounds__(Plan::THREADS)
     row_copy(f, lanes, g.sum, [&](int i, float2 *at) { *at = total.p[i]; });
 }
 
-/* Partial sums of u * dy over chunks of rows, for dD: threads (32 channels, 8 rows), blocks (chunks,
- * channels / 32). */
+/* Partial sums of u * dy over chunks of rows, for dD: threads (32 channels, 8 rows), blocks
+ * (chunks, channels / 32). */
 __global__ void d_partial_sums(const void *u, Type type_u, const void *dy, Type type_dy, int64_t rows,
                         int64_t channels, float *parts)
 {
@@ -459,8 +459,8 @@ extern "C" Err fft_conv_cuda(const Call *call)
     return OK;
 }
 
-/* Workspace: K, dy and u of a wave, the sum of products between waves, partial sums of dD; only what
- * is needed. */
+/* Workspace: K, dy and u of a wave, the sum of products between waves, partial sums of dD; only
+ * what is needed. */
 typedef struct GradSpace {
     int64_t dy, u, sum, signals;             /* offsets in signals; K is the first */
     int64_t wave, chunks;

@@ -1,12 +1,12 @@
 /* fft_cuda.h -- Fourier transforms of many channels at once on CUDA.
  *
  * As in fft.h, n = n1 * n2 takes two steps (Bailey 1990): columns of length n1, then rows of length
- * n2. A block transforms one column or row of a few neighbouring channels, so that memory is accessed
- * in whole sectors. The small transforms are Stockham's autosort form. Some lengths have two factors
- * known at compile time, with elements in registers and one exchange through shared memory; others
- * take factors 8, 4, 2, 3, 5 from shared memory to shared memory. Between the steps the signal lies
- * as [k1][j2][channel] in workspace. Inverse transforms swap real and imaginary parts on input and
- * output.
+ * n2. A block transforms one column or row of a few neighbouring channels, so that memory is
+ * accessed in whole sectors. The small transforms are Stockham's autosort form. Some lengths have
+ * two factors known at compile time, with elements in registers and one exchange through shared
+ * memory; others take factors 8, 4, 2, 3, 5 from shared memory to shared memory. Between the steps
+ * the signal lies as [k1][j2][channel] in workspace. Inverse transforms swap real and imaginary
+ * parts on input and output.
  *
  * Angles are exact fractions of a full turn, so sincospi gives twiddles as accurate as a table's.
  */
@@ -163,7 +163,8 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
     }
 }
 
-/* One pass with factor R; p is the product of the previous factors. A block has 2^lanes channels. */
+/* One pass with factor R; p is the product of the previous factors. A block has 2^lanes
+ * channels. */
 template <int R>
 __device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float2 *twiddles, int n,
                                          int p, int lanes)
@@ -191,9 +192,9 @@ __device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float
 /* ---- a small transform by one block ----
  *
  * Source and destination are small structs: from.get<R>(first, step, lane, v) loads the elements
- * first + t step, t < R, of one channel, and to.put<R> stores them, so that all accesses of a thread
- * are in flight at once. Transforms may follow one another: when one ends, no thread reads the
- * buffer that the next one writes. */
+ * first + t step, t < R, of one channel, and to.put<R> stores them, so that all accesses of a
+ * thread are in flight at once. Transforms may follow one another: when one ends, no thread reads
+ * the buffer that the next one writes. */
 struct FftBuffers {
     float2 *twiddles, *a, *b;    /* a is written next; a single transform by Two needs no b */
     int     lanes;
@@ -214,8 +215,8 @@ struct Any {
     __device__ __host__ int lanes(int some) const { return some; }
 };
 
-/* Runs all passes on x, alternating with y, with a barrier before and after. Returns the buffer with
- * the result. */
+/* Runs all passes on x, alternating with y, with a barrier before and after. Returns the buffer
+ * with the result. */
 __device__ inline float2 *fft_passes(float2 *x, float2 *y, const float2 *twiddles, int n, int lanes)
 {
     for (int p = 1; p < n;) {
@@ -397,11 +398,11 @@ __device__ __forceinline__ FftBuffers fft_buffers(Plan plan, float2 *memory, int
 
 /* ---- kernels ----
  *
- * Blocks are (columns or rows, groups of channels, batch). load(batch, element, channel, weight) and
- * store(batch, element, channel, value, weight) are small structs; each kernel says what "element"
- * means. Structs that can treat many elements at once overload load_span or store_span.
- * weight_of(struct, element) is the same for all channels, so a block computes it once; most structs
- * have none. Tables need only shared memory, so they are computed before cuda_begin. */
+ * Blocks are (columns or rows, groups of channels, batch). load(batch, element, channel, weight)
+ * and store(batch, element, channel, value, weight) are small structs; each kernel says what
+ * "element" means. Structs that can treat many elements at once overload load_span or store_span.
+ * weight_of(struct, element) is the same for all channels, so a block computes it once; most
+ * structs have none. Tables need only shared memory, so they are computed before cuda_begin. */
 template <class Side> __device__ __forceinline__ float2 weight_of(const Side &, int64_t)
 {
     return make_float2(1, 0);
@@ -453,8 +454,8 @@ template <int R> __device__ __forceinline__ void fft_zero(float2 (&v)[R])
         v[t] = make_float2(0, 0);
 }
 
-/* Source and destination of the transform of a line in memory. FLIP: it is an inverse. weight applies
- * on the memory's side, twiddles between columns and rows; NULL: none. */
+/* Source and destination of the transform of a line in memory. FLIP: it is an inverse. weight
+ * applies on the memory's side, twiddles between columns and rows; NULL: none. */
 template <class Load, bool FLIP> struct LineIn {
     Load          load;
     FftLine          line;
@@ -612,7 +613,8 @@ struct HalfSpectrum {
     {
         return p + (b * (n / 2 + 1) + k) * channels + c;
     }
-    /* Any frequency, parts swapped for the inverse; the imaginary parts at 0 and n/2 are ignored. */
+    /* Any frequency, parts swapped for the inverse; the imaginary parts at 0 and n/2 are
+     * ignored. */
     __device__ __forceinline__ float2 operator()(int64_t b, int64_t k, int64_t c, float2) const
     {
         bool   far = 2 * k > n, lies = k == 0 || 2 * k == n;

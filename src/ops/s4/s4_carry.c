@@ -60,8 +60,8 @@ OPERATOR(s4_begin,
     .shape = s4_begin_shape, .grad = s4_begin_grad, .cost = s4_begin_cost,
     .cpu = { .run = s4_begin_cpu })
 
-/* in: as s4_begin, but the state as it was used and no keep, then the gradient of the output; out: the
- * gradients that are wanted, at the indices of the inputs */
+/* in: as s4_begin, but the state as it was used and no keep, then the gradient of the output; out:
+ * the gradients that are wanted, at the indices of the inputs */
 static Err s4_begin_grad_shape(Node *n)
 {
     for (int i = S4_BEGIN_INV_DT; i < S4_BEGIN_INPUTS; i++)

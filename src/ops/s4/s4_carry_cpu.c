@@ -90,7 +90,8 @@ Err s4_begin_grad_choose_cpu(const Node *n, const Device *device, Choice *choice
     return OK;
 }
 
-/* See Note [Gradient] in s4_kernel_grad_cpu.c for the convention. One thread: there is little work. */
+/* See Note [Gradient] in s4_kernel_grad_cpu.c for the convention. One thread: there is little
+ * work. */
 Err s4_begin_grad_cpu(const Call *call)
 {
     S4Begin        s = begin_of(call);

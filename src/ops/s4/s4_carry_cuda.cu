@@ -1,6 +1,6 @@
 /* s4_carry_cuda.cu -- S4 states between chunks on CUDA, in double precision: a warp per sample and
- * channel, its lanes over the pairs of poles. A chunk is processed step by step; each step needs one
- * sum over the warp. */
+ * channel, its lanes over the pairs of poles. A chunk is processed step by step; each step needs
+ * one sum over the warp. */
 #include "ops/ops_cuda.h"
 #include "ops/s4/s4_complex_cuda.h"
 

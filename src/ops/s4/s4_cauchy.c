@@ -45,7 +45,8 @@ static size_t task_bytes(const S4 *s)
     return s->grad ? (size_t)(s->poles * POLE_SUMS + 2) * FFT_LANES * sizeof(double) : 0;
 }
 
-static int64_t max_tasks(const S4 *s)       /* the last wave may be shorter, with more chunks per group */
+/* The last wave may have fewer groups, and then more chunks per group. */
+static int64_t max_tasks(const S4 *s)
 {
     int64_t last = s->groups % s->wave, full = s->wave * s4_freq_chunks(s, s->wave);
     int64_t rest = last ? last * s4_freq_chunks(s, last) : 0;

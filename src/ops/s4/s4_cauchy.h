@@ -1,5 +1,5 @@
-/* s4_cauchy.h -- what the S4 kernel and its gradient share on the CPU: buffers, poles, and the Cauchy
- * sums at one frequency.
+/* s4_cauchy.h -- what the S4 kernel and its gradient share on the CPU: buffers, poles, and the
+ * Cauchy sums at one frequency.
  *
  * Note [Pairs of poles]. z_k = 2 (1 - w) / (1 + w) is imaginary, i y with y = 2 tan(pi k / L).
  * Divided by dt, every Cauchy sum depends on the poles A_n alone, at y' = y / dt. A pole and its
@@ -72,8 +72,8 @@ size_t  s4_bytes(const S4 *s);
 int     s4_freq_chunks(const S4 *s, int64_t groups);  /* per group, in a wave of `groups` */
 S4Pole   *s4_poles(const S4 *s, void *workspace);
 S4Slot    s4_slot(const S4 *s, void *workspace, int64_t i);
-/* Sums of a task: [poles][POLE_SUMS][16], then those for dt: [2][16]. Over all channels, for B, P, A:
- * [poles][6]. */
+/* Sums of a task: [poles][POLE_SUMS][16], then those for dt: [2][16]. Over all channels, for B, P,
+ * A: [poles][6]. */
 double *s4_sums(const S4 *s, void *workspace, int64_t task);
 double *s4_shared_sums(const S4 *s, void *workspace);
 FftRows s4_rows(const S4 *s, float *k, int64_t group);

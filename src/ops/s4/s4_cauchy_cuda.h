@@ -1,15 +1,16 @@
 /* s4_cauchy_cuda.h -- what the S4 kernel and its gradient share on CUDA: workspace, poles, and the
  * Cauchy sums at two frequencies. The arithmetic is that of s4_cauchy.h.
  *
- * A thread has one channel and two frequencies and iterates over the poles. Two at once, since reading
- * the poles, not the arithmetic, would limit the speed. Values that depend on channel and pole are read
- * from neighbouring addresses, values that depend on the pole alone are broadcast. Parameters are
- * converted to double precision at both ends, as on the CPU. B_PER_CHANNEL: every channel has its own B.
+ * A thread has one channel and two frequencies and iterates over the poles. Two at once, since
+ * reading the poles, not the arithmetic, would limit the speed. Values that depend on channel and
+ * pole are read from neighbouring addresses, values that depend on the pole alone are broadcast.
+ * Parameters are converted to double precision at both ends, as on the CPU. B_PER_CHANNEL: every
+ * channel has its own B.
  *
- * Note [Half the length]. For an even number of samples, two neighbours form one complex number, and
- * the transform has half the length, M = L / 2: Z_k = E_k + i O_k, where X_k = E_k + w^k O_k is the
- * spectrum, w = exp(-2 pi i / L), and E_k, O_k are the spectra of the even and odd samples. X_k and
- * X_(M - k) give both, so forward a thread has these two frequencies.
+ * Note [Half the length]. For an even number of samples, two neighbours form one complex number,
+ * and the transform has half the length, M = L / 2: Z_k = E_k + i O_k, where X_k = E_k + w^k O_k is
+ * the spectrum, w = exp(-2 pi i / L), and E_k, O_k are the spectra of the even and odd samples. X_k
+ * and X_(M - k) give both, so forward a thread has these two frequencies.
  */
 #ifndef OPS_S4_S4_CAUCHY_CUDA_H
 #define OPS_S4_S4_CAUCHY_CUDA_H
@@ -47,8 +48,8 @@ typedef struct S4Cuda {
     double      *inverse_dt;             /* [channels] */
     PoleCuda        *pole;                   /* [poles] */
     float4      *lanes;                  /* [poles][channels]: p, q of B C, p, q of P C */
-    float2      *bq;                     /* [poles][channels]: p, q of B Q; NULL unless b_per_channel */
-    float2      *spectrum;               /* [n_freq][channels]; for even lengths Z: [length / 2][channels] */
+    float2      *bq;                     /* [poles][channels]: p, q of B Q; if b_per_channel */
+    float2      *spectrum;               /* [n_freq][channels]; even lengths: Z, [length / 2][channels] */
     float2      *workspace;              /* [f.n][channels] */
     float       *sums;                   /* [chunks][poles][POLE_SUMS][channels] */
     double      *shared;                 /* [poles][CHAIN_SUMS][channels] */

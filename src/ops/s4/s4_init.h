@@ -14,8 +14,8 @@
 
 #include <stdint.h>
 
-/* As stored in checkpoints: a_real = log(-Re A) and a_imag = -Im A, (pairs); b and p (pairs,2). Every
- * pointer may be NULL. */
+/* As stored in checkpoints: a_real = log(-Re A) and a_imag = -Im A, (pairs); b and p (pairs,2).
+ * Every pointer may be NULL. */
 void s4_init(int64_t pairs, float *a_real, float *a_imag, float *b, float *p);
 
 #endif

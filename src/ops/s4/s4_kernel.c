@@ -67,8 +67,8 @@ static void s4_kernel_grad(Grad *g)
         grad_give(g, i, d[i]);
 }
 
-/* The terms of the four sums, B and P with C and Q, over all poles and their conjugates, one complex
- * number per frequency: (2, 2, H, 2N, L/2+1). */
+/* The terms of the four sums, B and P with C and Q, over all poles and their conjugates, one
+ * complex number per frequency: (2, 2, H, 2N, L/2+1). */
 static int64_t cauchy_matrix_bytes(const Node *n)
 {
     Shape c = in_shape(n, S4_C);

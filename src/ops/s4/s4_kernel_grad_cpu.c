@@ -1,9 +1,9 @@
 /* s4_kernel_grad_cpu.c -- gradients of the S4 kernel on the CPU.
  *
- * Note [Gradient]. Let G = dL/dRe + i dL/dIm for a complex number; then G of x is conj(f'(x)) times G
- * of f(x). For each frequency, pass one (grad_of_sums) recomputes the four sums and from them the G of
- * each. Pass two (grad_of_pole) iterates over the poles, with all sums over frequencies in registers.
- * s counts as a constant, since the sums do not depend on it.
+ * Note [Gradient]. Let G = dL/dRe + i dL/dIm for a complex number; then G of x is conj(f'(x)) times
+ * G of f(x). For each frequency, pass one (grad_of_sums) recomputes the four sums and from them the
+ * G of each. Pass two (grad_of_pole) iterates over the poles, with all sums over frequencies in
+ * registers. s counts as a constant, since the sums do not depend on it.
  */
 #include "ops/s4/s4_cauchy.h"
 
@@ -26,8 +26,8 @@ typedef struct FreqBlock {       /* the result of pass one for a few frequencies
     Vec  part[FREQ_BLOCK][SUMS][4];
 } FreqBlock;
 
-/* Pass one at one frequency: spectrum is the gradient of the kernel's spectrum there. Adds y' dL/dy' to
- * `through`, as far as y' occurs outside of R. */
+/* Pass one at one frequency: spectrum is the gradient of the kernel's spectrum there. Adds y'
+ * dL/dy' to `through`, as far as y' occurs outside of R. */
 INLINE void grad_of_sums(const S4 *s, const S4Pole *poles, const PoleLanes *lanes, const Vec *bq,
                       const Vec *spectrum, float factor, const S4Freq *f, Vec part[SUMS][4],
                       Vec *through)
@@ -129,8 +129,8 @@ static void s4_task(const S4 *s, const S4Pole *poles, const S4Slot *slot, const 
     }
 }
 
-/* From sums over frequencies to gradients of parameters, for one group. The sums of its tasks are added
- * into those of the first. */
+/* From sums over frequencies to gradients of parameters, for one group. The sums of its tasks are
+ * added into those of the first. */
 static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task, int chunks,
                      double *shared)
 {

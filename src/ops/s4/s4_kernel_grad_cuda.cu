@@ -2,12 +2,13 @@
  * s4_kernel_grad_cpu.c.
  *
  * A block takes 32 channels and a chunk of frequencies, 32 at a time. In pass one each warp has two
- * frequencies and recomputes their sums; in pass two each warp has two poles and sums over the 32. The
- * sums of a chunk are [poles][POLE_SUMS][channels]; chunks are added in double precision.
+ * frequencies and recomputes their sums; in pass two each warp has two poles and sums over the 32.
+ * The sums of a chunk are [poles][POLE_SUMS][channels]; chunks are added in double precision.
  *
- * Note [Step size]. A Cauchy sum does not change if y', A and v are multiplied by the same number, so
- * by Euler's theorem sum_k y' dL/dy' is minus the sum over the others of value times gradient; |A|^2
- * and q count twice. dt, which divides y, thus gets its gradient from sums that are there already.
+ * Note [Step size]. A Cauchy sum does not change if y', A and v are multiplied by the same number,
+ * so by Euler's theorem sum_k y' dL/dy' is minus the sum over the others of value times gradient;
+ * |A|^2 and q count twice. dt, which divides y, thus gets its gradient from sums that are there
+ * already.
  */
 #include "ops/s4/s4_cauchy_cuda.h"
 
@@ -262,8 +263,8 @@ __device__ __forceinline__ void chain_dt(const S4Cuda &s, int64_t h)
     s.out[S4_INV_DT][h] = (float)(sum / (1 + exp(-(double)s.param[S4_INV_DT][h])));
 }
 
-/* One block per pole, one warp for each of its SHARED_SUMS numbers: the sum over all channels. After
- * these, a block for every 192 channels computes the gradient of dt. */
+/* One block per pole, one warp for each of its SHARED_SUMS numbers: the sum over all channels.
+ * After these, a block for every 192 channels computes the gradient of dt. */
 __global__ void s4_shared_sums(S4Cuda s)
 {
     cuda_begin();

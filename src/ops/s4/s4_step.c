@@ -34,8 +34,8 @@ void s4_coefs(const S4Params *params, int64_t h, const S4Coefs *to)
 
 /* ---- C for a length: dense matrices over the reals ----
  *
- * A state and its conjugate are one real vector (Re x, Im x), on which Abar acts as a real matrix and
- * C as the row (2 Re C, -2 Im C). */
+ * A state and its conjugate are one real vector (Re x, Im x), on which Abar acts as a real matrix
+ * and C as the row (2 Re C, -2 Im C). */
 
 static void abar_dense(const S4Coefs *coefs, int64_t pairs, double *m)
 {
@@ -105,8 +105,8 @@ static void row_times(int64_t n, const double *row, const double *m, double *out
             out[j] += row[i] * m[i * n + j];
 }
 
-/* Solves x m = row for x, in row, by elimination of columns with pivots from each row. Overwrites m.
- * Returns false if m is singular. */
+/* Solves x m = row for x, in row, by elimination of columns with pivots from each row. Overwrites
+ * m. Returns false if m is singular. */
 static bool row_solve(int64_t n, double *row, double *m)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -139,8 +139,8 @@ static bool row_solve(int64_t n, double *row, double *m)
     return true;
 }
 
-/* For every channel: C from C~ for length `from` (0: it is C already), then C~ for length `to` (0: keep
- * C). */
+/* For every channel: C from C~ for length `from` (0: it is C already), then C~ for length `to` (0:
+ * keep C). */
 static Err c_between(Pool *parent, const S4Params *params, int64_t from, int64_t to, double *out)
 {
     int64_t n = 2 * params->pairs, bad = -1;

@@ -1,4 +1,5 @@
-/* s4_step.h -- the recurrent form of an S4 layer, one time step at a time, and its C for any length.
+/* s4_step.h -- the recurrent form of an S4 layer, one time step at a time, and its C for any
+ * length.
  *
  * With M = I - dt/2 (diag(A) - P P*), the bilinear discretisation is Abar = 2 M^-1 - I,
  * Bbar = M^-1 dt B. M^-1 is diagonal plus rank one too (Sherman and Morrison), so that a step costs
@@ -6,8 +7,8 @@
  *
  *     e = E (2 x + dt B u),   x' = e - F Re-sum(conj(P) e) - x,   y = 2 Re-sum(C x')
  *
- * Kernels of length L use C~ = C (I - Abar^L) instead of C. Everything here is in double precision: it
- * runs once at the start, and for generation.
+ * Kernels of length L use C~ = C (I - Abar^L) instead of C. Everything here is in double precision:
+ * it runs once at the start, and for generation.
  */
 #ifndef OPS_S4_S4_STEP_H
 #define OPS_S4_S4_STEP_H
@@ -28,7 +29,7 @@ void s4_c_store(const S4Params *params, int64_t length, float *out);     /* C to
 Err  s4_c_recover(const S4Params *params, int64_t length, float *out);   /* C~ to C */
 Err  s4_c_convert(const S4Params *params, int64_t from, int64_t to, float *out);     /* C~ to C~ */
 
-typedef struct S4Coefs {  /* of one channel, [pairs] complex numbers each: E, F, dt B, P; see above */
+typedef struct S4Coefs {  /* of one channel, [pairs] complex each: E, F, dt B, P; see above */
     double _Complex *e, *f, *b, *p;
 } S4Coefs;
 

@@ -151,7 +151,7 @@ static void several_tiles(Case *c, AttentionOptions o)
     case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(1, 301, 360), -1, 1), 3, &o));
 }
 
-static void several_tiles_whole(Case *c, AttentionOptions o)     /* rows of whole vectors; one head */
+static void several_tiles_whole(Case *c, AttentionOptions o)     /* rows of whole vectors */
 {
     three(c, &o, 1, SHAPE(1, 333, 48), 291, 1);
 }
@@ -186,8 +186,8 @@ static void several_128(Case *c, AttentionOptions o)
 static void text(Case *c, AttentionOptions o)      { three(c, &o, 4, SHAPE(2, 200, 256), 77, 1); }
 static void tokens(Case *c, AttentionOptions o)    { three(c, &o, 3, SHAPE(3, 258, 48), 258, 1); }
 
-/* Sequences short enough for one block per head on a GPU, with lengths that end at each of its steps;
- * then longer ones. */
+/* Sequences short enough for one block per head on a GPU, with lengths that end at each of its
+ * steps; then longer ones. */
 static void short_masked(Case *c, AttentionOptions o)
 {
     o.mask_diagonal = true;

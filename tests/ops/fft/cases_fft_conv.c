@@ -17,8 +17,8 @@ static void two_groups(Case *c) { conv(c, 1, 20, 19); }
 static void rows(Case *c)       { conv(c, 1, 331, 1); }     /* padded to 360 = 20 x 18 */
 static void odd_rows(Case *c)   { conv(c, 2, 270, 1); }     /* 18 x 15 */
 static void large(Case *c)      { conv(c, 2, 4096, 40); }
-/* On a GPU the transforms of these lengths have both factors known at compile time: 32 x 24, 48 x 32,
- * 96 x 64, 192 x 128. */
+/* On a GPU the transforms of these lengths have both factors known at compile time: 32 x 24, 48 x
+ * 32, 96 x 64, 192 x 128. */
 static void two_factors(Case *c) { conv(c, 2, 768, 9); }
 static void two_short(Case *c)   { conv(c, 3, 1536, 17); }
 static void two_middle(Case *c)  { conv(c, 1, 6144, 20); }

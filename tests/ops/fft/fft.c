@@ -1,4 +1,5 @@
-/* fft.c -- CPU transforms of many lengths against sums in double precision; which lengths are valid. */
+/* fft.c -- CPU transforms of many lengths against sums in double precision; which lengths are
+ * valid. */
 #include "test.h"
 
 #include "base/pool.h"
@@ -93,7 +94,8 @@ static void many_lengths(void)
             one_length(some[i], i % 2 ? 16 : 3);
 }
 
-/* The complex transform in its own order of frequencies, and its inverse, as convolutions use it. */
+/* The complex transform in its own order of frequencies, and its inverse, as convolutions use
+ * it. */
 static void columns_and_rows(void)
 {
     static const int64_t lengths[] = { 1, 2, 15, 240, 300, 625, 2880, 24576 };

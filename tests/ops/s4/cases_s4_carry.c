@@ -1,5 +1,5 @@
-/* cases_s4_carry.c -- S4 states between chunks, against dense matrices: the response to a state, and
- * the state after a chunk. */
+/* cases_s4_carry.c -- S4 states between chunks, against dense matrices: the response to a state,
+ * and the state after a chunk. */
 #include "ops/cases.h"
 
 #include "ops/elementwise/basic.h"

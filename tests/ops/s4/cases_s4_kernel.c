@@ -1,4 +1,5 @@
-/* cases_s4_kernel.c -- the S4 convolution kernel, against its formulas with stored Cauchy matrices. */
+/* cases_s4_kernel.c -- the S4 convolution kernel, against its formulas with stored Cauchy
+ * matrices. */
 #include "ops/cases.h"
 
 #include "ops/s4/s4_kernel.h"

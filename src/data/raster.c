@@ -15,7 +15,7 @@ Err raster_size(const char *name, int64_t width, int64_t height)
 
 Err raster_room(const char *name, const ImageInfo *info, const Work *work)
 {
-    size_t start = (work->used + 63) / 64 * 64;
+    size_t start = work_start(work);
     if (start > work->n || info->room > work->n - start)
         return fail(E_IO, "%s has grown to %lld x %lld pixels since the run began; start it again",
                     name, (long long)info->width, (long long)info->height);

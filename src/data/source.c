@@ -66,7 +66,7 @@ Err spec_need(const DataSpec *spec, const char *kind, const char *feed, Type typ
 
 void *work_take(Work *work, size_t n)
 {
-    size_t start = (work->used + 63) / 64 * 64;
+    size_t start = work_start(work);
     REQUIRE(start <= work->n && n <= work->n - start);
     work->used = start + n;
     return work->at + start;
@@ -75,7 +75,7 @@ void *work_take(Work *work, size_t n)
 Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n)
 {
     int    fd;
-    size_t size, start = (work->used + 63) / 64 * 64;
+    size_t size, start = work_start(work);
     TRY(file_open_plain(path, &fd, &size));
     if (start > work->n || size > work->n - start) {
         close(fd);

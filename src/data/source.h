@@ -89,9 +89,13 @@ int spec_find(const DataSpec *spec, const char *feed);
 Err spec_need(const DataSpec *spec, const char *kind, const char *feed, Type type, int rank,
               int *index);
 
-/* The next n bytes, aligned to 64. What a source takes was counted in its work_bytes. */
+/* Takes the next n bytes, aligned. A source must have counted them in its work_bytes, by
+ * work_size. */
 void *work_take(Work *work, size_t n);
-static inline size_t work_size(size_t n) { return (n + 63) / 64 * 64 + 64; }
+enum { WORK_ALIGN = 64 };
+static inline size_t work_align(size_t n) { return (n + WORK_ALIGN - 1) / WORK_ALIGN * WORK_ALIGN; }
+static inline size_t work_size(size_t n) { return work_align(n) + WORK_ALIGN; }
+static inline size_t work_start(const Work *work) { return work_align(work->used); }
 /* The whole of a file; E_IO where it has grown beyond the room left since it was first looked
  * at. */
 Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n);

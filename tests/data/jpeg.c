@@ -7,6 +7,7 @@
 #include "data/image.h"
 #include "data/jpeg.h"
 #include "data/png.h"
+#include "crc.h"
 #include "jpeg_files.h"
 
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static void levels_are_those_of_others(void)
         CHECK_INT(r.height, f->height);
         CHECK_INT(r.channels, f->channels);
         CHECK_INT(r.depth, 8);
-        CHECK_INT(png_crc(r.at, (size_t)(f->width * f->height * f->channels)), f->levels);
+        CHECK_INT(crc_of(r.at, (size_t)(f->width * f->height * f->channels)), f->levels);
     }
 }
 
@@ -101,7 +102,7 @@ static void others_are_named(void)
     file[at - 1] = 0xC1;                     /* extended: the same here */
     Raster r;
     CHECK_OK(decode(file, n, &r));
-    CHECK_INT(png_crc(r.at, (size_t)(f->width * f->height * f->channels)), f->levels);
+    CHECK_INT(crc_of(r.at, (size_t)(f->width * f->height * f->channels)), f->levels);
     file[at + 2] = 12;
     refused(n, "12 bits a sample");
     file[at + 2] = 8;

@@ -1,4 +1,4 @@
-/* jpeg_files.h -- small JPEG files that libjpeg-turbo wrote, and the checksums (png_crc) of the
+/* jpeg_files.h -- small JPEG files that libjpeg-turbo wrote, and the checksums (crc.h) of the
  * levels that it reads from them. */
 #ifndef TESTS_DATA_JPEG_FILES_H
 #define TESTS_DATA_JPEG_FILES_H

@@ -1,10 +1,12 @@
-/* png.c -- PNG in and out: what is written is read back; every depth and colour type; damaged
- * files. */
+/* png.c -- PNG files: every depth and colour type is read, damaged files are refused, what is
+ * written is read back and allocates nothing in a pool that keeps its memory. */
+#include "alloc_count.h"
 #include "test.h"
 
 #include "base/file.h"
 #include "data/image.h"
 #include "data/png.h"
+#include "crc.h"
 
 #include <stdlib.h>
 
@@ -33,13 +35,7 @@ static void chunk(Hand *h, const char *name, const unsigned char *bytes, size_t 
     if (n)
         memcpy(h->at + h->n + 4, bytes, n);
     h->n += n + 4;
-    uint32_t crc = 0xFFFFFFFFu;
-    for (size_t i = start; i < h->n; i++) {
-        crc ^= h->at[i];
-        for (int b = 0; b < 8; b++)
-            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
-    }
-    put32(h, ~crc);
+    put32(h, crc_of(h->at + start, h->n - start));
 }
 
 static void hand_png(Hand *h, uint32_t width, uint32_t height, int depth, int colour,
@@ -176,7 +172,7 @@ static void checksums_are_looked_at(void)
     hand_png(&h, 1, 1, 8, 2, NULL, 0, row, sizeof row);
     CHECK_OK(file_write(path, h.at, h.n));
     CHECK_OK(png_look(path, &info));
-    CHECK_INT(png_crc((const unsigned char *)"123456789", 9), 0xcbf43926);
+    CHECK_INT(crc_of("123456789", 9), 0xcbf43926);
     for (size_t at = 8; at < h.n; at++) {
         unsigned char was = h.at[at];
         bool text = at >= 33 + 4 && at < 33 + 12 + 13;       /* of the chunk after the header */
@@ -224,6 +220,49 @@ static void written_and_read(void)
     remove(path);
 }
 
+/* As results between training steps are: once without a path before step 1, then to files. */
+static void writing_again_allocates_nothing(void)
+{
+    enum { SIDE = 97 };
+    static unsigned char pixels[SIDE * SIDE * 3];
+    const char *path = "png_test_again.png";
+    Pool       *kept = pool_new(pool, "kept");
+    pool_keep(kept);
+    for (int channels = 1; channels <= 3; channels += 2) {
+        memset(pixels, 0, sizeof pixels);
+        CHECK_OK(png_write_in(kept, NULL, pixels, SIDE, SIDE, channels));
+        long long before = atomic_load(&alloc_calls);
+        for (int times = 0; times < 3; times++) {
+            for (size_t i = 0; i < sizeof pixels; i++)
+                pixels[i] = (unsigned char)(times == 1 ? (int)(i / 50) : rand());
+            CHECK_OK(png_write_in(kept, path, pixels, SIDE, SIDE, channels));
+        }
+        CHECK_INT(atomic_load(&alloc_calls) - before, 0);
+        Raster r;
+        work.used = 0;
+        CHECK_OK(image_open(path, &work, &r));
+        CHECK(!memcmp(r.at, pixels, (size_t)(SIDE * SIDE * channels)));
+    }
+    CHECK_OK(file_remove(path));
+    pool_free(kept);
+}
+
+/* Without libpng nothing is read, and images are written as PNM. */
+static void without_libpng(void)
+{
+    static const unsigned char pixels[] = { 1, 2, 3, 4, 5, 6 };
+    const char *path = "png_test.pnm";
+    char       *bytes;
+    size_t      n;
+    CHECK_OK(png_write(path, pixels, 1, 2, 3));
+    CHECK_OK(file_read(pool, path, &bytes, &n));
+    CHECK_INT(n, 11 + sizeof pixels);
+    CHECK(!memcmp(bytes, "P6\n2 1\n255\n\1\2\3\4\5\6", n));
+    CHECK_INT(png_look(path, &(ImageInfo){ 0 }), E_IO);
+    CHECK(strstr(err_text(), "built without libpng") != NULL);
+    CHECK_OK(file_remove(path));
+}
+
 static void sizes_change_as_they_should(void)
 {
     static float in[40 * 40 * 3], out[40 * 40 * 3], back[40 * 40 * 3];
@@ -256,10 +295,15 @@ int main(void)
 {
     pool = pool_new(NULL, "test");
     room(8 << 20);
-    RUN(every_kind_is_read);
-    RUN(bad_headers);
-    RUN(checksums_are_looked_at);
-    RUN(written_and_read);
+    if (strcmp(image_ending, ".png")) {
+        RUN(without_libpng);
+    } else {
+        RUN(every_kind_is_read);
+        RUN(bad_headers);
+        RUN(checksums_are_looked_at);
+        RUN(written_and_read);
+        RUN(writing_again_allocates_nothing);
+    }
     RUN(sizes_change_as_they_should);
     pool_free(pool);
     return test_end();

@@ -2,7 +2,8 @@
  * it.
  *
  * libpng takes its memory from the caller's pool, so images written between training steps cost no
- * allocation when that pool keeps what it is given back (pool_keep). */
+ * allocation when that pool keeps what it is given back (pool_keep). It gets one large block: its
+ * many requests would otherwise be met by blocks that others wait for. */
 #include "data/raster.h"
 
 #include "base/file.h"
@@ -15,16 +16,27 @@
 const char *const image_ending = ".png";
 
 enum { PNG_LEVEL = 3 };              /* of zlib's 1..9: a training run waits for its images */
+enum {                               /* what libpng and zlib allocate: states and window; rows */
+    WRITER_BYTES = 512 * 1024, WRITER_ROWS = 8, WRITER_ALIGN = 16
+};
 
 typedef struct PngWriter {
     Pool    *pool;
+    char    *block;
+    size_t   used, size;             /* of the block */
     FileOut *out;                    /* NULL: nothing is written */
     char     reason[128];            /* why libpng gave up */
 } PngWriter;
 
 static png_voidp writer_alloc(png_structp png, size_t n)
 {
-    return pool_alloc(((PngWriter *)png_get_mem_ptr(png))->pool, n, 1);
+    PngWriter *w = png_get_mem_ptr(png);
+    size_t     at = w->used;
+    if (n > w->size - at)
+        return pool_alloc(w->pool, n, 1);
+    w->used += (n + WRITER_ALIGN - 1) / WRITER_ALIGN * WRITER_ALIGN;
+    w->used = w->used < w->size ? w->used : w->size;
+    return w->block + at;
 }
 
 static void writer_free(png_structp png, png_voidp at)       /* freed with the pool */
@@ -83,6 +95,8 @@ static Err image_encode(Pool *pool, const char *path, FileOut *out, const unsign
                         int64_t height, int64_t width, int channels)
 {
     PngWriter w = { .pool = pool, .out = out };
+    w.size = WRITER_BYTES + WRITER_ROWS * (size_t)(width * channels + 64);
+    w.block = pool_alloc(pool, w.size, 1);
     return writer_run(&w, pixels, height, width, channels)
                ? OK
                : fail(E_IO, "%s cannot be written as a PNG of %lld x %lld pixels: %s", path,

@@ -164,10 +164,10 @@ static void what_contradicts_itself(void)
     const struct JpegFile *halved = &jpeg_files[1], *progressive = &jpeg_files[2];
     size_t n = copy(halved);
     file[find(n, 0xD0) - 1] = 0xD1;
-    refused(n, "restart mark is missing or out of its order");
+    refused(n, "restart marker is missing or out of order");
     n = copy(halved);
     file[find(n, 0xDB) + 3] = 0;
-    refused(n, "a quantiser is 0");
+    refused(n, "a quantisation table has a 0");
     n = copy(halved);
     memset(file + find(n, 0xC4) + 3, 3, 3);  /* codes of 1, 2 and 3 bits */
     refused(n, "Huffman table");

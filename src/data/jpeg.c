@@ -6,8 +6,8 @@
  * jpeg_abort. The count is 0 only if the function table of its memory manager, which is not meant
  * to be replaced, is replaced after creation; the decompressors of all loading threads must then
  * exist before step 1, and the memory of an image must be guessed, since the library does not say
- * beforehand what it will need. It also decodes many damaged files that are refused here. Pixels
- * are equal to its own (tests/py/test_jpeg.py). */
+ * beforehand what it will need. By default it also decodes half of the damaged files that are
+ * refused here. Pixels are equal to its own (tests/py/test_jpeg.py). */
 #include "data/jpeg_int.h"
 
 #include <string.h>

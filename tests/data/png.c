@@ -18,7 +18,7 @@ static void room(size_t n)
     work = (Work){ .at = pool_alloc(pool, n, 1), .n = n };
 }
 
-/* Written by hand: raw rows in stored deflate blocks. */
+/* A PNG put together here: raw rows in stored deflate blocks. */
 typedef struct Hand { unsigned char at[1 << 16]; size_t n; } Hand;
 
 static void put32(Hand *h, uint32_t x)
@@ -115,7 +115,7 @@ static void every_kind_is_read(void)
     CHECK_INT(((const uint8_t *)r.at)[0], 1);
     CHECK_INT(((const uint8_t *)r.at)[5], 252);
 
-    const unsigned char rgba[] = { 0, 9, 8, 7, 0 };  /* wholly transparent: colour as stored */
+    const unsigned char rgba[] = { 0, 9, 8, 7, 0 };  /* fully transparent: the colour as stored */
     hand_png(&h, 1, 1, 8, 6, NULL, 0, rgba, sizeof rgba);
     CHECK_OK(hand_read(&h, &r));
     CHECK_INT(r.channels, 3);
@@ -148,13 +148,13 @@ static void bad_headers(void)
     CHECK_OK(png_parse("x", h.at, h.n, &info));
     for (size_t n = 0; n < h.n; n++)                         /* every truncation */
         CHECK_INT(png_parse("x", h.at, n, &info), E_FORMAT);
-    h.at[8 + 8 + 14] ^= 1;                                   /* the crc of the header */
+    h.at[8 + 8 + 14] ^= 1;                                   /* the checksum of the header */
     Raster r;
     CHECK_INT(hand_read(&h, &r), E_FORMAT);
     CHECK(strstr(err_text(), "by hand is a damaged PNG") != NULL);
-    hand_png(&h, 4, 1, 8, 0, NULL, 0, row, sizeof row);      /* fewer pixels than it says */
+    hand_png(&h, 4, 1, 8, 0, NULL, 0, row, sizeof row);      /* fewer pixels than the header says */
     CHECK_INT(hand_read(&h, &r), E_FORMAT);
-    for (int i = 0; i < 2000; i++) {  /* damaged anywhere: never more than an error */
+    for (int i = 0; i < 2000; i++) {  /* a flipped bit anywhere: at worst an error */
         hand_png(&h, 1, 1, 8, 0, NULL, 0, row, sizeof row);
         h.at[(size_t)rand() % h.n] ^= (unsigned char)(1 << rand() % 8);
         if (hand_read(&h, &r) == OK)
@@ -162,8 +162,8 @@ static void bad_headers(void)
     }
 }
 
-/* A changed bit in what makes the pixels is found by looking, text may say anything. */
-static void checksums_are_looked_at(void)
+/* png_look finds a changed bit in a chunk that pixels need; text may change. */
+static void checksums_are_checked(void)
 {
     static const unsigned char row[] = { 0, 10, 20, 30 };
     static const char path[] = "png_test_sum.png";
@@ -220,7 +220,7 @@ static void written_and_read(void)
     remove(path);
 }
 
-/* As results between training steps are: once without a path before step 1, then to files. */
+/* As for results between training steps: once without a path before step 1, then to files. */
 static void writing_again_allocates_nothing(void)
 {
     enum { SIDE = 97 };
@@ -271,12 +271,12 @@ static void sizes_change_as_they_should(void)
         work.used = 0;
         for (int i = 0; i < 40 * 40 * 3; i++)
             in[i] = 0.3f;
-        image_resize(in, 40, 40, 3, out, 13, 7, kind, &work);        /* flat stays flat */
+        image_resize(in, 40, 40, 3, out, 13, 7, kind, &work);        /* a flat image stays flat */
         for (int i = 0; i < 13 * 7 * 3; i++)
             CHECK_NEAR(out[i], 0.3, 1e-5);
         for (int i = 0; i < 40 * 40; i++)
             in[i] = (float)(i % 40) / 40;
-        /* the same size is the same image */
+        /* the same size gives the same image */
         image_resize(in, 40, 40, 1, out, 40, 40, kind, &work);
         CHECK(!memcmp(in, out, 1600 * sizeof(float)));
         image_resize(in, 40, 40, 1, out, 20, 20, kind, &work);       /* a ramp stays a ramp */
@@ -300,7 +300,7 @@ int main(void)
     } else {
         RUN(every_kind_is_read);
         RUN(bad_headers);
-        RUN(checksums_are_looked_at);
+        RUN(checksums_are_checked);
         RUN(written_and_read);
         RUN(writing_again_allocates_nothing);
     }

@@ -21,10 +21,11 @@ Tensor add_rows(Tensor x, Tensor v);         /* x + v */
 Tensor mul_rows(Tensor x, Tensor v);         /* x v */
 Tensor gated_add(Tensor x, Tensor gate, Tensor h);           /* x + gate h, gate along h */
 
-/* Rows of a line of dh: all of a sample where it is short, as the gate's own sum is then made. */
-static inline int64_t gated_add_grad_each(const ReduceAttr *fit)
+/* Rows per partial column sum of dh: a short sample gives one, because the gate's gradient is then
+ * summed in one go too. */
+static inline int64_t gated_add_grad_rows(const ReduceAttr *fit)
 {
-    return fit->m <= 256 ? fit->m : lines_each(fit->a * fit->m);
+    return fit->m <= 256 ? fit->m : col_sums_rows(fit->a * fit->m);
 }
 
 Err sub_cpu(const Call *call);

@@ -24,11 +24,11 @@ static void unary_grad(Grad *g, const OpDef *op, UnaryReads reads)
 
 static Cost unary_cost(const Node *n, double flops)
 {
-    flops += n->n_out > n->op->n_out;        /* lines: one addition more */
+    flops += n->n_out > n->op->n_out;        /* partial column sums: one addition more */
     return (Cost){ .flops = flops * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-static int64_t unary_partial_sums(const Node *n) { return partial_sums_of(out_shape(n, 0)); }
+static int64_t unary_partial_sums(const Node *n) { return col_sums_count(out_shape(n, 0)); }
 
 #define X(fn, reads, flops)                                                   \
     static void fn##_rule(Grad *g) { unary_grad(g, &op_##fn##_grad, reads); } \

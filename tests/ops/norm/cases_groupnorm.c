@@ -202,8 +202,8 @@ static const char *misuse(Case *c)
     static const char *const said[] = {
         "30 channels do not divide into 32 groups",
         "do not divide into 0 groups",
-        "given both or neither",
-        "weight is f32 (7), the channels 30",
+        "give both weight and bias, or neither",
+        "weight is f32 (7), but the input has 30 channels",
         "must be floats (N,...,C)",
         "eps -1",
         "the map (2,5,30) does not fit",

@@ -14,7 +14,7 @@ static Err binary_shape(Node *n)
         return fail(E_SHAPE, "%s: %s and %s differ", n->op->name, shape_text(in_shape(n, 0)),
                     shape_text(in_shape(n, 1)));
     if (!rows_float(n, 2))
-        return fail(E_SHAPE, "%s: %s and %s are not numbers to compute with", n->op->name,
+        return fail(E_SHAPE, "%s: the inputs must be floats, not %s and %s", n->op->name,
                     type_name(in_type(n, 0)), type_name(in_type(n, 1)));
     out_set(n, 0, in_type(n, 0), in_shape(n, 0));
     return OK;
@@ -81,7 +81,7 @@ Tensor weighted_sum(Tensor x, float a, Tensor y, float b)
 static Err rows_shape(Node *n)
 {
     if (!rows_float(n, n->n_in))
-        return fail(E_SHAPE, "%s: the inputs are not all numbers to compute with", n->op->name);
+        return fail(E_SHAPE, "%s: the inputs must all be floats", n->op->name);
     if (n->n_in == 3 && !shape_same(in_shape(n, 0), in_shape(n, 2)))
         return fail(E_SHAPE, "%s: %s and %s differ", n->op->name, shape_text(in_shape(n, 0)),
                     shape_text(in_shape(n, 2)));

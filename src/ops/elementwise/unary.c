@@ -10,7 +10,7 @@
 static Err unary_shape(Node *n)
 {
     if (!rows_float(n, n->n_in))
-        return fail(E_SHAPE, "%s: %s is not a number to compute with", n->op->name,
+        return fail(E_SHAPE, "%s: the input must be floats, not %s", n->op->name,
                     type_name(in_type(n, 0)));
     out_set(n, 0, in_type(n, n->n_in - 1), in_shape(n, 0));      /* a gradient has dy's type */
     return OK;

@@ -4,6 +4,7 @@
  * then the type and range, and below them the meaning. */
 #include "report/recipe_pages.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum { KEY_WIDTH = 34, LINE_WIDTH = 100 };
@@ -103,7 +104,7 @@ static void add_row(const Reference *r, const char *section, const char *key, co
 static void add_heading(const Reference *r, const char *title, const char *help)
 {
     if (r->markdown)
-        text_add(r->to, "\n### %s\n\n%s.\n\n", title, help);
+        text_add(r->to, "\n### %s\n\n%c%s.\n\n", title, toupper((unsigned char)*help), help + 1);
     else
         text_add(r->to, "\n%s -- %s\n", title, help);
 }
@@ -178,7 +179,8 @@ void recipe_reference(Text *to, const ModelDef *only, bool markdown)
     const Field    *fields = recipe_fields(to->pool, model);
     const Recipe   *defaults = recipe_defaults(to->pool, model);
 
-    add_heading(&r, "keys without a section", "what is trained, and how long");
+    add_heading(&r, markdown ? "Keys without a section" : "keys without a section",
+                "what is trained, and for how long");
     add_table_head(&r);
     add_section(&r, "", fields, defaults);
     for (const Field *f = fields; f->key; f++) {
